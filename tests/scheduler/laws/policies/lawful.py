@@ -200,6 +200,29 @@ def victims_are_lawful(step: Step) -> Found:
             yield f"{victim.deployment} has {left} replicas left, minAvailable {victim.min_available}"
 
 
+def a_deployment_is_preempted_once(step: Step) -> Found:
+    """One unit may need several victims of a deployment, on its cluster; a second unit has to leave it alone (18.4#3)."""
+    if step.view.policy.gang_replicas > 1:
+        return
+    for of in {owner_of(victim) for victim in step.victims}:
+        victims = [victim for victim in step.victims if owner_of(victim) == of]
+        clusters = {victim.cluster for victim in victims}
+        if len(clusters) > 1:
+            yield f"{of} is preempted on {clusters}"
+            continue
+        cluster = clusters.pop()
+        units = step.filler.matches[cluster].units or ()
+        room = step.before.free_nodes(cluster, step.me)
+        if len(units) > 1 or step.before.counts_devices or min(room.values()) < 0 or any(victim.reuse for victim in victims):
+            continue
+        needed = max(sum(nodes_of(entry.engines).values()) for entry in step.new if entry.cluster == cluster)
+        for victim in victims:
+            others = sum(sum(nodes_of(other.engines).values()) for other in victims if other is not victim)
+            if others >= needed > 0:
+                yield f"{of}: {[one.name for one in victims]} are more than one replica of {needed} nodes needs"
+                break
+
+
 def reused_nodes_are_there(step: Step) -> Found:
     """What new replicas reuse is held by replicas that leave to their advantage, and they wait for those."""
     for name in step.after.clusters:
@@ -271,6 +294,7 @@ LAWFUL = (
     affinity_and_spread_hold_at_each_placement,
     i6_there_are_no_more_than_wanted,
     victims_are_lawful,
+    a_deployment_is_preempted_once,
     reused_nodes_are_there,
     replicas_leave_for_a_reason,
     the_ledger_says_what_was_decided,

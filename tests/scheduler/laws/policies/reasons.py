@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 
 from tests.scheduler.laws.policies.matching import first_failing
 from tests.scheduler.laws.policies.steps import Step
@@ -13,7 +13,7 @@ Found = Iterator[str]
 OF_A_GANG = ("InsufficientNodes", "Policy")
 
 
-def expected(step: Step, cluster: str) -> Collection[str]:
+def expected(step: Step, cluster: str) -> Sequence[str]:
     """Give the reasons that are right for a cluster: one, unless the gang as a whole is what does not fit."""
     filler = step.filler
     static = first_failing(step.view, step.after.clusters[cluster], filler.matches[cluster])
@@ -29,18 +29,20 @@ def i6_every_cluster_has_the_first_filter_that_it_fails(step: Step) -> Found:
     if not step.decision.shortfall or step.is_held:
         return
     right = {name: expected(step, name) for name in step.after.clusters}
-    for name, codes in right.items():
-        detail = step.clusters[name]
-        if detail.reason not in codes:
-            yield f"{name} has {detail.reason} ({detail.detail}), not {'/'.join(codes)}"
+    for name, detail in step.clusters.items():
+        if detail.reason not in right[name]:
+            yield f"{name} has {detail.reason} ({detail.detail}), not {'/'.join(right[name])}"
     diagnosis = step.decision.diagnosis
     counted = Counter[str]()
     for group in diagnosis.groups:
         counted[group.code] += group.count
     if sum(counted.values()) != len(right) or diagnosis.clusters != len(right):
         yield f"{sum(counted.values())} of {len(right)} clusters have a reason: {step.decision.message}"
-    elif counted != Counter(step.clusters[name].reason for name in right):
-        yield f"{dict(counted)} counted, {dict(Counter(step.clusters[name].reason for name in right))} explained"
+    certain = Counter(codes[0] for codes in right.values() if len(codes) == 1)
+    if certain - counted:
+        yield f"{dict(counted)} counted, {dict(certain)} expected: {step.decision.message}"
+    if step.clusters and counted != Counter(detail.reason for detail in step.clusters.values()):
+        yield f"{dict(counted)} counted, {dict(Counter(detail.reason for detail in step.clusters.values()))} explained"
 
 
 def i6_what_fits_is_not_explained_away(step: Step) -> Found:

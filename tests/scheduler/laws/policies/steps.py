@@ -113,8 +113,8 @@ def run(world: World) -> Outcome:
 def _decided(built: Fleet, requests: list[ScheduleRequest], now: int, *, explained: bool) -> Iterator[Step]:
     for request in requests:
         before = state_of(built, now)
-        # An explanation costs more than its decision; where nothing is missing some are enough.
-        answer = decide_and_explain(built, [request], now, lambda d: explained or d.shortfall > 0)[0]
+        # An explanation costs more than its decision, so there are some only.
+        answer = decide_and_explain(built, [request], now, lambda _: explained)[0]
         decision = answer.decision
         apply(built, decision, request.deployment)
         updated = {p.uid: before.entries[p.uid].engines for p in decision.placements if p.action == "Update"}

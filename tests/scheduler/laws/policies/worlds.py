@@ -98,8 +98,11 @@ def random_world(seed: int) -> World:
     options = _options(dice)
     clusters = tuple(_cluster(dice, name) for name in "abcde"[: dice.randint(2, 5)])
     asking = [_deployment(dice, f"d{i}") for i in range(dice.randint(2, 5))]
-    asking.sort(key=lambda view: -options.priority_of(view.policy.priority_class))
     crowded = dice.chance(0.4)
+    if crowded:
+        # Then there are many replicas that those asking may preempt.
+        asking = [replace(view, replicas=max(2, view.replicas), policy=_urgent(view.policy)) for view in asking]
+    asking.sort(key=lambda view: -options.priority_of(view.policy.priority_class))
     residents = [_resident(dice, f"r{i}") for i in range(dice.randint(2, 4) if crowded else dice.randint(0, 3))]
     world = World(seed, options, clusters, (), tuple(asking))
     # Some were edited since they were decided last: what their replicas are protected by, and what they avoid, is from before.
@@ -218,6 +221,10 @@ def _resident(dice: Dice, name: str) -> DeploymentView:
     view = _deployment(dice, name)
     policy = replace(_policy(dice), affinity=(), priority_class=dice.choice(("", "", "", "mid", "high")))
     return replace(view, policy=policy)
+
+
+def _urgent(policy: PlacementPolicy) -> PlacementPolicy:
+    return replace(policy, preemption="LowerPriority") if policy.priority_class else policy
 
 
 def _term(dice: Dice) -> AffinityTerm:
