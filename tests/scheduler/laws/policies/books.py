@@ -1,7 +1,7 @@
 """What is charged, counted anew each time: nodes (9), devices (18.1), quotas (18.4#5).
 
 `State` is a fleet as plain data. Its counts answer one question each, for one deployment: what a releasing replica still holds is free for
-the deployment that inherits it, and for no other.
+the deployment that takes it over, and for no other.
 """
 
 from __future__ import annotations
@@ -84,40 +84,40 @@ class State:
         leaving: dict[Owner, Counter[str]] = {}
         reused: dict[Owner, Counter[str]] = {}
         for entry in self.on(cluster):
-            heir = heir_of(entry)
+            nominee = nominee_of(entry)
             if entry.uid in without:
                 continue
             if entry.state == "Releasing":
-                leaving.setdefault(heir, Counter()).update(self.nodes_of(entry))
+                leaving.setdefault(nominee, Counter()).update(self.nodes_of(entry))
             else:
                 for name, nodes in self.nodes_of(entry).items():
                     if name in free:
                         free[name] -= nodes
-            reused.setdefault(heir, Counter()).update(dict(entry.reuse))
-        for heir, held in leaving.items():
-            if heir != owner:
-                # What new replicas of the heir use of them is charged to those already.
+            reused.setdefault(nominee, Counter()).update(dict(entry.reuse))
+        for nominee, held in leaving.items():
+            if nominee != owner:
+                # What new replicas of the nominee use of them is charged to those already.
                 for name in free:
-                    free[name] -= max(0, held[name] - reused.get(heir, Counter())[name])
+                    free[name] -= max(0, held[name] - reused.get(nominee, Counter())[name])
         return free
 
     def pods_on(self, cluster: str, pool: PoolView, owner: Owner, without: Collection[str] = ()) -> list[Pods]:
         """Give the pods that one deployment finds on a pool."""
         found: list[Pods] = []
         for entry in self.on(cluster):
-            if entry.uid in without or (entry.state == "Releasing" and heir_of(entry) == owner):
+            if entry.uid in without or (entry.state == "Releasing" and nominee_of(entry) == owner):
                 continue
             for engines in self.engines_of(entry):
                 found += pods_of(engines, pool)
         return found
 
     def quota_used(self, quota: Quota, owner: Owner, without: Collection[str] = ()) -> tuple[int, int]:
-        """Give nodes and devices that a namespace uses of a quota, without what this deployment inherits."""
+        """Give nodes and devices that a namespace uses of a quota, without what this deployment takes over."""
         nodes = devices = 0
         for entry in self.entries.values():
             if entry.namespace != quota.namespace or entry.uid in without or entry.cluster not in self.clusters:
                 continue
-            if entry.state == "Releasing" and heir_of(entry) == owner:
+            if entry.state == "Releasing" and nominee_of(entry) == owner:
                 continue
             amounts = [self.quota_amount(quota, entry.cluster, engines) for engines in self.engines_of(entry)]
             nodes += max(amount[0] for amount in amounts)
@@ -142,7 +142,7 @@ def owner_of(entry: LedgerEntry) -> Owner:
     return entry.namespace, entry.deployment
 
 
-def heir_of(entry: LedgerEntry) -> Owner:
+def nominee_of(entry: LedgerEntry) -> Owner:
     """Give the deployment that may use the nodes of an entry once it is released: its own, or the one it was preempted for."""
     return entry.nominated_for or owner_of(entry)
 

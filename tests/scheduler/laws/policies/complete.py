@@ -22,7 +22,10 @@ def _missing(step: Step) -> int:
 
 
 def _fits(step: Step, size: int, gone: Collection[str] = ()) -> bool:
-    """Whether so many replicas fit together, and in a way that does not depend on which of several arrangements each of them takes."""
+    """Whether so many replicas fit together, each placed without regard to those after it.
+
+    A gang is placed replica by replica: the pools that one takes may be those that only a later one could have used.
+    """
     if size == 1 or not step.filler.takes(size, gone):
         return size == 1 and step.filler.takes(1, gone)
     policy = step.view.policy

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import permutations
 
 from scheduler.model.inputs import LedgerEntry, PoolView
-from tests.scheduler.laws.policies.books import Pods, State, capacity_of, heir_of, is_safe, nodes_of, owner_of, pods_of, slots_left
+from tests.scheduler.laws.policies.books import Pods, State, capacity_of, is_safe, nodes_of, nominee_of, owner_of, pods_of, slots_left
 from tests.scheduler.laws.policies.matching import accepts, first_failing, untolerated
 from tests.scheduler.laws.policies.rules import Places
 from tests.scheduler.laws.policies.steps import Step
@@ -224,16 +224,16 @@ def a_deployment_is_preempted_once(step: Step) -> Found:
 
 
 def reused_nodes_are_there(step: Step) -> Found:
-    """What new replicas reuse is held by replicas that leave to their advantage, and they wait for those."""
+    """What new replicas reuse is held by releasing replicas, and they wait for those."""
     for name in step.after.clusters:
         entries = step.after.on(name)
         held: Counter[str] = Counter()
         for entry in entries:
-            if entry.state == "Releasing" and heir_of(entry) == step.me:
+            if entry.state == "Releasing" and nominee_of(entry) == step.me:
                 held.update(nodes_of(entry.engines))
         reused: Counter[str] = Counter()
         for entry in entries:
-            if heir_of(entry) == step.me:
+            if nominee_of(entry) == step.me:
                 reused.update(dict(entry.reuse))
         if any(nodes > held[pool] for pool, nodes in reused.items()):
             yield f"{name}: {dict(reused)} nodes reused, {dict(held)} are being released"

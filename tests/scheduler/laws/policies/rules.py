@@ -1,8 +1,7 @@
 """Rules about places: topology spread, affinity, anti-affinity (18.3), as they hold for one more replica.
 
-Where the specification leaves open whether a replica that is being released still counts, `Reading` says how it is read: `strict` forbids
-what any reading forbids, otherwise only what all of them forbid is forbidden. A decision has to keep to the latter; what is possible even
-in the strict reading may not be missed.
+The specification leaves open whether a replica that is being released still counts. Read strictly, it stands in the way of others and no
+other can join it; otherwise neither. A decision has to keep to the second, and may not miss what is possible even by the first.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Collection, Iterator
 
 from scheduler.model.inputs import ClusterView, DeploymentView, LedgerEntry
 from scheduler.model.policy import AffinityTerm, TopologySpread
-from tests.scheduler.laws.policies.books import Owner, State, heir_of, owner_of
+from tests.scheduler.laws.policies.books import Owner, State, nominee_of, owner_of
 from tests.scheduler.laws.policies.matching import Match, first_failing, has
 
 
@@ -90,7 +89,7 @@ class Places:
         """Whether an entry is left aside where it would stand in the way."""
         if strict:
             return False
-        return entry.uid in self.without or (entry.state == "Releasing" and self.me in (heir_of(entry), owner_of(entry)))
+        return entry.uid in self.without or (entry.state == "Releasing" and self.me in (nominee_of(entry), owner_of(entry)))
 
     def _matching(self, term: AffinityTerm, *, strict: bool) -> list[LedgerEntry]:
         return [e for e in self.state.entries.values() if self.selects(term, e) and not self._leaving(e, strict=strict)]

@@ -12,7 +12,7 @@ from scheduler.fleet.fleet import Fleet
 from scheduler.model.decision import Decision, Placement
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from tests.scheduler.builders import NOW
-from tests.scheduler.laws.policies.books import Owner, State, heir_of, owner_of
+from tests.scheduler.laws.policies.books import Owner, State, nominee_of, owner_of
 from tests.scheduler.laws.policies.rules import owner
 from tests.scheduler.laws.policies.search import Filler
 from tests.scheduler.laws.policies.worlds import Dice, World, edited_later
@@ -135,7 +135,7 @@ def awaited(built: Fleet, entry: LedgerEntry) -> list[str]:
     """Name the replicas whose nodes a reserved one was given."""
     if entry.state != "Reserved":
         return []
-    return [e.uid for e in built.on_cluster(entry.cluster).values() if e.state == "Releasing" and heir_of(e) == owner_of(entry)]
+    return [e.uid for e in built.on_cluster(entry.cluster).values() if e.state == "Releasing" and nominee_of(e) == owner_of(entry)]
 
 
 def state_of(built: Fleet, now: int) -> State:

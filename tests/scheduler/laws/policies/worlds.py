@@ -283,7 +283,7 @@ def _replica(dice: Dice, world: World, view: DeploymentView) -> LedgerEntry | No
     engines = _stamped(view, filler.placed(state, at, pools, number).engines)
     entry_state = dice.choice(("Bound",) * 8 + ("Reserved", "Releasing"))
     ready = entry_state == "Bound" and dice.chance(0.8)
-    heirs = [(v.namespace, v.name) for v in world.deployments if world.options.priority_of(v.policy.priority_class) > 0]
+    preemptors = [(v.namespace, v.name) for v in world.deployments if world.options.priority_of(v.policy.priority_class) > 0]
     return LedgerEntry(
         f"uid-{number:02}",
         view.namespace,
@@ -304,7 +304,7 @@ def _replica(dice: Dice, world: World, view: DeploymentView) -> LedgerEntry | No
         avoids=tuple(
             (t.topology_key, t.namespaces, tuple(sorted(t.match_labels.items()))) for t in view.policy.anti_affinity if not t.weight
         ),
-        nominated_for=dice.choice(heirs) if entry_state == "Releasing" and heirs and dice.chance(0.4) else None,
+        nominated_for=dice.choice(preemptors) if entry_state == "Releasing" and preemptors and dice.chance(0.4) else None,
         origin=(view.uid, f"before-{number}"),
     )
 
