@@ -284,3 +284,31 @@ def test_18_4_3_without_a_cooldown_a_deployment_may_be_preempted_for_each_replic
     world = fleet(cluster("a", 2), options=SchedulerOptions(priority_classes={"high": 100}, preemption_cooldown_seconds=0))
     put_replicas(world, deployment(name="x", want=2), "a/0", "a/1")
     assert len(decided(world, urgent(want=2)).victims) == 2
+
+
+def test_18_4_2_a_gang_takes_no_more_of_a_deployment_than_it_can_lose() -> None:
+    world = fleet(cluster("a", 3), options=OPTIONS)
+    put_replicas(world, deployment(name="x", want=3), "a/0", "a/1", "a/2", min_available=2)
+    decision = decided(world, gang_of(2, 2))
+    assert (decision.victims, places(decision)) == ((), [])
+    assert "are needed for minAvailable" in message(decision)
+
+
+def test_18_4_3_nodes_that_were_nominated_for_a_victim_are_freed_with_it() -> None:
+    """The one of middle priority was to reuse one of the two nodes; the other one is still nominated for it."""
+    world = fleet(cluster("a", 2), options=OPTIONS)
+    put_replicas(world, deployment(engine(copies=2), name="x"), "a/0")
+    settled(world, urgent(name="middle", klass="mid"))
+    decision = settled(world, urgent(engine(copies=2), name="higher"), request_id="2")
+    assert ([victim.deployment for victim in decision.victims], places(decision)) == (["middle"], ["a/0"])
+    assert (world.free("a"), world.audit()) == ({"p": 0}, [])
+
+
+def test_18_4_2_which_replica_of_a_protected_deployment_goes_is_searched_too() -> None:
+    """Of x only one can go. The younger one frees too little, beside y as well."""
+    world = fleet(cluster("a", 4), options=OPTIONS)
+    (older,) = put_replicas(world, deployment(engine(copies=2), name="x"), "a/0", since=1, min_available=1)
+    put_replicas(world, deployment(name="x"), "a/1", since=3, min_available=1)
+    (beside,) = put_replicas(world, deployment(name="y"), "a/0", since=2)
+    decision = decided(world, urgent(engine(copies=3)))
+    assert sorted(victim.uid for victim in decision.victims) == sorted((older, beside))
