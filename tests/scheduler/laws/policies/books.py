@@ -120,8 +120,10 @@ class State:
             if entry.state == "Releasing" and nominee_of(entry) == owner:
                 continue
             amounts = [self.quota_amount(quota, entry.cluster, engines) for engines in self.engines_of(entry)]
-            nodes += max(amount[0] for amount in amounts)
-            devices += max(amount[1] for amount in amounts)
+            # Pods of two sizes are both there until an update is done; whole nodes change hands.
+            most = sum if self.counts_devices else max
+            nodes += most(amount[0] for amount in amounts)
+            devices += most(amount[1] for amount in amounts)
         return nodes, devices
 
     def quota_amount(self, quota: Quota, cluster: str, engines: Engines) -> tuple[int, int]:
