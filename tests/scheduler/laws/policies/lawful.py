@@ -32,12 +32,17 @@ def _charged(state: State, cluster: str, pool: PoolView) -> int:
 
 
 def _grew(step: Step, entry: LedgerEntry, pool: PoolView) -> bool:
-    """Whether a replica has more on a pool than before, member by member."""
+    """Whether a replica has more on a pool than before: member by member, and of some size of pods."""
     was = step.before.entries.get(entry.uid)
     now, before = pods_of(entry.engines, pool), pods_of(was.engines, pool) if was else []
     if len(now) != len(before):
         return bool(now)
-    return any(
+    counts = Counter[object]()
+    for group in now:
+        counts[group.size, group.siblings] += group.count
+    for group in before:
+        counts[group.size, group.siblings] -= group.count
+    return any(count > 0 for count in counts.values()) and any(
         new.count > old.count or new.siblings > old.siblings or any(a > b for a, b in zip(new.size, old.size, strict=True))
         for new, old in zip(now, before, strict=True)
     )
