@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from itertools import chain, islice
+from reprlib import Repr
 from typing import Any
 
 from scheduler.cel import check_selector
@@ -26,6 +28,12 @@ _WEIGHT_MAX = 1_000
 _PERCENTAGE = re.compile(r"[0-9]{1,9}%")
 # Thirty years: an end that no timer reaches is none.
 _SECONDS_MAX = 1_000_000_000
+# The problems of a refused policy are stored with the scheduler's state and are part of its answers.
+_PROBLEMS_MAX = 20
+_SHOWN_MAX = 80
+_REPR = Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = _SHOWN_MAX
+_REPR.maxlevel = 2
 
 
 class InvalidPolicyError(ValueError):
@@ -37,8 +45,11 @@ class InvalidPolicyError(ValueError):
 
 
 def read_policy(document: Mapping[str, Any]) -> SchedulerOptions:
-    """Check a policy document and read it; absent fields take their defaults. Raises InvalidPolicyError with every problem."""
-    problems = [*_unknown("", document, SchedulerOptions), *_top_problems(document), *_quota_problems(document.get("quotas"))]
+    """Check a policy document and read it; absent fields take their defaults. Raises InvalidPolicyError with the first problems."""
+    found = chain(_unknown("", document, SchedulerOptions), _top_problems(document), _quota_problems(document.get("quotas")))
+    problems = list(islice(found, _PROBLEMS_MAX + 1))
+    if len(problems) > _PROBLEMS_MAX:
+        problems[_PROBLEMS_MAX:] = ["there are more problems"]
     if problems:
         raise InvalidPolicyError(problems)
     return from_wire(SchedulerOptions, document)
@@ -58,13 +69,24 @@ def _unknown(prefix: str, tree: Mapping[str, Any], kind: type) -> Iterator[str]:
     known = [camel(field.name) for field in fields(kind)]
     for key in tree:
         if key not in known:
-            near = get_close_matches(str(key), known, 1)
+            near = get_close_matches(_shown_name(key), known, 1)
             hint = f", did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
-            yield f"{prefix}{key}: unknown field{hint}"
+            yield f"{prefix}{_shown_name(key)}: unknown field{hint}"
+
+
+def _shown_name(key: object) -> str:
+    if not isinstance(key, str):
+        return _REPR.repr(key)
+    return key if len(key) <= _SHOWN_MAX else f"{key[: _SHOWN_MAX - 3]}..."
+
+
+def _name_problem(key: object) -> str:
+    """Say what is wrong with the name of a class or label: JSON would make text of a number, and no name means that none was given."""
+    return "" if isinstance(key, str) and key else f"names must be text that is not empty, got {_REPR.repr(key)}"
 
 
 def _one_of(choices: tuple[str, ...]) -> Callable[[Any], str]:
-    return lambda value: "" if value in choices else f"must be one of {', '.join(repr(c) for c in choices)}, got {value!r}"
+    return lambda value: "" if value in choices else f"must be one of {', '.join(repr(c) for c in choices)}, got {_REPR.repr(value)}"
 
 
 def _whole(least: int, most: int | None = None) -> Callable[[Any], str]:
@@ -74,21 +96,21 @@ def _whole(least: int, most: int | None = None) -> Callable[[Any], str]:
         return (
             ""
             if is_whole(value) and value >= least and (most is None or value <= most)
-            else f"must be a whole number {bounds}, got {value!r}"
+            else f"must be a whole number {bounds}, got {_REPR.repr(value)}"
         )
 
     return check
 
 
 def _flag(value: Any) -> str:
-    return "" if isinstance(value, bool) else f"must be true or false, got {value!r}"
+    return "" if isinstance(value, bool) else f"must be true or false, got {_REPR.repr(value)}"
 
 
 def _amount(value: Any) -> str:
     if isinstance(value, str) and _PERCENTAGE.fullmatch(value):
         return ""
     problem = _whole(0)(value)
-    return f"must be a whole number or a percentage such as 25%, got {value!r}" if problem else ""
+    return f"must be a whole number or a percentage such as 25%, got {_REPR.repr(value)}" if problem else ""
 
 
 _CHECKS: Mapping[str, Callable[[Any], str]] = {
@@ -111,13 +133,15 @@ _CHECKS: Mapping[str, Callable[[Any], str]] = {
 
 def _map_problems(field: str, value: Any, keys: tuple[str, ...], check: Callable[[Any], str]) -> Iterator[str]:
     if not isinstance(value, Mapping):
-        yield f"{field}: must be a map, got {value!r}"
+        yield f"{field}: must be a map, got {_REPR.repr(value)}"
         return
     for key, item in value.items():
-        if keys and key not in keys:
-            yield f"{field}.{key}: unknown; known are {', '.join(keys)}"
+        if problem := _name_problem(key):
+            yield f"{field}: {problem}"
+        elif keys and key not in keys:
+            yield f"{field}.{_shown_name(key)}: unknown; known are {', '.join(keys)}"
         elif problem := check(item):
-            yield f"{field}.{key}: {problem}"
+            yield f"{field}.{_shown_name(key)}: {problem}"
 
 
 def _top_problems(document: Mapping[str, Any]) -> Iterator[str]:
@@ -131,23 +155,25 @@ def _top_problems(document: Mapping[str, Any]) -> Iterator[str]:
         yield "weights: is required by the profile 'weighted'"
     classes = document.get("priorityClasses", {})
     if not isinstance(classes, Mapping):
-        yield f"priorityClasses: must map names to whole numbers, got {classes!r}"
+        yield f"priorityClasses: must map names to whole numbers, got {_REPR.repr(classes)}"
         return
     for name, value in classes.items():
-        if not is_whole(value):
-            yield f"priorityClasses.{name}: must be a whole number, got {value!r}"
+        if problem := _name_problem(name):
+            yield f"priorityClasses: {problem}"
+        elif not is_whole(value):
+            yield f"priorityClasses.{_shown_name(name)}: must be a whole number of 64 bits, got {_REPR.repr(value)}"
 
 
 def _quota_problems(quotas: Any) -> Iterator[str]:
     if quotas is None:
         return
     if not isinstance(quotas, list):
-        yield f"quotas: must be a list, got {quotas!r}"
+        yield f"quotas: must be a list, got {_REPR.repr(quotas)}"
         return
     for i, quota in enumerate(quotas):
         at = f"quotas[{i}]"
         if not isinstance(quota, Mapping):
-            yield f"{at}: must be a map, got {quota!r}"
+            yield f"{at}: must be a map, got {_REPR.repr(quota)}"
             continue
         yield from _unknown(f"{at}.", quota, Quota)
         if not isinstance(quota.get("namespace"), str) or not quota["namespace"]:
@@ -157,14 +183,14 @@ def _quota_problems(quotas: Any) -> Iterator[str]:
             if problem:
                 yield f"{at}.{key}: {problem}"
         if "priorityFloor" in quota and not is_whole(quota["priorityFloor"]):
-            yield f"{at}.priorityFloor: must be a whole number, got {quota['priorityFloor']!r}"
+            yield f"{at}.priorityFloor: must be a whole number of 64 bits, got {_REPR.repr(quota['priorityFloor'])}"
         for key in ("className", "deviceSelector"):
             if not isinstance(quota.get(key, ""), str):
-                yield f"{at}.{key}: must be text, got {quota[key]!r}"
+                yield f"{at}.{key}: must be text, got {_REPR.repr(quota[key])}"
         selector = quota.get("deviceSelector", "")
         refused = check_selector(selector) if isinstance(selector, str) and selector else None
         if refused:
             yield f"{at}.deviceSelector: {refused}"
         labels = quota.get("matchLabels", {})
-        if not isinstance(labels, Mapping) or not all(isinstance(value, str) for value in labels.values()):
-            yield f"{at}.matchLabels: must map label keys to text, got {labels!r}"
+        if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
+            yield f"{at}.matchLabels: must map label keys to text, got {_REPR.repr(labels)}"

@@ -48,12 +48,12 @@ PROBLEMS: list[tuple[dict[str, Any], str]] = [
         "reservationTtlSeconds: must be a whole number between 1 and 1000000000, got 1099511627776",
     ),
     ({"rolloutMaxUnavailable": "²%"}, "rolloutMaxUnavailable: must be a whole number or a percentage such as 25%, got '²%'"),
-    ({"priorityClasses": {"a": 1 << 64}}, "priorityClasses.a: must be a whole number, got 18446744073709551616"),
+    ({"priorityClasses": {"a": 1 << 64}}, "priorityClasses.a: must be a whole number of 64 bits, got 18446744073709551616"),
     ({"holdForSeconds": -1}, "holdForSeconds: must be a whole number between 0 and 1000000000, got -1"),
     ({"maxCost": 2_000_000}, "maxCost: must be a whole number between 1 and 1000000, got 2000000"),
     ({"lenientCalls": "yes"}, "lenientCalls: must be true or false, got 'yes'"),
     ({"rolloutMaxUnavailable": "many"}, "rolloutMaxUnavailable: must be a whole number or a percentage"),
-    ({"priorityClasses": {"high": "100"}}, "priorityClasses.high: must be a whole number, got '100'"),
+    ({"priorityClasses": {"high": "100"}}, "priorityClasses.high: must be a whole number of 64 bits, got '100'"),
     ({"priorityClasses": ["high"]}, "priorityClasses: must map names to whole numbers"),
     ({"quotas": {"ml": 3}}, "quotas: must be a list"),
     ({"quotas": [3]}, "quotas[0]: must be a map, got 3"),
@@ -64,7 +64,7 @@ PROBLEMS: list[tuple[dict[str, Any], str]] = [
     ({"quotas": [{"namespace": "ml", "deviceSelector": ["x"]}]}, "quotas[0].deviceSelector: must be text, got ['x']"),
     ({"quotas": [{"namespace": "ml", "className": 5}]}, "quotas[0].className: must be text, got 5"),
     ({"quotas": [{"namespace": "ml", "matchLabels": {"a": 1}}]}, "quotas[0].matchLabels: must map label keys to text"),
-    ({"quotas": [{"namespace": "ml", "priorityFloor": "x"}]}, "quotas[0].priorityFloor: must be a whole number, got 'x'"),
+    ({"quotas": [{"namespace": "ml", "priorityFloor": "x"}]}, "quotas[0].priorityFloor: must be a whole number of 64 bits, got 'x'"),
 ]
 
 
@@ -79,3 +79,38 @@ def test_all_mistakes_are_named_at_once() -> None:
     with pytest.raises(InvalidPolicyError) as caught:
         read_policy({"profile": "x", "accounting": "y", "quotas": [{}]})
     assert len(caught.value.problems) == 3
+
+
+@pytest.mark.parametrize("key", [1, None, True, ""], ids=repr)
+@pytest.mark.parametrize("field", ["priorityClasses", "classAccounting", "weights"])
+def test_names_of_a_policy_are_text(field: str, key: object) -> None:
+    with pytest.raises(InvalidPolicyError) as caught:
+        read_policy({field: {key: 1}})
+    assert caught.value.problems == (f"{field}: names must be text that is not empty, got {key!r}",)
+
+
+def test_keys_of_labels_are_text() -> None:
+    with pytest.raises(InvalidPolicyError, match="matchLabels: must map label keys to text"):
+        read_policy({"quotas": [{"namespace": "ml", "matchLabels": {1: "a"}}]})
+
+
+_NESTED: list[Any] = []
+for _ in range(5_000):
+    _NESTED = [_NESTED]
+HUGE: list[dict[str, Any]] = [
+    {"quotas": [{"x": 0}] * 5_000},
+    {f"profil{i}": 0 for i in range(4_000)},
+    {"profil" + "e" * 60_000: 0},
+    {"priorityClasses": {f"{i}{'p' * 10_000}": "x" for i in range(6)}},
+    {"profile": "x" * 60_000},
+    {"quotas": [{"namespace": "ml", "matchLabels": {f"k{i}": i for i in range(5_000)}}]},
+    {"profile": _NESTED},
+]
+
+
+@pytest.mark.parametrize("document", HUGE, ids=lambda document: next(iter(document))[:10])
+def test_the_problems_of_a_policy_are_bounded(document: dict[str, Any]) -> None:
+    with pytest.raises(InvalidPolicyError) as caught:
+        read_policy(document)
+    assert len(caught.value.problems) <= 21
+    assert len(str(caught.value)) < 8_000
