@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.decide import apply, decide
 from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, ScheduleRequest
-from scheduler.model.policy import PlacementPolicy, Quota, SchedulerOptions
+from scheduler.model.policy import PlacementPolicy, Quota, SchedulerOptions, TopologySpread
 from tests.scheduler.builders import (
     NOW,
     bind_all,
@@ -312,3 +312,13 @@ def test_18_4_2_which_replica_of_a_protected_deployment_goes_is_searched_too() -
     (beside,) = put_replicas(world, deployment(name="y"), "a/0", since=2)
     decision = decided(world, urgent(engine(copies=3)))
     assert sorted(victim.uid for victim in decision.victims) == sorted((older, beside))
+
+
+def test_18_4_2_a_cluster_that_a_spread_forbids_for_one_replica_is_there_for_the_next() -> None:
+    """The youngest victims stand in one zone, so the second replica passes over one of them."""
+    world = fleet(*(cluster(name, 1, labels={"zone": zone}) for name, zone in (("a", "z1"), ("b", "z2"), ("c", "z1"))), options=OPTIONS)
+    for since, at in ((3, "a/0"), (1, "b/0"), (2, "c/0")):
+        put_replicas(world, deployment(name=f"x{since}"), at, since=since)
+    policy = PlacementPolicy(priority_class="high", preemption="LowerPriority", topology_spread=(TopologySpread("zone"),))
+    decision = decided(world, deployment(want=3, name="spread", policy=policy))
+    assert [victim.deployment for victim in decision.victims] == ["x3", "x1", "x2"]
