@@ -306,6 +306,9 @@ class Ledger:
         for owner in sorted({*self._owners, *other._owners}):  # same class
             if set(self.owned(*owner)) != set(other.owned(*owner)):
                 found.append(f"deployment {'/'.join(owner)}: its index lists other replicas than the entries do")
+        recounted_nominees = {(nominee, uid) for uid, entry in own_entries.items() if (nominee := _nominee(entry))}
+        indexed = {(nominee, uid) for nominee, entries in self._nominated.items() for uid in entries}
+        found += [f"replica {uid}: its nodes are nominated for {'/'.join(owner)}?" for owner, uid in sorted(indexed ^ recounted_nominees)]
         for cluster, load in sorted(self._loads.items()):
             recounted = ClusterLoad(load.pools, self.on_cluster(cluster).values())
             found += [f"{cluster}/{pool}: other devices charged than by recount" for pool in load.differences(recounted)]

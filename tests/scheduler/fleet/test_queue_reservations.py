@@ -50,6 +50,13 @@ def test_18_4_10_a_small_request_behind_a_blocked_one(order: str, small: list[st
     assert places(decided(world, SMALL, NOW + MINUTE)) == small
 
 
+def test_18_4_10_devices_of_a_reserved_pool_are_reserved_too() -> None:
+    world = fleet(cluster("a", pool("p", 1, gpu(count=8))), options=replace(STRICT, accounting="device-safe"))
+    settled(world, deployment(engine("main", alone(ask(count=4))), name="old"))
+    assert settled(world, deployment(engine("main", alone(ask(count=8))), name="big"), request_id="2").shortfall == 1
+    assert places(decided(world, SMALL, NOW + MINUTE)) == []
+
+
 def test_18_4_10_a_reservation_expires_after_hold_for_and_does_not_start_again() -> None:
     world = half_full()
     settled(world, BIG)

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from api_types.names import replica_name, tenant_queue, workload_name
 from scheduler.decide import apply, decide
-from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, ScheduleRequest
+from scheduler.model.inputs import AdmissionView, ClusterView, DeploymentView, EngineView, QueueView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, Quota, SchedulerOptions, TopologySpread
 from tests.scheduler.builders import (
     NOW,
@@ -322,3 +323,32 @@ def test_18_4_2_a_cluster_that_a_spread_forbids_for_one_replica_is_there_for_the
     policy = PlacementPolicy(priority_class="high", preemption="LowerPriority", topology_spread=(TopologySpread("zone"),))
     decision = decided(world, deployment(want=3, name="spread", policy=policy))
     assert [victim.deployment for victim in decision.victims] == ["x3", "x1", "x2"]
+
+
+def test_18_4_3_nodes_that_two_replicas_share_are_freed_once() -> None:
+    """On a the one of middle priority has the nodes that x still holds, so no victim there frees four."""
+    world = fleet(cluster("a", 3), cluster("b", 4), options=OPTIONS)
+    put_replicas(world, deployment(engine(copies=3), name="x"), "a/0")
+    put_replicas(world, deployment(engine(copies=4), name="y"), "b/0", priority=60)
+    settled(world, urgent(engine(copies=3), name="middle", klass="mid"))
+    decision = decided(world, urgent(engine(copies=4), name="higher"), request_id="2")
+    assert ([victim.deployment for victim in decision.victims], places(decision)) == (["y"], ["b/0"])
+
+
+@pytest.mark.parametrize("state", ["Admitted", "Pending"])
+def test_18_4_2_a_victim_gives_back_what_the_queue_of_its_cluster_admitted(state: str) -> None:
+    """Of an admitted replica the queue has already counted the devices, of a waiting one not yet."""
+    name = replica_name("ml", "x", "a", 0)
+    queue = QueueView("q", (tenant_queue("ml"),), (), {"Admitted": 0, "Pending": 8}[state])
+    admission = (AdmissionView(workload_name("ml", name), state),)
+    world = fleet(cluster("a", 2, queues=(queue,), admission=admission, observed_at=NOW), options=OPTIONS)
+    put_replicas(world, deployment(name="x"), "a/0", name=name)
+    assert places(decided(world, deployment(name="other"))) == []
+    decision = decided(world, urgent())
+    assert ([victim.deployment for victim in decision.victims], places(decision)) == (["x"], ["a/0"])
+
+
+def test_i13_what_was_placed_earlier_in_a_batch_may_be_preempted_later_in_it() -> None:
+    world = fleet(cluster("a", 1), options=OPTIONS)
+    low, high = decide(world, [ScheduleRequest("1", deployment(name="low")), ScheduleRequest("2", urgent())], NOW)
+    assert (places(low), [victim.deployment for victim in high.victims], places(high)) == (["a/0"], ["low"], ["a/0"])

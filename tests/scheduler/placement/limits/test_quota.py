@@ -178,3 +178,14 @@ def test_18_4_5_victims_in_two_namespaces_give_back_what_they_use_of_this_quota_
     policy = PlacementPolicy(priority_class="high", preemption="LowerPriority")
     decision = decided(world, deployment(want=1, name="hi", policy=policy))
     assert [(victim.namespace, victim.deployment) for victim in decision.victims] == [("ml", "y")]
+
+
+def test_18_2_1_a_full_cluster_is_not_taken_for_one_that_a_quota_refuses() -> None:
+    world = fleet(cluster("a", 1), options=with_quota(Quota("ml", max_nodes=5)))
+    put_replicas(world, deployment(name="x"), "a/0")
+    assert codes(decided(world, deployment())) == {"InsufficientNodes": 1}
+
+
+def test_18_4_5_what_is_placed_on_one_cluster_uses_the_quota_on_all_of_them() -> None:
+    world = fleet(cluster("a", 2), cluster("b", 2), options=SchedulerOptions(quotas=(Quota("ml", max_nodes=1),), profile="balanced"))
+    assert len(decided(world, deployment(want=2)).placements) == 1
