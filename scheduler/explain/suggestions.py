@@ -20,6 +20,7 @@ from scheduler.hardware.memory import memory_mebibytes
 from scheduler.hardware.template import compile_template, placing_units
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
+from scheduler.model.decision import Placement
 from scheduler.model.inputs import DeviceSet, PoolView, Taint
 from scheduler.placement.filters import FilterResult, passing, run_filters
 from scheduler.placement.placer import ReplicaPlacer
@@ -179,9 +180,20 @@ class Suggestions:
     def _nodes(self, miss: Miss) -> Iterator[Suggestion]:
         info = self._overlay.clusters[miss.cluster]
         more = dict(self._missing(miss))
-        if more and self._fits(self._placer, with_more_nodes(info, more)):
+        if more and self._takes_rest(with_more_nodes(info, more)):
             parts = [f"{'one more node' if nodes == 1 else f'{nodes} more nodes'} in {info.name}/{pool}" for pool, nodes in more.items()]
             yield Suggestion("Nodes", " and ".join(parts), info.name, tuple(more.items()), self._cost(info, more))
+
+    def _takes_rest(self, info: ClusterInfo) -> bool:
+        """Whether a cluster takes all that is to be placed together: the rules may allow the first of a gang and refuse the second."""
+        if self._rest == 1:
+            return self._fits(self._placer, info)
+        made: list[Placement] = []
+        while len(made) < self._rest and (placement := self._placer.place_on(info)) is not None:
+            made.append(placement)
+        for placement in reversed(made):
+            self._placer.undo(placement)
+        return len(made) == self._rest
 
     @staticmethod
     def _cost(info: ClusterInfo, nodes: Mapping[str, int]) -> int:

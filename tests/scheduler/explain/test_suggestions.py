@@ -13,7 +13,7 @@ from scheduler.explain.suggestions import Suggestion
 from scheduler.fleet.fleet import Fleet
 from scheduler.hardware.node_fitting import Trial
 from scheduler.model.inputs import CacheView, ClusterView, DeploymentView, EngineView, PoolObservation, QueueView, ScheduleRequest
-from scheduler.model.policy import AffinityTerm, PlacementPolicy, Quota, SchedulerOptions
+from scheduler.model.policy import AffinityTerm, PlacementPolicy, Quota, SchedulerOptions, TopologySpread
 from scheduler.placement.trials import Trials
 from scheduler.planning.trees import PAGE_CHARACTERS, decision_tree
 from tests.random_cases import SEED, cases
@@ -127,6 +127,23 @@ def test_18_2_4_at_most_three_changes_are_told() -> None:
 def test_18_2_4_a_quota_makes_no_nodes_useful() -> None:
     world = fleet(cluster("a", 0), options=SchedulerOptions(quotas=(Quota("ml", max_nodes=0),)))
     assert suggested(world, deployment()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "policy"),
+    [
+        (SchedulerOptions(quotas=(Quota("ml", max_nodes=2),)), PlacementPolicy(gang_replicas=3)),
+        (SchedulerOptions(), PlacementPolicy(gang_replicas=3, topology_spread=(TopologySpread("region", max_skew=2),))),
+    ],
+    ids=["quota", "spread"],
+)
+def test_18_4_6_nodes_that_only_a_part_of_a_gang_may_use_are_not_told(options: SchedulerOptions, policy: PlacementPolicy) -> None:
+    clusters = (cluster("a", 0, labels=US), cluster("b", pool("p", 9, gpu("1Gi")), labels={"region": "eu"}))
+    assert suggested(fleet(*clusters, options=options), deployment(want=3, policy=policy)) == []
+    # It is what limits the gang: two replicas would fit.
+    assert suggested(fleet(*clusters, options=options), deployment(want=2, policy=replace(policy, gang_replicas=2))) == [
+        "2 more nodes in a/p"
+    ]
 
 
 def test_18_2_4_a_placed_deployment_needs_no_change() -> None:
