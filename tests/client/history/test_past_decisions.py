@@ -22,6 +22,7 @@ from client.refs.targets import Target
 from client.refs.tree import Tree
 from client.temporal.connection import connect
 from client.temporal.control_plane import ControlPlane
+from scheduler import SCHEDULER_VERSION
 from scheduler.placement.score import ClusterScorer
 from tests.client.conftest import Cli
 from tests.wire.test_encryption import Fleet as EncryptedFleet
@@ -119,7 +120,7 @@ async def test_decisions_are_listed_and_made_again_with_the_same_answers(fleet: 
     assert (second["outcome"]["kept"], second["outcome"]["created"]) == (1, 1)
     assert (third["outcome"]["kept"], third["outcome"]["missing"]) == (2, 1)
     assert "0/2 clusters are available" in third["reason"]
-    assert {each["schedulerVersion"] for each in [*chat, *vip]} == {"1.0.0"}
+    assert {each["schedulerVersion"] for each in [*chat, *vip]} == {SCHEDULER_VERSION}
     assert vip[-1]["outcome"]["preempted"] == 1
     for each in [*chat, *vip]:
         replayed = await decide_again(plane, read_id(each["id"]))
@@ -182,7 +183,7 @@ async def test_other_rules_give_another_answer_and_it_says_which(fleet: Protocol
     placements = [each for each in again["differences"] if each["what"] == "placement"]
     assert " on eu (main: p), uid " in placements[0]["recorded"]
     assert " on us (main: p), uid " in placements[1]["now"]
-    assert (again["schedulerVersion"], again["replayedWith"]) == ("1.0.0", "1.0.0")
+    assert (again["schedulerVersion"], again["replayedWith"]) == (SCHEDULER_VERSION, SCHEDULER_VERSION)
 
 
 class Tampered(ControlPlane):
