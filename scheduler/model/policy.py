@@ -136,4 +136,4 @@ class SchedulerOptions:
 
     def priority_of(self, priority_class: str) -> int:
         """Give the priority of a class; an unknown class, or none, has 0."""
-        return self.priority_classes.get(priority_class, 0)
+        return self.priority_classes.get(priority_class, 0) if priority_class else 0

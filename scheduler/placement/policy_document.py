@@ -81,8 +81,8 @@ def _shown_name(key: object) -> str:
 
 
 def _name_problem(key: object) -> str:
-    """Say what is wrong with the name of a class or label: JSON would make text of a number, and no name means that none was given."""
-    return "" if isinstance(key, str) and key else f"names must be text that is not empty, got {_REPR.repr(key)}"
+    """Say that a name is not text: JSON would make text of it, and the policy in force would be another one than was sent."""
+    return "" if isinstance(key, str) else f"names must be text, got {_REPR.repr(key)}"
 
 
 def _one_of(choices: tuple[str, ...]) -> Callable[[Any], str]:

@@ -81,12 +81,16 @@ def test_all_mistakes_are_named_at_once() -> None:
     assert len(caught.value.problems) == 3
 
 
-@pytest.mark.parametrize("key", [1, None, True, ""], ids=repr)
+@pytest.mark.parametrize("key", [1, None, True], ids=repr)
 @pytest.mark.parametrize("field", ["priorityClasses", "classAccounting", "weights"])
 def test_names_of_a_policy_are_text(field: str, key: object) -> None:
     with pytest.raises(InvalidPolicyError) as caught:
         read_policy({field: {key: 1}})
-    assert caught.value.problems == (f"{field}: names must be text that is not empty, got {key!r}",)
+    assert caught.value.problems == (f"{field}: names must be text, got {key!r}",)
+
+
+def test_a_class_without_a_name_is_that_of_no_deployment() -> None:
+    assert read_policy({"priorityClasses": {"": 5, "high": 7}}).priority_of("") == 0
 
 
 def test_keys_of_labels_are_text() -> None:
