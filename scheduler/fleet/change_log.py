@@ -30,10 +30,14 @@ class ChangeLog:
         return self._dropped + len(self._changes)
 
     def trim(self) -> None:
-        """Drop the changes when there are many; called once per batch."""
+        """Drop the older half of the changes when there are many; called once per batch.
+
+        The newer half stays: whoever reads for each batch has not read what was applied since the last one.
+        """
         if len(self._changes) > _LENGTH_MAX:
-            self._dropped += len(self._changes)
-            self._changes.clear()
+            dropped = len(self._changes) - _LENGTH_MAX // 2
+            self._dropped += dropped
+            del self._changes[:dropped]
 
     def since(self, position: int) -> Iterator[Change] | None:
         """Give what changed since a reader stopped at a position; None when that is not known any more."""

@@ -8,7 +8,7 @@ come and go, so that a decision does not count the pods of a cluster again.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.model.decision import EnginePlacement, MemberPlacement
@@ -117,23 +117,37 @@ class PoolLoad:
         return [tuple(slots) for slots in chosen]
 
     def _pack_one(self, pods: Pods, chosen: list[int]) -> bool:
+        if pods.siblings:
+            # No two of them on one node: what they have is not offered to the next.
+            for slot in dict.fromkeys(chosen):
+                self._withdraw(slot, self.left.get(slot, self.capacity))
         while len(chosen) < pods.count:
-            slot = self._tightest(pods.size, chosen if pods.siblings else ())
+            slot = self._tightest(pods.size)
             if slot < 0:
                 return False
             self._take(slot, pods.size)
+            if pods.siblings:
+                self._withdraw(slot, self.left.get(slot, self.capacity))
             chosen.append(slot)
+        for slot in dict.fromkeys(chosen) if pods.siblings else ():
+            insort(self._filed().setdefault(self.left.get(slot, self.capacity), []), slot)
         return True
 
-    def _tightest(self, size: Vector, avoided: Collection[int]) -> int:
+    def _tightest(self, size: Vector) -> int:
         best, least = -1, 0
         for left, slots in self._filed().items():
             if any(a < b for a, b in zip(left, size, strict=True)):
                 continue
-            slot = next((slot for slot in slots if slot not in avoided), -1) if avoided else slots[0]
-            if slot >= 0 and (best < 0 or (sum(left), slot) < (least, best)):
-                best, least = slot, sum(left)
+            if best < 0 or (sum(left), slots[0]) < (least, best):
+                best, least = slots[0], sum(left)
         return best
+
+    def _withdraw(self, slot: int, left: Vector) -> None:
+        """Offer a slot, on which so much is left, no more."""
+        others = self._filed()[left]
+        others.pop(bisect_left(others, slot))
+        if not others:
+            del self._filed()[left]
 
     def _filed(self) -> dict[Vector, list[int]]:
         if self.slots_by_left is None:
@@ -150,10 +164,7 @@ class PoolLoad:
         else:
             self.left[slot] = after
         if self.slots_by_left is not None:
-            others = self.slots_by_left[before]
-            others.pop(bisect_left(others, slot))
-            if not others:
-                del self.slots_by_left[before]
+            self._withdraw(slot, before)
             insort(self.slots_by_left.setdefault(after, []), slot)
 
 

@@ -22,12 +22,16 @@ PoolOrder = Callable[[int, Sequence[int]], Sequence[int]]
 
 
 class SearchBudget:
-    """The steps that the searches of one decision may still take; what is not found within them counts as not there."""
+    """The steps that the searches of one decision may still take; what is not found within them counts as not there.
 
-    __slots__ = ("left",)
+    `taken` are all steps, those of attempts without a search too.
+    """
+
+    __slots__ = ("left", "taken")
 
     def __init__(self) -> None:
         self.left = DECISION_STEPS_MAX
+        self.taken = 0
 
     @property
     def is_spent(self) -> bool:
@@ -35,8 +39,13 @@ class SearchBudget:
         return self.left <= 0
 
     def charge(self, steps: int) -> None:
-        """Count steps that were taken."""
+        """Count steps that a search took."""
         self.left -= steps
+        self.taken += steps
+
+    def charge_straight(self, steps: int) -> None:
+        """Count steps that were taken without going back, and are not limited."""
+        self.taken += steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,10 @@ from scheduler.model.decision import Eviction, Placement
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import LedgerEntry
 from scheduler.placement.placer import ReplicaPlacer
-from scheduler.placement.victim_search import VictimSearch, owner_of
+from scheduler.placement.victim_search import SEARCH_STEPS, VictimSearch, owner_of
+
+# What sparing victims may take in one decision, in changes of the ledger of up to 10 µs each; beyond that a victim too many is taken.
+SPARING_STEPS_MAX = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class Preemption:
         self._owner: Owner = (placer.deployment.namespace, placer.deployment.name)
         self._victims: list[Victim] = []
         self._search = VictimSearch(placer)
+        self._sparing_steps = SPARING_STEPS_MAX
 
     @property
     def evictions(self) -> list[Eviction]:
@@ -122,11 +126,17 @@ class Preemption:
         own = [n for n, placement in enumerate(placed) if placement.cluster == cluster]
         chosen = [victim.entry for victim in self._victims if victim.entry.cluster == cluster]
         for spared in sorted(chosen, key=lambda e: (-e.priority, e.since, e.name)) if len(chosen) > 1 else ():
+            if self._sparing_steps <= 0:
+                return
+            # All are undone and done again, and where the rest is not enough a second time.
+            self._sparing_steps -= 4 * (len(chosen) + len(own))
+            taken = self._placer.trials.budget.taken
             before = [placed[n] for n in own]
             self._undo_all(before)
             rest = [entry for entry in chosen if entry is not spared]
             self._take_instead(cluster, rest)
             again = self._place_all(cluster, len(own))
+            self._sparing_steps -= (self._placer.trials.budget.taken - taken) // SEARCH_STEPS
             if again is None:
                 self._take_instead(cluster, chosen)
                 for placement in before:

@@ -27,8 +27,10 @@ from scheduler.placement.placer import ReplicaPlacer
 PREEMPTION_STEPS_MAX = 10_000
 # Sets of victims tried on one cluster.
 _SETS_MAX = 2_000
-# A trial of a set that is more than an addition of nodes, in those steps.
+# A trial of a set that is more than an addition of nodes, in those steps; its search for an arrangement comes on top, of which so many
+# steps count as one.
 _STEPS_PER_TRIAL = 10
+SEARCH_STEPS = 2
 # Of the deployment's own replicas.
 _OWN = "own"
 # Spreads the start of a search that cannot visit every cluster, so that the next one sees others.
@@ -169,7 +171,7 @@ class VictimSearch:
         candidates = [] if self.is_cut_short else self._candidates(info)
         if not candidates:
             return
-        search = _ClusterSearch(self._placer, info, candidates, self._spare)
+        search = _ClusterSearch(self._placer, info, candidates, self._spare, self._steps)
         choice = search.best(known)
         self._steps -= search.steps
         self._violation = self._violation or search.violation
@@ -227,11 +229,13 @@ class VictimSearch:
 class _ClusterSearch:
     """The search for the best victims on one cluster."""
 
-    def __init__(self, placer: ReplicaPlacer, info: ClusterInfo, candidates: Sequence[LedgerEntry], spare: _Spare) -> None:
+    def __init__(self, placer: ReplicaPlacer, info: ClusterInfo, candidates: Sequence[LedgerEntry], spare: _Spare, most: int) -> None:
         self._placer = placer
         self._info = info
         self._candidates = candidates
         self.steps = 0
+        # Half of the steps that are left are for comparing sets, the rest for making a good one smaller.
+        self._most = most
         # What refuses even the largest set.
         self.violation = ""
         self._spare = spare
@@ -281,7 +285,10 @@ class _ClusterSearch:
             sets = list(islice(self._sets(within, size), _SETS_MAX + 1))
             if len(sets) > _SETS_MAX:
                 break
-            fitting = [chosen for chosen in sets if len(_limited(chosen, self._spare)) == size and self._fits(chosen)]
+            lawful = (chosen for chosen in sets if len(_limited(chosen, self._spare)) == size)
+            fitting = [chosen for chosen in lawful if self.steps <= self._most // 2 and self._fits(chosen)]
+            if self.steps > self._most // 2:
+                break
             if fitting:
                 return min((self._choice(chosen) for chosen in fitting), key=lambda choice: choice.cost)
         else:
@@ -316,8 +323,19 @@ class _ClusterSearch:
 
     def _pruned(self, chosen: list[LedgerEntry]) -> list[LedgerEntry]:
         """Leave out victims one by one, the highest priority first, as long as the rest still frees enough."""
-        kept = list(chosen)
-        for entry in sorted(chosen, key=lambda e: (-e.priority, e.since, e.name)):
+        ordered = sorted(chosen, key=lambda e: (-e.priority, e.since, e.name))
+        # So many of the first can be left out together: found by halves, because there may be thousands.
+        few, many = 0, len(ordered)
+        while few < many:
+            middle = (few + many + 1) // 2
+            if self._fits(ordered[middle:]):
+                few = middle
+            else:
+                many = middle - 1
+        kept = ordered[few:]
+        for entry in list(kept):
+            if self.steps > self._most:
+                break
             rest = [e for e in kept if e is not entry]
             if self._fits(rest):
                 kept = rest
@@ -328,8 +346,11 @@ class _ClusterSearch:
         if self._short is not None:
             nodes = [charges(victim.engines) for victim in victims]
             return any(sum(freed.get(pool, 0) for freed in nodes) >= missing for pool, missing in self._short.items())
-        self.steps += _STEPS_PER_TRIAL
-        return self._placer.trials.on(self._info, gone_with(self._placer.overlay.ledger, victims)).failed < 0
+        budget = self._placer.trials.budget
+        before = budget.taken
+        trial = self._placer.trials.on(self._info, gone_with(self._placer.overlay.ledger, victims))
+        self.steps += _STEPS_PER_TRIAL + (budget.taken - before) // SEARCH_STEPS
+        return trial.failed < 0
 
     def _refused_by(self, victims: Sequence[LedgerEntry]) -> str:
         """Name what refuses the replica although the nodes of all victims would be enough."""
@@ -385,12 +406,20 @@ def _alike(entry: LedgerEntry) -> object:
     return (entry.priority, entry.engines, entry.reuse, entry.nominated_for)
 
 
-def _prefixes(groups: list[list[LedgerEntry]], size: int) -> Iterator[tuple[LedgerEntry, ...]]:
-    """Give the sets of `size` that take the first ones of each group."""
-    if not size:
-        yield ()
-    elif groups:
-        first, rest = groups[0], groups[1:]
-        for count in range(min(size, len(first)), -1, -1):
-            for others in _prefixes(rest, size - count):
-                yield (*first[:count], *others)
+def _prefixes(groups: Sequence[Sequence[LedgerEntry]], size: int) -> Iterator[tuple[LedgerEntry, ...]]:
+    """Give the sets of `size` that take the first ones of each group, those with the most of the first groups first."""
+    # How many replicas there are from each group on: what cannot reach the size any more is not followed.
+    left = [0]
+    for group in reversed(groups):
+        left.append(left[-1] + len(group))
+    left.reverse()
+    # Not a recursion: there may be more groups than Python allows calls within each other.
+    begun: list[tuple[int, tuple[LedgerEntry, ...]]] = [(0, ())] if size <= left[0] else []
+    while begun:
+        g, chosen = begun.pop()
+        missing = size - len(chosen)
+        if not missing:
+            yield chosen
+            continue
+        least = max(0, missing - left[g + 1])
+        begun += [(g + 1, (*chosen, *groups[g][:count])) for count in range(least, min(missing, len(groups[g])) + 1)]

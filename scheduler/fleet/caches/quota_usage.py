@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler.cel import SelectorError, compile_selector
+from scheduler.cel.bounded_cache import remember
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.ledger import Ledger
 from scheduler.model.decision import EnginePlacement
@@ -37,7 +38,7 @@ NOTHING = Amount()
 
 def amount_of(quota: Quota, info: ClusterInfo, engines: Sequence[EnginePlacement]) -> Amount:
     """Count the nodes and claimed devices of engines on the pools that a quota is about."""
-    if any(info.view.labels.get(key) != value for key, value in quota.match_labels.items()):
+    if not concerns_cluster(quota, info):
         return NOTHING
     nodes = devices = 0
     for engine in engines:
@@ -51,16 +52,32 @@ def amount_of(quota: Quota, info: ClusterInfo, engines: Sequence[EnginePlacement
     return Amount(nodes, devices)
 
 
+def concerns_cluster(quota: Quota, info: ClusterInfo) -> bool:
+    """Whether a quota is about pools of a cluster at all."""
+    return all(info.view.labels.get(key) == value for key, value in quota.match_labels.items())
+
+
 def _concerns(quota: Quota, pool: PoolView) -> bool:
     if quota.class_name and quota.class_name != pool.class_name:
         return False
     if not quota.device_selector:
         return True
+    key = (quota.device_selector, pool.device_set.digest)
+    known = _selected.get(key)
+    return remember(_selected, key, _selects(quota.device_selector, pool), _SELECTED_MAX) if known is None else known
+
+
+def _selects(text: str, pool: PoolView) -> bool:
     try:
-        selector = compile_selector(quota.device_selector)
+        selector = compile_selector(text)
     except SelectorError:
         return True  # a quota whose selector cannot be read applies to every pool
     return any(selector.match(entry).matched for entry in pool.device_set.entries)
+
+
+# Whether the selector of a quota selects devices of a set, by its text and the set's digest: the same for every replica that is counted.
+_selected: dict[tuple[str, str], bool] = {}
+_SELECTED_MAX = 10_000
 
 
 class QuotaUsage:

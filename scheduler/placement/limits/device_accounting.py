@@ -142,12 +142,16 @@ def fit_devices(
             steps += 1
             if steps > STEPS_MAX or (steps > straight and budget.is_spent):
                 return False
-            if steps > straight:
-                budget.charge(_STEPS_PER_POOL)
-            if not room.takes(i, p):
-                continue
             pool = info.pools[p]
             more = pods_on((compiled.place(i, pool.name, pool.device_set),), pool)
+            # Packing goes through the nodes, and through all pods that are added.
+            taken = _STEPS_PER_POOL + pool.nodes // 4 + 2 * sum(group.count for group in (*added[p], *more))
+            if steps > straight:
+                budget.charge(taken)
+            else:
+                budget.charge_straight(taken)
+            if not room.takes(i, p):
+                continue
             if p not in charged:
                 charged[p] = charged_pods(overlay, info, pool, owner, without)
             if not admits(overlay, pool, charged[p], [*added[p], *more]):

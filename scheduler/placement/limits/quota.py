@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from scheduler.fleet.caches.quota_usage import Amount, amount_of
+from scheduler.cel.bounded_cache import remember
+from scheduler.fleet.caches.quota_usage import Amount, amount_of, concerns_cluster
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.nomination import NONE_GONE, Gone
 from scheduler.fleet.overlay import FleetOverlay
@@ -13,6 +14,11 @@ from scheduler.hardware.template import CompiledTemplate
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import DeploymentView, PoolView
 from scheduler.model.policy import Quota
+
+# Nodes or devices of each engine, by the position of its pool.
+_Units = tuple[Mapping[int, int], ...]
+# Of one decision: some quotas on some hundred kinds of clusters.
+_UNITS_MAX = 1_000
 
 
 class QuotaGate:
@@ -29,6 +35,7 @@ class QuotaGate:
         self._quotas = [(n, quota) for n, quota in enumerate(overlay.options.quotas) if quota.namespace == deployment.namespace]
         # By number of the quota, with the position in the ledger's log at which it was counted.
         self._used: tuple[int, dict[int, Amount]] = (-1, {})
+        self._units: dict[object, tuple[_Units, _Units]] = {}
 
     @property
     def limits(self) -> bool:
@@ -46,26 +53,37 @@ class QuotaGate:
     def on(self, info: ClusterInfo, compiled: CompiledTemplate, gone: Gone = NONE_GONE) -> list[Limit]:
         """Give what the quotas allow engines on the pools of a cluster; `gone` are replicas that are taken for gone."""
         found = []
-        fits = compiled.on(info.layout).engines if self._quotas else ()
         for n, quota in self._quotas:
-            nodes: list[dict[int, int]] = []
-            devices: list[dict[int, int]] = []
-            for i, fit in enumerate(fits):
-                amounts = {
-                    p: amount_of(quota, info, (compiled.place(i, info.pools[p].name, info.pools[p].device_set),)) for p in fit.positions
-                }
-                nodes.append({p: amount.nodes for p, amount in amounts.items() if amount.nodes})
-                devices.append({p: amount.devices for p, amount in amounts.items() if amount.devices})
+            if not concerns_cluster(quota, info):
+                continue
+            nodes, devices = self._units_of(n, info, compiled)
             if not any(nodes):
                 continue
             used = self._usage(n, gone, info)
             if self._below_floor(quota):
-                found.append(Limit(0, tuple(nodes)))
+                found.append(Limit(0, nodes))
             if quota.max_nodes >= 0:
-                found.append(Limit(quota.max_nodes - used.nodes, tuple(nodes)))
+                found.append(Limit(quota.max_nodes - used.nodes, nodes))
             if quota.max_devices >= 0:
-                found.append(Limit(quota.max_devices - used.devices, tuple(devices)))
+                found.append(Limit(quota.max_devices - used.devices, devices))
         return found
+
+    def _units_of(self, n: int, info: ClusterInfo, compiled: CompiledTemplate) -> tuple[_Units, _Units]:
+        """Give the nodes and the devices of a quota that each engine takes, by the position of its pool.
+
+        They are the same on all clusters with pools alike, and a decision may ask for each of thousands of them, or often for one.
+        """
+        key = (n, compiled.digest, info.layout.key, tuple(pool.class_name for pool in info.pools))
+        known = self._units.get(key)
+        if known is None:
+            amounts = [
+                {p: amount_of(self._overlay.options.quotas[n], info, (_placed(compiled, i, info.pools[p]),)) for p in fit.positions}
+                for i, fit in enumerate(compiled.on(info.layout).engines)
+            ]
+            nodes = tuple({p: amount.nodes for p, amount in of_engine.items() if amount.nodes} for of_engine in amounts)
+            devices = tuple({p: amount.devices for p, amount in of_engine.items() if amount.devices} for of_engine in amounts)
+            known = remember(self._units, key, (nodes, devices), _UNITS_MAX)
+        return known
 
     def _below_floor(self, quota: Quota) -> bool:
         return quota.priority_floor is not None and self.priority < quota.priority_floor

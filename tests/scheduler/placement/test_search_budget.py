@@ -9,24 +9,29 @@ from scheduler import read_need, to_wire
 from scheduler.decide import apply, decide
 from scheduler.fleet.fleet import Fleet
 from scheduler.hardware import node_fitting
-from scheduler.model.inputs import DeploymentView, ScheduleRequest
-from scheduler.model.policy import AffinityTerm, PlacementPolicy, SchedulerOptions, TopologySpread
+from scheduler.model.inputs import DeploymentView, EngineView, ScheduleRequest
+from scheduler.model.policy import AffinityTerm, PlacementPolicy, Quota, SchedulerOptions, TopologySpread
 from scheduler.placement import victim_search
-from scheduler.placement.limits import device_accounting
+from scheduler.placement.limits import device_accounting, quota
 from tests.scheduler.builders import (
+    NAMESPACE,
     NOW,
     alone,
     ask,
     at_least,
     bind_all,
     cluster,
+    decided,
     deployment,
     engine,
     fleet,
     gpu,
+    leader,
     message,
     places,
     pool,
+    put_replicas,
+    worker,
 )
 
 CLUSTERS, POOLS, WANTED = 200, 8, 1000
@@ -157,3 +162,64 @@ def test_a_search_by_devices_is_within_the_budget_too(monkeypatch: pytest.Monkey
     world = large_fleet(3, 6, SchedulerOptions(accounting="device-packed"))
     view = engines(random.Random(1))  # noqa: S311 - repeatable on purpose
     assert "search steps for one decision" in message(decide(world, [ScheduleRequest("ask", view)], NOW)[0])
+
+
+def crowded(nodes: int) -> Fleet:
+    """One cluster with a replica of another kind on each node."""
+    world = fleet(cluster("a", nodes), options=PRIORITIES)
+    for n in range(nodes):
+        put_replicas(world, deployment(engine(f"e{n}"), name=f"o-{n}"), "a/0")
+    return world
+
+
+@pytest.mark.parametrize(
+    ("nodes", "engines"),
+    [
+        pytest.param(30, (engine("x", leader(ask()), worker(27)),), id="all-but-two"),
+        pytest.param(1_200, (engine("x"), engine("y")), id="two-of-many"),
+        pytest.param(600, (engine("x", leader(ask()), worker(499)), engine("y")), id="almost-all-of-many"),
+    ],
+)
+def test_preemption_among_replicas_of_which_no_two_are_alike(nodes: int, engines: tuple[EngineView, ...]) -> None:
+    world = crowded(nodes)
+    started = time.process_time()
+    decision = decided(world, deployment(*engines, policy=PREEMPTS, name="big"))
+    assert time.process_time() - started < SECONDS_MAX
+    assert len(decision.victims) == sum(member.pods for placed in decision.placements[0].engines for member in placed.members)
+
+
+def test_preemption_by_many_replicas_on_one_cluster() -> None:
+    world = fleet(cluster("a", 150), options=PRIORITIES)
+    for n in range(150):
+        put_replicas(world, deployment(name=f"o-{n % 100}"), f"a/{n}", priority=n % 2)
+    assert seconds(world, deployment(want=100, policy=PREEMPTS, name="big")) < SECONDS_MAX
+
+
+def test_preemption_where_devices_are_counted() -> None:
+    options = SchedulerOptions(
+        priority_classes=PRIORITIES.priority_classes,
+        accounting="device-packed",
+        packed_enforced=True,
+        quotas=tuple(Quota(NAMESPACE, max_nodes=10**5 + n, device_selector=at_least(f"{n}Gi")) for n in range(5)),
+    )
+    world = fleet(*(cluster(f"c-{n:03}", *(pool(f"p{p}", 64, gpu()) for p in range(POOLS))) for n in range(50)), options=options)
+    for n in range(50):
+        for p in range(POOLS):
+            put_replicas(world, deployment(engine(copies=32), name=f"o-{n}-{p}"), f"c-{n:03}/0", f"c-{n:03}/1", pools=f"p{p}", since=p)
+    many = deployment(*(engine(f"e{n}", leader(ask(count=8)), worker(20, ask(count=8))) for n in range(8)), want=WANTED, policy=PREEMPTS)
+    assert seconds(world, many) < SECONDS_MAX
+
+
+def test_packing_a_group_whose_pods_are_on_nodes_of_their_own() -> None:
+    world = fleet(cluster("a", 800), options=SchedulerOptions(accounting="device-packed", packed_enforced=True))
+    first, second = (engine(name, leader(ask(count=2)), worker(nodes, ask(count=2))) for name, nodes in (("x", 400), ("y", 801)))
+    assert seconds(world, deployment(first, second)) < 1
+
+
+def test_quotas_are_not_counted_anew_for_clusters_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = []
+    amount_of = quota.amount_of
+    monkeypatch.setattr(quota, "amount_of", lambda *args: counted.append(args) or amount_of(*args))
+    world = large_fleet(options=SchedulerOptions(quotas=(Quota(NAMESPACE, max_nodes=10**5),)))
+    assert places(decided(world, deployment(engine(copies=3), engine("x")))) == []
+    assert len(counted) == 2 * POOLS
