@@ -2,13 +2,17 @@
 
 import random
 import time
+from collections.abc import Sequence
 
 import pytest
 
 from scheduler import read_need, to_wire
 from scheduler.decide import apply, decide
+from scheduler.fleet.caches.quota_usage import Amount, amount_of
+from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.fleet import Fleet
 from scheduler.hardware import node_fitting
+from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import DeploymentView, EngineView, ScheduleRequest
 from scheduler.model.policy import AffinityTerm, PlacementPolicy, Quota, SchedulerOptions, TopologySpread
 from scheduler.placement import victim_search
@@ -217,9 +221,13 @@ def test_packing_a_group_whose_pods_are_on_nodes_of_their_own() -> None:
 
 
 def test_quotas_are_not_counted_anew_for_clusters_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = []
-    amount_of = quota.amount_of
-    monkeypatch.setattr(quota, "amount_of", lambda *args: counted.append(args) or amount_of(*args))
+    counted: list[Quota] = []
+
+    def counting(limit: Quota, info: ClusterInfo, engines: Sequence[EnginePlacement]) -> Amount:
+        counted.append(limit)
+        return amount_of(limit, info, engines)
+
+    monkeypatch.setattr(quota, "amount_of", counting)
     world = large_fleet(options=SchedulerOptions(quotas=(Quota(NAMESPACE, max_nodes=10**5),)))
     assert places(decided(world, deployment(engine(copies=3), engine("x")))) == []
     assert len(counted) == 2 * POOLS
