@@ -222,10 +222,8 @@ class Ledger:
         promised = dict(gone.reuse)
         # Nodes that it was to reuse itself are still held by another releasing replica.
         left = {pool: nodes - promised.get(pool, 0) for pool, nodes in charges(gone.engines).items()}
-        reusing = sorted(
-            (e for e in self.owned(*group[:2]).values() if e.reuse and e.cluster == gone.cluster),
-            key=lambda e: e.uid,
-        )
+        members = {**self.owned(*group[:2]), **self.nominated_for(group[:2])}
+        reusing = sorted((e for e in members.values() if e.reuse and reusing_group(e) == group), key=lambda e: e.uid)
         for entry in reusing:
             kept = []
             for pool, nodes in entry.reuse:

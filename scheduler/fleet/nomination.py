@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
+from scheduler.fleet.charged_nodes import reusing_group
 from scheduler.fleet.ledger import Ledger
 from scheduler.hardware.template import charges
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import LedgerEntry
+from scheduler.model.reasons import RELEASING
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +32,14 @@ NONE_GONE = Gone()
 
 
 def gone_with(ledger: Ledger, victims: Iterable[LedgerEntry]) -> Gone:
-    """Say what is gone when replicas of one cluster are preempted: they, and what was nominated for them."""
+    """Say what is gone when replicas of one cluster are preempted in this order: they, and what was nominated for them."""
     entries: dict[str, LedgerEntry] = {}
     nodes: Counter[str] = Counter()
     for victim in victims:
-        for entry in (victim, *_nominated_with(ledger, victim)):
-            if entry.uid not in entries:
-                entries[entry.uid] = entry
-                nodes.update(charges(entry.engines))
+        moved = [victim, *_nominated_with(ledger, victim, entries)]
+        for entry in moved:
+            entries[entry.uid] = entry
+            nodes.update(charges(entry.engines))
         # They were counted with the replicas that still hold them.
         nodes.subtract(dict(victim.reuse))
     return Gone(frozenset(entries), tuple(entries.values()), nodes)
@@ -56,14 +59,26 @@ def nominate(ledger: Ledger, victim: LedgerEntry, preemptor: Owner, now: int) ->
     return changed
 
 
-def _nominated_with(ledger: Ledger, victim: LedgerEntry) -> Iterator[LedgerEntry]:
-    """Give the releasing replicas whose nodes a replica was to reuse."""
+def _nominated_with(ledger: Ledger, victim: LedgerEntry, gone: Mapping[str, LedgerEntry] = MappingProxyType({})) -> Iterator[LedgerEntry]:
+    """Give the releasing replicas whose nodes a replica was to reuse, unless others of its deployment are to reuse them as well.
+
+    `gone` are by uid those that were preempted before, and what went with them.
+    """
     promised = Counter(dict(victim.reuse))
     if not promised:
         return
-    entitled = victim.nominated_for or (victim.namespace, victim.deployment)
-    for entry in sorted(ledger.leaving_for(entitled), key=lambda entry: entry.uid):
+    group = reusing_group(victim)
+    left = Counter({pool: nodes.nodes - nodes.reused for pool, nodes in ledger.releasing(*group).items()})
+    left.update(promised)
+    for entry in gone.values():
+        if reusing_group(entry) == group:
+            left.update(dict(entry.reuse))
+            left.subtract(charges(entry.engines) if entry.state == RELEASING else {})
+    for entry in sorted(ledger.leaving_for(group[:2]), key=lambda entry: entry.uid):
         nodes = charges(entry.engines)
-        if entry.cluster == victim.cluster and any(promised[pool] > 0 for pool in nodes):
+        if entry.cluster != victim.cluster or entry.uid in gone or not any(promised[pool] > 0 for pool in nodes):
+            continue
+        if all(left[pool] >= count for pool, count in nodes.items()):
+            left.subtract(nodes)
             promised.subtract(nodes)
             yield entry

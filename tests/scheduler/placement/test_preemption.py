@@ -6,6 +6,7 @@ import pytest
 
 from api_types.names import replica_name, tenant_queue, workload_name
 from scheduler.decide import apply, decide
+from scheduler.fleet.fleet import Fleet
 from scheduler.model.inputs import AdmissionView, ClusterView, DeploymentView, EngineView, QueueView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, Quota, SchedulerOptions, TopologySpread
 from tests.scheduler.builders import (
@@ -352,3 +353,27 @@ def test_i13_what_was_placed_earlier_in_a_batch_may_be_preempted_later_in_it() -
     world = fleet(cluster("a", 1), options=OPTIONS)
     low, high = decide(world, [ScheduleRequest("1", deployment(name="low")), ScheduleRequest("2", urgent())], NOW)
     assert (places(low), [victim.deployment for victim in high.victims], places(high)) == (["a/0"], ["low"], ["a/0"])
+
+
+def middle_on_nodes_of_x() -> Fleet:
+    """Two replicas of middle priority are to reuse the two nodes that x still holds."""
+    world = fleet(cluster("a", 2), options=OPTIONS)
+    put_replicas(world, deployment(engine(copies=2), name="x"), "a/0")
+    assert len(settled(world, urgent(name="middle", klass="mid", want=2)).placements) == 2
+    return world
+
+
+def test_18_4_3_nodes_that_another_replica_is_to_reuse_too_are_not_taken_over_with_one() -> None:
+    world = middle_on_nodes_of_x()
+    decision = settled(world, urgent(name="higher"), request_id="2")
+    assert (len(decision.victims), len(decision.placements)) == (2, 1)
+    assert (world.free("a"), world.audit()) == ({"p": 0}, [])
+
+
+def test_18_4_3_with_all_that_were_to_reuse_them_nodes_are_taken_over() -> None:
+    world = middle_on_nodes_of_x()
+    assert len(settled(world, urgent(engine(copies=2), name="higher"), request_id="2").placements) == 1
+    assert len(settled(world, urgent(name="later", want=2, klass="high"), request_id="3").placements) == 0
+    for name in ("x", "middle", "middle"):
+        world.release(next(iter(world.owned("ml", name))))
+        assert (world.free("a"), world.audit()) == ({"p": 0}, [])

@@ -56,8 +56,11 @@ def i9_preemption_never_stops_while_it_would_help(step: Step) -> Found:
 def no_victim_could_have_stayed(step: Step) -> Found:
     """With everything placed on its cluster, no victim's removal was for nothing.
 
-    A profile may have chosen pools that leave less room for the replicas after them; then it is not asked.
+    A profile may have chosen pools that leave less room for the replicas after them; then it is not asked. Nor is it where a victim was to
+    reuse nodes itself: a releasing replica is nominated as a whole, so all that were to reuse its nodes go together.
     """
+    if any(victim.reuse for victim in step.victims):
+        return
     profile = step.view.policy.profile or step.after.options.profile
     if profile != "default" and any(len(step.filler.matches[cluster].units or ()) > 1 for cluster in step.filler.candidates):
         return
