@@ -12,19 +12,21 @@ from scheduler.fleet.overlay import FleetOverlay
 # Where the classes themselves are not known, those of the pools of so many clusters are.
 _CLUSTERS_READ = 200
 _POOLS_SHOWN = 3
+_LABELS_SHOWN = 5
 
 
 def label_texts(info: ClusterInfo, wanted: Mapping[str, str]) -> Iterator[str]:
-    """Write each label that a cluster does not have, with what it has instead."""
+    """Write the labels that a cluster does not have, with what it has instead; of many the first."""
     have = info.view.labels
-    for key, value in sorted(wanted.items()):
-        if have.get(key) == value:
-            continue
+    missing = [(key, value) for key, value in sorted(wanted.items()) if have.get(key) != value]
+    for key, value in missing[:_LABELS_SHOWN]:
         if key in have:
             yield f"{key}={value}, has {have[key]}"
             continue
         near = nearest(key, have)
         yield f"{key}={value}, has {near}={have[near]}" if near else f"{key}={value}"
+    if len(missing) > _LABELS_SHOWN:
+        yield f"and {len(missing) - _LABELS_SHOWN} more"
 
 
 def absent_labels(overlay: FleetOverlay, wanted: Mapping[str, str]) -> str:

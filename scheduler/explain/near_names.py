@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-# Of longer names the beginnings are compared; among more names than this none is looked for: an explanation is no search.
+# Of longer names the beginnings are compared. Among more names than this, or with more pairs of characters to compare (of 0.2 µs), none is
+# looked for: an explanation is no search.
 _LENGTH_MAX = 64
 _NAMES_MAX = 1_000
+_PAIRS_MAX = 200_000
 # A name is near if at most every third character differs, or if it contains the whole other one, of so many characters at least.
 _PART_OF_LENGTH = 3
 _CONTAINED_MIN = 3
@@ -23,19 +25,25 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     known = list(islice(candidates, _NAMES_MAX + 1))
     if len(known) > _NAMES_MAX:
         return ""
-    return next((other for other in by_nearness(name, [other for other in known if other != name and _is_near(name, other)])), "")
+    possible = [other for other in known if other != name and (_contained(name, other) or _is_as_long(name, other))]
+    if sum(min(len(other), _LENGTH_MAX) for other in possible) * min(len(name), _LENGTH_MAX) > _PAIRS_MAX:
+        return ""
+    return next((other for other in by_nearness(name, [other for other in possible if _is_near(name, other)])), "")
 
 
 def _is_near(name: str, other: str) -> bool:
     if _contained(name, other):
         return True
-    longest = max(len(name), len(other))
-    # The difference in length is the least that has to be inserted.
-    return abs(len(name) - len(other)) * _PART_OF_LENGTH <= longest and _distance(name, other) * _PART_OF_LENGTH <= longest
+    return _is_as_long(name, other) and _distance(name, other) * _PART_OF_LENGTH <= max(len(name), len(other))
+
+
+def _is_as_long(name: str, other: str) -> bool:
+    """Whether one may be near the other by their lengths: the difference is the least that has to be inserted."""
+    return abs(len(name) - len(other)) * _PART_OF_LENGTH <= max(len(name), len(other))
 
 
 def _contained(name: str, other: str) -> bool:
-    short, long = sorted((name.lower(), other.lower()), key=len)
+    short, long = sorted((name[:_LENGTH_MAX].lower(), other[:_LENGTH_MAX].lower()), key=len)
     return len(short) >= _CONTAINED_MIN and short in long
 
 

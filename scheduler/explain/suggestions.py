@@ -107,14 +107,16 @@ class Suggestions:
     def _other_label(self) -> Iterator[Suggestion]:
         """Suggest the label that was probably meant by one that no cluster has."""
         index, wanted = self._overlay.index, self._placer.deployment.match_labels
-        for key, value in sorted(wanted.items()):
-            near = near_label(self._overlay, key, value) if (key, value) not in index.labels else None
-            if near is None:
-                continue
-            meant = {**{k: v for k, v in wanted.items() if k != key}, near[0]: near[1]}
-            info = self._first_fitting(ClusterSet(self._only_failing(reasons.LABEL_MISMATCH) & index.having(meant)))
-            if info is not None:
-                yield Suggestion("ClusterSelector", f"clusterSelector {near[0]}={near[1]} instead of {key}={value}", info.name)
+        absent = [(key, value) for key, value in wanted.items() if (key, value) not in index.labels]
+        # With two of them a cluster lacks one still, whatever the other is changed to.
+        near = near_label(self._overlay, *absent[0]) if len(absent) == 1 else None
+        if near is None:
+            return
+        key, value = absent[0]
+        meant = {**{k: v for k, v in wanted.items() if k != key}, near[0]: near[1]}
+        info = self._first_fitting(ClusterSet(self._only_failing(reasons.LABEL_MISMATCH) & index.having(meant)))
+        if info is not None:
+            yield Suggestion("ClusterSelector", f"clusterSelector {near[0]}={near[1]} instead of {key}={value}", info.name)
 
     def _tolerations(self) -> Iterator[Suggestion]:
         tainted = self._only_failing(reasons.TAINTED)
@@ -188,11 +190,15 @@ class Suggestions:
         """Whether a cluster takes all that is to be placed together: the rules may allow the first of a gang and refuse the second."""
         if self._rest == 1:
             return self._fits(self._placer, info)
+        placer = self._placer
         made: list[Placement] = []
-        while len(made) < self._rest and (placement := self._placer.place_on(info)) is not None:
+        while len(made) < self._rest and placer.constraints.allowed(placer.own) >> info.rank & 1:
+            placement = placer.place_on(info)
+            if placement is None:
+                break
             made.append(placement)
         for placement in reversed(made):
-            self._placer.undo(placement)
+            placer.undo(placement)
         return len(made) == self._rest
 
     @staticmethod

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.decide import decide_and_explain
+from scheduler.explain import near_names
 from scheduler.explain.cluster_report import ClusterDetail
 from scheduler.explain.diagnosis import diagnose
 from scheduler.explain.near_names import by_nearness, nearest
@@ -336,3 +337,30 @@ def test_18_2_2_classes_that_no_pool_uses_are_near_names_too() -> None:
     world = fleet(unpublished("a", "h20"))
     world.class_names = frozenset({"h200"})
     assert "InferenceClass h20 does not exist, nearest: h200" in message(decided(copy_of(world), deployment()))
+
+
+def test_18_2_2_many_absent_labels_cost_a_decision_no_more_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def distance(name: str, other: str) -> int:
+        compared.append(name)
+        return len(other)
+
+    monkeypatch.setattr(near_names, "_distance", distance)
+    world = fleet(*(cluster(f"c{i}", 1, labels={f"{'k' * 50}{n:02d}": "v" for n in range(20)}) for i in range(3)))
+    wanted = {f"{'k' * 49}{n:03d}": "v" for n in range(200)}
+    assert "(no cluster has " in message(decided(world, replace(deployment(), match_labels=wanted)))
+    assert len(compared) <= 100
+
+
+def test_18_2_2_of_many_absent_labels_the_first_are_told() -> None:
+    wanted = {f"k{n}": "v" for n in range(9)}
+    found = details(fleet(cluster("a", 1)), replace(deployment(), match_labels=wanted))["a"]
+    assert found.detail == "wants k0=v, k1=v, k2=v, k3=v, k4=v, and 4 more"
+
+
+def test_18_2_2_among_too_many_long_names_none_is_looked_for() -> None:
+    names = [f"{'n' * 59}{n:04d}" for n in range(999)]
+    assert (nearest(f"{'n' * 62}x", names), nearest(f"{'n' * 62}x", names[:9])) == ("", names[0])
+    # Names of another length are not compared.
+    assert nearest("h20", [*names, "h200"]) == "h200"
