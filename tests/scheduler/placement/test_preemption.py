@@ -9,6 +9,7 @@ from scheduler.decide import apply, decide
 from scheduler.fleet.fleet import Fleet
 from scheduler.model.inputs import AdmissionView, ClusterView, DeploymentView, EngineView, QueueView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, Quota, SchedulerOptions, TopologySpread
+from scheduler.planning.settle import copy_of
 from tests.scheduler.builders import (
     NOW,
     bind_all,
@@ -52,6 +53,7 @@ def test_167_the_victims_nodes_are_nominated_for_the_preemptor() -> None:
     decision = settled(world, urgent())
     assert world.free("a") == {"p": 0}
     assert world.audit() == []
+    assert copy_of(world).audit() == []
     assert places(decided(world, deployment(name="late"))) == []
     finish_releases(world)
     bind_all(world)
