@@ -86,8 +86,11 @@ class Preemption:
                 return 0
             done.append(placement)
         placed += done
-        for cluster in dict.fromkeys(victim.entry.cluster for victim in self._victims[before:]):
-            self._spare_unneeded(cluster, placed)
+        if len(self._victims) > before:
+            # A quota reaches over clusters: what a victim gives back of it may make one elsewhere unneeded.
+            asked = self._victims if self._placer.quota.limits else self._victims[before:]
+            for cluster in dict.fromkeys(victim.entry.cluster for victim in asked):
+                self._spare_unneeded(cluster, placed)
         # Not before the unit is complete: it may take several replicas of one deployment.
         self._search.bar({owner_of(victim.entry) for victim in self._victims})
         return size
@@ -125,7 +128,9 @@ class Preemption:
         """Keep victims of one cluster where they are, the highest priority first, as long as all placements there still fit."""
         own = [n for n, placement in enumerate(placed) if placement.cluster == cluster]
         chosen = [victim.entry for victim in self._victims if victim.entry.cluster == cluster]
-        for spared in sorted(chosen, key=lambda e: (-e.priority, e.since, e.name)) if len(chosen) > 1 else ():
+        if len(chosen) == 1 and not self._placer.quota.limits:
+            return
+        for spared in sorted(chosen, key=lambda e: (-e.priority, e.since, e.name)):
             if self._sparing_steps <= 0:
                 return
             # All are undone and done again, and where the rest is not enough a second time.

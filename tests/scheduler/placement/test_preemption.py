@@ -379,3 +379,12 @@ def test_18_4_3_with_all_that_were_to_reuse_them_nodes_are_taken_over() -> None:
     for name in ("x", "middle", "middle"):
         world.release(next(iter(world.owned("ml", name))))
         assert (world.free("a"), world.audit()) == ({"p": 0}, [])
+
+
+def test_18_4_2_a_victim_for_a_quota_stays_where_a_later_one_gives_back_enough() -> None:
+    """The first replica is placed with what the young one gives back, the second one needs nodes that only the old one has."""
+    world = fleet(cluster("a", 2), cluster("b", 3), options=quota(max_nodes=4))
+    put_replicas(world, deployment(name="young"), "a/0", since=2)
+    put_replicas(world, deployment(engine(copies=3), name="old"), "b/0", since=1)
+    decision = decided(world, urgent(want=3))
+    assert ([victim.deployment for victim in decision.victims], len(decision.placements)) == (["old"], 3)

@@ -29,7 +29,8 @@ def _fits(step: Step, size: int, gone: Collection[str] = ()) -> bool:
     if size == 1 or not step.filler.takes(size, gone):
         return size == 1 and step.filler.takes(1, gone)
     policy = step.view.policy
-    ruled = any(not term.weight for term in (*policy.affinity, *policy.anti_affinity)) or policy.topology_spread
+    ruled = any(not term.weight for term in (*policy.affinity, *policy.anti_affinity)) or bool(policy.topology_spread)
+    ruled = ruled or any(quota.namespace == step.view.namespace for quota in step.after.options.quotas)
     alike = all(len(step.filler.matches[cluster].units or ()) == 1 for cluster in step.filler.candidates)
     return not ruled and (alike or sum(step.filler.takes_one(cluster, gone) for cluster in step.filler.candidates) >= size)
 

@@ -207,7 +207,8 @@ def victims_are_lawful(step: Step) -> Found:
 
 def a_deployment_is_preempted_once(step: Step) -> Found:
     """One unit may need several victims of a deployment, on its cluster; a second unit has to leave it alone (18.4#3)."""
-    if step.view.policy.gang_replicas > 1:
+    # A namespace that is over its quota may need more of them than the nodes say.
+    if step.view.policy.gang_replicas > 1 or any(quota.namespace == step.view.namespace for quota in step.after.options.quotas):
         return
     for of in {owner_of(victim) for victim in step.victims}:
         victims = [victim for victim in step.victims if owner_of(victim) == of]
