@@ -97,13 +97,17 @@ def _closest_device(overlay: FleetOverlay, compiled: CompiledTemplate, refused: 
         blocked = compiled.on(info.layout).blocked
         for pool in info.pools:
             for need in compiled.needs[blocked] if not pool.class_missing else ():
-                gap = selector_gap(need, need.fit(pool.device_set).request, pool.device_set)
-                if gap is None or not gap.detail:
+                fit = need.fit(pool.device_set)
+                gap = selector_gap(need, fit.request, pool.device_set)
+                # Without a gap there are such devices, but too few of them on a node.
+                detail = gap.detail if gap else fit.detail if fit.code == reasons.DEVICE_COUNT_SHORT else ""
+                if not detail:
                     continue
-                rank = (gap.differences, gap.distance, info.name, pool.name)
+                nearness = (gap.differences, gap.distance) if gap else (0, -max(entry.count for entry in pool.device_set.entries))
+                rank = (*nearness, info.name, pool.name)
                 if found is None or rank < found[0]:
                     text = f"had no pool for engine {compiled.engines[blocked].name}"
-                    found = rank, text, f"best: {info.name}/{pool.name}, {gap.detail}"
+                    found = rank, text, f"best: {info.name}/{pool.name}, {detail}"
     return {found[1]: found[2]} if found else {}
 
 

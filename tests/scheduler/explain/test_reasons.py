@@ -163,6 +163,13 @@ def test_18_2_4_the_closest_device_of_the_fleet_is_in_the_message() -> None:
     assert "1 had no pool for engine main," in told
 
 
+def test_18_2_4_how_many_devices_a_node_has_is_in_the_message() -> None:
+    few, many = pool("p", 1, replace(gpu("80Gi"), count=4)), pool("q", 1, replace(gpu("80Gi"), count=8))
+    view = deployment(engine("main", alone(ask(at_least("80Gi"), count=16))))
+    told = message(decided(fleet(cluster("a", few), cluster("b", many)), view))
+    assert "2 had no pool for engine main (best: b/q, request gpu needs 16 devices, best 8)." in told
+
+
 def test_18_2_3_a_long_selector_is_cut_off() -> None:
     selector = " || ".join(f'device.driver == "other-{i}"' for i in range(100))
     found = details(fleet(cluster("a", 1)), wanting(selector))["a"].pools["p"]
