@@ -370,4 +370,4 @@ def test_18_2_2_among_too_many_long_names_none_is_looked_for() -> None:
     names = [f"{'n' * 59}{n:04d}" for n in range(999)]
     assert (nearest(f"{'n' * 62}x", names), nearest(f"{'n' * 62}x", names[:9])) == ("", names[0])
     # Names of another length are not compared.
-    assert nearest("h20", [*names, "h200"]) == "h200"
+    assert nearest("h20x", [*names, "h200"]) == "h200"
