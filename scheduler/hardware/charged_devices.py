@@ -106,6 +106,9 @@ class PoolLoad:
         if self.without_slot:
             return None
         self._filed()
+        # Before anything is copied: what finds no node alone finds none beside others.
+        if any(len(pods.slots) < pods.count and self._tightest(pods.size) < 0 for pods in added):
+            return None
         trial = self.copy()
         chosen = [[slot for slot in pods.slots if 0 <= slot < self.nodes] for pods in added]
         for pods, slots in zip(added, chosen, strict=True):

@@ -38,13 +38,18 @@ class SearchBudget:
         """Whether no search may begin any more."""
         return self.left <= 0
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether nothing may be tried any more, not even without going back."""
+        return self.taken >= 2 * DECISION_STEPS_MAX > 0
+
     def charge(self, steps: int) -> None:
         """Count steps that a search took."""
         self.left -= steps
         self.taken += steps
 
     def charge_straight(self, steps: int) -> None:
-        """Count steps that were taken without going back, and are not limited."""
+        """Count steps that were taken without going back: they use up no search, and twice as many as all searches may take are allowed."""
         self.taken += steps
 
 

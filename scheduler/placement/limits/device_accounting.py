@@ -130,7 +130,7 @@ def fit_devices(
     added: list[list[Pods]] = [[] for _ in info.pools]
     deepest = 0
     steps = 0
-    # So many are taken without going back; only what is searched beyond them is limited for the decision as a whole.
+    # So many are taken without going back; what is searched beyond them is limited more.
     straight = len(fit.engines) * len(info.pools)
 
     def descend(i: int) -> bool:
@@ -140,7 +140,7 @@ def fit_devices(
         deepest = max(deepest, i)
         for p in choices[i]:
             steps += 1
-            if steps > STEPS_MAX or (steps > straight and budget.is_spent):
+            if steps > STEPS_MAX or (steps > straight and budget.is_spent) or budget.is_exhausted:
                 return False
             pool = info.pools[p]
             more = pods_on((compiled.place(i, pool.name, pool.device_set),), pool)
@@ -168,7 +168,7 @@ def fit_devices(
 
     if descend(0):
         return Trial(tuple(chosen))
-    cut = steps > straight and budget.is_spent
+    cut = (steps > straight and budget.is_spent) or budget.is_exhausted
     return Trial(failed=deepest, undecided=cut or steps > STEPS_MAX, violation=CUT_SHORT if cut else "")
 
 

@@ -231,3 +231,12 @@ def test_quotas_are_not_counted_anew_for_clusters_alike(monkeypatch: pytest.Monk
     world = large_fleet(options=SchedulerOptions(quotas=(Quota(NAMESPACE, max_nodes=10**5),)))
     assert places(decided(world, deployment(engine(copies=3), engine("x")))) == []
     assert len(counted) == 2 * POOLS
+
+
+def test_attempts_by_devices_end_for_a_decision_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = fleet(*(cluster(f"c-{n}", 1) for n in range(20)), options=SchedulerOptions(accounting="device-safe"))
+    monkeypatch.setattr(node_fitting, "DECISION_STEPS_MAX", 100)
+    decision = decide(world, [ScheduleRequest("ask", deployment(engine("main", alone(ask(count=8)), copies=2)))], NOW)[0]
+    assert "search steps for one decision" in message(decision)
+    monkeypatch.undo()
+    assert "search steps" not in message(decide(world, [ScheduleRequest("ask", deployment(engine(copies=20)))], NOW)[0])
