@@ -104,7 +104,7 @@ class Fleet:
             self.version += 1
 
     def _reprioritize(self, options: SchedulerOptions) -> None:
-        known = {*self.options.priority_classes, *options.priority_classes}
+        known = dict.fromkeys((*self.options.priority_classes, *options.priority_classes))
         changed = {name: options.priority_of(name) for name in known if options.priority_of(name) != self.options.priority_of(name)}
         if not changed:
             return

@@ -305,7 +305,7 @@ class Ledger:
             if set(self.owned(*owner)) != set(other.owned(*owner)):
                 found.append(f"deployment {'/'.join(owner)}: its index lists other replicas than the entries do")
         recounted_nominees = {(nominee, uid) for uid, entry in own_entries.items() if (nominee := _nominee(entry))}
-        nominees = {*self._nominated, *(nominee for nominee, _ in recounted_nominees)}  # a fork reads through to its parent
+        nominees = [*self._nominated, *(nominee for nominee, _ in sorted(recounted_nominees))]  # a fork reads through to its parent
         indexed = {(nominee, uid) for nominee in nominees for uid in self.nominated_for(nominee)}
         found += [f"replica {uid}: its nodes are nominated for {'/'.join(owner)}?" for owner, uid in sorted(indexed ^ recounted_nominees)]
         for cluster, load in sorted(self._loads.items()):

@@ -221,11 +221,11 @@ class Constraints:
         deployment, index = self._deployment, self._overlay.index
         excluded: dict[str, dict[str, None]] = {}
         for group in self._overlay.ledger.neighbours.avoiding(deployment.labels.items()):
-            keys = {
+            keys = dict.fromkeys(
                 key
                 for key, namespaces, wanted in group[1]
                 if deployment.namespace in (namespaces or (group[0],)) and _has(deployment.labels, dict(wanted))
-            }
+            )
             names = self._of_others(group) if keys else {}
             for key in keys:
                 excluded[key] = {**excluded.get(key, {}), **names}

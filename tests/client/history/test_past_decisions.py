@@ -151,13 +151,13 @@ async def test_the_commands_list_decide_again_and_say_what_is_wrong(
     assert found[0]["inputs"] in wide
     assert found[0]["requestId"] in wide
     code, out, _ = await run("replay-decision", found[0]["id"])
-    assert (code, out.splitlines()[-1]) == (0, "Same answer (scheduler 1.0.0).")
+    assert (code, out.splitlines()[-1]) == (0, f"Same answer (scheduler {SCHEDULER_VERSION}).")
     # An answer that differs has an exit code of its own.
-    monkeypatch.setattr(history, "SCHEDULER_VERSION", "1.1.0")
+    monkeypatch.setattr(history, "SCHEDULER_VERSION", "9.0.0")
     monkeypatch.setattr(ClusterScorer, "ranked", lambda *_: iter(()))
     code, out, _ = await run("replay-decision", rows[-1].split()[0])
     assert code == 1
-    assert "Another answer (scheduler 1.1.0, recorded by 1.0.0)" in out
+    assert f"Another answer (scheduler 9.0.0, recorded by {SCHEDULER_VERSION})" in out
     assert re.search(r"^  - placement: Create chat-\w+ on eu \(main: p\), uid \S+$", out, flags=re.MULTILINE)
     assert "+ missing replicas: 1" in out
     assert out.splitlines()[-1].startswith("The versions differ: after an upgrade")
