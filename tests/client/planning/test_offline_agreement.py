@@ -42,7 +42,8 @@ from workflows.inference_cluster.state import KnownClass
 
 pytestmark = [pytest.mark.testbed, pytest.mark.random, pytest.mark.slow]
 
-FLEETS = 40
+# A campaign tries seven times as many.
+FLEETS = 30
 # Short runs are soon replayed.
 EVENTS = 300
 # Deployments whose workflows are there and do nothing: only this test says what they request.
