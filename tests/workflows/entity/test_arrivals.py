@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.workflows.environment.harness import ControlPlane, a_cache, a_deployment, eventually, message, reason
+from tests.workflows.environment.harness import ControlPlane, Json, a_cache, a_deployment, eventually, message, reason
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, activities_scheduled, simulated_plane
 from workflows.entity import periods
 
@@ -35,6 +35,11 @@ async def waits(plane: ControlPlane, kind: str, name: str, namespace: str = "") 
         return (await activities_scheduled(plane, kind, name, namespace)).count("await_running")
 
     await eventually(scheduled, lambda count: count == 1, what=f"the wait of {kind} {name}")
+
+
+async def placed(plane: ControlPlane, name: str) -> Json:
+    await plane.apply(a_deployment(name, NAMESPACE))
+    return await plane.until("ModelDeployment", name, lambda now: len(now.get("status", {}).get("placements", ())) == 1, NAMESPACE)
 
 
 async def test_a_class_ends_the_wait_of_its_clusters(plane: ControlPlane) -> None:
@@ -77,10 +82,10 @@ async def test_a_cluster_ends_the_wait_of_its_replicas(plane: ControlPlane) -> N
     await plane.apply(a_class())
     await plane.apply(a_cluster("eu"))
     await plane.ready("InferenceCluster", "eu")
-    # The scheduler still knows it.
+    # A placement there says that the scheduler has heard of it, and it knows it after its end too.
+    await placed(plane, "first")
     await plane.handle("InferenceCluster", "eu").terminate("lost on purpose")
-    await plane.apply(a_deployment("chat", NAMESPACE))
-    seen = await plane.until("ModelDeployment", "chat", lambda now: len(now.get("status", {}).get("placements", ())) == 1, NAMESPACE)
+    seen = await placed(plane, "chat")
     await waits(plane, "ModelReplica", seen["status"]["placements"][0]["replica"], NAMESPACE)
     await plane.apply(a_cluster("eu"))
     await plane.ready("ModelDeployment", "chat", NAMESPACE, within=AT_ONCE)
