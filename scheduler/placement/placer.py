@@ -109,7 +109,9 @@ class ReplicaPlacer:
         """Try a cluster again that was found full: nodes were freed there."""
         info = self.overlay.clusters.get(cluster)
         if info is not None:
-            self.open = ClusterSet(self.open | (self.passing & 1 << info.rank))
+            # What a replica gives back of a quota counts on every cluster.
+            freed = self.passing if self._has_quota else self.passing & 1 << info.rank
+            self.open = ClusterSet(self.open | freed)
             self._forget(info)
 
     def _forget(self, info: ClusterInfo) -> None:

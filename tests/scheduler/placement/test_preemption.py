@@ -388,3 +388,10 @@ def test_18_4_2_a_victim_for_a_quota_stays_where_a_later_one_gives_back_enough()
     put_replicas(world, deployment(engine(copies=3), name="old"), "b/0", since=1)
     decision = decided(world, urgent(want=3))
     assert ([victim.deployment for victim in decision.victims], len(decision.placements)) == (["old"], 3)
+
+
+def test_18_4_5_what_a_victim_gives_back_of_a_quota_opens_every_cluster() -> None:
+    world = fleet(cluster("a", 2), cluster("b", 3), options=quota(max_nodes=4))
+    put_replicas(world, deployment(engine(copies=3), name="x"), "b/0")
+    decision = decided(world, urgent(engine(copies=2), want=2))
+    assert ([victim.deployment for victim in decision.victims], places(decision)) == (["x"], ["a/0", "b/0"])
