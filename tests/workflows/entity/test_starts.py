@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from temporalio.common import WorkflowIDConflictPolicy
 
 from activities.messaging.search_attributes import PUBLISHED_MEMO
 from api_types import names, queues
@@ -65,9 +66,14 @@ async def fleet() -> AsyncIterator[ProtocolFleet]:
 
 
 async def refusal(fleet: ProtocolFleet, kind: str, workflow_id: str, arguments: list[Any]) -> str:
-    """Start a workflow that fails; gives the message of its failure."""
+    """Start a workflow that fails; gives the message of its failure.
+
+    One that runs is ended in the same request: between two requests, an entity that reports would start another.
+    """
     queue = queues.SCHEDULER if kind == "FleetScheduler" else queues.WORKFLOWS
-    handle = await fleet.client.start_workflow(kind, args=arguments, id=workflow_id, task_queue=queue)
+    handle = await fleet.client.start_workflow(
+        kind, args=arguments, id=workflow_id, task_queue=queue, id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING
+    )
     return await refusal_of(handle)
 
 
@@ -82,7 +88,6 @@ async def test_an_object_is_started_under_its_own_id_and_with_what_it_can_read_o
 
 async def test_a_scheduler_that_cannot_read_its_start_fails_and_the_next_one_starts(fleet: ProtocolFleet) -> None:
     for number, (arguments, message) in enumerate(OF_THE_SCHEDULER):
-        await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("another one is started")
         assert (await refusal(fleet, "FleetScheduler", names.FLEET_SCHEDULER_ID, arguments)).startswith(message)
         # Any message starts the next one.
         await fleet.apply(a_deployment(f"chat-{number}", NAMESPACE))
@@ -91,9 +96,12 @@ async def test_a_scheduler_that_cannot_read_its_start_fails_and_the_next_one_sta
 
 @pytest.mark.parametrize("published", [[], 7, "Ready", {}], ids=str)
 async def test_a_scheduler_that_is_started_with_any_memo_runs(fleet: ProtocolFleet, published: Any) -> None:
-    handle = fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID)
-    await handle.terminate("another one is started")
     await fleet.client.start_workflow(
-        "FleetScheduler", None, id=names.FLEET_SCHEDULER_ID, task_queue=queues.SCHEDULER, memo={PUBLISHED_MEMO: published}
+        "FleetScheduler",
+        None,
+        id=names.FLEET_SCHEDULER_ID,
+        task_queue=queues.SCHEDULER,
+        id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
+        memo={PUBLISHED_MEMO: published},
     )
     await eventually(lambda: fleet.scheduler("describe"), lambda seen: bool(seen) and seen["status"]["epoch"] > 0, what="the epoch")
