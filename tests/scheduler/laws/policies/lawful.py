@@ -221,11 +221,14 @@ def a_deployment_is_preempted_once(step: Step) -> Found:
         room = step.before.free_nodes(cluster, step.me)
         if len(units) > 1 or step.before.counts_devices or min(room.values()) < 0 or any(victim.reuse for victim in victims):
             continue
-        needed = max(sum(nodes_of(entry.engines).values()) for entry in step.new if entry.cluster == cluster)
         for victim in victims:
-            others = sum(sum(nodes_of(other.engines).values()) for other in victims if other is not victim)
-            if others >= needed > 0:
-                yield f"{of}: {[one.name for one in victims]} are more than one replica of {needed} nodes needs"
+            left: Counter[str] = Counter()
+            for other in victims:
+                if other is not victim:
+                    left.update(nodes_of(other.engines))
+            needs = [nodes_of(entry.engines) for entry in step.new if entry.cluster == cluster]
+            if needs and all(left[pool] >= nodes for need in needs for pool, nodes in need.items()):
+                yield f"{of}: {[one.name for one in victims]} are more than one replica of {needs} needs"
                 break
 
 
