@@ -1,7 +1,8 @@
-"""Which process of pytest-xdist runs which file: two processes have a testbed, and the others have none.
+"""Which process of pytest-xdist runs which file: three processes have a testbed, and the others have none.
 
 A testbed is two API servers with all that belongs to them. It takes a minute of processor time to start and costs some also while its tests
-wait, so no more are started than are busy until the end. Their processes take the files that need one first, and fill up with the rest.
+wait, so no more are started than two processors can serve: with two they are idle for half of the time. The processes that have one
+take the files that need it first, and fill up with the rest.
 Which files these are, the processes that collect the tests know (`remember`): those with a test that asks for it.
 """
 
@@ -12,9 +13,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-TESTBEDS = 2
-# With so few processes each has a testbed.
-PROCESSES_FEW = 2
+TESTBEDS = 3
 # The command line's tests have a worker of their own, which the tests of workflows stop: one process has them all, and takes them first.
 COMMANDS = "tests/client/commands/"
 # What takes long comes first, each for a minute or more, and what is short fills the gaps at the end.
@@ -90,4 +89,4 @@ class TestbedScheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdi
         return next((file for file in files if file in self._on_testbed), files[0] if files else None)
 
     def _has_testbed(self, node: WorkerController) -> bool:
-        return self.numnodes <= PROCESSES_FEW or node.gateway.id in {f"gw{number}" for number in range(TESTBEDS)}
+        return node.gateway.id in {f"gw{number}" for number in range(TESTBEDS)}
