@@ -14,7 +14,8 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 TESTBEDS = 3
-# The command line's tests have a worker of their own, which the tests of workflows stop: one process has them all, and takes them first.
+# The command line's tests have a worker of their own, which the tests of workflows stop: one process takes them first, and any other only
+# when it has no test of workflows left.
 COMMANDS = "tests/client/commands/"
 # What takes long comes first, each for a minute or more, and what is short fills the gaps at the end.
 FIRST = (
@@ -85,7 +86,7 @@ class TestbedScheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdi
         if not self._has_testbed(node):
             return next((file for file in files if file not in self._on_testbed), None)
         if node.gateway.id != "gw0":
-            files = [file for file in files if not (file.startswith(COMMANDS) and file in self._on_testbed)]
+            files.sort(key=lambda file: file.startswith(COMMANDS))
         return next((file for file in files if file in self._on_testbed), files[0] if files else None)
 
     def _has_testbed(self, node: WorkerController) -> bool:

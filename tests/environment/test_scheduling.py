@@ -62,6 +62,9 @@ def test_every_test_runs_once_and_few_processes_start_a_testbed(monkeypatch: pyt
     with_testbed = {name for name, files in ran.items() if set(files) & set(ON_TESTBED)}
     assert with_testbed == {f"gw{number}" for number in range(min(count, TESTBEDS))}
     assert set(ran["gw0"][:2]) == set(ON_TESTBED[:2])
+    for name in with_testbed - {"gw0"}:
+        of_commands = [file.startswith(COMMANDS) for file in ran[name] if file in ON_TESTBED]
+        assert of_commands == sorted(of_commands)
     for name in with_testbed:
         needs = [file in ON_TESTBED for file in ran[name]]
         assert needs == sorted(needs, reverse=True)
