@@ -34,9 +34,9 @@ up: venv
 down: venv
 	$(BIN)/modelplane down
 
-# Three processes with a testbed each, and one for tests that compute or start what they need (tests/environment/scheduling.py).
+# Three processes with a testbed each, and two for tests that compute or start what they need (tests/environment/scheduling.py).
 test: venv check programs oracle
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=20 --maxfail 12
+	$(BIN)/pytest -n 5 --dist loadfile --no-loadscope-reorder --durations=20 --maxfail 12
 
 # For the inner loop: what it leaves out is counted at its end.
 test-fast: venv
