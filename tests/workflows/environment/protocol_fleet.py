@@ -98,14 +98,24 @@ class WorkersHere:
     _threads: list[ThreadPoolExecutor] = field(default_factory=list)
 
     async def start(self) -> None:
-        connection = await _connect(self.address)
-        settings = Settings(
-            queues=QueueSettings(serve=(queues.WORKFLOWS, queues.SCHEDULER)), worker=WorkerSettings(graceful_shutdown_seconds=0)
-        )
+        await self._serve(queues.WORKFLOWS, queues.SCHEDULER)
+
+    @contextlib.asynccontextmanager
+    async def without(self, queue: str) -> AsyncIterator[None]:
+        """Serve one of the queues only again when the body has ended."""
+        task, worker = next((task, worker) for task, worker in self._workers.items() if worker.task_queue == queue)
+        await worker.shutdown()
+        await task
+        del self._workers[task]
+        yield
+        await self._serve(queue)
+
+    async def _serve(self, *served: str) -> None:
+        settings = Settings(queues=QueueSettings(serve=served), worker=WorkerSettings(graceful_shutdown_seconds=0))
         threads = ThreadPoolExecutor(max_workers=settings.worker.max_concurrent_activities)
-        workers = workers_here(connection, settings, threads)
+        workers = workers_here(await _connect(self.address), settings, threads)
         self._threads.append(threads)
-        self._workers = {asyncio.create_task(worker.run()): worker for worker in workers.values()}
+        self._workers |= {asyncio.create_task(worker.run()): worker for worker in workers.values()}
 
     async def lose(self) -> None:
         """Stop them where they stand, as far as a process can do that to a part of itself."""

@@ -53,7 +53,7 @@ from api_types.messages.observations import (
 from testbed.running import Running
 from tests.environment.idle_clusters import IdleCluster
 from tests.workflows.environment.harness import ControlPlane, Json
-from tests.workflows.environment.protocol_fleet import protocol_fleet
+from tests.workflows.environment.protocol_fleet import ProtocolFleet, protocol_fleet
 from workflows.entity.calls import activity_options
 
 API_VERSION = "modelplane.ai/v1alpha1"
@@ -244,8 +244,14 @@ async def simulated_plane(clusters: SimulatedClusters | None = None, events: int
 
     `events` as in `protocol_fleet`.
     """
-    simulated = clusters or SimulatedClusters()
-    async with protocol_fleet(clients=1, events=events) as fleet, serving_clusters(fleet.client, simulated):
+    async with protocol_fleet(clients=1, events=events) as fleet, plane_of(fleet, clusters or SimulatedClusters()) as plane:
+        yield plane
+
+
+@asynccontextmanager
+async def plane_of(fleet: ProtocolFleet, clusters: SimulatedClusters) -> AsyncIterator[ControlPlane]:
+    """The control plane of a fleet, with simulated clusters."""
+    async with serving_clusters(fleet.client, clusters):
         address = fleet.client.service_client.config.target_host
         running = Running(home=Path(), temporal_address=address, temporal_ui="", clusters={}, control=None, manifests=Path())
         yield ControlPlane(fleet.client, running, None, lambda _: None)

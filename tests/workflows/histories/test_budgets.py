@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator
 import pytest
 from temporalio.api.enums.v1 import EventType
 
-from api_types import names
-from tests.workflows.environment.harness import ControlPlane, Json, a_deployment
-from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
+from api_types import names, queues
+from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
+from tests.workflows.environment.protocol_fleet import ProtocolFleet, WorkersHere, protocol_fleet
+from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, plane_of
 
 pytestmark = pytest.mark.testbed
 
@@ -51,9 +52,16 @@ def scale_of(replicas: int) -> int:
 
 
 @pytest.fixture
-async def plane() -> AsyncIterator[ControlPlane]:
-    """A control plane of each test's own, with one cluster that is Ready."""
-    async with simulated_plane() as plane:
+async def fleet() -> AsyncIterator[ProtocolFleet]:
+    """A server and workers of each test's own."""
+    async with protocol_fleet(clients=1) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+async def plane(fleet: ProtocolFleet) -> AsyncIterator[ControlPlane]:
+    """Its control plane, with one cluster that is Ready."""
+    async with plane_of(fleet, SimulatedClusters()) as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu", nodes=100))
         await plane.ready("InferenceCluster", "eu")
@@ -116,10 +124,18 @@ async def test_a_scale_stays_within_its_budget(plane: ControlPlane) -> None:
     assert_within(scaled, scale_of(3), late_reports=late)
 
 
-async def test_the_scheduler_stays_within_its_budget_in_a_burst(plane: ControlPlane) -> None:
+async def test_the_scheduler_stays_within_its_budget_in_a_burst(fleet: ProtocolFleet, plane: ControlPlane) -> None:
     before = await at_rest(plane, names.FLEET_SCHEDULER_ID)
     documents = [a_deployment(f"burst-{number}", NAMESPACE) for number in range(BURST)]
-    await asyncio.gather(*(plane.apply(document) for document in documents))
+
+    async def requests_made() -> int:
+        made = (await events(plane, names.FLEET_SCHEDULER_ID))[len(before) :]
+        return Counter(made)["WORKFLOW_EXECUTION_SIGNALED"]
+
+    assert isinstance(fleet.workers, WorkersHere)
+    async with fleet.workers.without(queues.SCHEDULER):
+        await asyncio.gather(*(plane.apply(document) for document in documents))
+        await eventually(requests_made, lambda count: count >= BURST, what="the burst")
     for document in documents:
         await plane.ready("ModelDeployment", document["metadata"]["name"], NAMESPACE)
     used = (await at_rest(plane, names.FLEET_SCHEDULER_ID))[len(before) :]
