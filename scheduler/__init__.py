@@ -22,14 +22,14 @@ from scheduler.cel import check_selector, selector_cost
 from scheduler.decide import ExplainedDecision, apply, decide, decide_and_explain, decide_some
 from scheduler.explain.conditions import priority_class_problem
 from scheduler.explain.pool_report import pool_report
-from scheduler.fleet import snapshot
-from scheduler.fleet.decision_state import decision_state, restore_decision_state
 from scheduler.fleet.fleet import Fleet
-from scheduler.fleet.inputs_digest import InputsDigest
-from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
 from scheduler.fleet.manifests import cluster_view, deployment_view
 from scheduler.fleet.queue_reservations import next_expiry
-from scheduler.fleet.snapshot import SnapshotReader
+from scheduler.fleet.snapshots import snapshot
+from scheduler.fleet.snapshots.decision_state import decision_state, restore_decision_state
+from scheduler.fleet.snapshots.inputs_digest import InputsDigest
+from scheduler.fleet.snapshots.ledger_rows import pack_rows, unpack_rows
+from scheduler.fleet.snapshots.snapshot import SnapshotReader
 from scheduler.kubernetes.quantity import parse_quantity
 from scheduler.kubernetes.semver import parse_version
 from scheduler.kubernetes.tolerations import untolerated

@@ -28,7 +28,7 @@ from activities.messaging import querying
 from activities.messaging.messages import Survey
 from api_types import names, queues
 from api_types.payloads.packing import unpack
-from scheduler.fleet.ledger_rows import unpack_rows
+from scheduler.fleet.snapshots.ledger_rows import unpack_rows
 from scheduler.model.inputs import LedgerEntry
 from scheduler.model.reasons import BOUND
 from tests.bench.one_line import one_line

@@ -18,9 +18,9 @@ from typing import Any
 
 from scheduler import SCHEDULER_VERSION
 from scheduler.decide import apply, decide, decide_and_explain
-from scheduler.fleet import snapshot
 from scheduler.fleet.fleet import Fleet
-from scheduler.fleet.snapshot import SnapshotReader
+from scheduler.fleet.snapshots import snapshot
+from scheduler.fleet.snapshots.snapshot import SnapshotReader
 from scheduler.hardware.device_sets import make_set
 from scheduler.model.devices import DeviceEntry
 from scheduler.model.inputs import (

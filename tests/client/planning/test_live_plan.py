@@ -15,7 +15,7 @@ from client.planning.live_fleet import LiveFleet
 from client.planning.live_plan import plan_live
 from client.planning.proposed_changes import ProposedChanges, owner_of
 from client.refs.targets import Target
-from scheduler.fleet import snapshot
+from scheduler.fleet.snapshots import snapshot
 from scheduler.model.policy import Quota, SchedulerOptions
 from scheduler.planning.offline import offline_fleet, sort_documents
 from tests.client.fleetfiles import Tree, a_class, a_cluster, a_deployment, a_replica

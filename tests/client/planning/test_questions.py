@@ -11,7 +11,7 @@ from client.errors import NotFound
 from client.planning.live_plan import question_context
 from client.planning.proposed_changes import ProposedChanges
 from client.planning.questions import CAN_DRAIN, HEADROOM, Question, answer
-from scheduler.fleet import snapshot
+from scheduler.fleet.snapshots import snapshot
 from scheduler.model.policy import Quota, SchedulerOptions
 from tests.client.conftest import Cli
 from tests.client.fleetfiles import Tree, a_class, a_cluster, a_deployment, a_file, a_replica

@@ -8,8 +8,8 @@ import pytest
 from api_types.names import replica_name
 from scheduler.decide import apply, decide
 from scheduler.explain.diagnosis import headline, joined, named
-from scheduler.fleet import snapshot
-from scheduler.fleet.snapshot import CLUSTERS_PER_PART, REPLICAS_PER_PART, SnapshotReader
+from scheduler.fleet.snapshots import snapshot
+from scheduler.fleet.snapshots.snapshot import CLUSTERS_PER_PART, REPLICAS_PER_PART, SnapshotReader
 from scheduler.model.decision import Decision, Diagnosis, ReasonGroup
 from scheduler.model.inputs import ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, SchedulerOptions

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from scheduler.decide import apply, decide, decide_and_explain
-from scheduler.fleet import snapshot
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.queue_reservations import next_expiry
+from scheduler.fleet.snapshots import snapshot
 from scheduler.model.inputs import DeploymentView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, SchedulerOptions
 from scheduler.planning.trees import decision_tree

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from scheduler.decide import apply, decide
-from scheduler.fleet import snapshot
 from scheduler.fleet.fleet import Fleet
-from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
+from scheduler.fleet.snapshots import snapshot
+from scheduler.fleet.snapshots.ledger_rows import pack_rows, unpack_rows
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from scheduler.model.policy import STRICT_ORDER, AffinityTerm, PlacementPolicy, SchedulerOptions
 from scheduler.model.wire import from_wire, to_wire

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from scheduler.decide import decide
-from scheduler.fleet import snapshot
 from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.snapshots import snapshot
 from scheduler.model.inputs import ScheduleRequest
 from scheduler.model.policy import Drain, PlacementPolicy, Quota, SchedulerOptions
 from scheduler.planning.whatif import MAINTENANCE, Changes, plan, with_changes

@@ -14,7 +14,7 @@ from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
 from api_types.payloads.packing import unpack
 from api_types.settings import QueueSettings, Settings
-from scheduler.fleet.ledger_rows import unpack_rows
+from scheduler.fleet.snapshots.ledger_rows import unpack_rows
 from tests.scheduler.builders import IS_GPU, alone, ask, deployment, engine
 from tests.workflows.environment.harness import eventually
 from tests.workflows.environment.protocol_fleet import ReportedCluster, workers_here

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from api_types.names import replica_name, tenant_queue, workload_name
-from scheduler.fleet import snapshot
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import cluster_view
+from scheduler.fleet.snapshots import snapshot
 from scheduler.model.inputs import AdmissionView, ClusterView, QueueView
 from scheduler.model.policy import SchedulerOptions
 from scheduler.placement.limits.queue_limits import next_timeouts

@@ -13,7 +13,7 @@ from api_types.messages.scheduling import PlacementRequest, ReportClass
 from api_types.names import FLEET_SCHEDULER_ID
 from api_types.payloads import limits
 from api_types.payloads.packing import unpack
-from scheduler.fleet import snapshot
+from scheduler.fleet.snapshots import snapshot
 from tests.scheduler.builders import alone, ask, cluster, deployment, engine
 from tests.workflows.environment.serverless import a_continued_run
 from tests.workflows.fleet_scheduler.cache.builders import Clock, cache_with, carried, cycle, reopened

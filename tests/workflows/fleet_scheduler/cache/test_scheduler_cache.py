@@ -10,9 +10,9 @@ from api_types.messages.scheduling import Bound, Forget, Released, ReportCluster
 from api_types.payloads.packing import pack, share, unpack
 from scheduler import to_wire
 from scheduler.decide import decide
-from scheduler.fleet import snapshot
-from scheduler.fleet.decision_state import decision_state
-from scheduler.fleet.ledger_rows import unpack_rows
+from scheduler.fleet.snapshots import snapshot
+from scheduler.fleet.snapshots.decision_state import decision_state
+from scheduler.fleet.snapshots.ledger_rows import unpack_rows
 from scheduler.model.policy import PlacementPolicy, TopologySpread
 from scheduler.model.reasons import RELEASING, RESERVED
 from tests.scheduler.builders import cluster, deployment, engine

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from scheduler.fleet.decision_state import decision_history, restore_decision_history
 from scheduler.fleet.fleet import Fleet
-from scheduler.fleet.ledger_rows import pack_rows, unpack_rows
+from scheduler.fleet.snapshots.decision_state import decision_history, restore_decision_history
+from scheduler.fleet.snapshots.ledger_rows import pack_rows, unpack_rows
 from scheduler.hardware.template import forget_charges
 from scheduler.model.inputs import ClusterView, DeviceSet, PoolView, Taint
 from scheduler.model.policy import SchedulerOptions

@@ -3,9 +3,9 @@
 import json
 from dataclasses import replace
 
-from scheduler.fleet.decision_state import decision_state, restore_decision_state
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.queue_reservations import QueueReservation
+from scheduler.fleet.snapshots.decision_state import decision_state, restore_decision_state
 from scheduler.model.policy import SchedulerOptions
 from tests.scheduler.builders import NOW, cluster, deployment, fleet
 

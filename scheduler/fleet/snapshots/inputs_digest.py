@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from scheduler.fleet.decision_state import decision_history
 from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.snapshots.decision_state import decision_history
 from scheduler.model.digests import digest_of
 from scheduler.model.inputs import ClusterView, DeviceSet, LedgerEntry, ScheduleRequest
 from scheduler.model.wire import to_wire

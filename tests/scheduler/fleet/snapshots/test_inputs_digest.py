@@ -74,7 +74,7 @@ def test_the_request_and_those_before_it_are_part_of_it(requests: tuple[Schedule
 
 
 def test_a_digest_takes_no_second_look_at_what_did_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    from scheduler.fleet import inputs_digest  # noqa: PLC0415 - its own function is counted
+    from scheduler.fleet.snapshots import inputs_digest  # noqa: PLC0415 - its own function is counted
 
     read: list[object] = []
     tree = inputs_digest._tree
