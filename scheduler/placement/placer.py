@@ -128,7 +128,7 @@ class ReplicaPlacer:
         return None if found is None else self._commit(found[0], self.trials.placed_engines(*found))
 
     def place_on(self, info: ClusterInfo) -> Placement | None:
-        """Place one more replica on this cluster, where the rules between clusters allow it; None if it does not take one."""
+        """Place one more replica on this cluster; None if it does not take one. The caller has asked the rules between clusters."""
         trial = self.trial(info)
         return None if trial.failed >= 0 else self._commit(info, self.trials.placed_engines(info, trial))
 
