@@ -30,7 +30,6 @@ from scheduler.fleet.snapshots.decision_state import decision_state, restore_dec
 from scheduler.fleet.snapshots.inputs_digest import InputsDigest
 from scheduler.fleet.snapshots.ledger_rows import pack_rows, unpack_rows
 from scheduler.fleet.snapshots.snapshot import SnapshotReader
-from scheduler.kubernetes.quantity import parse_quantity
 from scheduler.kubernetes.semver import parse_version
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
@@ -131,7 +130,6 @@ __all__ += [
 __all__ += [
     "InvalidPolicyError",
     "check_selector",
-    "parse_quantity",
     "parse_version",
     "read_policy",
     "selector_cost",

@@ -34,9 +34,9 @@ from api_types import labels, names
 from api_types.errors import NameConflict, ServerError
 from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
 from api_types.messages.cluster_work import TeardownStepResult
+from api_types.text.quantity import parse_quantity
 
 _STORE_POLL_SECONDS = 5.0
-_GIB = "Gi"
 
 
 @dataclass(frozen=True)
@@ -181,18 +181,19 @@ async def _immutable_fields(cluster: ClusterApi, volume: Json | None, size_gib: 
     if class_name and kept["volume_class"] != class_name:
         warnings.append(f"the volume keeps storage class {kept['volume_class']}; {class_name} is used from the next artifact on")
     phase = (volume.get("status") or {}).get("phase", "Pending")
-    held = str(spec["resources"]["requests"]["storage"])
-    held_gib = int(held.removesuffix(_GIB)) if held.endswith(_GIB) and held.removesuffix(_GIB).isdecimal() else size_gib
-    if held_gib < size_gib and phase != BOUND:
+    # The server stores a quantity in its own form (`1024Gi` becomes `1Ti`), so what is compared is what the texts mean.
+    held, wanted = str(spec["resources"]["requests"]["storage"]), f"{size_gib}Gi"
+    growth = parse_quantity(wanted) - parse_quantity(held)
+    if growth > 0 and phase != BOUND:
         # Only bound claims can be expanded.
-        raise ServerError(f"volume claim {volume['metadata']['name']} is {phase}: it can be expanded to {size_gib}Gi when it is Bound")
-    if held_gib < size_gib:
+        raise ServerError(f"volume claim {volume['metadata']['name']} is {phase}: it can be expanded to {wanted} when it is Bound")
+    if growth > 0:
         storage_class = await cluster.get(ObjectId(kinds.STORAGE_CLASS, "", kept["volume_class"]))
         if not (storage_class or {}).get("allowVolumeExpansion"):
-            kept["volume_gib"] = held_gib
+            kept["volume_size"] = held
             warnings.append(f"ExpansionUnsupported: storage class {kept['volume_class']} does not allow expansion, the volume keeps {held}")
-    elif held_gib > size_gib:
-        kept["volume_gib"] = held_gib
+    elif growth < 0:
+        kept["volume_size"] = held
     return kept, warnings
 
 

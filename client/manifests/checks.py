@@ -1,7 +1,8 @@
 """The checks that admission needs from the scheduler, which `api_types` may not import: selectors, quantities and versions."""
 
+from api_types.text.quantity import parse_quantity
 from api_types.validation.manifests import Checks
-from scheduler import check_selector, parse_quantity, parse_version, selector_cost
+from scheduler import check_selector, parse_version, selector_cost
 
 
 def _quantity(text: str) -> str | None:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from api_types.text.quantity import parse_quantity
 from scheduler.cel.bounded_cache import bounded_cache
 from scheduler.cel.errors import Aborted, EvalError
 from scheduler.cel.limits import FLEET_COST_MAX
 from scheduler.cel.selector import compile_selector, with_enough_stack
-from scheduler.kubernetes.quantity import parse_quantity
 
 if TYPE_CHECKING:
     from scheduler.cel.runtime.instructions import Program

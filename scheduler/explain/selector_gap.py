@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from api_types.text.quantity import parse_quantity
 from scheduler.cel import Unmet, device_problem, unmet_comparisons
 from scheduler.cel.bounded_cache import bounded_cache
 from scheduler.explain.near_names import by_nearness
 from scheduler.hardware.device_matching import MemberNeed, selectors_length
-from scheduler.kubernetes.quantity import parse_quantity
 from scheduler.model.devices import DeviceEntry
 from scheduler.model.inputs import DeviceSet
 

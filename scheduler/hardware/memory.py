@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from scheduler.kubernetes.quantity import parse_quantity
+from api_types.text.quantity import parse_quantity
 from scheduler.model.devices import DeviceEntry
 
 _NANO = 1_000_000_000

@@ -30,6 +30,7 @@ from api_types.model_sources import is_revision
 from api_types.resources.secrets import Stored
 from api_types.settings import KubeconfigSettings
 from api_types.text.printable import escaped
+from api_types.text.quantity import parse_quantity
 from api_types.validation.manifests import InvalidManifest, Problem, admit_all, parse
 from client.configuration import load_settings
 from client.errors import CommandFailed, ExitCode, report
@@ -41,7 +42,7 @@ from client.manifests.yaml_file import read_yaml
 from client.refs.selectors import parse_selector
 from client.refs.targets import kinds_and_names, objects_named
 from client.temporal.converter import DATA_CONVERTER
-from scheduler import parse_quantity, parse_version
+from scheduler import parse_version
 from scheduler.cel import SelectorError, compile_selector
 from scheduler.model.devices import DeviceEntry
 from tests.fuzz.cases import Shown, Target

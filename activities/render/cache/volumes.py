@@ -115,7 +115,7 @@ class _Volume:
             "spec": {
                 "accessModes": ["ReadWriteMany"],
                 "storageClassName": self.cache.volume_class or self.facts.storage_class_name,
-                "resources": {"requests": {"storage": f"{self.cache.volume_gib or self.artifact.size_gib}Gi"}},
+                "resources": {"requests": {"storage": self.cache.volume_size or f"{self.artifact.size_gib}Gi"}},
             },
         }
         return self.item(inventory_keys.CACHE_VOLUME, components.CACHE, manifest)

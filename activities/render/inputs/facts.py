@@ -104,7 +104,7 @@ class CacheInput:
 
     `revision` is the resolved commit or digest; empty means the literal one of the spec. `ready`: the artifact is staged here, so that only
     its volume is wanted. `credential_missing`: the named Secret, or its key, does not exist yet, so that staging has to wait.
-    `volume_class` and `volume_gib` are those of the existing volume, where they cannot follow the spec; else empty and 0.
+    `volume_class` and `volume_size` (a quantity) are those of the existing volume, where they cannot follow the spec; else empty.
     """
 
     namespace: str
@@ -117,4 +117,4 @@ class CacheInput:
     ready: bool = False
     credential_missing: bool = False
     volume_class: str = ""
-    volume_gib: int = 0
+    volume_size: str = ""

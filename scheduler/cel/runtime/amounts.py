@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from api_types.text.quantity import BINARY_CEILING_NANO, NANO_PER_UNIT, parse_quantity, split_quantity
 from scheduler.cel.errors import EvalError
-from scheduler.kubernetes.quantity import BINARY_CEILING_NANO, NANO_PER_UNIT, parse_quantity, split_quantity
 
 _INT64_MAX = 2**63 - 1
 _INT64_MIN = -(2**63)

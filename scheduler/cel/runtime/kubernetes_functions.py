@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from api_types.text.quantity import DeclinedQuantity
 from scheduler.cel.errors import EvalError
 from scheduler.cel.runtime.amounts import Amount, amount_of_int, parse_amount
 from scheduler.cel.runtime.values import INT64_MAX, UINT64_MAX, no_overload
-from scheduler.kubernetes.quantity import DeclinedQuantity
 from scheduler.kubernetes.semver import Version, parse_version
 
 Function = Callable[..., Any]

@@ -167,6 +167,19 @@ async def test_a_volume_that_cannot_be_expanded_or_change_its_class_is_kept_with
     await remove(cluster, order, applied)
 
 
+async def test_a_size_that_the_server_writes_in_its_own_form_is_compared_by_what_it_means(cluster: ClusterUnderTest) -> None:
+    """1024Gi is stored as 1Ti; the growth that the class does not allow would end in a refusal by the API server."""
+    order = an_order(cluster, 1024)
+    applied = await apply(cluster, order)
+    stored = await bound(cluster, order, applied)
+    assert stored["spec"]["resources"]["requests"]["storage"] == "1Ti"
+    assert (await apply(cluster, resized(order, 1024))).warnings == []
+    grown = await apply(cluster, resized(order, 2000))
+    assert grown.warnings == [f"ExpansionUnsupported: storage class {SHARED} does not allow expansion, the volume keeps 1Ti"]
+    assert (await apply(cluster, resized(order, 20))).volume_digest == grown.volume_digest
+    await remove(cluster, order, applied)
+
+
 async def test_a_volume_of_an_expandable_class_is_expanded_once_it_is_bound(cluster: ClusterUnderTest) -> None:
     api = await cluster.api()
     name = f"growing-{secrets.token_hex(4)}"

@@ -267,7 +267,7 @@ def test_the_job_of_a_cache_is_deleted_first_and_its_volume_last() -> None:
 
 
 def test_an_existing_volume_keeps_its_class_and_size_where_they_are_immutable() -> None:
-    claim = the(staged(a_cache(sizeGiB=40, volume_class="older", volume_gib=20)), "cache-claim")
+    claim = the(staged(a_cache(sizeGiB=40, volume_class="older", volume_size="20Gi")), "cache-claim")
     assert claim["spec"]["storageClassName"] == "older"
     assert claim["spec"]["resources"] == {"requests": {"storage": "20Gi"}}
     assert keys(staged(a_cache(volume_class="older"), {"storage_class_name": ""})) == ["cache-claim", "cache-hydrate"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.kubernetes.quantity import NANO_PER_UNIT, DeclinedQuantity, parse_quantity
+from api_types.text.quantity import NANO_PER_UNIT, DeclinedQuantity, parse_quantity
 from tests.oracle.client import Oracle
 from tests.random_cases import random_cases
 
