@@ -20,6 +20,8 @@ from tests.environment.summary import Summary
 if TYPE_CHECKING:
     from kubernetes import client
 
+    from tests.oracle.client import Oracle
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Report on the testbed, and let the programs of all testbeds use more memory to collect garbage less often."""
@@ -112,3 +114,13 @@ def kube() -> Iterator[Callable[[ClusterRunning], "client.ApiClient"]]:
     yield of
     for each in clients.values():
         each.close()
+
+
+@pytest.fixture(scope="session")
+def oracle() -> "Iterator[Oracle]":
+    """Kubernetes' own answers."""
+    from tests.oracle.client import Oracle  # noqa: PLC0415 - only where a test compares with it
+
+    running = Oracle()
+    yield running
+    running.close()
