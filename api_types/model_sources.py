@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 _REPOSITORY_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)?")
 _REVISION = re.compile(r"[A-Za-z0-9._/][A-Za-z0-9._/-]*")
+# Without `$`: a kubelet expands `$(NAME)` in the environment of a container.
+_FILE_PATTERN = re.compile(r"[A-Za-z0-9._/*?\[\]!+=@,~ ()-]+")
 
 # The grammar of the OCI distribution specification, and that of hosts in the reference implementation.
 _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*(?::[0-9]{1,5})?")
@@ -39,6 +41,11 @@ def is_repository_id(text: str) -> bool:
 def is_revision(text: str) -> bool:
     """Whether it can be a branch, a tag or a commit."""
     return bool(_REVISION.fullmatch(text)) and ".." not in text
+
+
+def is_file_pattern(text: str) -> bool:
+    """Whether it can select files of a repository, as a shell's wildcards do."""
+    return bool(_FILE_PATTERN.fullmatch(text))
 
 
 def read_image(text: str) -> ImageReference:

@@ -8,6 +8,7 @@ from api_types.resources.parts.base_types import Flag, LabelSelector, Manifest, 
 from api_types.resources.status import ResourceStatus
 
 SizeGib = Annotated[Whole, Field(ge=1, le=100_000)]
+FilePatterns = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=256)], ...], Field(min_length=1, max_length=32)]
 CacheClusterPhase = Literal["Pending", "Hydrating", "Ready", "Failed"]
 
 
@@ -29,6 +30,10 @@ class HuggingFaceModel(ResourceModel):
     """Branch, tag or commit; absent means the repository's default branch."""
     auth_secret: AuthSecret | None = None
     """Token; copied to each cluster while it stages, removed afterwards."""
+    allow_patterns: FilePatterns | None = None
+    """Only files that match one of these are staged, such as `*.safetensors`; `*` matches `/` too. Absent means all."""
+    ignore_patterns: FilePatterns | None = None
+    """Files that match one of these are not staged, such as `original/*`."""
     size_gib: SizeGib = Field(alias="sizeGiB")
     """Volume size per cluster, in GiB."""
 

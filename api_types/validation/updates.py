@@ -57,10 +57,17 @@ def _cache(old: ModelCache, new: ModelCache) -> Found:
         yield f"spec.{block}.sizeGiB", f"cannot shrink from {old.spec.size_gib} to {new.spec.size_gib}; {_NEW_CACHE}"
 
 
+def _patterns(cache: ModelCache, field: str) -> str:
+    """Give patterns of files as a text that is equal for equal sets of them."""
+    return ", ".join(sorted(set(getattr(cache.spec.hugging_face, field, None) or ())))
+
+
 _ARTIFACT: dict[str, Callable[[ModelCache], str | None]] = {
     "spec.source": lambda cache: cache.spec.source,
     "spec.huggingFace.repo": lambda cache: cache.spec.hugging_face.repo if cache.spec.hugging_face else None,
     "spec.huggingFace.revision": lambda cache: cache.spec.hugging_face.revision if cache.spec.hugging_face else None,
+    "spec.huggingFace.allowPatterns": lambda cache: _patterns(cache, "allow_patterns"),
+    "spec.huggingFace.ignorePatterns": lambda cache: _patterns(cache, "ignore_patterns"),
     "spec.oci.image": lambda cache: cache.spec.oci.image if cache.spec.oci else None,
 }
 

@@ -10,7 +10,7 @@ from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader, check_encodable
 from api_types import names
 from api_types.digests import content_hash
-from api_types.model_sources import ImageReference, is_digest, is_repository_id, is_revision, read_image
+from api_types.model_sources import ImageReference, is_digest, is_file_pattern, is_repository_id, is_revision, read_image
 
 SOURCE_HUGGINGFACE = "HuggingFace"
 SOURCE_OCI = "OCI"
@@ -18,7 +18,10 @@ SOURCE_OCI = "OCI"
 
 @dataclass(frozen=True)
 class Artifact:
-    """What exactly is staged. `credential` names a Secret of the cache's namespace, empty without one; `key` its key, empty for all."""
+    """What exactly is staged. `credential` names a Secret of the cache's namespace, empty without one; `key` its key, empty for all.
+
+    Of the files of the origin those are staged that match one of `allow`, if there are any, and none of `ignore`.
+    """
 
     source: str
     origin: str
@@ -29,11 +32,16 @@ class Artifact:
     image: str = ""
     plain_http: bool = False
     scratch_on_node: bool = False
+    allow: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         """The artifact key: equal for equal content, in 64 hex digits."""
-        return content_hash({"source": self.source, "origin": self.origin, "revision": self.revision})
+        content: dict[str, object] = {"source": self.source, "origin": self.origin, "revision": self.revision}
+        if self.allow or self.ignore:
+            content["files"] = {"allow": self.allow, "ignore": self.ignore}
+        return content_hash(content)
 
 
 def read_artifact(cache: CacheInput) -> Artifact:
@@ -81,7 +89,18 @@ def _hugging_face(block: Reader, revision: str) -> Artifact:
         size_gib=_size(block),
         credential=secret.text("name", required=block.has("authSecret")),
         credential_key=secret.text("key", "HF_TOKEN"),
+        allow=_patterns(block, "allowPatterns"),
+        ignore=_patterns(block, "ignorePatterns"),
     )
+
+
+def _patterns(block: Reader, name: str) -> tuple[str, ...]:
+    """Read patterns of files. Their order says nothing, so equal sets are equal."""
+    patterns = block.texts(name)
+    for pattern in patterns:
+        if not is_file_pattern(pattern):
+            block.findings.problem(block.where, f"{name} must hold patterns of files such as 'original/*', holds {pattern!r}")
+    return tuple(sorted(set(patterns)))
 
 
 def _oci(block: Reader, revision: str) -> Artifact:

@@ -4,6 +4,7 @@ A changed revision is another artifact with a volume of its own, so that the fil
 cluster only while it is needed.
 """
 
+import json
 from dataclasses import dataclass
 
 from activities.render.cache.artifact import SOURCE_OCI, Artifact, artifact_key, claim_name, read_artifact
@@ -190,6 +191,7 @@ class _Volume:
             # The last lines of the log become the message of a failed pod.
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             **({"HF_ENDPOINT": self.settings.hub_endpoint} if self.settings.hub_endpoint else {}),
+            **_patterns(self.artifact),
         }
         container = self._container(self.settings.hydration_image, ["python3", "-c", HUGGINGFACE], environment)
         if self.artifact.credential:
@@ -217,6 +219,12 @@ class _Volume:
             volumes.append({"name": "registry", "secret": {"secretName": names.cache_credential_name(self.claim), "items": items}})
             container["volumeMounts"].append({"name": "registry", "mountPath": _DOCKER_PATH, "readOnly": True})
         return container, volumes
+
+
+def _patterns(artifact: Artifact) -> dict[str, str]:
+    """Give the patterns of files as the program reads them: JSON lists, and no variable for none."""
+    patterns = {"MODELPLANE_ALLOW_PATTERNS": artifact.allow, "MODELPLANE_IGNORE_PATTERNS": artifact.ignore}
+    return {name: json.dumps(values) for name, values in patterns.items() if values}
 
 
 def _chosen(spec: Json) -> Json:

@@ -38,6 +38,8 @@ EXTENSIONS = (
         "optional",
         "either it or resourceName",
     ),
+    Extension("ModelCache", "spec.huggingFace.allowPatterns", "field", "which files are staged"),
+    Extension("ModelCache", "spec.huggingFace.ignorePatterns", "field", "which files are not staged"),
     Extension("ModelCache", "spec.source", "choice", "OCI"),
     Extension("ModelCache", "spec.oci", "field", "a model packed as an OCI artifact"),
 )

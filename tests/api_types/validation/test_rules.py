@@ -63,6 +63,7 @@ LABELS = "spec.template.metadata.labels"
 POOL = "spec.nodePools[name=p]"
 OCI = {"image": "registry.example/model:1", "sizeGiB": 10}
 NOT_A_REPOSITORY = "not a repository id; write owner/name or name, of letters, digits, dot, underscore and hyphen"
+PATTERN_HINT = "use letters, digits, spaces, ._-/+=@,~() and the wildcards * ? [ ] !, such as *.safetensors or original/*"
 NOT_A_PATH = "its repository must be lower-case letters and digits, separated by single '.', '_' or '/', by '__' or by '-'"
 ENV = "spec.template.spec.engines[name=a].members[0].template.spec.containers[0].env[name=X].valueFrom"
 
@@ -187,6 +188,23 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         [f"spec.oci.image: not an image reference: {NOT_A_PATH}; write registry/name:tag or registry/name@digest"],
     ),
     ("a repository that leads out of the hub's models", a_cache({"repo": "../x"}), [f"spec.huggingFace.repo: {NOT_A_REPOSITORY}"]),
+    ("ruling-16 selected files", a_cache({"allowPatterns": ["*.safetensors", "*.json"], "ignorePatterns": ["original/*"]}), []),
+    (
+        "a pattern that a kubelet would expand",
+        a_cache({"ignorePatterns": ["original/*", "$(HF_TOKEN)"]}),
+        [f"spec.huggingFace.ignorePatterns[1]: '$(HF_TOKEN)' is not a pattern of files; {PATTERN_HINT}"],
+    ),
+    (
+        "no pattern at all",
+        a_cache({"allowPatterns": []}),
+        ["spec.huggingFace.allowPatterns: needs at least 1 item, or leave the field out"],
+    ),
+    ("patterns without end", a_cache({"ignorePatterns": ["a"] * 33}), ["spec.huggingFace.ignorePatterns: at most 32 items, got 33"]),
+    (
+        "a pattern without end",
+        a_cache({"ignorePatterns": ["a" * 257]}),
+        ["spec.huggingFace.ignorePatterns[0]: must be at most 256 characters, got 257"],
+    ),
     ("a revision with a branch path", a_cache({"revision": "refs/pr/12"}), []),
     (
         "a revision that looks like a flag",

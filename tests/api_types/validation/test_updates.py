@@ -88,6 +88,21 @@ CASES: list[tuple[str, Manifest, dict[str, Any], list[str]]] = [
         [f"spec.huggingFace.revision: cannot change from none to v2 once staged; {NEW_CACHE}"],
     ),
     (
+        "patterns of a staged cache",
+        stored(a_cache({"ignorePatterns": ["original/*"]}), **STAGED),
+        a_cache({"allowPatterns": ["*.json", "*.safetensors"]}),
+        [
+            f"spec.huggingFace.allowPatterns: cannot change from none to *.json, *.safetensors once staged; {NEW_CACHE}",
+            f"spec.huggingFace.ignorePatterns: cannot change from original/* to none once staged; {NEW_CACHE}",
+        ],
+    ),
+    (
+        "order of the patterns of a staged cache",
+        stored(a_cache({"ignorePatterns": ["a", "b"]}), **STAGED),
+        a_cache({"ignorePatterns": ["b", "a"]}),
+        [],
+    ),
+    (
         "repository and size of a staged cache",
         stored(a_cache(), **STAGED),
         a_cache({**OTHER, "sizeGiB": 9}),

@@ -39,13 +39,15 @@ class Hopeless(Exception):
 
 @dataclass(frozen=True)
 class Order:
-    """What to fetch and where to; `revision` may be empty for the default branch."""
+    """What to fetch and where to; `revision` may be empty for the default branch. `allow` and `ignore` are patterns of files, or None."""
 
     repo: str
     revision: str
     artefact_key: str
     target: Path
     requirements: str
+    allow: list[str] | None
+    ignore: list[str] | None
 
     @classmethod
     def from_environment(cls) -> "Order":
@@ -57,6 +59,8 @@ class Order:
             artefact_key=environ["MODELPLANE_ARTEFACT_KEY"],
             target=Path(environ["MODELPLANE_TARGET"]),
             requirements=environ["MODELPLANE_CLIENT_REQUIREMENTS"],
+            allow=json.loads(environ.get("MODELPLANE_ALLOW_PATTERNS", "null")),
+            ignore=json.loads(environ.get("MODELPLANE_IGNORE_PATTERNS", "null")),
         )
 
 
@@ -110,14 +114,23 @@ def stage(order: Order, hub: Any) -> None:
     """Download, check what arrived, and write the marker."""
     try:
         info = hub.HfApi().model_info(order.repo, revision=order.revision or None, files_metadata=True)
-        sizes = {file.rfilename: file.size for file in info.siblings or []}
+        sizes = selected({file.rfilename: file.size for file in info.siblings or []}, hub, order)
         check_space(order.target, sizes)
         say(f"downloading {order.repo} at {info.sha}: {len(sizes)} files")
-        hub.snapshot_download(repo_id=order.repo, revision=info.sha, local_dir=str(order.target))
+        patterns = {"allow_patterns": order.allow, "ignore_patterns": order.ignore}
+        hub.snapshot_download(repo_id=order.repo, revision=info.sha, local_dir=str(order.target), **patterns)
     except hub.errors.HfHubHTTPError as error:
         raise verdict_of(error, hub, order) from error
     check_files(order.target, sizes)
     write_marker(order, info.sha)
+
+
+def selected(sizes: dict[str, int | None], hub: Any, order: Order) -> dict[str, int | None]:
+    """Give the files that the patterns select, as the client itself will select them."""
+    names = set(hub.utils.filter_repo_objects(sizes, allow_patterns=order.allow, ignore_patterns=order.ignore))
+    if sizes and not names:
+        raise Hopeless(NOT_FOUND, f"no file of {order.repo} is selected by allowPatterns and ignorePatterns: {len(sizes)} files are there")
+    return {name: size for name, size in sizes.items() if name in names}
 
 
 def check_space(target: Path, sizes: dict[str, int | None]) -> None:

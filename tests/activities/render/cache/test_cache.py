@@ -1,5 +1,6 @@
 """What a ModelCache puts on one cluster (spec/workloads.md 14, cases 83 to 100, as far as rendering answers them)."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,13 +19,14 @@ from api_types.pins import images
 from tests.activities.render.builders import keys, nothings, the
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+PATTERNS = ("allowPatterns", "ignorePatterns")
 DIGEST = "sha256:" + "ab" * 32
 
 
 def a_cache(**fields: Any) -> CacheInput:
     """A ModelCache `ml-team/qwen` of `Qwen/Qwen3-8B`, 20 GiB; fields of its block may be given directly."""
     block = {"repo": "Qwen/Qwen3-8B", "sizeGiB": 20}
-    block |= {name: fields.pop(name) for name in ("repo", "revision", "authSecret", "sizeGiB") if name in fields}
+    block |= {name: fields.pop(name) for name in ("repo", "revision", "authSecret", "sizeGiB", *PATTERNS) if name in fields}
     block = {name: value for name, value in block.items() if value is not None}
     spec = {"source": "HuggingFace", "huggingFace": block}
     identity = {"namespace": "ml-team", "name": "qwen", "uid": "uid-c", "generation": 1, "cluster": "eu-1"}
@@ -97,6 +99,8 @@ def test_wkl_85_every_cluster_downloads_the_resolved_commit() -> None:
         pytest.param({"revision": "-x"}, "revision must be letters", id="wkl-86 a flag as revision"),
         pytest.param({"revision": "a b"}, "revision must be letters", id="wkl-86 a blank in the revision"),
         pytest.param({"commit": "-x"}, "revision must be letters", id="wkl-86 a flag as resolved revision"),
+        pytest.param({"allowPatterns": ["$(whoami)"]}, "allowPatterns must hold patterns of files", id="wkl-86 an expansion as pattern"),
+        pytest.param({"ignorePatterns": ["a\nb"]}, "ignorePatterns must hold patterns of files", id="wkl-86 a line break in a pattern"),
         pytest.param({"sizeGiB": None}, "sizeGiB is missing", id="no size"),
         pytest.param({"sizeGiB": 0}, "sizeGiB must be between 1 and 100000, is 0", id="no room"),
         pytest.param({"spec": {"source": "S3"}}, "source must be one of HuggingFace, OCI, is 'S3'", id="another source"),
@@ -121,6 +125,17 @@ def test_wkl_86_the_program_is_a_constant_and_values_are_environment_variables()
         "HF_HOME": "/mnt/artifact/.modelplane/huggingface",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     }
+
+
+def test_wkl_94_the_selected_files_are_part_of_the_artifact_and_reach_the_program_as_json() -> None:
+    cache = a_cache(allowPatterns=["*.safetensors", "*.json"], ignorePatterns=["original/*"])
+    given = {name: json.loads(value) for name, value in env(staged(cache)).items() if name.endswith("_PATTERNS")}
+    assert given == {"MODELPLANE_ALLOW_PATTERNS": ["*.json", "*.safetensors"], "MODELPLANE_IGNORE_PATTERNS": ["original/*"]}
+    assert container(staged(cache))["command"] == container(staged(a_cache()))["command"]
+    reordered = a_cache(allowPatterns=["*.json", "*.safetensors", "*.json"], ignorePatterns=["original/*"])
+    assert artifact_key(cache) == artifact_key(reordered)
+    others = [a_cache(), a_cache(allowPatterns=["original/*"]), a_cache(ignorePatterns=["original/*"])]
+    assert len({artifact_key(each) for each in (cache, *others)}) == 4
 
 
 def test_wkl_87_without_its_token_only_the_volume_is_rendered() -> None:

@@ -43,12 +43,15 @@ class HfApi:
         Path(os.environ["RECORDED"]).write_text(f"{repo_id} {revision}")
         size = int(os.environ.get("HUB_SIZE", "0"))
         files = [path for path in sorted(HUB.rglob("*")) if path.is_file()]
-        siblings = [types.SimpleNamespace(rfilename=str(path.relative_to(HUB)), size=size or path.stat().st_size) for path in files]
+        huge = {os.environ.get("HUB_HUGE"): 1 << 60}
+        sizes = {name: huge.get(name) or size or (HUB / name).stat().st_size for name in (str(path.relative_to(HUB)) for path in files)}
+        siblings = [types.SimpleNamespace(rfilename=name, size=size) for name, size in sizes.items()]
         return types.SimpleNamespace(sha=os.environ["COMMIT"], siblings=siblings)
 
-def snapshot_download(repo_id, revision, local_dir):
-    for source in sorted(HUB.rglob("*")):
-        if source.is_file():
+def snapshot_download(repo_id, revision, local_dir, allow_patterns, ignore_patterns):
+    names = [str(path.relative_to(HUB)) for path in sorted(HUB.rglob("*")) if path.is_file()]
+    for name in utils.filter_repo_objects(names, allow_patterns=allow_patterns, ignore_patterns=ignore_patterns):
+        if source := HUB / name:
             target = Path(local_dir) / source.relative_to(HUB)
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.exists() and target.stat().st_size == source.stat().st_size:
@@ -66,6 +69,17 @@ class RepositoryNotFoundError(HfHubHTTPError): pass
 class GatedRepoError(RepositoryNotFoundError): pass
 class RevisionNotFoundError(HfHubHTTPError): pass
 """
+# As the client's own, for the patterns of these tests.
+UTILS = """
+from fnmatch import fnmatch
+
+def filter_repo_objects(items, *, allow_patterns, ignore_patterns):
+    for name in items:
+        if (allow_patterns is None or any(fnmatch(name, each) for each in allow_patterns)) and not any(
+            fnmatch(name, each) for each in ignore_patterns or ()
+        ):
+            yield name
+"""
 
 
 class Hub:
@@ -78,7 +92,8 @@ class Hub:
         (self.hub / "config.json").write_text("{}")
         (self.hub / "weights" / "model.safetensors").write_bytes(b"w" * 4096)
         (self.packages / "huggingface_hub" / "errors.py").write_text(ERRORS)
-        (self.packages / "huggingface_hub" / "__init__.py").write_text("from . import errors\n" + CLIENT)
+        (self.packages / "huggingface_hub" / "__init__.py").write_text("from . import errors, utils\n" + CLIENT)
+        (self.packages / "huggingface_hub" / "utils.py").write_text(UTILS)
 
     def run(self, **environ: str) -> subprocess.CompletedProcess[str]:
         base = {
@@ -109,6 +124,22 @@ class Hub:
 @pytest.fixture
 def hub(tmp_path: Path) -> Hub:
     return Hub(tmp_path)
+
+
+def test_only_the_selected_files_are_downloaded_and_count_for_the_space(hub: Hub) -> None:
+    (hub.hub / "original").mkdir()
+    (hub.hub / "original" / "model.pth").write_text("as large as the hub says")
+    huge = {"HUB_HUGE": "original/model.pth"}
+    assert hub.run(**huge).returncode == 43
+    assert hub.run(**huge, MODELPLANE_IGNORE_PATTERNS='["original/*"]').returncode == 0
+    assert not (hub.volume / "original").exists()
+    assert hub.copied == ["config.json", "model.safetensors"]
+
+
+def test_wkl_92_patterns_that_select_nothing_are_final(hub: Hub) -> None:
+    ended = hub.run(MODELPLANE_ALLOW_PATTERNS='["*.gguf"]')
+    assert ended.returncode == 42
+    assert "no file of acme/tiny is selected by allowPatterns and ignorePatterns: 2 files are there" in ended.stderr
 
 
 def test_a_download_ends_with_a_marker_that_names_the_artifact(hub: Hub) -> None:

@@ -38,7 +38,9 @@ def hub() -> Iterator[LocalHub]:
         yield hub
 
 
-def hydrate(hub: LocalHub, volume: Path, repo: str, *, revision: str = "", key: str = "key-1", token: str = "") -> tuple[int, str]:
+def hydrate(
+    hub: LocalHub, volume: Path, repo: str, *, revision: str = "", key: str = "key-1", token: str = "", **environ: str
+) -> tuple[int, str]:
     """Run the program as a Job would, with the real client; gives its exit code and its last line."""
     environment = {
         "PATH": os.environ["PATH"],
@@ -52,6 +54,7 @@ def hydrate(hub: LocalHub, volume: Path, repo: str, *, revision: str = "", key: 
         "MODELPLANE_TARGET": str(volume),
         "MODELPLANE_CLIENT_REQUIREMENTS": CLIENT_REQUIREMENTS,
         **({"HF_TOKEN": token} if token else {}),
+        **environ,
     }
     ended = subprocess.run([sys.executable, "-c", HUGGINGFACE], env=environment, capture_output=True, text=True, check=False)
     assert TOKEN not in ended.stdout + ended.stderr
@@ -67,6 +70,24 @@ def test_wkl_85_the_real_client_stages_the_pinned_commit(hub: LocalHub, tmp_path
     before = len(hub.requests)
     assert hydrate(hub, tmp_path, "acme/tiny", revision=commit) == (0, "already staged")
     assert len(hub.requests) == before
+
+
+PATTERNS = {
+    "a folder, as two forms": ('["original/"]', None, ["config.json", "weights/a.safetensors"]),
+    "a wildcard crosses folders": (None, '["*.safetensors"]', ["weights/a.safetensors"]),
+    "ignored wins over allowed": ('["weights/*"]', '["*.safetensors", "*.json"]', ["config.json"]),
+}
+
+
+@pytest.mark.parametrize(("ignored", "allowed", "staged"), PATTERNS.values(), ids=PATTERNS)
+def test_patterns_mean_what_they_mean_to_the_client(
+    hub: LocalHub, tmp_path: Path, ignored: str | None, allowed: str | None, staged: list[str]
+) -> None:
+    hub.repos["acme/doubled"] = Repo(files={"config.json": b"{}", "original/a.pth": b"p", "weights/a.safetensors": b"w"})
+    given = {"MODELPLANE_IGNORE_PATTERNS": ignored, "MODELPLANE_ALLOW_PATTERNS": allowed}
+    assert hydrate(hub, tmp_path, "acme/doubled", **{name: value for name, value in given.items() if value})[0] == 0
+    found = [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*")) if path.is_file()]
+    assert [name for name in found if not name.startswith(".")] == staged
 
 
 def test_wkl_94_a_volume_of_another_artifact_is_filled_again(hub: LocalHub, tmp_path: Path) -> None:
