@@ -11,11 +11,11 @@ from typing import Any
 from activities.render.engines import tracing
 from activities.render.engines.context import Context
 from activities.render.engines.env import merge_env
-from activities.render.engines.flags import find_flag
+from activities.render.engines.flags import Flag, find_flag
 from activities.render.engines.pods import member_path, override
 from activities.render.engines.spec import DECODE, PREFILL, Engine, Member
 from activities.render.objects import contract
-from activities.render.objects.manifest import Json
+from activities.render.objects.manifest import Json, compact
 
 _SIDECAR = "pd-sidecar"
 _SIDECAR_PORT_NAME = "proxy"
@@ -31,6 +31,10 @@ _CONNECTORS = {
     "SharedStorageConnector": "shared-storage",
     "MooncakeConnector": "mooncake",
 }
+# The default of the engines and of the sidecar, and the variable by which the sidecar is told another.
+_BOOTSTRAP_PORT = 8998
+_SIDECAR_BOOTSTRAP = {"sglang": "SGLANG_BOOTSTRAP_PORT", "mooncake": "MOONCAKE_BOOTSTRAP_PORT"}
+_MOONCAKE_PORT = "VLLM_MOONCAKE_BOOTSTRAP_PORT"
 _CONNECTOR_IN_TEXT = re.compile(r"\"kv_connector\"\s*:\s*\"(\w+)\"")
 
 
@@ -39,9 +43,15 @@ def engine_port(context: Context, engine: Engine) -> int:
     decode = context.spec.disaggregated and engine.phase == DECODE
     default = contract.DECODE_PORT if decode else contract.ENGINE_PORT
     flag = find_flag(engine.server, "--port")
-    if flag is None:
-        return default
     where = member_path(engine, engine.server)
+    if flag is None:
+        if decode:
+            context.findings.warn(
+                where,
+                f"no --port is found: the sidecar takes {contract.ENGINE_PORT}, where vLLM listens by default, and sends requests to "
+                f"{default}; add --port={default} to args",
+            )
+        return default
     port = flag.number
     if port is None:
         context.findings.warn(where, f"--port {flag.value!r} is no number that can be read here: {default} is assumed")
@@ -124,7 +134,30 @@ def _sidecar(context: Context, engine: Engine, port: int) -> Json:
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
         "securityContext": contract.restricted(),
     }
+    env = _bootstrap_env(context)
     if context.settings.tracing_enabled:
         sidecar["args"] = [*sidecar["args"], "--tracing"]
-        sidecar["env"] = tracing.environment(context.settings, "llm-d-routing-sidecar")
-    return sidecar
+        env += tracing.environment(context.settings, "llm-d-routing-sidecar")
+    return {**sidecar, **compact(env=env)}
+
+
+def _bootstrap_env(context: Context) -> list[Json]:
+    # The sidecar tells the decode engine at which port of the prefill pod the transfer of a KV cache begins.
+    prefill = context.spec.phase(PREFILL)
+    used = connector(context, context.spec.phase(DECODE))
+    if used == "sglang":
+        given = find_flag(prefill.server, "--disaggregation-bootstrap-port")
+    elif used == "mooncake":
+        values = [str(variable.get("value")) for variable in prefill.server.env if variable["name"] == _MOONCAKE_PORT]
+        given = Flag(_MOONCAKE_PORT, values[0], "env") if values else None
+    else:
+        return []
+    if given is None or given.number == _BOOTSTRAP_PORT:
+        return []
+    if not (given.number and given.number <= _PORT_MAX):
+        context.findings.warn(
+            member_path(prefill, prefill.server),
+            f"{given.name} {given.value!r} is no port that can be read here: the sidecar asks at {_BOOTSTRAP_PORT}",
+        )
+        return []
+    return [{"name": _SIDECAR_BOOTSTRAP[used], "value": str(given.number)}]

@@ -38,7 +38,7 @@ def read_env(container: Reader, *, gang: bool) -> tuple[Mapping[str, Any], ...]:
         if name.startswith(contract.MODELPLANE_ENV_PREFIX) and name not in (contract.LEADER_ADDRESS_ENV, contract.RANK_ENV):
             findings.warn(where, f"names starting with {contract.MODELPLANE_ENV_PREFIX} are reserved and may get a meaning later")
         _check_source(variable, where, findings)
-    return tuple(dict(variable.fields) for variable in variables)
+    return tuple(_without_nulls(variable.fields) for variable in variables)
 
 
 def gang_env() -> list[EnvVar]:
@@ -71,6 +71,11 @@ def rewritten(variable: Mapping[str, Any], propagated: Mapping[str, str]) -> Env
         for field, reference in source.items()
     }
     return {**variable, "valueFrom": pointed}
+
+
+def _without_nulls(value: Mapping[str, Any]) -> EnvVar:
+    # A field with null is a field that is not set; an API server would refuse some of them.
+    return {name: _without_nulls(inner) if isinstance(inner, Mapping) else inner for name, inner in value.items() if inner is not None}
 
 
 def _check_source(variable: Reader, where: str, findings: Findings) -> None:

@@ -1,20 +1,22 @@
 """Read flags out of an engine's command line without understanding the engine.
 
-Only three things are read: where decode listens, how large a KV block is, and which KV connector is used. Many images are started through a
-shell, so the arguments of a `sh -c` script are read as well.
+Only few things are read, such as where decode listens, how large a KV block is, and which KV connector is used. Many images are started
+through a shell, so the arguments of a `sh -c` script are read as well. Engines take `--block_size` for `--block-size`, and so does this.
 """
 
 import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import PurePosixPath
 
 from activities.render.engines.spec import Member
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
-_SHELL_TEXT_FLAG = re.compile(r"-[a-z]*c")
+_SHELL_OPTIONS = re.compile(r"[-+][A-Za-z]+|--[a-z][-a-z]*")
+# Of the options of a shell, those that the next word belongs to: `-o pipefail`, `-O extglob`.
+_SHELL_OPTIONS_WITH_NAME = frozenset({"--rcfile", "--init-file"})
 _SHELL_ENDS = ";&|)"
 # A replica is rendered while others wait: a script of more characters is read without its quotes, and no more than a few scripts are.
 _QUOTED_TEXT_MAX = 16_384
@@ -42,29 +44,44 @@ class Flag:
 
 def find_flag(member: Member, *names: str) -> Flag | None:
     """Give the first of the named flags, as `--flag value` or `--flag=value`; args first, then the command, then shell text."""
-    for place, words in _command_lines(member):
+    wanted = {_spelled(name) for name in names}
+    for place, words in command_lines(member):
         for position, word in enumerate(words):
             name, equals, value = word.partition("=")
-            if name not in names:
+            if _spelled(name) not in wanted:
                 continue
             following = words[position + 1] if position + 1 < len(words) else ""
             return Flag(name, value if equals else following, place)
     return None
 
 
-def _command_lines(member: Member) -> Iterator[tuple[str, list[str]]]:
+def command_lines(member: Member) -> Iterator[tuple[str, list[str]]]:
+    """Give the words of each command line of a member, and the place of each."""
     yield "args", list(member.args)
     yield "command", list(member.command)
     for text in islice(_shell_texts([*member.command, *member.args]), _SHELL_TEXTS_MAX):
         yield "shell text", _split(text)
 
 
+def _spelled(name: str) -> str:
+    return name.replace("_", "-") if name.startswith("--") else name
+
+
 def _shell_texts(words: list[str]) -> Iterator[str]:
-    shell_seen = False
-    for word, following in pairwise(words):
-        shell_seen = shell_seen or PurePosixPath(word).name in _SHELLS
-        if shell_seen and _SHELL_TEXT_FLAG.fullmatch(word):
-            yield following
+    for position, word in enumerate(words):
+        if PurePosixPath(word).name in _SHELLS:
+            yield from _shell_text(words, position + 1)
+
+
+def _shell_text(words: list[str], position: int) -> Iterator[str]:
+    # A shell reads all its options first, `-ceu` as well as `-e -c -u`; with `c` among them, the next word is its script.
+    has_text = False
+    while position < len(words) and _SHELL_OPTIONS.fullmatch(option := words[position]):
+        short = "" if option.startswith("--") else option
+        has_text = has_text or (short.startswith("-") and "c" in short)
+        position += 1 + len(re.findall("[oO]", short)) + (option in _SHELL_OPTIONS_WITH_NAME)
+    if has_text and position < len(words):
+        yield words[position]
 
 
 def _split(text: str) -> list[str]:

@@ -5,8 +5,10 @@ an engine without a command of its own at the cache.
 """
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
+from activities.render.engines import engine_type
 from activities.render.engines.claims import plugin_resources, pod_claim
 from activities.render.engines.context import Context
 from activities.render.engines.env import gang_env, merge_env, rewritten
@@ -46,6 +48,8 @@ def pod_template(context: Context, engine: Engine, member: Member, port: int) ->
     spec = compact(
         automountServiceAccountToken=False,
         containers=[container],
+        # A Service called `vllm` in the namespace would set VLLM_PORT=tcp://… in every pod, which vLLM refuses to start with.
+        enableServiceLinks=False,
         imagePullSecrets=[{"name": context.replica.propagated.get(f"Secret/{name}", name)} for name in member.pull_secrets],
         nodeSelector={labels.POOL: member.pool},
         resourceClaims=[pod_claim(context, engine, member)] if member.claims else None,
@@ -85,6 +89,7 @@ def _labels(context: Context, engine: Engine, member: Member) -> dict[str, str]:
         managed[labels.LWS_ROLE] = "leader"
     else:
         managed[labels.WORKLOAD] = context.engine_name(engine)
+    managed |= engine_type.label(member, member_path(engine, member), context.findings)
     if context.replica.deployment:
         managed[contract.LLM_D_MODEL] = names.label_value(names.slug(context.replica.deployment))
     return override(context, member_path(engine, member), member.labels, managed)
@@ -112,6 +117,16 @@ def _model_flag(context: Context, engine: Engine, member: Member) -> list[str]:
     if not context.spec.cache or not member.serves or member.command:
         return []
     if find_flag(member, _MODEL_FLAG):
+        return []
+    first = member.args[0] if member.args else ""
+    if first and not first.startswith("-"):
+        # `vllm serve` is the entry point of current images: it takes the model as its first word, and no second one in a flag.
+        if not PurePosixPath(first).is_relative_to(contract.CACHE_MOUNT_PATH):
+            context.findings.warn(
+                member_path(engine, member),
+                f"args begin with {first!r}, which names the model where the entry point is `vllm serve`, so "
+                f"{_MODEL_FLAG}={contract.CACHE_MOUNT_PATH} is not added: point it at the cache yourself",
+            )
         return []
     other = find_flag(member, *_OTHER_MODEL_FLAGS)
     if other:

@@ -34,6 +34,8 @@ PLATFORM_NAME_REFUSED = (
 LLM_D_ROLE = "llm-d.ai/role"
 LLM_D_SERVING = "llm-d.ai/inference-serving"
 LLM_D_MODEL = "llm-d.ai/model"
+# By it the endpoint picker chooses the names of the metrics that it reads; without it, those of vLLM.
+LLM_D_ENGINE_TYPE = "llm-d.ai/engine-type"
 APP = "app"
 
 

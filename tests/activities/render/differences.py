@@ -24,7 +24,28 @@ class Intended:
         return fnmatchcase(manifest, self.manifest) and fnmatchcase(path, self.path)
 
 
+# The name of an engine's workload ends with eight digits of a hash, that of a picker does not.
+_WORKERS = "leaderWorkerTemplate.workerTemplate"
+_ENGINE_TEMPLATES = (("Deployment", "template"), ("LeaderWorkerSet", "leaderWorkerTemplate.leaderTemplate"), ("LeaderWorkerSet", _WORKERS))
+
 INTENDED = (
+    *(
+        Intended(
+            f"*/{kind}/*-????????",
+            f"spec.{template}.spec.enableServiceLinks",
+            "a Service of the namespace that is called `vllm` would set VLLM_PORT, with which vLLM does not start",
+        )
+        for kind, template in _ENGINE_TEMPLATES
+    ),
+    *(
+        Intended(
+            f"*/{kind}/*-????????",
+            f"spec.{template}.metadata.labels.llm-d.ai/engine-type",
+            "the endpoint picker chooses the names of the metrics by it",
+        )
+        for kind, template in _ENGINE_TEMPLATES
+        if template != _WORKERS
+    ),
     Intended(
         "cache-huggingface/Job/*",
         "spec.template.spec.containers.hydrate.command",

@@ -62,14 +62,12 @@ def test_wkl_32_older_clusters_get_a_plain_second_container() -> None:
 @pytest.mark.parametrize(
     ("member", "port"),
     [
-        pytest.param({}, 8001, id="wkl-33 no flag"),
         pytest.param({"args": ["--port=9000"]}, 9000, id="wkl-34 one word"),
         pytest.param({"args": ["--port", "9000"]}, 9000, id="wkl-34 two words"),
         pytest.param({"command": ["bash", "-lc", "exec vllm serve m \\\n --port 9000; true"]}, 9000, id="wkl-37 shell command"),
         pytest.param({"command": ["/bin/sh", "-c"], "args": ["vllm serve --port=9000"]}, 9000, id="wkl-37 shell text in args"),
         pytest.param({"command": ["vllm", "serve", "--port", "9000"]}, 9000, id="wkl-37 plain command"),
         pytest.param({"command": ["sh", "-c", "vllm 'open --port 9000"]}, 9000, id="wkl-37 shell text with an open quote"),
-        pytest.param({"args": ["--chat-template", "say --port 9000"]}, 8001, id="wkl-37 a text that no shell reads"),
     ],
 )
 def test_engine_probe_and_sidecar_agree_on_the_decode_port(member: dict[str, Any], port: int) -> None:
@@ -78,6 +76,22 @@ def test_engine_probe_and_sidecar_agree_on_the_decode_port(member: dict[str, Any
     assert rendered.routing is not None
     assert rendered.routing.decode_port == port
     assert rendered.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        pytest.param({}, id="wkl-33 no flag"),
+        pytest.param({"args": ["--chat-template", "say --port 9000"]}, id="wkl-37 a text that no shell reads"),
+    ],
+)
+def test_without_a_decode_port_8001_is_assumed_with_a_warning(member: dict[str, Any]) -> None:
+    """VLLM itself would listen on 8000, which the sidecar has."""
+    rendered = render_pair(decode=member)
+    assert decode_ports(rendered) == (8001, 8001, "--vllm-port=8001")
+    (warning,) = rendered.warnings
+    assert warning.startswith("engine alpha, member Standalone: no --port is found: the sidecar takes 8000, where vLLM listens by default")
+    assert warning.endswith("; add --port=8001 to args")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +127,7 @@ def test_wkl_38_prefill_is_one_container_on_8000() -> None:
 
 
 def test_a_port_without_traffic_is_a_warning() -> None:
-    warnings = render_pair(prefill={"args": ["--port=9000"]}).warnings
+    warnings = render_pair(decode={"args": ["--port=8001"]}, prefill={"args": ["--port=9000"]}).warnings
     assert warnings == ("engine beta, member Standalone: --port is 9000, but requests go to 8000: the engine must listen there",)
 
 
@@ -151,17 +165,52 @@ def test_wkl_40_in_a_gang_the_leader_fronts_and_everybody_transfers() -> None:
             ['--kv-transfer-config={"kv_connector": "SharedStorageConnector", "x": $(X)}'], "shared-storage", False, id="wkl-41 holes"
         ),
         pytest.param(["--kv-transfer-config.kv_connector", "MooncakeConnector"], "mooncake", False, id="wkl-41 dotted"),
+        pytest.param(
+            ["--kv_transfer_config", json.dumps({"kv_connector": "MooncakeConnector"})], "mooncake", False, id="wkl-41 underscores"
+        ),
         pytest.param(["--disaggregation-mode", "decode"], "sglang", False, id="wkl-41 sglang"),
         pytest.param(["--kv-transfer-config", json.dumps({"kv_connector": "LMCacheConnectorV1"})], "nixlv2", True, id="wkl-41 unknown"),
         pytest.param(["--kv-transfer-config", "[]"], "nixlv2", False, id="wkl-41 no object"),
     ],
 )
 def test_the_sidecar_uses_the_connector_of_the_engine(args: list[str], connector: str, *, warned: bool) -> None:
-    rendered = render_pair(decode={"args": args})
+    rendered = render_pair(decode={"args": ["--port=8001", *args]})
     assert f"--kv-connector={connector}" in sidecar(rendered)["args"]
     assert rendered.routing is not None
     assert rendered.routing.connector == connector
     assert bool(rendered.warnings) is warned
+
+
+SGLANG = {"args": ["--port=8001", "--disaggregation-mode=decode"]}
+MOONCAKE = {"args": ["--port=8001", '--kv-transfer-config={"kv_connector": "MooncakeConnector"}']}
+
+
+def port_variable(value: str) -> dict[str, Any]:
+    return {"env": [{"name": "VLLM_MOONCAKE_BOOTSTRAP_PORT", "value": value}]}
+
+
+@pytest.mark.parametrize(
+    ("decode", "prefill", "told", "warned"),
+    [
+        pytest.param(SGLANG, {"args": ["--disaggregation-bootstrap-port=9100"]}, {"SGLANG_BOOTSTRAP_PORT": "9100"}, False, id="sglang"),
+        pytest.param(SGLANG, {"args": ["--disaggregation-bootstrap-port", "8998"]}, {}, False, id="the default of both"),
+        pytest.param(SGLANG, {"args": ["--disaggregation-bootstrap-port=$(P)"]}, {}, True, id="a variable"),
+        pytest.param(SGLANG, {"args": ["--disaggregation-bootstrap-port=0"]}, {}, True, id="zero"),
+        pytest.param(SGLANG, {"args": ["--disaggregation-bootstrap-port=65536"]}, {}, True, id="too large"),
+        pytest.param(SGLANG, port_variable("9100"), {}, False, id="the variable of another engine"),
+        pytest.param(MOONCAKE, port_variable("9100"), {"MOONCAKE_BOOTSTRAP_PORT": "9100"}, False, id="mooncake"),
+        pytest.param(MOONCAKE, {}, {}, False, id="nothing said"),
+        pytest.param({"args": ["--port=8001"]}, port_variable("9100"), {}, False, id="a connector without such a port"),
+    ],
+)
+def test_wkl_41_the_sidecar_is_told_the_port_at_which_prefill_pods_begin_a_transfer(
+    decode: dict[str, Any], prefill: dict[str, Any], told: dict[str, str], *, warned: bool
+) -> None:
+    rendered = render_pair(decode=decode, prefill=prefill)
+    assert {entry["name"]: entry["value"] for entry in sidecar(rendered).get("env", [])} == told
+    assert any("the sidecar asks at 8998" in warning for warning in rendered.warnings) is warned
+    traced = render_pair(decode=decode, prefill=prefill, settings={"tracing_enabled": True})
+    assert {"OTEL_SERVICE_NAME", *told} <= {entry["name"] for entry in sidecar(traced)["env"]}
 
 
 def test_wkl_42_shared_memory_is_there_once() -> None:

@@ -131,7 +131,8 @@ def test_wkl_11_the_leader_serves_and_gets_the_variables_of_its_group() -> None:
         "periodSeconds": 10,
         "timeoutSeconds": 5,
     }
-    assert pod(rendered)["metadata"]["labels"] == {**SERVING, "modelplane.ai/lws-role": "leader", "llm-d.ai/model": "qwen3-8b"}
+    own = {"modelplane.ai/lws-role": "leader", "llm-d.ai/engine-type": "vllm", "llm-d.ai/model": "qwen3-8b"}
+    assert pod(rendered)["metadata"]["labels"] == {**SERVING, **own}
 
 
 def test_wkl_12_a_follower_has_the_environment_and_no_serving_label_port_or_probe() -> None:
@@ -161,7 +162,7 @@ def test_wkl_14_a_role_label_is_the_users_in_unified() -> None:
 
 
 def test_wkl_14_a_role_label_is_overwritten_with_a_warning_when_disaggregated() -> None:
-    rendered = render_pair(decode={"labels": {"llm-d.ai/role": "mine"}})
+    rendered = render_pair(decode={"labels": {"llm-d.ai/role": "mine"}, "args": ["--port=8001"]})
     assert pod(rendered, "alpha")["metadata"]["labels"]["llm-d.ai/role"] == "decode"
     assert rendered.warnings == (
         "engine alpha, member Standalone: llm-d.ai/role='mine' is overwritten with 'decode': the platform sets this key",

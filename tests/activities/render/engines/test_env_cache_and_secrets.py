@@ -65,6 +65,22 @@ def test_other_sources_are_refused(source: dict[str, Any], problem: str) -> None
         render(an_engine("main", a_member(env=[{"name": "A", "valueFrom": source}])))
 
 
+@pytest.mark.parametrize(
+    ("entry", "rendered"),
+    [
+        pytest.param({"name": "A", "value": None}, {"name": "A"}, id="a value"),
+        pytest.param({"name": "A", "value": "1", "valueFrom": None}, {"name": "A", "value": "1"}, id="a source"),
+        pytest.param(
+            {"name": "A", "valueFrom": {"configMapKeyRef": None, **secret("s", optional=None)}},
+            {"name": "A", "valueFrom": secret("s")},
+            id="fields of a source",
+        ),
+    ],
+)
+def test_wkl_20_a_null_in_the_environment_is_a_field_that_is_not_set(entry: dict[str, Any], rendered: dict[str, Any]) -> None:
+    assert container(render(an_engine("main", a_member(env=[entry]))))["env"] == [rendered]
+
+
 def test_reserved_names_are_a_warning() -> None:
     member = {"env": [{"name": "LWS_GROUP_SIZE", "value": "1"}, {"name": "MODELPLANE_NEW", "value": "1"}]}
     assert render(a_gang(leader=member), cache="qwen", cache_claim=CLAIM).warnings == (
@@ -88,6 +104,10 @@ def test_wkl_58_an_engine_without_a_model_flag_gets_the_cache_as_its_model() -> 
         pytest.param({"command": ["serve"]}, False, id="wkl-59 a command"),
         pytest.param({"args": ["-hf", "a/b"]}, True, id="wkl-59 llama.cpp"),
         pytest.param({"args": ["--model-path=/x"]}, True, id="wkl-59 sglang"),
+        pytest.param({"args": ["--model_path=/x"]}, True, id="wkl-59 underscores"),
+        pytest.param({"args": ["/mnt/models", "--tp=8"]}, False, id="wkl-59 the cache as the first word, for `vllm serve`"),
+        pytest.param({"args": ["/mnt/models/q4"]}, False, id="wkl-59 a folder of the cache as the first word"),
+        pytest.param({"args": ["Qwen/Qwen3-8B", "--tp=8"]}, True, id="wkl-59 another model as the first word"),
     ],
 )
 def test_an_engine_with_a_model_flag_is_unchanged(member: dict[str, Any], *, warned: bool) -> None:

@@ -10,6 +10,36 @@ def a_member(*command: str) -> Member:
     return Member(STANDALONE, "h100", 1, "acme/vllm:1", command, (), (), (), {}, {}, ())
 
 
+@pytest.mark.parametrize(
+    ("command", "value"),
+    [
+        pytest.param(["bash", "-c", "--", "x --port 1"], None, id="wkl-37 another word than the script"),
+        pytest.param(["bash", "-ceu", "x --port 1"], "1", id="wkl-37 c first of several options"),
+        pytest.param(["bash", "-c", "-e", "x --port 1"], "1", id="wkl-37 an option behind c"),
+        pytest.param(["bash", "-euo", "pipefail", "-c", "x --port 1"], "1", id="wkl-37 an option with a name in front"),
+        pytest.param(["bash", "-ceuo", "pipefail", "x --port 1"], "1", id="wkl-37 an option with a name among them"),
+        pytest.param(["bash", "+o", "posix", "-lc", "x --port 1"], "1", id="wkl-37 an option that is turned off"),
+        pytest.param(["bash", "--rcfile", "f", "-c", "x --port 1"], "1", id="wkl-37 a long option with a file"),
+        pytest.param(["bash", "-e", "run.sh", "-c", "x --port 1"], None, id="wkl-37 an argument of a script in a file"),
+        pytest.param(["tini", "--", "/bin/bash", "-c", "x --port 1"], "1", id="wkl-37 behind another program"),
+        pytest.param(["bash", "-c"], None, id="wkl-37 no script"),
+        pytest.param(["bash", "-o"], None, id="wkl-37 no name"),
+    ],
+)
+def test_the_script_of_a_shell_is_read(command: list[str], value: str | None) -> None:
+    found = flags.find_flag(a_member(*command), "--port")
+    assert (found and found.value) == value
+
+
+def test_underscores_and_hyphens_are_one_spelling() -> None:
+    """vLLM takes both; so does its nested form, where the part behind the dot has an underscore by itself."""
+    member = a_member("vllm", "--kv_transfer_config.kv_connector=Nixl", "-a_b", "1")
+    assert flags.find_flag(member, "--kv-transfer-config.kv_connector") == flags.Flag(
+        "--kv_transfer_config.kv_connector", "Nixl", "command"
+    )
+    assert flags.find_flag(member, "-a-b") is None
+
+
 def test_scripts_take_no_time_that_others_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A character of a script takes a microsecond of a worker to be read with its quotes, and a replica is rendered again and again."""
     sizes: list[int] = []
@@ -22,5 +52,5 @@ def test_scripts_take_no_time_that_others_wait_for(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("shlex.split", split)
     found = flags.find_flag(a_member("sh", "-c", "vllm serve --port 9000 " + "x" * 200_000), "--port")
     assert (found.value if found else "", sizes) == ("9000", [])
-    assert flags.find_flag(a_member("sh", *["-c", "vllm"] * 10_000), "--port") is None
+    assert flags.find_flag(a_member(*["sh", "-c", "vllm"] * 10_000), "--port") is None
     assert len(sizes) == 4

@@ -68,6 +68,7 @@ def test_the_kv_cache_scorer_is_an_option() -> None:
     [
         pytest.param({"args": ["--block-size", "32"]}, 32, "--block-size in args", False, id="wkl-45 two words"),
         pytest.param({"args": ["--page-size=64"]}, 64, "--page-size in args", False, id="wkl-45 one word"),
+        pytest.param({"args": ["--block_size", "32"]}, 32, "--block_size in args", False, id="wkl-45 underscores"),
         pytest.param({"args": ["--block-size=auto"]}, 16, "default", False, id="wkl-45 auto"),
         pytest.param({}, 16, "default", False, id="wkl-45 nothing"),
         pytest.param({"args": ["--block-size=0"]}, 16, "default", True, id="wkl-45 zero"),
@@ -75,7 +76,7 @@ def test_the_kv_cache_scorer_is_an_option() -> None:
         pytest.param({"args": ["--block-size", "9" * 5000]}, 16, "default", True, id="wkl-45 too long"),
         pytest.param({"args": ["--block-size"]}, 16, "default", False, id="wkl-45 no value"),
         pytest.param(
-            {"command": ["bash", "-c"], "args": ["python3 -m sglang.launch_server --page-size 32 &"]},
+            {"command": ["bash", "-c"], "args": ["python3 -m sglang.launch_server --enable-metrics --page-size 32 &"]},
             32,
             "--page-size in shell text",
             False,
