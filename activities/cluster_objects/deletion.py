@@ -22,6 +22,8 @@ from api_types.messages.cluster_work import RemainingObject
 
 _POLL_SECONDS = (0.2, 5.0)
 _SHOWN_MAX = 10
+# How much the API server takes of the name that it generates another one from: it adds five characters, and a name has 63.
+_GENERATED_FROM_MAX = 58
 _ENGINES = step_of_number(ENGINES)
 # Finalizers of the garbage collector, which waits for dependents; those are named themselves.
 _COLLECTOR_FINALIZERS = frozenset({"foregroundDeletion", "orphan"})
@@ -116,7 +118,7 @@ async def dependents_of(cluster: ClusterApi, workload: ObjectId) -> list[Json]:
     for kind in sorted(served, key=lambda kind: kind != POD):
         claims = kind.kind == "ResourceClaim"
         items = await list_served(cluster, Selection(kind, workload.namespace, "" if claims else selector, metadata_only=True))
-        if found := [item for item in items if not claims or _is_claim_of(item, workload.name)]:
+        if found := await _claims_left(cluster, workload, items) if claims else items:
             return found
     return []
 
@@ -135,10 +137,27 @@ def _pods_of(workload: ObjectId) -> str:
     return f"{LWS_NAME_LABEL}={workload.name}" if workload.kind == LEADER_WORKER_SET else ""
 
 
-def _is_claim_of(claim: Json, workload: str) -> bool:
-    """Tell whether a claim was made for a pod of the workload: claims carry no label, and pods are named after their workload."""
+async def _claims_left(cluster: ClusterApi, workload: ObjectId, claims: Iterable[Json]) -> list[Json]:
+    """Give the claims that were made for pods of a workload, none of which are left.
+
+    Claims carry no label of ours, and of a pod that is gone only its name is known. A name that the API server cut may be that of another
+    workload's pod; while that pod is there its uid tells.
+    """
+    found = [(claim, owner) for claim in claims if (owner := _pod_owner(claim)) and _is_named_after(owner["name"], workload.name)]
+    if not found:
+        return []
+    pods = await list_served(cluster, Selection(POD, workload.namespace, metadata_only=True))
+    present = {pod["metadata"]["uid"] for pod in pods}
+    return [claim for claim, owner in found if owner["uid"] not in present]
+
+
+def _pod_owner(claim: Json) -> Json | None:
     owners: Iterable[Json] = claim["metadata"].get("ownerReferences") or []
-    return any(owner["kind"] == POD.kind and owner["name"].startswith(f"{workload}-") for owner in owners)
+    return next((owner for owner in owners if owner["kind"] == POD.kind), None)
+
+
+def _is_named_after(pod: str, workload: str) -> bool:
+    return pod.startswith(f"{workload}-"[:_GENERATED_FROM_MAX])
 
 
 async def _force_delete(cluster: ClusterApi, dependents: Iterable[Json], force_after: timedelta) -> None:

@@ -183,11 +183,11 @@ async def _delete_replaced(deleter: Deleter, order: ApplyReplica, rendered: Rend
     ]
     # These are being deleted already; an apply now would be lost when the deletion ends.
     replaced += [target for target, item in found.items() if item and item["metadata"].get("deletionTimestamp")]
-    recreated = {engine.workload_name: engine.template_hashes for engine in rendered.engines if engine.recreate_on_change}
+    recreated = {engine.workload_name: (engine.template_hashes, engine.size) for engine in rendered.engines if engine.recreate_on_change}
     replaced += [
         target
         for target, item in found.items()
-        if item and target.kind == kinds.LEADER_WORKER_SET and target.name in recreated and _hashes(item) != recreated[target.name]
+        if item and target.kind == kinds.LEADER_WORKER_SET and target.name in recreated and _group_of(item) != recreated[target.name]
     ]
     _, remaining = await deleter.until_gone(replaced, _REPLACE_WITHIN)
     if remaining:
@@ -214,10 +214,12 @@ def _is_current(item: Item, live: Json, known: AppliedObject | None) -> bool:
     return rendered_hash == item.hash and known is not None and known.digest == content_digest(live)
 
 
-def _hashes(leader_worker_set: Json) -> tuple[str, ...]:
+def _group_of(leader_worker_set: Json) -> tuple[tuple[str, ...], int]:
+    """Give what a stored group is: the hashes of its pod templates, and its size."""
     template = leader_worker_set["spec"]["leaderWorkerTemplate"]
     members = (template.get("leaderTemplate"), template.get("workerTemplate"))
-    return tuple((member["metadata"].get("annotations") or {}).get(labels.TEMPLATE_HASH, "") for member in members if member)
+    hashes = tuple((member["metadata"].get("annotations") or {}).get(labels.TEMPLATE_HASH, "") for member in members if member)
+    return hashes, template["size"]
 
 
 def _applied(prepared: Prepared, inventory: list[AppliedObject], changed: list[str]) -> Applied:

@@ -12,7 +12,8 @@ WAITING_FOR_CACHE = "WaitingForCache"
 class RenderedEngine:
     """One engine's workload. `size` counts pods per copy; `template_hashes` has one hash per member, the serving one first.
 
-    `recreate_on_change`: the cluster does not allow changes of this workload in place, so a new template means delete and create.
+    `recreate_on_change`: the cluster does not allow changes of this workload in place, so a new template or size
+    means delete and create.
     """
 
     name: str

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
-from activities.render.objects.teardown import SWEEP
-from api_types import labels
+from activities.render.objects.teardown import ENGINES, SWEEP
+from api_types import labels, names
 from api_types.errors import InvalidInput, ModelplaneError, NameConflict, StackMissing, Unsupported
 from api_types.messages.cluster_work import AppliedObject
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually, target
@@ -18,6 +18,9 @@ from tests.activities.render.builders import a_gang, a_member, an_engine
 pytestmark = pytest.mark.testbed
 
 DEPLOYMENT = Kind("apps/v1", "Deployment")
+ONE = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
+LONG = "a-deployment-with-a-long-name-1a2b3c4d"
+HOLD = "test.example/hold"
 
 
 async def test_applying_twice_changes_nothing_the_second_time(cluster: ClusterUnderTest) -> None:
@@ -179,6 +182,77 @@ async def test_engines_are_deleted_only_when_their_pods_and_claims_are_gone(clus
     assert (await (await cluster.api()).list(Selection(Kind("resource.k8s.io/v1", "ResourceClaim"), order.namespace))).items == []
 
 
+async def test_wkl_110_claims_of_a_workload_with_a_long_name_are_awaited(cluster: ClusterUnderTest) -> None:
+    """The API server cuts the name of the workload in the names of its pods, which claims are found by."""
+    order = cluster.order([an_engine("main" * 4, a_member(requests=ONE))], name=LONG)
+    applied = await cluster.apply(order)
+    assert len(target(applied, "model-serving-" + "main" * 4).name) == 63
+    await eventually(lambda: _ready_pods(cluster, order.namespace, 1))
+    (claim,) = await _claims(cluster, order.namespace)
+    await patch(cluster, ObjectId.of(claim), {"metadata": {"finalizers": [*claim["metadata"]["finalizers"], HOLD]}})
+
+    held = await cluster.step(order, applied, ENGINES, wait_seconds=3)
+
+    assert await _pods(cluster, order.namespace) == []
+    assert [(item.id, HOLD in item.why) for item in held.remaining] == [(str(ObjectId.of(claim)), True)]
+    await patch(cluster, ObjectId.of(claim), {"metadata": {"finalizers": []}})
+    assert (await cluster.step(order, applied, ENGINES)).remaining == []
+    assert await _claims(cluster, order.namespace) == []
+
+
+async def test_wkl_110_claims_of_a_workload_whose_cut_name_is_equal_are_not_awaited(cluster: ClusterUnderTest) -> None:
+    ours = cluster.order([an_engine("main" * 4, a_member(requests=ONE))], name=LONG)
+    applied = await cluster.apply(ours)
+    name = target(applied, "model-serving-" + "main" * 4).name
+    engines = (f"{'main' * 4}{number}" for number in range(100_000))
+    theirs = next(each for each in engines if names.engine_name(ours.namespace, LONG, each)[:58] == name[:58])
+    spec = await (await cluster.api()).get(target(applied, "model-serving-" + "main" * 4))
+    assert spec is not None
+    lives = names.engine_name(ours.namespace, LONG, theirs)
+    twin: Json = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": lives, "namespace": ours.namespace},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {labels.WORKLOAD: lives}},
+            "template": {**spec["spec"]["template"], "metadata": {"labels": {labels.WORKLOAD: lives}}},
+        },
+    }
+    await (await cluster.api()).create(twin)
+    await eventually(lambda: _ready_pods(cluster, ours.namespace, 2))
+    assert len(await _claims(cluster, ours.namespace)) == 2
+
+    assert (await cluster.step(ours, applied, ENGINES, wait_seconds=30)).remaining == []
+
+    (left,) = await _pods(cluster, ours.namespace)
+    assert left["metadata"]["labels"][labels.WORKLOAD] == lives
+
+
+@pytest.mark.parametrize(
+    ("change", "recreated"),
+    [({"worker": {"nodes": 2}}, True), ({"worker": {"image": "acme/vllm:2"}}, True), ({}, False)],
+    ids=["its size", "a template", "nothing of the group"],
+)
+async def test_wkl_107_under_kueue_a_group_is_recreated_for_another(
+    cluster: ClusterUnderTest, change: dict[str, Json], *, recreated: bool
+) -> None:
+    """Kueue admits a group as it was when it was made: neither its templates nor its size can change."""
+    facts = cluster.facts.model_copy(update={"scheduler_type": "kueue"})
+    small: Json = {"nodes": 1, "requests": ONE}
+    order = cluster.order([a_gang(leader={"requests": ONE}, worker=small)]).model_copy(update={"facts": facts})
+    first = await cluster.apply(order)
+    workload, api = target(first, "model-serving-main"), await cluster.api()
+    before = await api.get(workload)
+    gang = a_gang(leader={"requests": ONE}, worker={**small, **change.get("worker", {})}, copies=1 if recreated else 2)
+    await cluster.apply(order.model_copy(update={"generation": 2, "inventory": first.inventory, "spec": {**order.spec, "engines": [gang]}}))
+    after = await api.get(workload)
+    assert before is not None
+    assert after is not None
+    assert after["spec"]["leaderWorkerTemplate"]["size"] == change.get("worker", {}).get("nodes", 1) + 1
+    assert (before["metadata"]["uid"] != after["metadata"]["uid"]) is recreated
+
+
 async def test_a_teardown_without_an_inventory_finds_everything_by_its_labels(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine()])
     applied = await cluster.apply(order)
@@ -271,6 +345,10 @@ async def _all_of(cluster: ClusterUnderTest, namespace: str) -> list[Json]:
 
 async def _pods(cluster: ClusterUnderTest, namespace: str) -> list[Json]:
     return (await (await cluster.api()).list(Selection(Kind("v1", "Pod"), namespace))).items
+
+
+async def _claims(cluster: ClusterUnderTest, namespace: str) -> list[Json]:
+    return (await (await cluster.api()).list(Selection(Kind("resource.k8s.io/v1", "ResourceClaim"), namespace))).items
 
 
 async def _ready_pods(cluster: ClusterUnderTest, namespace: str, count: int) -> bool:
