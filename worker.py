@@ -234,6 +234,7 @@ def build_activities(settings: Settings) -> Activities:
                 "cache_attempts_max": settings.cache.max_attempts,
                 "cache_evict_grace_seconds": settings.cache.evict_grace,
             },
+            toleration_keys=settings.workloads.toleration_keys,
         ),
         workloads=WorkloadActivities(pool, store, render_settings(settings), force_after),
         caches=CacheActivities(pool, store, render_settings(settings), force_after),

@@ -1,7 +1,7 @@
 """Connect to a cluster, and watch it."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -51,6 +51,7 @@ class ClusterActivities:
     """What an InferenceCluster does on its cluster.
 
     `unreachable_after_seconds`: how long a cluster may not respond until it is reported. `settings` are given to workflows with the facts.
+    `toleration_keys` are taints that engine pods tolerate by the settings.
     """
 
     def __init__(
@@ -58,10 +59,12 @@ class ClusterActivities:
         clusters: ClusterPool,
         unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
         settings: Mapping[str, int] | None = None,
+        toleration_keys: Sequence[str] = (),
     ) -> None:
         self._clusters = clusters
         self._unreachable_after_seconds = unreachable_after_seconds
         self._settings = settings or {}
+        self._toleration_keys = toleration_keys
         self._closed_replicas = ClosedReplicas()
 
     @activity.defn
@@ -122,7 +125,7 @@ class ClusterActivities:
             partial(_signal, activity.client(), owner, _run_number(order.number, activity.info().attempt)),
             partial(_find_absent, order.connection.cluster),
             self._unreachable_after_seconds,
-            capacity=capacity_tracker(order.capacity_adapter, order.connection.cluster),
+            capacity=capacity_tracker(order.capacity_adapter, order.connection.cluster, self._toleration_keys),
         )
         closed = DeploymentNotifier(self._closed_replicas, activity.client(), order.connection.cluster)
         await _until_first_ends(watch.run(), closed.run(), _heartbeat(watch), _until_shutdown())

@@ -3,7 +3,7 @@
 A new adapter is one module that maps objects, and one row here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from activities.cluster_objects.kinds import LWS_NAME_LABEL
@@ -42,8 +42,8 @@ class Adapter:
     queues: Callable[[Objects], list[CapacityQueue]] = field(default=_no_queues)
     pod_admissions: Callable[[Objects], dict[Pod, PodAdmission]] = field(default=_no_pod_admissions)
 
-    def snapshot(self, cluster: str, objects: Objects, observed_at: int) -> CapacitySnapshot:
-        """Map the objects; `observed_at` in ms. Raises ValueError naming an invalid quantity."""
+    def snapshot(self, cluster: str, objects: Objects, observed_at: int, toleration_keys: Iterable[str] = ()) -> CapacitySnapshot:
+        """Map the objects; `observed_at` in ms, `toleration_keys` as configured. Raises ValueError naming an invalid quantity."""
         return CapacitySnapshot(
             cluster=cluster,
             source=self.name,
@@ -51,7 +51,7 @@ class Adapter:
             observed_at=observed_at,
             generation=objects.changes,
             # A cluster says how many there are, and what it says is sent to the scheduler.
-            pools=kube.pools(objects)[:OBSERVED_MAX],
+            pools=kube.pools(objects, toleration_keys)[:OBSERVED_MAX],
             queues=[_bounded(queue) for queue in self.queues(objects)[:OBSERVED_MAX]],
             admission=admission(objects, self.pod_admissions(objects))[:REPLICAS_ON_CLUSTER_MAX],
         )

@@ -1,23 +1,21 @@
 """The plain adapter: nodes, ResourceSlices, ResourceClaims.
 
 A node that is not Ready, is cordoned, or has a taint that engine pods do not tolerate takes no pods; neither does one with devices that
-claims of others have allocated.
+claims of others have allocated. What pods tolerate depends on the devices that they claim, which are those of the pool's nodes.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from activities.clusters.capacity.objects import Objects, is_true
+from activities.render.objects.tolerations import keeps_pods_away, toleration_keys
 from api_types import labels
 from api_types.messages.capacity import CapacityPool
 
-# Every engine pod tolerates the usual taint of GPU nodes.
-_TOLERATED = frozenset({"nvidia.com/gpu"})
-_BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
-
-def pools(objects: Objects) -> list[CapacityPool]:
-    """Count nodes and devices per pool, by name."""
+def pools(objects: Objects, configured_keys: Iterable[str] = ()) -> list[CapacityPool]:
+    """Count nodes and devices per pool, by name. `configured_keys`: taints that engine pods tolerate wherever they run."""
     members: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for node in objects.of("Node"):
         pool = (node["metadata"].get("labels") or {}).get(labels.POOL)
@@ -34,27 +32,34 @@ def pools(objects: Objects) -> list[CapacityPool]:
         for node, found in devices.items()
     }
     foreign_nodes = {node for (node, _), count in foreign.items() if count}
-    return [_pool(name, nodes, free, foreign_nodes) for name, nodes in sorted(members.items())]
+    tolerated = {name: _tolerated(nodes, devices, configured_keys) for name, nodes in members.items()}
+    usable = {name: [node["metadata"]["name"] for node in nodes if _takes_pods(node, tolerated[name])] for name, nodes in members.items()}
+    return [_pool(name, len(nodes), usable[name], free, foreign_nodes) for name, nodes in sorted(members.items())]
 
 
-def _pool(name: str, nodes: list[dict[str, Any]], free: dict[str, dict[str, int]], foreign_nodes: set[str]) -> CapacityPool:
-    usable = [node["metadata"]["name"] for node in nodes if _takes_pods(node)]
+def _tolerated(nodes: list[dict[str, Any]], devices: Mapping[str, Iterable[str]], configured_keys: Iterable[str]) -> tuple[str, ...]:
+    """Give the taints that pods tolerate which are placed on a pool for its devices; `devices` has the drivers of each node."""
+    drivers = [driver for node in nodes for driver in devices.get(node["metadata"]["name"], ())]
+    resources = [resource for node in nodes for resource in node["status"].get("allocatable") or ()]
+    return toleration_keys(configured_keys, drivers, resources)
+
+
+def _pool(name: str, total: int, usable: list[str], free: dict[str, dict[str, int]], foreign_nodes: set[str]) -> CapacityPool:
     histogram: dict[str, Counter[int]] = defaultdict(Counter)
     for node in usable:
         for driver, count in free.get(node, {}).items():
             histogram[driver][count] += 1
     return CapacityPool(
         name=name,
-        nodes_total=len(nodes),
+        nodes_total=total,
         nodes_schedulable=sum(node not in foreign_nodes for node in usable),
         foreign_nodes=sum(node in foreign_nodes for node in usable),
         device_free={driver: dict(sorted(counts.items())) for driver, counts in sorted(histogram.items())},
     )
 
 
-def _takes_pods(node: dict[str, Any]) -> bool:
-    taints = node["spec"].get("taints") or ()
-    blocked = any(taint.get("effect") in _BLOCKING and taint.get("key") not in _TOLERATED for taint in taints)
+def _takes_pods(node: dict[str, Any], tolerated: tuple[str, ...]) -> bool:
+    blocked = any(keeps_pods_away(taint, tolerated) for taint in node["spec"].get("taints") or ())
     return is_true(node, "Ready") and not node["spec"].get("unschedulable") and not blocked
 
 

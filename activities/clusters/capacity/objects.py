@@ -11,7 +11,7 @@ Json = Mapping[str, Any]
 _KEPT_METADATA = ("name", "namespace", "labels", "annotations")
 # Many objects, most fields not read here: (more of the metadata, fields of the spec, of the status).
 _KEPT = {
-    "Node": ((), ("taints", "unschedulable"), ("conditions",)),
+    "Node": ((), ("taints", "unschedulable"), ("conditions", "allocatable")),
     "Pod": (("creationTimestamp",), (), ("conditions",)),
     "Workload": (("ownerReferences",), (), ("conditions",)),
 }

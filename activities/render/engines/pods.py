@@ -17,18 +17,12 @@ from activities.render.engines.spec import LEADER, Engine, Member
 from activities.render.objects import contract
 from activities.render.objects.manifest import Json, compact
 from activities.render.objects.queues import PRIORITY_LABELS
+from activities.render.objects.tolerations import toleration_keys, tolerations
 from api_types import labels, names
 
 _MODEL_FLAG = "--model"
 # How other engines name the model: a second flag would break their start.
 _OTHER_MODEL_FLAGS = ("-m", "--model-path", "--model-id", "-hf", "--hf-repo")
-_TOLERATED_BY_DEFAULT = ("nvidia.com/gpu",)
-_DRIVER_TAINTS = {
-    "gpu.nvidia.com": "nvidia.com/gpu",
-    "gpu.amd.com": "amd.com/gpu",
-    "gaudi.intel.com": "habana.ai/gaudi",
-    "tpu.google.com": "google.com/tpu",
-}
 
 
 def pod_template(context: Context, engine: Engine, member: Member, port: int) -> Json:
@@ -184,7 +178,5 @@ def _tolerations(context: Context, engine: Engine) -> list[Json]:
     # Of the whole engine: a coordinating leader without devices still runs on the pool of its workers.
     requests = [request for member in engine.members for request in member.requests]
     drivers = [context.facts.drivers.get(request.device_class, request.device_class) for request in requests]
-    taints = [_DRIVER_TAINTS[driver] for driver in drivers if driver in _DRIVER_TAINTS]
-    taints += [request.resource_name for request in requests if request.resource_name in _DRIVER_TAINTS.values()]
-    keys = dict.fromkeys([*(context.settings.toleration_keys or _TOLERATED_BY_DEFAULT), *taints])
-    return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys]
+    resources = [request.resource_name for request in requests]
+    return tolerations(toleration_keys(context.settings.toleration_keys, drivers, resources))

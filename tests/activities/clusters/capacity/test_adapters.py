@@ -3,7 +3,7 @@
 import random
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -15,6 +15,8 @@ from activities.clusters.watch.capacity_tracker import CapacityTracker, capacity
 from api_types import labels
 from api_types.messages.capacity import Admission, CapacityPool, CapacitySnapshot
 from tests.activities.clusters.capacity import recorded as r
+from tests.activities.render.builders import a_member, an_engine, render
+from tests.activities.render.builders import pod as template_of
 from tests.random_cases import SEED, cases
 
 AT = 1_700_000_000_000
@@ -89,6 +91,50 @@ def test_18_5_kube_counts_nodes_that_can_run_our_pods() -> None:
         CapacityPool(name="h100", nodes_total=6, nodes_schedulable=2, foreign_nodes=1, device_free={"gpu.nvidia.com": {4: 1, 6: 1, 8: 1}}),
         CapacityPool(name="spare", nodes_total=1, nodes_schedulable=1, device_free={}),
     ]
+
+
+class Tainted(NamedTuple):
+    """A pool of one tainted node: what devices it has, and what engine pods for them tolerate."""
+
+    story: str
+    taint: str
+    driver: str = ""
+    resource: str = ""
+    effect: str = "NoSchedule"
+    configured: tuple[str, ...] = ()
+    counts: bool = True
+
+
+TAINTED = [
+    Tainted("nvidia, by default", "nvidia.com/gpu", r.DRIVER),
+    Tainted("amd", "amd.com/gpu", "gpu.amd.com"),
+    Tainted("gaudi", "habana.ai/gaudi", "gaudi.intel.com"),
+    Tainted("tpu", "google.com/tpu", "tpu.google.com"),
+    Tainted("amd from a device plugin", "amd.com/gpu", resource="amd.com/gpu"),
+    Tainted("a taint that the settings name", "example.com/models", r.DRIVER, configured=("example.com/models",)),
+    Tainted("settings without the key of nvidia, on a pool of amd", "nvidia.com/gpu", "gpu.amd.com", configured=("x/y",), counts=False),
+    Tainted("amd on nodes with other devices", "amd.com/gpu", r.DRIVER, counts=False),
+    Tainted("a taint that evicts", "amd.com/gpu", "gpu.amd.com", effect="NoExecute", counts=False),
+    Tainted("a taint that only asks", "team", "gpu.amd.com", effect="PreferNoSchedule"),
+]
+
+
+@pytest.mark.parametrize("case", TAINTED, ids=lambda case: case.story)
+def test_wkl_8_2_a_tainted_pool_counts_where_engine_pods_tolerate_the_taint(case: Tainted) -> None:
+    """As the pods that are rendered for the pool say it."""
+    host = r.node("n1", pool="other", taints=[{"key": case.taint, "effect": case.effect}])
+    host["status"]["allocatable"] = {"cpu": "8", **({case.resource: "8"} if case.resource else {})}
+    items: list[Item] = [("Node", host)]
+    if case.driver:
+        slices = r.resource_slice("n1", 8)
+        items.append(("ResourceSlice", {**slices, "spec": {**slices["spec"], "driver": case.driver}}))
+    (pool,) = ADAPTERS["kube"].snapshot("eu-1", listed(items), AT, case.configured).pools
+    assert (pool.nodes_total, pool.nodes_schedulable) == (1, int(case.counts))
+
+    request = {"name": "gpu", "count": 8, **({"deviceClassName": case.driver} if case.driver else {"resourceName": case.resource})}
+    rendered = render(an_engine("main", a_member(requests=[request])), settings={"toleration_keys": case.configured})
+    tolerated = {(each["key"], each["effect"]) for each in template_of(rendered)["spec"]["tolerations"]}
+    assert ((case.taint, case.effect) in tolerated or case.effect == "PreferNoSchedule") is case.counts
 
 
 def test_18_5_kube_counts_the_newest_generation_of_a_drivers_pool() -> None:

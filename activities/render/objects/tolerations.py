@@ -1,0 +1,41 @@
+"""The taints of GPU nodes that engine pods tolerate.
+
+One rule for rendering pods and for counting nodes: a node that our pods cannot run on must not count as free, nor one that they can run on
+as occupied.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from activities.render.objects.manifest import Json
+
+_BY_DEFAULT = ("nvidia.com/gpu",)
+_OF_DRIVERS = {
+    "gpu.nvidia.com": "nvidia.com/gpu",
+    "gpu.amd.com": "amd.com/gpu",
+    "gaudi.intel.com": "habana.ai/gaudi",
+    "tpu.google.com": "google.com/tpu",
+}
+_EFFECT = "NoSchedule"
+_BLOCKING = frozenset({_EFFECT, "NoExecute"})
+
+
+def toleration_keys(configured: Iterable[str], drivers: Iterable[str], resources: Iterable[str]) -> tuple[str, ...]:
+    """Give the keys that pods tolerate which claim devices of these drivers, and these extended resources.
+
+    `configured` is the setting `workloads.tolerationKeys`.
+    """
+    taints = [_OF_DRIVERS[driver] for driver in drivers if driver in _OF_DRIVERS]
+    taints += [resource for resource in resources if resource in _OF_DRIVERS.values()]
+    return tuple(dict.fromkeys([*(tuple(configured) or _BY_DEFAULT), *taints]))
+
+
+def tolerations(keys: Iterable[str]) -> list[Json]:
+    """Give the tolerations of a pod."""
+    return [{"key": key, "operator": "Exists", "effect": _EFFECT} for key in keys]
+
+
+def keeps_pods_away(taint: Mapping[str, Any], keys: Collection[str]) -> bool:
+    """Tell whether a pod that tolerates these keys cannot run on a node with that taint."""
+    effect = taint.get("effect")
+    return effect in _BLOCKING and not (effect == _EFFECT and taint.get("key") in keys)
