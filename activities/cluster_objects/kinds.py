@@ -7,6 +7,7 @@ new kind of object cannot be applied and then forgotten. Kinds and versions that
 from collections.abc import Iterable, Mapping
 
 from activities.cluster_objects.cluster_api import Kind, Resource
+from activities.render.objects import contract
 from activities.render.objects.teardown import CACHE_STEPS, SWEPT_KINDS
 from api_types.pins import apiversions
 
@@ -27,8 +28,8 @@ INFERENCE_POOL = Kind(apiversions.INFERENCE, "InferencePool")
 RESOURCE_SLICE = "ResourceSlice"
 _WATCHED: tuple[tuple[str, str], ...] = (POD, NODE, ENDPOINT_SLICE, GATEWAY)
 
-# Written by the LeaderWorkerSet controller on every pod of a set.
-LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
+LWS_NAME_LABEL = contract.LWS_NAME_LABEL
+# Written by the LeaderWorkerSet controller on every pod of a set too.
 LWS_GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 

@@ -4,7 +4,7 @@ RBAC and claims are before the pods that need them, pods before what sends them 
 before the endpoint is published.
 """
 
-from activities.render.engines import disaggregation, pods, queueing, workloads
+from activities.render.engines import disaggregation, disruption, pods, queueing, workloads
 from activities.render.engines.admission import read_spec
 from activities.render.engines.claims import claim_templates
 from activities.render.engines.context import Context
@@ -43,7 +43,7 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
     objects = [
         *claim_templates(context),
         *(picker.rbac(context, monitored=monitoring.monitored(context)) if pooled else []),
-        *([] if held else [*queueing.pod_groups(context), *(item for item, _ in rendered_engines)]),
+        *([] if held else [*queueing.pod_groups(context), *disruption.budgets(context), *(item for item, _ in rendered_engines)]),
         *(picker.workload(context) if pooled else []),
         *routes.surface(context),
         *monitoring.monitors(context),
@@ -68,6 +68,7 @@ def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
         template = pods.pod_template(context, engine, member, port)
         if context.spec.disaggregated:
             template = disaggregation.decorate(context, engine, member, template, port)
+        template = disruption.drained(context, engine, member, template)
         template, template_hash = with_template_hash(queueing.queue_pod(context, engine, member, template))
         templates.append(template)
         hashes.append(template_hash)

@@ -13,6 +13,7 @@ from activities.render.objects.inventory_keys import ENGINE_PREFIX
 from api_types import labels, names
 from api_types.messages.cluster_work import AppliedObject, ApplyReplica
 
+_WORKLOADS = {kinds.DEPLOYMENT.kind, kinds.LEADER_WORKER_SET.kind}
 # What the inventory key of an object begins with that no key is known of; only the kind and the name after it are its own.
 FOUND_PREFIX = "found-"
 
@@ -36,6 +37,6 @@ def _key(item: Json) -> str:
     """Give the key of an engine, by which an apply finds what the engine replaces; any other object only needs one of its own."""
     marks = item["metadata"]["labels"]
     engine = marks.get(labels.ENGINE, "")
-    if engine and marks.get(labels.COMPONENT) == components.ENGINE:
+    if engine and marks.get(labels.COMPONENT) == components.ENGINE and item["kind"] in _WORKLOADS:
         return f"{ENGINE_PREFIX}{engine}"
     return f"{FOUND_PREFIX}{item['kind'].lower()}-{item['metadata']['name']}"

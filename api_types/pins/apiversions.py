@@ -6,6 +6,7 @@ One place, because the versions that a cluster must serve before a replica can r
 CORE = "v1"
 APPS = "apps/v1"
 BATCH = "batch/v1"
+POLICY = "policy/v1"
 RBAC = "rbac.authorization.k8s.io/v1"
 GATEWAY = "gateway.networking.k8s.io/v1"
 INFERENCE_GROUP = "inference.networking.k8s.io"

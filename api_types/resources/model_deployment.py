@@ -19,6 +19,7 @@ from api_types.resources.parts.base_types import (
     ResourceModel,
     Whole,
 )
+from api_types.resources.parts.disruption import Disruption, EngineDrain
 from api_types.resources.parts.engines import Copies, EngineName, Engines, Members, Phase, PodsPerNode, Role, Serving, Worker
 from api_types.resources.parts.pod_template import PodTemplate
 from api_types.resources.parts.rollout import DrainBudget, Rollout
@@ -86,6 +87,8 @@ class Engine(ResourceModel):
     """Which half of PrefillDecode it is."""
     span_pools: Flag | None = None
     """True if its copies may be split over pools of one network domain."""
+    drain: EngineDrain | None = None
+    """How its pods stop; absent stops them at once, with the platform's grace period."""
     members: Members[Member]
     """One Standalone, or one Leader and one Worker."""
 
@@ -132,6 +135,8 @@ class ReplicaTemplateSpec(ResourceModel):
     """Absent means Unified."""
     tolerations: tuple[Toleration, ...] | None = None
     """Against taints of InferenceClusters, not of nodes."""
+    disruption: Disruption | None = None
+    """What evictions on the cluster must leave of a replica; absent allows every eviction."""
     engines: Engines[Engine]
     """Serving units of one replica, all on one cluster."""
 
@@ -152,6 +157,8 @@ class ReplicaTemplate(ResourceModel):
 
 class ModelDeploymentSpec(ResourceModel):
     """How many replicas of what."""
+
+    refused_fields: ClassVar[Mapping[str, str]] = {"disruption": "unknown field; it is of a replica: write spec.template.spec.disruption"}
 
     replicas: Annotated[Whole, Field(ge=0, le=REPLICAS_MAX)]
     """Number of ModelReplicas; the only scaling axis. Zero keeps the deployment and runs nothing."""

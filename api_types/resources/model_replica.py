@@ -10,6 +10,7 @@ from pydantic import Field
 
 from api_types.resources.model_deployment import DeviceSelector, ModelCacheRef
 from api_types.resources.parts.base_types import Advice, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
+from api_types.resources.parts.disruption import Disruption, EngineDrain
 from api_types.resources.parts.engines import Copies, EngineName, Engines, Members, Phase, PodsPerNode, Role, Serving, Worker
 from api_types.resources.parts.pod_template import PodTemplate
 from api_types.resources.status import ResourceStatus, RoutingStatus
@@ -71,6 +72,8 @@ class ReplicaEngine(ResourceModel):
     """Identical copies."""
     phase: Phase | None = None
     """Which half of PrefillDecode it is."""
+    drain: EngineDrain | None = None
+    """How its pods stop; absent stops them at once, with the platform's grace period."""
     members: Members[ReplicaMember]
     """One Standalone, or one Leader and one Worker."""
 
@@ -90,6 +93,8 @@ class ModelReplicaSpec(ResourceModel):
     """Staged weights."""
     serving: Serving | None = None
     """Absent means Unified."""
+    disruption: Disruption | None = None
+    """What evictions on the cluster must leave of it; absent allows every eviction."""
     engines: Engines[ReplicaEngine]
     """Serving units."""
 

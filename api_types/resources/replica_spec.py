@@ -7,7 +7,7 @@ copied unchanged: selectors are matched again on the cluster, so their text must
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_COPIED = ("modelCacheRef", "serving")
+_COPIED = ("modelCacheRef", "serving", "disruption")
 _MEMBER_COPIED = ("role", "worker", "template", "podsPerNode")
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from activities.render.engines.disruption import read_drain, read_min_available
 from activities.render.engines.env import read_env
 from activities.render.engines.spec import (
     DECODE,
@@ -50,7 +51,7 @@ def read_spec(spec: Mapping[str, Any], findings: Findings) -> ReplicaSpec:
     for engine in engines:
         if engine.gang and not cache:
             findings.warn(f"engine {engine.name}", "several nodes without modelCacheRef: each of them fetches the model by itself")
-    return ReplicaSpec(mode=mode, cache=cache, engines=engines)
+    return ReplicaSpec(mode=mode, cache=cache, engines=engines, min_available=read_min_available(reader))
 
 
 def _engine(value: Any, index: int, findings: Findings) -> Engine:
@@ -69,7 +70,7 @@ def _engine(value: Any, index: int, findings: Findings) -> Engine:
         findings.problem(reader.where, f"members must be one Standalone, or one Leader and one Worker; has {roles}")
     elif not any(member.requests for member in members):
         findings.problem(reader.where, "no member has deviceRequests: at least one must claim devices")
-    return Engine(name=name, copies=copies, phase=phase, members=members)
+    return Engine(name=name, copies=copies, phase=phase, members=members, drain=read_drain(reader))
 
 
 def _member(value: Any, engine: str, findings: Findings) -> Member:

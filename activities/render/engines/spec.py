@@ -52,6 +52,14 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Drain:
+    """How pods stop: first they go on for `pre_stop_seconds`, at `grace_seconds` they are killed (0: the sleep and the platform's time)."""
+
+    pre_stop_seconds: int = 0
+    grace_seconds: int = 0
+
+
+@dataclass(frozen=True)
 class Engine:
     """One serving unit: a Standalone member, or a Leader with its Workers."""
 
@@ -59,6 +67,7 @@ class Engine:
     copies: int
     phase: str
     members: tuple[Member, ...]
+    drain: Drain = Drain()
 
     @property
     def gang(self) -> bool:
@@ -78,11 +87,12 @@ class Engine:
 
 @dataclass(frozen=True)
 class ReplicaSpec:
-    """The checked spec. `cache` is the name of the ModelCache, empty without one."""
+    """The checked spec. `cache` is the name of the ModelCache, empty without one; `min_available`: what evictions leave of each engine."""
 
     mode: str
     cache: str
     engines: tuple[Engine, ...]
+    min_available: int | str = 0
 
     @property
     def disaggregated(self) -> bool:

@@ -24,6 +24,9 @@ MODELPLANE_ENV_PREFIX = "MODELPLANE_"
 # Set by the LeaderWorkerSet controller in front of all others, whatever the template has.
 LWS_ENV = ("LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX")
 
+# Written by the LeaderWorkerSet controller on every pod of a set.
+LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
+
 # A user's reference to a copy that we make on clusters would read another tenant's copy.
 PLATFORM_NAME_REFUSED = (
     f"starts with {names.COPY_PREFIX!r} or {names.CACHE_CLAIM_PREFIX!r}, or ends with {names.METRICS_TOKEN_SUFFIX!r}: such names are kept "

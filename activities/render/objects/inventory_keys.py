@@ -11,6 +11,7 @@ MODEL_SERVICE = "model-service"
 PICKER = "epp"
 MONITOR_PREFIX = "monitor-"
 ENGINE_PREFIX = "model-serving-"
+BUDGET_PREFIX = "disruption-budget-"
 POD_GROUP_PREFIX = "gang-"
 CLAIM_TEMPLATE_PREFIX = "resource-claim-"
 COPY_PREFIXES = ("secret-", "configmap-")

@@ -72,8 +72,12 @@ STEPS = (
         ENGINES,
         "delete the engines",
         components.ENGINE,
-        ((apiversions.APPS, "Deployment"), (apiversions.LEADER_WORKER_SET, "LeaderWorkerSet")),
-        (inventory_keys.ENGINE_PREFIX,),
+        (
+            (apiversions.APPS, "Deployment"),
+            (apiversions.LEADER_WORKER_SET, "LeaderWorkerSet"),
+            (apiversions.POLICY, "PodDisruptionBudget"),
+        ),
+        (inventory_keys.ENGINE_PREFIX, inventory_keys.BUDGET_PREFIX),
         (
             (apiversions.APPS, "ReplicaSet"),
             (apiversions.APPS, "StatefulSet"),

@@ -4,7 +4,7 @@ They run after structure and defaults, at admission only: a stored object is rea
 stored object unreadable. Each rule gets one object of the manifest with its location, and yields its findings.
 """
 
-from api_types.validation.rules import caches, clusters, devices, engines, metadata, routing
+from api_types.validation.rules import caches, clusters, devices, disruption, engines, metadata, routing
 from api_types.validation.rules.rule import Rules
 
 RULES: Rules = {
@@ -12,6 +12,7 @@ RULES: Rules = {
     **devices.RULES,
     **clusters.RULES,
     **engines.RULES,
+    **disruption.RULES,
     **routing.RULES,
     **caches.RULES,
 }

@@ -25,6 +25,7 @@ from api_types.resources.parts.engines import Phase
 from api_types.resources.parts.pod_template import EngineContainer, EnvVar, EnvVarSource
 from api_types.validation.model_walk import walk
 from api_types.validation.problems import Loc
+from api_types.validation.rules.disruption import evictions_can_happen
 from api_types.validation.rules.metadata import is_dns_label
 from api_types.validation.rules.rule import Findings, RuleContext, Rules, set_fields
 
@@ -202,8 +203,8 @@ _ENGINE = (engine_name_is_a_label, roles_are_complete)
 
 RULES: Rules = {
     ModelDeploymentSpec: (placement_can_be_carried, network_domain_has_an_effect),
-    ReplicaTemplateSpec: (phases_fit_the_mode, gang_has_a_cache, selectors_can_be_used),
-    ModelReplicaSpec: (phases_fit_the_mode, selectors_can_be_used),
+    ReplicaTemplateSpec: (phases_fit_the_mode, gang_has_a_cache, selectors_can_be_used, evictions_can_happen),
+    ModelReplicaSpec: (phases_fit_the_mode, selectors_can_be_used, evictions_can_happen),
     Engine: (*_ENGINE, some_member_requests_devices),
     ReplicaEngine: (*_ENGINE, some_member_carries_requests),
     Member: (worker_block_is_for_workers,),

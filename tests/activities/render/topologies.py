@@ -1,12 +1,13 @@
 """One rendered set per topology that users run; the golden files and the tests on real API servers share them."""
 
 from collections.abc import Callable
+from typing import Any
 
 from activities.render.cache.volumes import render_cache
 from activities.render.inputs.facts import CacheInput
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
-from tests.activities.render.builders import CLAIM, GPU, a_cluster, a_gang, a_member, an_engine, render, render_pair
+from tests.activities.render.builders import CLAIM, GPU, a_cluster, a_gang, a_member, a_pair, an_engine, render, render_pair
 
 CEL = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("80Gi")) >= 0'
 UID = "00000000-0000-0000-0000-000000000000"
@@ -40,6 +41,12 @@ def _kai_explicit() -> Rendered:
     return render(a_gang(), cluster=cluster, settings={"kai_mode": "explicit", "epp_metrics_auth": True, "tracing_enabled": True}, uid=UID)
 
 
+def _drained(*engines: dict[str, Any], mode: str = "") -> Rendered:
+    drained = [{**engine, "copies": 3, "drain": {"preStopSeconds": 30, "graceSeconds": 600}} for engine in engines]
+    spec = {"clusterName": "eu-1", "engines": drained, "disruption": {"minAvailable": "50%"}}
+    return render(spec=spec | ({"serving": {"mode": mode}} if mode else {}), uid=UID)
+
+
 def _cache(spec: dict[str, object], revision: str) -> Rendered:
     cache = CacheInput("ml-team", "qwen", UID, 1, "eu-1", spec, revision)
     return render_cache(cache, a_cluster(storage_class_name="modelplane-rwx"), RenderSettings())
@@ -68,6 +75,8 @@ TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "gang-kai-explicit": _kai_explicit,
     "prefill-decode": _prefill_decode,
     "prefill-decode-old-cluster": lambda: render_pair(cluster=a_cluster(kubernetes_version="1.28", dra_version="v1beta1"), uid=UID),
+    "drained": lambda: _drained(an_engine(), a_gang("big")),
+    "drained-prefill-decode": lambda: _drained(*a_pair(), mode="PrefillDecode"),
     "cache-huggingface": _hub_cache,
     "cache-oci": _oci_cache,
 }

@@ -405,6 +405,24 @@ async def test_an_engine_of_an_earlier_run_is_gone_before_the_gang_of_its_name_i
     assert await (await cluster.api()).get(target(first, "model-serving-main")) is None
 
 
+async def test_112_the_budget_of_an_earlier_run_is_taken_over_and_deleted_with_its_engine(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine("main", a_member(), copies=2)])
+    order = order.model_copy(update={"spec": {**order.spec, "disruption": {"minAvailable": 1}}})
+    first = await cluster.apply(order)
+    api, budget = await cluster.api(), target(first, "disruption-budget-main")
+    before = await api.get(budget)
+    second = await cluster.apply(order.model_copy(update={"search": True}))
+    after = await api.get(budget)
+    assert before is not None
+    assert after is not None
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    unbudgeted = order.model_copy(update={"generation": 2, "spec": {**order.spec, "disruption": {}}, "inventory": second.inventory})
+    assert await cluster.prune(unbudgeted) == [str(budget)]
+    assert await cluster.apply(order)
+    await cluster.tear_down(order, second)
+    assert await api.get(budget) is None
+
+
 async def test_the_sweep_waits_for_pods_whose_workload_was_deleted_before(cluster: ClusterUnderTest) -> None:
     slow = {"testbed.modelplane.ai/delete-after": "3s"}
     order = cluster.order([an_engine("main", a_member(annotations=slow))])

@@ -90,6 +90,8 @@ COUNTS = [
     Limit("copies", "copies", lambda n: a_deployment(an_engine(copies=n)), 1, 64),
     Limit("worker nodes", "worker.nodes", lambda n: a_deployment(an_engine(GANG_LEADER, {**GANG_WORKER, "worker": {"nodes": n}})), 1, 63),
     Limit("pods per node", "podsPerNode", lambda n: a_deployment(an_engine(a_member(podsPerNode=n))), 1, 64),
+    Limit("sleep before a stop", "preStopSeconds", lambda n: a_deployment(an_engine(drain={"preStopSeconds": n})), 0, 3600),
+    Limit("grace period", "graceSeconds", lambda n: a_deployment(an_engine(drain={"graceSeconds": n})), 1, 7200),
     Limit("requested devices", "count", lambda n: with_request(count=n), 1, 64),
     Limit("resolved devices", "count", lambda n: a_replica(deviceRequests=[{**RESOLVED, "count": n}]), 1, 64),
     Limit("devices of a class", "count", lambda n: a_class({**DEVICE, "count": n}), 1, 64),

@@ -30,6 +30,10 @@ EXTENSIONS = (
     Extension("ModelDeployment", "spec.scheduling", "field", "placement policy"),
     Extension("ModelDeployment", "spec.template.spec.engines[].spanPools", "field", "copies may be split over pools"),
     Extension("ModelDeployment", "spec.template.spec.engines[].members[].podsPerNode", "field", "pods of a member that may share a node"),
+    Extension("ModelDeployment", "spec.template.spec.engines[].drain", "field", "how the pods of an engine stop"),
+    Extension("ModelDeployment", "spec.template.spec.disruption", "field", "what evictions leave of a replica"),
+    Extension("ModelReplica", "spec.engines[].drain", "field", "how the pods of an engine stop"),
+    Extension("ModelReplica", "spec.disruption", "field", "what evictions leave of a replica"),
     Extension("ModelReplica", "spec.engines[].members[].podsPerNode", "field", "pods of a member that may share a node"),
     Extension("ModelReplica", "spec.engines[].members[].deviceRequests[].resourceName", "field", "a request granted by a device plugin"),
     Extension(

@@ -7,6 +7,7 @@ from activities.render.objects.rendered import Rendered
 from activities.render.objects.teardown import ENGINES, STEPS, SWEEP, SWEPT_KINDS, deletions, step_of, step_of_number
 from api_types.messages.cluster_work import AppliedObject
 from tests.activities.render.builders import a_cluster, a_gang, render, render_pair
+from tests.activities.render.topologies import TOPOLOGIES
 
 EVERYTHING = {"epp_metrics_auth": True, "kai_mode": "explicit"}
 
@@ -22,8 +23,9 @@ def inventory(rendered: Rendered) -> list[AppliedObject]:
         render(a_gang(), cluster=a_cluster(scheduler_type="kai", mesh_provider="istio"), settings=EVERYTHING),
         render(cluster=a_cluster(routing="service")),
         render_pair(cluster=a_cluster(dra_version="v1beta1")),
+        TOPOLOGIES["drained"](),
     ],
-    ids=["standalone", "everything", "service", "pair"],
+    ids=["standalone", "everything", "service", "pair", "drained"],
 )
 def test_every_object_is_deleted_by_one_step_and_found_by_the_sweep(rendered: Rendered) -> None:
     found = inventory(rendered)
@@ -72,6 +74,16 @@ def test_wkl_112_routes_are_deleted_first_and_claims_last() -> None:
 def test_decode_is_deleted_before_prefill() -> None:
     engines = step_of_number(ENGINES)
     assert [entry.key for entry in deletions(engines, inventory(render_pair()))] == ["model-serving-alpha", "model-serving-beta"]
+
+
+def test_wkl_112_budgets_are_deleted_with_their_engines() -> None:
+    engines = step_of_number(ENGINES)
+    assert [entry.key for entry in deletions(engines, inventory(TOPOLOGIES["drained"]()))] == [
+        "model-serving-main",
+        "model-serving-big",
+        "disruption-budget-big",
+        "disruption-budget-main",
+    ]
 
 
 def test_nodes_are_free_only_when_pods_and_claims_are_gone() -> None:
