@@ -126,6 +126,7 @@ HARMLESS = [
     Harmless("spec.scheduling.*", f"{FLEET}; what is asked of others' replicas is the scheduler's to weigh, see SECURITY.md"),
     Harmless("spec.rollout.*", "a number"),
     Harmless("spec.drain.*", "a number"),
+    Harmless("spec.template.spec.disruption.*", "a number"),
     Harmless("spec.template.spec.engines.[].name", OWN_NAME),
     Harmless("spec.template.spec.modelCacheRef.name", OWN_NAMESPACE),
     Harmless(f"{MEMBER}.template.metadata.annotations.{{}}", "those that webhooks act on are refused when rendered: see the tests below"),
