@@ -60,5 +60,8 @@ def _opened(url: str, authorization: str) -> bytes:
 if __name__ == "__main__":
     try:
         unpack(sys.argv[1:])
-    except (urllib.error.URLError, OSError) as failure:
+    except urllib.error.URLError as failure:
         sys.exit(f"Error: failed to pull: {failure}")
+    except OSError as failure:
+        # As Go writes it.
+        sys.exit(f"Error: failed to unpack: open {failure.filename}: {os.strerror(failure.errno or 0).lower()}")

@@ -36,13 +36,17 @@ class Repo:
 
 @dataclass
 class LocalHub:
-    """The hub and its requests. `cut_after`: the next file download breaks after so many bytes; `error_status`: of every response."""
+    """The hub and its requests. `cut_after`: the next file download breaks after so many bytes; `stall_after`: it stands still then.
+
+    `error_status` is that of every response.
+    """
 
     address: str = ""
     repos: dict[str, Repo] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     ranges: list[str] = field(default_factory=list)
     cut_after: int = 0
+    stall_after: int = 0
     error_status: int = 0
 
     def respond(self, path: str, headers: Message, *, head: bool) -> "Response":
@@ -94,17 +98,21 @@ class LocalHub:
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
             return Response(HTTPStatus.PARTIAL_CONTENT, content[start:], headers)
         cut, self.cut_after = (self.cut_after, 0) if len(content) > self.cut_after > 0 else (0, self.cut_after)
+        if len(content) > self.stall_after > 0:
+            cut, self.stall_after = self.stall_after, 0
+            return Response(HTTPStatus.OK, content, headers, cut, stalls=True)
         return Response(HTTPStatus.OK, content, headers, cut)
 
 
 @dataclass
 class Response:
-    """A response; `cut` bytes of it are sent before the connection breaks, 0: all."""
+    """A response; `cut` bytes of it are sent before the connection breaks, 0: all. `stalls`: it is open until the client closes it."""
 
     status: int
     body: bytes
     headers: dict[str, str] = field(default_factory=dict)
     cut: int = 0
+    stalls: bool = False
 
 
 def as_json(tree: Any) -> Response:
@@ -135,6 +143,8 @@ def local_hub() -> Iterator[LocalHub]:
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(response.body[: response.cut] if response.cut else response.body)
+            if response.stalls:
+                self.connection.recv(1)
             if response.cut:
                 self.close_connection = True
 

@@ -49,7 +49,8 @@ INTENDED = (
     Intended(
         "cache-huggingface/Job/*",
         "spec.template.spec.containers.hydrate.command",
-        "the script: the hub's client is installed from files with known hashes, and without the token",
+        "the script: the hub's client is installed from files with known hashes, and without the token; SIGTERM ends it, and what a killed "
+        "attempt left is removed",
     ),
     Intended(
         "cache-huggingface/Job/*",
@@ -58,8 +59,8 @@ INTENDED = (
     ),
     Intended(
         "cache-oci/Job/*",
-        "metadata.annotations.modelplane.ai/*-hash",
-        "the hash of a Job covers what users and operators choose, not the script that comes with a release",
+        "spec.template.spec.containers.hydrate.command",
+        "the script: SIGTERM ends it, and what the file system denies is no refused credential",
     ),
 )
 

@@ -2,14 +2,17 @@
 
 This file is a program: a hydration Job runs its text with `python -c` on an image that has none of our packages, so it imports the
 standard library and the hub's client only. It reads environment variables only. A volume with a finished marker of the same artefact is
-left as it is; an interrupted download goes on where it stopped.
+left as it is. An interrupted download goes on with the files that have not arrived: the client begins a file under a name that no later
+process knows, so what a killed one left is removed first.
 """
 
+import contextlib
 import errno
 import importlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +24,11 @@ from typing import Any
 AUTH_REFUSED = 41
 NOT_FOUND = 42
 NO_SPACE = 43
+# As shells tell it. Not final: whoever ended the pod wants it elsewhere, or later.
+TERMINATED = 128 + signal.SIGTERM
 MARKER = ".modelplane-hydrated"
+# Of the client, in the volume: its home, and the state of its downloads.
+WORK = (".modelplane", ".cache/huggingface")
 MESSAGE_BYTES_MAX = 1000
 TOKEN = "HF_TOKEN"  # noqa: S105 -- its name
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -66,12 +73,16 @@ class Order:
 
 def main() -> int:
     """Run the order of the environment; gives the exit code."""
+    # The first process of a container gets no signal that it has no handler for, and would be killed when its grace period is over.
+    signal.signal(signal.SIGTERM, terminate)
     order = Order.from_environment()
     try:
         if staged(order):
             say("already staged")
-            return 0
-        stage(order, client(order.requirements))
+        else:
+            remove_partial(order.target)
+            stage(order, client(order.requirements))
+        remove_work(order.target)
     except Hopeless as verdict:
         say(str(verdict))
         return verdict.code
@@ -79,6 +90,12 @@ def main() -> int:
         say(f"{type(error).__name__}: {error}")
         return NO_SPACE if error.errno in _FULL else 1
     return 0
+
+
+def terminate(*_: object) -> None:
+    """End at once: threads of the client would be waited for, and one that downloads does not look at anything else."""
+    say("stopped by SIGTERM: the next attempt goes on with the files that have not arrived")
+    os._exit(TERMINATED)
 
 
 def staged(order: Order) -> bool:
@@ -131,6 +148,21 @@ def selected(sizes: dict[str, int | None], hub: Any, order: Order) -> dict[str, 
     if sizes and not names:
         raise Hopeless(NOT_FOUND, f"no file of {order.repo} is selected by allowPatterns and ignorePatterns: {len(sizes)} files are there")
     return {name: size for name, size in sizes.items() if name in names}
+
+
+def remove_partial(target: Path) -> None:
+    """Remove the files that a killed process was writing, which would take the space of those that are missing."""
+    for path in (target / WORK[1]).rglob("*.incomplete"):
+        path.unlink(missing_ok=True)
+    shutil.rmtree(target / WORK[0], ignore_errors=True)
+
+
+def remove_work(target: Path) -> None:
+    """Remove what the client needs for downloads alone. What cannot be removed costs space, and is no reason to fail."""
+    for name in WORK:
+        shutil.rmtree(target / name, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        (target / WORK[1]).parent.rmdir()
 
 
 def check_space(target: Path, sizes: dict[str, int | None]) -> None:

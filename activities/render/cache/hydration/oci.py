@@ -2,26 +2,56 @@
 
 A shell text and not Python, because the image that carries the tool carries nothing else. Every value arrives by environment and is
 quoted where it is used.
+
+The tool runs in the background, because a shell runs no trap while it waits for a program in the foreground. What the tool keeps of an
+earlier attempt may be of use to it, or only fill the volume: a volume counts as too small when it was full without any of that.
 """
 
 PROGRAM = r"""set -eu
+tool=""
+terminate() {
+  if [ -n "$tool" ]; then kill "$tool" 2>/dev/null || true; fi
+  echo "stopped by SIGTERM: the next attempt goes on" >&2
+  exit 143
+}
+unwritable() {
+  echo "root may not write to the volume: let its file server not map root to another user (no_root_squash)" >&2
+  exit 1
+}
+trap terminate TERM
 marker="$MODELPLANE_TARGET/.modelplane-hydrated"
 if [ -f "$marker" ] && grep -qF "\"artefactKey\": \"$MODELPLANE_ARTEFACT_KEY\"" "$marker"; then
   echo "already staged" >&2
   exit 0
 fi
-mkdir -p "$KITOPS_HOME"
+mkdir -p "$KITOPS_HOME" || unwritable
+kept="$(find "$KITOPS_HOME" -type f ! -name unpack.log | head -n 1)"
 log="$KITOPS_HOME/unpack.log"
 set -- unpack "$MODELPLANE_IMAGE" -o -d "$MODELPLANE_TARGET"
 if [ "$MODELPLANE_PLAIN_HTTP" = true ]; then
   set -- "$@" --plain-http
 fi
-if ! kit "$@" >"$log" 2>&1; then
-  tail -c 1000 "$log" >&2
-  case "$(tr '[:upper:]' '[:lower:]' <"$log")" in
-    *"no space left"* | *"quota exceeded"*) exit 43 ;;
+kit "$@" >"$log" 2>&1 &
+tool=$!
+if ! wait "$tool"; then
+  tail -c 900 "$log" >&2
+  said="$(tr '[:upper:]' '[:lower:]' <"$log")"
+  case "$said" in
+    *"no space left"* | *"quota exceeded"*)
+      if [ -z "$kept" ]; then exit 43; fi
+      rm -rf "$KITOPS_HOME"
+      echo "removed what an earlier attempt left: the next one has that space" >&2
+      exit 1
+      ;;
+  esac
+  # What the operating system denies is no answer of the registry: a file ("open /a/b: permission denied"), or a connection.
+  answered="$(printf '%s\n' "$said" | sed -E \
+    -e 's,(^|[^:/[:alnum:]])/[^:]*: (permission denied|operation not permitted),\1not written,g' \
+    -e 's,connect: permission denied,,g')"
+  case "$answered" in
     *unauthorized* | *forbidden* | *denied* | *"authentication required"*) exit 41 ;;
     *"not found"* | *"manifest unknown"* | *"name unknown"*) exit 42 ;;
+    *"not written"*) unwritable ;;
   esac
   exit 1
 fi
@@ -30,6 +60,7 @@ if [ -z "$(find "$MODELPLANE_TARGET" -type f ! -path "$MODELPLANE_TARGET/.modelp
   exit 1
 fi
 rm -rf "$KITOPS_HOME"
+rmdir "$MODELPLANE_TARGET/.modelplane" 2>/dev/null || true
 printf '{"source": "OCI", "repo": "%s", "commit": "%s", "artefactKey": "%s", "finished": "%s"}\n' \
   "$MODELPLANE_IMAGE" "$MODELPLANE_REVISION" "$MODELPLANE_ARTEFACT_KEY" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" >"$marker.part"
 sync

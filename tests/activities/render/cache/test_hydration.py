@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI
+from tests.activities.render.cache.programs import MARKER, wait_until
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-MARKER = ".modelplane-hydrated"
 TOKEN = "hf_verysecret"  # noqa: S105 -- made up
 # Has the part of the hub client's interface that the program uses; a folder is the hub, `HUB_ERROR` what fails.
 CLIENT = """
@@ -239,7 +239,15 @@ class Registry:
         kit.chmod(0o755)
 
     def run(self, **environ: str) -> subprocess.CompletedProcess[str]:
-        base = {
+        environment = {**self.environment, **environ}
+        return subprocess.run(["/bin/sh", "-c", OCI], env=environment, capture_output=True, text=True, check=False)
+
+    def started(self) -> "subprocess.Popen[str]":
+        return subprocess.Popen(["/bin/sh", "-c", OCI], env=self.environment, stderr=subprocess.PIPE, text=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
             "PATH": f"{self.tools}:{os.environ['PATH']}",
             "MODELPLANE_IMAGE": "registry.acme.example/models/qwen@sha256:ab",
             "MODELPLANE_REVISION": "sha256:ab",
@@ -251,7 +259,6 @@ class Registry:
             "KIT_SAYS": "",
             "KIT_EMPTY": "",
         }
-        return subprocess.run(["/bin/sh", "-c", OCI], env={**base, **environ}, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -289,13 +296,47 @@ def test_wkl_100_plain_http_only_on_request(registry: Registry) -> None:
         ("registry.acme.example/models/qwen: not found", 42),
         ("write /x: no space left on device", 43),
         ("connection refused", 1),
+        ("open /mnt/artifact/weights/model.bin: permission denied", 1),
+        ('failed to unpack: "/mnt/artifact/a b": operation not permitted', 1),
+        ("mkdir: cannot create directory '/mnt/artifact/weights': Permission denied", 1),
+        ("dial tcp 10.0.0.1:443: connect: permission denied", 1),
+        ("open /.docker/config.json: permission denied\nError: failed to authorize: 401 Unauthorized", 41),
+        ('GET "https://registry.acme.example/v2/models/qwen": denied: Permission "get" denied on resource', 41),
+        ("https://registry.acme.example/v2/models/qwen: permission denied", 41),
     ],
 )
-def test_the_error_of_the_unpacker_becomes_an_exit_code(registry: Registry, says: str, code: int) -> None:
+def test_wkl_92_the_error_of_the_unpacker_becomes_an_exit_code(registry: Registry, says: str, code: int) -> None:
     ended = registry.run(KIT_SAYS=says)
     assert ended.returncode == code
     assert says in ended.stderr
+    assert ("no_root_squash" in ended.stderr) == ("/mnt/artifact" in says)
     assert not (registry.volume / MARKER).exists()
+
+
+def test_wkl_92_a_volume_counts_as_too_small_when_nothing_of_an_earlier_attempt_is_in_it(registry: Registry) -> None:
+    left = registry.volume / ".modelplane" / "kit" / "storage" / "partial"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    ended = registry.run(KIT_SAYS="no space left on device")
+    assert (ended.returncode, "removed what an earlier attempt left" in ended.stderr) == (1, True)
+    assert not left.exists()
+    assert registry.run(KIT_SAYS="no space left on device").returncode == 43
+    assert registry.run(KIT_SAYS="no space left on device").returncode == 43, "a log of ours is nothing of the tool"
+    assert registry.run().returncode == 0
+    assert sorted(path.name for path in registry.volume.iterdir()) == [MARKER, "model.bin"]
+
+
+def test_wkl_93_sigterm_ends_the_unpacker_with_a_code_that_is_retried(registry: Registry) -> None:
+    began = registry.tools / "began"
+    (registry.tools / "kit").write_text(f"#!/bin/sh\necho $$ >{began}\nexec sleep 600\n")
+    with registry.started() as job:
+        wait_until(lambda: began.exists() and bool(began.read_text()), "the unpacker")
+        job.terminate()
+        code = job.wait(timeout=20)
+        wait_until(lambda: not Path(f"/proc/{began.read_text().strip()}").exists(), "its end")
+        assert job.stderr
+        assert job.stderr.read().startswith("stopped by SIGTERM")
+    assert code == 143
 
 
 def test_an_empty_pack_is_no_model(registry: Registry) -> None:

@@ -6,20 +6,19 @@ spec/workloads.md 5.4 and 14, cases 85, 86, 92, 93, 94 and 100.
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI
+from activities.render.cache.hydration import OCI
+from tests.activities.render.cache.programs import COMMAND, MARKER, job_environment
 from tests.environment.local_hub import LocalHub, Repo, a_commit, local_hub
 from tests.environment.local_registry import LocalRegistry, install_kit, local_registry
 
 pytestmark = pytest.mark.slow
 
-MARKER = ".modelplane-hydrated"
 TOKEN = "hf_" + "verysecret"
 WRONG = "hf_" + "wrong"
 # More than two of the chunks in which the client downloads a file.
@@ -42,21 +41,8 @@ def hydrate(
     hub: LocalHub, volume: Path, repo: str, *, revision: str = "", key: str = "key-1", token: str = "", **environ: str
 ) -> tuple[int, str]:
     """Run the program as a Job would, with the real client; gives its exit code and its last line."""
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HF_ENDPOINT": hub.address,
-        "HF_HOME": str(volume / ".modelplane" / "huggingface"),
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "MODELPLANE_REPO": repo,
-        "MODELPLANE_REVISION": revision,
-        "MODELPLANE_ARTEFACT_KEY": key,
-        "MODELPLANE_TARGET": str(volume),
-        "MODELPLANE_CLIENT_REQUIREMENTS": CLIENT_REQUIREMENTS,
-        **({"HF_TOKEN": token} if token else {}),
-        **environ,
-    }
-    ended = subprocess.run([sys.executable, "-c", HUGGINGFACE], env=environment, capture_output=True, text=True, check=False)
+    environment = job_environment(hub, volume, repo, revision=revision, key=key, token=token) | environ
+    ended = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, check=False)
     assert TOKEN not in ended.stdout + ended.stderr
     return ended.returncode, (ended.stderr.splitlines() or [""])[-1]
 
@@ -157,7 +143,7 @@ def registry() -> Iterator[LocalRegistry]:
         yield registry
 
 
-def unpacked(registry: LocalRegistry, folder: Path, digest: str, *, login: bool = False, plain: bool = True) -> tuple[int, str]:
+def unpacked(registry: LocalRegistry, folder: Path, digest: str, *around: str, login: bool = False, plain: bool = True) -> tuple[int, str]:
     """Run the unpacking program as a Job would; gives its exit code and its log."""
     tools, volume, docker = folder / "tools", folder / "volume", folder / "docker"
     for path in (tools, volume, docker):
@@ -174,7 +160,7 @@ def unpacked(registry: LocalRegistry, folder: Path, digest: str, *, login: bool 
         "KITOPS_HOME": str(volume / ".modelplane" / "kit"),
         **({"DOCKER_CONFIG": str(docker)} if login else {}),
     }
-    ended = subprocess.run(["/bin/sh", "-c", OCI], env=environment, capture_output=True, text=True, check=False)
+    ended = subprocess.run([*around, "/bin/sh", "-c", OCI], env=environment, capture_output=True, text=True, check=False)
     return ended.returncode, ended.stderr
 
 
@@ -204,6 +190,22 @@ def test_wkl_100_a_registry_with_authentication_gets_the_login_of_the_pull_secre
         code, log = unpacked(guarded, tmp_path, digest, login=True)
         assert code == 0, log
         assert (tmp_path / "volume" / "model.bin").exists()
+
+
+@pytest.mark.parametrize("scratch", [True, False], ids=["scratch on the node", "scratch on the volume"])
+def test_wkl_92_a_volume_that_root_may_not_write_to_is_no_refused_credential(
+    registry: LocalRegistry, tmp_path: Path, scratch: bool
+) -> None:
+    """In a user namespace without users root has no right to write to the folder, as on a share that maps root to nobody."""
+    digest = registry.push("models/qwen:1.0", {"model.bin": b"w"})
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    if scratch:
+        (volume / ".modelplane" / "kit").mkdir(parents=True)
+    volume.chmod(0o555)
+    code, log = unpacked(registry, tmp_path, digest, "unshare", "--user")
+    assert (code, "permission denied" in log.lower()) == (1, True), log
+    assert "no_root_squash" in log.splitlines()[-1]
 
 
 def test_wkl_100_tls_is_used_unless_plain_http_is_requested(registry: LocalRegistry, tmp_path: Path) -> None:

@@ -1,0 +1,122 @@
+"""What a hydration that is killed, or told to end, leaves in its volume, with the real `huggingface_hub` and a hub on loopback.
+
+spec/workloads.md 5.4 and 14, case 93.
+"""
+
+import contextlib
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from activities.render.cache.hydration import FINAL_EXIT_CODES
+from tests.activities.render.cache.programs import AS_FIRST_PROCESS, COMMAND, MARKER, job_environment, small_volume, wait_until
+from tests.environment.local_hub import LocalHub, Repo, local_hub
+
+pytestmark = pytest.mark.slow
+
+# The client writes chunks of 10 MB. A volume of 26 MiB holds the file and one of them, but not three.
+WEIGHTS = b"w" * 24_000_000
+FIRST_CHUNK = 10_000_000
+SENT = 12_000_000
+VOLUME_MIB = 26
+FILES = ["config.json", "model.safetensors"]
+TERMINATED = 143
+
+
+@pytest.fixture
+def hub() -> Iterator[LocalHub]:
+    with local_hub() as hub:
+        hub.repos = {"acme/large": Repo(files={"config.json": b"{}", "model.safetensors": WEIGHTS})}
+        yield hub
+
+
+def partial(volume: Path) -> list[Path]:
+    """The files that are being written."""
+    return [path for path in volume.rglob("*.incomplete") if path.is_file()]
+
+
+def has_grown(paths: Iterable[Path]) -> bool:
+    return any(path.stat().st_size >= FIRST_CHUNK for path in paths)
+
+
+def left(volume: Path) -> list[str]:
+    return sorted(str(path.relative_to(volume)) for path in volume.rglob("*"))
+
+
+def finish(hub: LocalHub, volume: Path, *around: str) -> "subprocess.CompletedProcess[str]":
+    command = [*around, *COMMAND]
+    return subprocess.run(command, env=job_environment(hub, volume, "acme/large"), capture_output=True, text=True, check=False)
+
+
+@contextlib.contextmanager
+def downloading(hub: LocalHub, volume: Path, *around: str, seen_at: Path | None = None) -> "Iterator[subprocess.Popen[str]]":
+    """Start a download and wait until a part of the weights is written; no more of them comes. It is killed in the end."""
+    seen_at = seen_at or volume
+    before = set(partial(seen_at))
+    hub.stall_after = SENT
+    environment = job_environment(hub, volume, "acme/large")
+    with subprocess.Popen([*around, *COMMAND], env=environment, stderr=subprocess.PIPE, text=True) as job:
+        try:
+            wait_until(lambda: has_grown(set(partial(seen_at)) - before), "a part of the weights")
+            yield job
+        finally:
+            job.kill()
+
+
+def test_wkl_93_three_kills_on_a_volume_that_is_just_large_enough_end_in_success(hub: LocalHub, tmp_path: Path) -> None:
+    with small_volume(tmp_path / "volume", VOLUME_MIB) as volume:
+        for _ in range(3):
+            with downloading(hub, volume.path, *volume.around, seen_at=volume.seen_at):
+                pass
+            assert len(partial(volume.seen_at)) == 1, "what earlier attempts left is removed"
+        ended = finish(hub, volume.path, *volume.around)
+        assert ended.returncode == 0, ended.stderr
+        assert left(volume.seen_at) == [MARKER, *FILES]
+        assert (volume.seen_at / "model.safetensors").read_bytes() == WEIGHTS
+
+
+def test_wkl_93_files_that_arrived_before_the_kill_are_not_sent_again(hub: LocalHub, tmp_path: Path) -> None:
+    with downloading(hub, tmp_path):
+        wait_until((tmp_path / "config.json").is_file, "the small file")
+    asked = len(hub.requests)
+    assert finish(hub, tmp_path).returncode == 0
+    assert not [path for path in hub.requests[asked:] if path.endswith("config.json")]
+
+
+def test_wkl_93_what_a_kill_after_the_marker_left_is_removed_by_the_next_attempt(hub: LocalHub, tmp_path: Path) -> None:
+    (tmp_path / MARKER).write_text(json.dumps({"artefactKey": "key-1"}))
+    for folder in (tmp_path / ".modelplane" / "huggingface", tmp_path / ".cache" / "huggingface" / "download"):
+        folder.mkdir(parents=True)
+        (folder / "something").touch()
+    ended = finish(hub, tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "already staged\n")
+    assert left(tmp_path) == [MARKER]
+
+
+def test_a_folder_of_the_repository_beside_those_of_the_client_stays(hub: LocalHub, tmp_path: Path) -> None:
+    hub.repos["acme/large"] = Repo(files={".cache/tokenizer.json": b"{}"})
+    assert finish(hub, tmp_path).returncode == 0
+    assert left(tmp_path) == [".cache", ".cache/tokenizer.json", MARKER]
+
+
+@pytest.mark.parametrize("around", [[], AS_FIRST_PROCESS], ids=["a process", "the first process of a container"])
+def test_sigterm_ends_a_download_at_once_with_a_code_that_is_retried(hub: LocalHub, tmp_path: Path, around: list[str]) -> None:
+    with downloading(hub, tmp_path, *around) as job:
+        target = job.pid
+        if around:
+            target = int(Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text())
+        asked = time.monotonic()
+        subprocess.run(["kill", f"-{signal.SIGTERM}", str(target)], check=True)
+        code = job.wait(timeout=20)
+        took = time.monotonic() - asked
+        assert job.stderr
+        assert job.stderr.read().splitlines()[-1].startswith("stopped by SIGTERM")
+    # Far less than the 30 s after which a container is killed; a busy machine takes its time.
+    assert (code, took < 10) == (TERMINATED, True)
+    assert TERMINATED not in FINAL_EXIT_CODES
+    assert finish(hub, tmp_path).returncode == 0
