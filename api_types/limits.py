@@ -14,6 +14,9 @@ MEMBERS_MAX = 2
 REQUESTS_MAX = 16
 """Device requests of one member."""
 
+DEVICE_CONSTRAINTS_MAX = 8
+"""Device constraints of one engine; a claim may have 32."""
+
 SPREADS_MAX = 8
 """Topology spreads of one ModelDeployment: each is counted again for every replica that is placed."""
 

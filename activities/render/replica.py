@@ -4,7 +4,7 @@ RBAC and claims are before the pods that need them, pods before what sends them 
 before the endpoint is published.
 """
 
-from activities.render.engines import disaggregation, disruption, pods, queueing, workloads
+from activities.render.engines import disaggregation, disruption, pods, queueing, topology, workloads
 from activities.render.engines.admission import read_spec
 from activities.render.engines.claims import claim_templates
 from activities.render.engines.context import Context
@@ -26,7 +26,7 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
     """Give everything that the replica needs on its cluster.
 
     While its cache is not ready there, the engine workloads are left out and `held` says so. Raises InvalidSpec with all problems at once,
-    DRAUnavailable or RoutingUnsupported where the cluster lacks what the spec needs.
+    DRAUnavailable, RoutingUnsupported, ServingStackMissing or TopologyUnsupported where the cluster lacks what the spec needs.
     """
     subject = f"ModelReplica {replica.namespace}/{replica.name}"
     findings = Findings()
@@ -34,6 +34,7 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
     findings.raise_if_any(subject)
     context = Context.of(replica, cluster, settings, spec, findings)
     routes.check_surface(context)
+    topology.check_cluster(context)
     queueing.check_queue(context)
     _check_served_model(context)
 
@@ -42,6 +43,7 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
     rendered_engines = [_engine(context, engine) for engine in spec.in_apply_order]
     objects = [
         *claim_templates(context),
+        *topology.compute_domains(context),
         *(picker.rbac(context, monitored=monitoring.monitored(context)) if pooled else []),
         *([] if held else [*queueing.pod_groups(context), *disruption.budgets(context), *(item for item, _ in rendered_engines)]),
         *(picker.workload(context) if pooled else []),
@@ -69,6 +71,7 @@ def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
         if context.spec.disaggregated:
             template = disaggregation.decorate(context, engine, member, template, port)
         template = disruption.drained(context, engine, member, template)
+        template = topology.keep_together(context, engine, member, template)
         template, template_hash = with_template_hash(queueing.queue_pod(context, engine, member, template))
         templates.append(template)
         hashes.append(template_hash)
@@ -81,7 +84,7 @@ def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
         workload,
         engine=engine.name,
         extra_labels=queueing.workload_labels(context),
-        extra_annotations=queueing.workload_annotations(context),
+        extra_annotations={**queueing.workload_annotations(context), **topology.workload_annotations(context, engine)},
     )
     return item, RenderedEngine(
         name=engine.name,

@@ -18,6 +18,7 @@ PICKER_CONFIG = f"{LLM_D_GROUP}/v1alpha1"
 LEADER_WORKER_SET = "leaderworkerset.x-k8s.io/v1"
 POD_MONITOR = "monitoring.coreos.com/v1"
 KAI_POD_GROUP = "scheduling.run.ai/v2alpha2"
+COMPUTE_DOMAIN = "resource.nvidia.com/v1beta1"
 DESTINATION_RULE = "networking.istio.io/v1"
 
 DRA_GROUP = "resource.k8s.io"

@@ -24,6 +24,7 @@ from api_types.resources.parts.engines import Copies, EngineName, Engines, Membe
 from api_types.resources.parts.pod_template import PodTemplate
 from api_types.resources.parts.rollout import DrainBudget, Rollout
 from api_types.resources.parts.scheduling import Scheduling
+from api_types.resources.parts.topology import Topology
 from api_types.resources.status import LastScale, ResourceStatus
 
 
@@ -89,6 +90,8 @@ class Engine(ResourceModel):
     """True if its copies may be split over pools of one network domain."""
     drain: EngineDrain | None = None
     """How its pods stop; absent stops them at once, with the platform's grace period."""
+    topology: Topology | None = None
+    """How close together its pods and their devices are; absent leaves it to the cluster."""
     members: Members[Member]
     """One Standalone, or one Leader and one Worker."""
 

@@ -13,6 +13,7 @@ from api_types.resources.parts.base_types import Advice, Manifest, MapKeys, Name
 from api_types.resources.parts.disruption import Disruption, EngineDrain
 from api_types.resources.parts.engines import Copies, EngineName, Engines, Members, Phase, PodsPerNode, Role, Serving, Worker
 from api_types.resources.parts.pod_template import PodTemplate
+from api_types.resources.parts.topology import Topology
 from api_types.resources.status import ResourceStatus, RoutingStatus
 
 ReplicaPhase = Literal["Pending", "Applying", "Starting", "Ready", "Degraded", "Updating", "Unreachable", "Terminating", "Failed"]
@@ -74,6 +75,8 @@ class ReplicaEngine(ResourceModel):
     """Which half of PrefillDecode it is."""
     drain: EngineDrain | None = None
     """How its pods stop; absent stops them at once, with the platform's grace period."""
+    topology: Topology | None = None
+    """How close together its pods and their devices are; absent leaves it to the cluster."""
     members: Members[ReplicaMember]
     """One Standalone, or one Leader and one Worker."""
 

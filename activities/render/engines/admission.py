@@ -24,6 +24,7 @@ from activities.render.engines.spec import (
     Member,
     ReplicaSpec,
 )
+from activities.render.engines.topology import check_topology, read_topology
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader, check_encodable
 from activities.render.objects import contract
@@ -70,7 +71,9 @@ def _engine(value: Any, index: int, findings: Findings) -> Engine:
         findings.problem(reader.where, f"members must be one Standalone, or one Leader and one Worker; has {roles}")
     elif not any(member.requests for member in members):
         findings.problem(reader.where, "no member has deviceRequests: at least one must claim devices")
-    return Engine(name=name, copies=copies, phase=phase, members=members, drain=read_drain(reader))
+    engine = Engine(name=name, copies=copies, phase=phase, members=members, drain=read_drain(reader), topology=read_topology(reader))
+    check_topology(engine, findings)
+    return engine
 
 
 def _member(value: Any, engine: str, findings: Findings) -> Member:

@@ -30,7 +30,9 @@ def claim_templates(context: Context) -> list[Item]:
 
 def claim_template_name(context: Context, engine: Engine, member: Member) -> str:
     """Name the template of a member after its requests; the served API version does not count, so an upgrade rolls no pod."""
-    spec_digest = content_hash([_request(request) for request in member.claims])
+    constraints = _constraints(engine, member)
+    requests = [_request(request) for request in member.claims]
+    spec_digest = content_hash([requests, constraints] if constraints else requests)
     return names.claim_template_name(context.replica.namespace, context.replica.name, engine.name, member.role, spec_digest)
 
 
@@ -58,10 +60,20 @@ def _template(context: Context, engine: Engine, member: Member) -> Item:
         "apiVersion": f"{apiversions.DRA_GROUP}/{version}",
         "kind": "ResourceClaimTemplate",
         "metadata": context.metadata(claim_template_name(context, engine, member)),
-        "spec": {"spec": {"devices": {"requests": requests}}},
+        "spec": {"spec": {"devices": compact(requests=requests, constraints=_constraints(engine, member))}},
     }
     key = f"{inventory_keys.CLAIM_TEMPLATE_PREFIX}{engine.name}-{member.role.lower()}"
     return labelled_item(context.owner, key, components.DEVICE_CLAIM, manifest, engine=engine.name)
+
+
+def _constraints(engine: Engine, member: Member) -> list[dict[str, Any]]:
+    """Give the constraints of a member's claim; one that names only requests of other members is none of its own."""
+    claimed = {request.name for request in member.claims}
+    return [
+        compact(matchAttribute=constraint.attribute, requests=[name for name in constraint.requests if name in claimed])
+        for constraint in engine.topology.constraints
+        if not constraint.requests or claimed & set(constraint.requests)
+    ]
 
 
 def _request(request: DeviceRequest) -> tuple[str, dict[str, Any]]:

@@ -60,6 +60,40 @@ class Drain:
 
 
 @dataclass(frozen=True)
+class Domain:
+    """Nodes that share the value of a label, in one of which all pods of a copy are to be. `topology_name` is for KAI."""
+
+    node_label: str
+    mode: str
+    exclusive: bool = False
+    topology_name: str = ""
+
+
+@dataclass(frozen=True)
+class DeviceConstraint:
+    """An attribute in which the devices of some requests of a pod agree; of all its requests if none is named."""
+
+    attribute: str
+    requests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ComputeDomain:
+    """GPU memory that the nodes of an engine share. `channels`: `Single` or `All`."""
+
+    channels: str
+
+
+@dataclass(frozen=True)
+class Topology:
+    """How close together the pods of a copy and the devices of a pod are."""
+
+    domain: Domain | None = None
+    constraints: tuple[DeviceConstraint, ...] = ()
+    compute_domain: ComputeDomain | None = None
+
+
+@dataclass(frozen=True)
 class Engine:
     """One serving unit: a Standalone member, or a Leader with its Workers."""
 
@@ -68,6 +102,7 @@ class Engine:
     phase: str
     members: tuple[Member, ...]
     drain: Drain = Drain()
+    topology: Topology = Topology()
 
     @property
     def gang(self) -> bool:

@@ -39,6 +39,18 @@ class RoutingUnsupported(NotRenderable):
     reason = "RoutingUnsupported"
 
 
+class ServingStackMissing(NotRenderable):
+    """The cluster does not serve a kind that the replica needs."""
+
+    reason = "ServingStackMissing"
+
+
+class TopologyUnsupported(NotRenderable):
+    """The cluster cannot keep pods together as the replica asks."""
+
+    reason = "TopologyUnsupported"
+
+
 @dataclass
 class Findings:
     """Problems and warnings in the order in which they were found, without duplicates."""

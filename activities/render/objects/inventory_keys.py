@@ -14,6 +14,7 @@ ENGINE_PREFIX = "model-serving-"
 BUDGET_PREFIX = "disruption-budget-"
 POD_GROUP_PREFIX = "gang-"
 CLAIM_TEMPLATE_PREFIX = "resource-claim-"
+COMPUTE_DOMAIN_PREFIX = "compute-domain-"
 COPY_PREFIXES = ("secret-", "configmap-")
 
 CACHE_JOB = "cache-hydrate"

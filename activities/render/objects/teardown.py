@@ -89,7 +89,12 @@ STEPS = (
         8, "delete the pod groups", components.POD_GROUP, ((apiversions.KAI_POD_GROUP, "PodGroup"),), (inventory_keys.POD_GROUP_PREFIX,)
     ),
     TeardownStep(
-        9, "delete the claim templates", components.DEVICE_CLAIM, (_CLAIM_TEMPLATE,), (inventory_keys.CLAIM_TEMPLATE_PREFIX,), (_CLAIM,)
+        9,
+        "delete the claim templates and the ComputeDomains",
+        components.DEVICE_CLAIM,
+        (_CLAIM_TEMPLATE, (apiversions.COMPUTE_DOMAIN, "ComputeDomain")),
+        (inventory_keys.CLAIM_TEMPLATE_PREFIX, inventory_keys.COMPUTE_DOMAIN_PREFIX),
+        (_CLAIM,),
     ),
     TeardownStep(
         COPIES,

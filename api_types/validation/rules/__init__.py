@@ -4,15 +4,17 @@ They run after structure and defaults, at admission only: a stored object is rea
 stored object unreadable. Each rule gets one object of the manifest with its location, and yields its findings.
 """
 
-from api_types.validation.rules import caches, clusters, devices, disruption, engines, metadata, routing
+from api_types.validation.rules import caches, clusters, devices, disruption, engines, metadata, routing, topology
 from api_types.validation.rules.rule import Rules
 
-RULES: Rules = {
-    **metadata.RULES,
-    **devices.RULES,
-    **clusters.RULES,
-    **engines.RULES,
-    **disruption.RULES,
-    **routing.RULES,
-    **caches.RULES,
-}
+_GROUPS: tuple[Rules, ...] = (
+    metadata.RULES,
+    devices.RULES,
+    clusters.RULES,
+    engines.RULES,
+    disruption.RULES,
+    topology.RULES,
+    routing.RULES,
+    caches.RULES,
+)
+RULES: Rules = {kind: tuple(rule for group in _GROUPS for rule in group.get(kind, ())) for group in _GROUPS for kind in group}

@@ -41,6 +41,11 @@ def is_dns_label(text: str) -> bool:
     return len(text) <= NAME_MAX and _DNS_LABEL.fullmatch(text) is not None
 
 
+def is_dns_subdomain(text: str) -> bool:
+    """Whether a text is a DNS subdomain of at most 253 characters."""
+    return len(text) <= PREFIX_MAX and _DNS_SUBDOMAIN.fullmatch(text) is not None
+
+
 def is_label_value(text: str) -> bool:
     """Whether Kubernetes accepts a text as a label value."""
     return not text or (len(text) <= NAME_MAX and _NAME.fullmatch(text) is not None)

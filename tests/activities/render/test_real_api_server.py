@@ -12,6 +12,7 @@ from kubernetes import client
 from activities.clients.kubernetes.discovery import AGGREGATED
 from activities.render.objects.manifest import Json
 from activities.render.objects.propagation import Copy
+from api_types.pins import apiversions
 from testbed.cluster.webhooks import custom_resources
 from testbed.programs.install import Installer
 from testbed.programs.versions import ADD_ONS
@@ -23,11 +24,53 @@ from tests.environment.waiting import TIMEOUT_SECONDS, pauses
 
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LIVE = "render-live"
+RACK = "topology.acme.example/rack"
 NAMESPACES = ("ml-team", LIVE)
 GPU = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
 ADDED_KINDS = {"PodMonitor", "PodGroup", "DestinationRule"}
 
 pytestmark = pytest.mark.testbed
+
+
+def a_definition(api_version: str, kind: str, plural: str, spec: Json) -> Json:
+    """A definition for a namespaced kind of another project whose own definition cannot be had; `spec` is the schema of its spec."""
+    group, _, version = api_version.partition("/")
+    schema = {"type": "object", "properties": {"spec": spec}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
+            "scope": "Namespaced",
+            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+# The Go module of the NVIDIA DRA driver cannot be had from the module proxy: the fields and rules of its ComputeDomain, in our words.
+COMPUTE_DOMAINS = a_definition(
+    apiversions.COMPUTE_DOMAIN,
+    "ComputeDomain",
+    "computedomains",
+    {
+        "type": "object",
+        "required": ["channel"],
+        "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "A computeDomain.spec is immutable"}],
+        "properties": {
+            "numNodes": {"type": "integer", "minimum": 0, "default": 0},
+            "channel": {
+                "type": "object",
+                "required": ["resourceClaimTemplate"],
+                "properties": {
+                    "allocationMode": {"type": "string", "enum": ["All", "Single"], "default": "Single"},
+                    "resourceClaimTemplate": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}},
+                },
+            },
+        },
+    },
+)
 
 
 class Server:
@@ -91,6 +134,7 @@ def with_add_ons(server: Server) -> Iterator[Server]:
     definitions = [crd for each in ADD_ONS for crd in custom_resources(installer.definitions(each.name))]
     wanted = [crd for crd in definitions if crd["spec"]["names"]["kind"] in ADDED_KINDS]
     assert {crd["spec"]["names"]["kind"] for crd in wanted} == ADDED_KINDS
+    wanted.append(COMPUTE_DOMAINS)
     for crd in wanted:
         status, answer = server.call("POST", CRD, crd)
         assert status in (201, 409), answer
@@ -134,7 +178,7 @@ def test_every_object_of_a_topology_is_stored_unchanged(with_add_ons: Server, na
         assert answer["metadata"]["name"] == manifest["metadata"]["name"]
 
 
-@pytest.mark.parametrize("kind", sorted(ADDED_KINDS))
+@pytest.mark.parametrize("kind", [*sorted(ADDED_KINDS), "ComputeDomain"])
 def test_an_add_on_would_have_noticed_a_field_that_does_not_exist(with_add_ons: Server, kind: str) -> None:
     rendered = (make() for make in TOPOLOGIES.values())
     manifest = next(item.manifest for each in rendered for item in each.objects if item.manifest["kind"] == kind)
@@ -205,3 +249,42 @@ def test_a_gang_and_a_pair_become_ready_on_simulated_gpus(live: Server) -> None:
     assert (hashes[f"{name}-0"], hashes[f"{name}-0-1"]) == gang.engines[0].template_hashes
     decode = next(manifest for manifest in pods.values() if manifest["metadata"]["labels"].get("llm-d.ai/role") == "decode")
     assert [entry["name"] for entry in decode["spec"]["initContainers"]] == ["pd-sidecar"]
+
+
+@pytest.fixture
+def racks(live: Server) -> Iterator[Server]:
+    """The server, with the nodes of a pool in two racks for a while."""
+    nodes = live.call("GET", "/api/v1/nodes?labelSelector=modelplane.ai/pool%3Dh100")[1]["items"]
+    names = sorted(node["metadata"]["name"] for node in nodes)
+    assert len(names) == 4
+
+    def put(rack_of: Callable[[int], str | None]) -> None:
+        for index, name in enumerate(names):
+            change = {"metadata": {"labels": {RACK: rack_of(index)}}}
+            status, answer = live.call("PATCH", f"/api/v1/nodes/{name}", change, "application/merge-patch+json")
+            assert status == 200, answer
+
+    put(lambda index: "ab"[index % 2])
+    yield live
+    put(lambda _: None)
+
+
+@pytest.mark.parametrize("exclusive", [False, True], ids=["shared", "exclusive"])
+def test_the_pods_of_a_copy_are_in_one_rack(racks: Server, *, exclusive: bool) -> None:
+    member = {"pool": "h100", "requests": [{**GPU[0], "count": 2}]}
+    topology = {"domain": {"nodeLabel": RACK, "exclusive": exclusive}}
+    gang = a_gang(leader=member, worker={**member, "nodes": 3}, copies=2, topology=topology)
+    for item in render(gang, namespace=LIVE, name="close").objects:
+        if item.key.startswith(("model-serving-", "resource-claim-")):
+            status, answer = racks.apply(item.manifest)
+            assert status in (200, 201), answer
+
+    pods = until_ready(racks, wanted=2 * 4)
+    found = racks.call("GET", "/api/v1/nodes")[1]["items"]
+    rack_of = {node["metadata"]["name"]: node["metadata"]["labels"].get(RACK) for node in found}
+    by_copy: dict[str, set[str | None]] = {"0": set(), "1": set()}
+    for manifest in pods.values():
+        by_copy[manifest["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/group-index"]].add(rack_of[manifest["spec"]["nodeName"]])
+    assert [len(used) for used in by_copy.values()] == [1, 1]
+    assert by_copy["0"] <= {"a", "b"}
+    assert not exclusive or by_copy["0"] != by_copy["1"]

@@ -7,6 +7,7 @@ from activities.render.cache.volumes import render_cache
 from activities.render.inputs.facts import CacheInput
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
+from api_types.pins import apiversions
 from tests.activities.render.builders import CLAIM, GPU, a_cluster, a_gang, a_member, a_pair, an_engine, render, render_pair
 
 CEL = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("80Gi")) >= 0'
@@ -47,6 +48,22 @@ def _drained(*engines: dict[str, Any], mode: str = "") -> Rendered:
     return render(spec=spec | ({"serving": {"mode": mode}} if mode else {}), uid=UID)
 
 
+def _close_gang() -> Rendered:
+    """A gang alone in its rack, each GPU beside its network card, with memory shared over NVLink."""
+    rack = {"nodeLabel": "topology.acme.example/rack", "exclusive": True}
+    beside = {"matchAttribute": "resource.kubernetes.io/pcieRoot", "requests": ["gpu", "nic"]}
+    topology = {"domain": rack, "deviceConstraints": [beside], "computeDomain": {"channels": "All"}}
+    nic = {"name": "nic", "deviceClassName": "rdma.acme.example", "count": 8}
+    member = {"requests": [GPU, nic]}
+    cluster = a_cluster(apis=sorted({*apiversions.STACK, apiversions.COMPUTE_DOMAIN}))
+    return render(a_gang(leader=member, worker=member, copies=2, topology=topology), cluster=cluster, uid=UID)
+
+
+def _gang_in_domain(scheduler: str, mode: str, **settings: object) -> Rendered:
+    domain = {"nodeLabel": "topology.acme.example/rack", "mode": mode, "topologyName": "racks"}
+    return render(a_gang(topology={"domain": domain}), cluster=a_cluster(scheduler_type=scheduler), settings=settings, uid=UID)
+
+
 def _cache(spec: dict[str, object], revision: str) -> Rendered:
     cache = CacheInput("ml-team", "qwen", UID, 1, "eu-1", spec, revision)
     return render_cache(cache, a_cluster(storage_class_name="modelplane-rwx"), RenderSettings())
@@ -73,6 +90,12 @@ TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     ),
     "gang": _gang,
     "gang-kai-explicit": _kai_explicit,
+    "gang-close": _close_gang,
+    "gang-domain": lambda: _gang_in_domain("none", "Required"),
+    "gang-domain-preferred": lambda: _gang_in_domain("none", "Preferred"),
+    "gang-domain-kueue": lambda: _gang_in_domain("kueue", "Required"),
+    "gang-domain-kai": lambda: _gang_in_domain("kai", "Preferred"),
+    "gang-domain-kai-explicit": lambda: _gang_in_domain("kai", "Required", kai_mode="explicit"),
     "prefill-decode": _prefill_decode,
     "prefill-decode-old-cluster": lambda: render_pair(cluster=a_cluster(kubernetes_version="1.28", dra_version="v1beta1"), uid=UID),
     "drained": lambda: _drained(an_engine(), a_gang("big")),

@@ -85,6 +85,16 @@ def pod(**metadata: Any) -> dict[str, Any]:
     return a_deployment(an_engine(a_member(template={**TEMPLATE, "metadata": metadata})))
 
 
+def constrained(*constraints: dict[str, Any], named: int = 0) -> dict[str, Any]:
+    """Give a deployment whose devices are constrained; its two members request as many as are named."""
+    wanted = [{"matchAttribute": "a.example/b", **constraint} for constraint in constraints]
+    requests = [{**REQUEST, "name": f"r{index}"} for index in range(named)] or [REQUEST]
+    leader, worker = (
+        {**member, "nodeSelector": {"devices": asked}} for member, asked in ((GANG_LEADER, requests[:8]), (GANG_WORKER, requests[-9:]))
+    )
+    return a_deployment(an_engine(leader, worker, topology={"deviceConstraints": wanted}))
+
+
 COUNTS = [
     Limit("replicas", "replicas", lambda n: a_deployment(top={"replicas": n}), 0, 1000),
     Limit("copies", "copies", lambda n: a_deployment(an_engine(copies=n)), 1, 64),
@@ -134,6 +144,8 @@ ITEMS = [
     Limit("engines", "engines", lambda n: a_deployment(engines=[an_engine(name=f"e{index}") for index in range(n)]), 1, 8),
     Limit("device requests", "devices", lambda n: a_deployment(an_engine(a_member(nodeSelector={"devices": numbered(REQUEST, n)}))), 1, 16),
     Limit("selectors", "selectors", lambda n: with_request(selectors=[{"cel": "true"}] * n), 1, 8),
+    Limit("device constraints", "deviceConstraints", lambda n: constrained(*[{}] * n), 1, 8),
+    Limit("constrained requests", "requests", lambda n: constrained({"requests": [f"r{index}" for index in range(n)]}, named=n), 1, 16),
     Limit("resolved requests", "deviceRequests", lambda n: a_replica(deviceRequests=numbered(RESOLVED, n)), 1, 16),
     Limit("resolved selectors", "selectors", lambda n: a_replica(deviceRequests=[{**RESOLVED, "selectors": [{"cel": "true"}] * n}]), 0, 8),
     Limit("devices", "devices", lambda n: a_class(devices=numbered(DEVICE, n)), 1, 16),

@@ -34,6 +34,8 @@ EXTENSIONS = (
     Extension("ModelDeployment", "spec.template.spec.disruption", "field", "what evictions leave of a replica"),
     Extension("ModelReplica", "spec.engines[].drain", "field", "how the pods of an engine stop"),
     Extension("ModelReplica", "spec.disruption", "field", "what evictions leave of a replica"),
+    Extension("ModelDeployment", "spec.template.spec.engines[].topology", "field", "how close together pods and their devices are"),
+    Extension("ModelReplica", "spec.engines[].topology", "field", "how close together pods and their devices are"),
     Extension("ModelReplica", "spec.engines[].members[].podsPerNode", "field", "pods of a member that may share a node"),
     Extension("ModelReplica", "spec.engines[].members[].deviceRequests[].resourceName", "field", "a request granted by a device plugin"),
     Extension(
