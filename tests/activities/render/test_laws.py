@@ -13,6 +13,7 @@ from activities.render.inputs.facts import CacheInput, ClusterInput, ReplicaInpu
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
 from activities.render.replica import NotRenderable, render_replica
+from api_types.pins import apiversions
 from tests.activities.render.builders import GPU, a_gang, a_member, an_engine, nothings
 from tests.random_cases import random_cases
 
@@ -23,6 +24,17 @@ LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 subdomains = st.from_regex(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", fullmatch=True)
 namespaces = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 engine_names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
+
+
+TOPOLOGIES: list[dict[str, Any]] = [
+    {},
+    {"deviceConstraints": [{"matchAttribute": "a.example/b", "requests": ["gpu"]}]},
+    {"computeDomain": {"channels": "All"}},
+]
+DOMAINS: list[dict[str, Any]] = [
+    {"domain": {"nodeLabel": "rack", "mode": mode, "exclusive": exclusive, "topologyName": name}}
+    for mode, exclusive, name in (("Required", True, ""), ("Required", False, "racks"), ("Preferred", False, ""))
+]
 
 
 @st.composite
@@ -37,8 +49,10 @@ def engines(draw: st.DrawFn, name: str, phase: str) -> dict[str, Any]:
         "env": env,
         "requests": draw(st.sampled_from([[GPU], [{"name": "n", "resourceName": "acme/n"}]])),
     }
-    fields = {"copies": draw(st.integers(1, 64)), **({"phase": phase} if phase else {})}
+    fields: dict[str, Any] = {"copies": draw(st.integers(1, 64)), **({"phase": phase} if phase else {})}
+    fields["topology"] = draw(st.sampled_from(TOPOLOGIES))
     if draw(st.booleans()):
+        fields["topology"] = {**fields["topology"], **draw(st.sampled_from([{}, *DOMAINS]))}
         return a_gang(name, leader=member, worker={"nodes": draw(st.integers(1, 63))}, **fields)
     return an_engine(name, a_member(**member), **fields)
 
@@ -76,6 +90,7 @@ clusters = st.builds(
     routing=st.sampled_from(["pool", "service"]),
     scheduler_type=st.sampled_from(["none", "kai", "kueue"]),
     mesh_provider=st.sampled_from(["none", "istio"]),
+    apis=st.sampled_from([sorted(apiversions.STACK), sorted({*apiversions.STACK, apiversions.COMPUTE_DOMAIN})]),
 )
 choices = st.builds(
     RenderSettings,
