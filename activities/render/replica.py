@@ -4,11 +4,12 @@ RBAC and claims are before the pods that need them, pods before what sends them 
 before the endpoint is published.
 """
 
-from activities.render.engines import disaggregation, disruption, pods, queueing, topology, workloads
+from activities.render.engines import disaggregation, disruption, pods, queueing, workloads
 from activities.render.engines.admission import read_spec
 from activities.render.engines.claims import claim_templates
 from activities.render.engines.context import Context
 from activities.render.engines.flags import find_flag
+from activities.render.engines.options import topology
 from activities.render.engines.spec import DECODE, Engine
 from activities.render.inputs.facts import ClusterInput, ReplicaInput
 from activities.render.inputs.findings import Findings, InvalidSpec, NotRenderable

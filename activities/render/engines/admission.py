@@ -11,6 +11,7 @@ from typing import Any
 
 from activities.render.engines.disruption import read_drain, read_min_available
 from activities.render.engines.env import read_env
+from activities.render.engines.options.topology import check_topology, read_topology
 from activities.render.engines.spec import (
     DECODE,
     LEADER,
@@ -24,7 +25,6 @@ from activities.render.engines.spec import (
     Member,
     ReplicaSpec,
 )
-from activities.render.engines.topology import check_topology, read_topology
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader, check_encodable
 from activities.render.objects import contract

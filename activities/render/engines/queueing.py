@@ -4,9 +4,9 @@ The endpoint picker is never queued: it must not wait for GPUs.
 """
 
 from activities.render.engines.context import Context
+from activities.render.engines.options.topology import pod_group_constraint
 from activities.render.engines.pods import member_path, override
 from activities.render.engines.spec import Engine, Member
-from activities.render.engines.topology import pod_group_constraint
 from activities.render.objects import components, inventory_keys
 from activities.render.objects.manifest import Item, Json, compact, labelled_item
 from activities.render.objects.queues import KAI, KAI_QUEUE, KAI_SCHEDULER, KUEUE, KUEUE_QUEUE, queue_name
