@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 from temporalio import activity
 
+from activities.caches.predecessors import ended_uids
 from activities.caller import check_caller
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
 from activities.cluster_objects.deletion import Deleter, poll_intervals
 from activities.cluster_objects.namespaces import ensure_namespace
-from activities.cluster_objects.ownership import conflict
+from activities.cluster_objects.ownership import Owner, conflict, owner_of
 from activities.heartbeat import heartbeating
 from activities.observe.cache import BOUND, MODEL_CACHE
 from activities.observe.digest import content_digest
@@ -54,7 +55,7 @@ class CacheActivities:
 
         Without the credential only the volume is applied, and the result says what is missing. Raises InvalidInput or Unsupported if it
         cannot be rendered or is refused, NameConflict if an object has another owner (nothing is applied then), ServerError while a volume
-        cannot be expanded yet.
+        cannot be expanded yet. Objects of an earlier run of the same cache are taken over; a Job of it ends first.
         """
         check_caller(MODEL_CACHE, order.namespace, order.name)
         cluster = await self.clusters.at(order.connection)
@@ -65,10 +66,14 @@ class CacheActivities:
         targets = _Targets.of(claim, workload_namespace(order.namespace, self.settings))
         async with heartbeating() as report:
             deleter = Deleter(cluster, order.uid, report, self.force_after)
-            live = await _read(cluster, targets, order)
+            live = await _read(cluster, targets)
+            adopted = await _adoptable(live, order)
+            if live.job and owner_of(live.job).uid in adopted:
+                await Deleter(cluster, owner_of(live.job).uid, report, self.force_after).until_gone([targets.job])
+                live = live._replace(job=None)
             if live.volume and live.volume["metadata"].get("deletionTimestamp"):
                 # It is being deleted already; an apply now would be lost when the deletion ends.
-                await deleter.until_gone([targets.volume])
+                await Deleter(cluster, owner_of(live.volume).uid, report, self.force_after).until_gone([targets.volume])
                 live = live._replace(volume=None)
             kept, warnings = await _immutable_fields(cluster, live.volume, artifact.size_gib, order.storage_class_name)
             rendered = _render(replace(wanted, credential_missing=bool(credential.missing), **kept), order, self.settings)
@@ -87,6 +92,7 @@ class CacheActivities:
             job_uid=job_uid,
             credential_version=credential.version,
             credential_missing=credential.missing if rendered.held else "",
+            adopted=sorted(adopted),
             warnings=[*rendered.warnings, *warnings],
         )
 
@@ -159,13 +165,21 @@ def _render(wanted: CacheInput, order: ApplyCache, settings: RenderSettings) -> 
         return render_cache(wanted, cluster, settings)
 
 
-async def _read(cluster: ClusterApi, targets: _Targets, order: ApplyCache) -> _Live:
-    """Read the objects with our names. Raises NameConflict if any of them has another owner."""
-    live = _Live(*await asyncio.gather(*(cluster.get(target) for target in targets)))
-    conflicts = [reason for item in live if item and (reason := conflict(item, order.uid))]
+async def _read(cluster: ClusterApi, targets: _Targets) -> _Live:
+    """Read the objects with our names."""
+    return _Live(*await asyncio.gather(*(cluster.get(target) for target in targets)))
+
+
+async def _adoptable(live: _Live, order: ApplyCache) -> set[str]:
+    """Give the uids of earlier runs of this cache whose objects are there. Raises NameConflict if an object has any other owner."""
+    own = Owner(MODEL_CACHE, order.namespace, order.name, order.uid)
+    foreign = [item for item in live if item and conflict(item, order.uid)]
+    asked = {owner.uid for owner in map(owner_of, foreign) if owner.uid and owner._replace(uid=own.uid) == own}
+    ended = await ended_uids(activity.client(), own, asked) if asked else set[str]()
+    conflicts = [conflict(item, order.uid) for item in foreign if owner_of(item).uid not in ended]
     if conflicts:
         raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
-    return live
+    return ended
 
 
 async def _immutable_fields(cluster: ClusterApi, volume: Json | None, size_gib: int, class_name: str) -> tuple[Json, list[str]]:

@@ -60,3 +60,8 @@ def visibility_query(kinds: Sequence[str], *, namespace: str = "", cluster: str 
 def closed_query(kind: str, after: str) -> str:
     """Write the list filter for entities of a kind that did not end by themselves, since a moment."""
     return f'ExecutionStatus IN ({_ENDED}) AND ModelplaneKind = "{kind}" AND CloseTime > "{after}"'
+
+
+def ended_runs_query(workflow_id: str) -> str:
+    """Write the list filter for the runs of one entity that did not end by themselves."""
+    return f'ExecutionStatus IN ({_ENDED}) AND WorkflowId = "{workflow_id}"'

@@ -141,6 +141,7 @@ class CacheApplied(Message):
     """What was applied. `job_uid` is empty if no Job was created; `credential_missing` then says which Secret it waits for.
 
     `credential_version` is the keyed digest of the Secret that was read, empty if there was none. `volume_digest` is a `content_digest`.
+    `adopted` are the uids of earlier runs of this cache whose objects are its own from now on.
     """
 
     claim: str
@@ -150,6 +151,7 @@ class CacheApplied(Message):
     credential_version: str = ""
     credential_missing: str = ""
     warnings: list[str] = Field(default_factory=list)
+    adopted: list[Id] = Field(default_factory=list)
 
 
 class DeleteCacheObjects(Message):

@@ -121,6 +121,8 @@ class Staging:
         if order.hydrate:
             self.state.credential = applied.credential_version
         record_applied(staging, copy, order.generation, applied, workflow.now())
+        if applied.adopted:
+            self.context.record_event("Normal", "Adopted", f"{cluster}: volume claim {applied.claim} of an earlier run of this cache")
         for warning in applied.warnings:
             self.context.record_event("Warning", "Staging", f"{cluster}: {warning}")
 

@@ -360,6 +360,28 @@ async def test_a_forced_deletion_lists_what_it_leaves(plane: ControlPlane, names
     plane.call("prod-eu", "DELETE", path)
 
 
+async def test_wkl_111_a_cache_that_was_terminated_and_is_applied_again_has_its_volume_back(
+    plane: ControlPlane, namespace: str, repo: str
+) -> None:
+    """Of an earlier run in this Temporal namespace alone: another uid is that of another control plane (wkl-99 in test_staging.py)."""
+    document = a_cache("qwen", namespace, repo, match=in_cluster(plane, "prod-eu"))
+    with no_room_for_jobs(plane, "prod-eu"):
+        await plane.apply(document)
+        seen = await plane.until("ModelCache", "qwen", lambda seen: "unschedulable" in message(seen, "ArtifactReady"), namespace)
+        claim = clusters_of(seen)["prod-eu"]["claimName"]
+        volume = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}"
+        job = f"/apis/batch/v1/namespaces/{namespace}/jobs/{claim}-hyd"
+        before = {path: plane.get("prod-eu", path)["metadata"]["uid"] for path in (volume, job)}
+        await plane.handle("ModelCache", "qwen", namespace).terminate("lost on purpose")
+        await plane.apply(document)
+        again = await plane.until("ModelCache", "qwen", lambda seen: "unschedulable" in message(seen, "ArtifactReady"), namespace)
+    assert again["metadata"]["uid"] != seen["metadata"]["uid"]
+    ready = await plane.ready("ModelCache", "qwen", namespace)
+    assert "Adopted" in {event["reason"] for event in ready["status"]["events"]}
+    assert plane.get("prod-eu", volume)["metadata"]["uid"] == before[volume]
+    await clean_up(plane, "qwen", namespace)
+
+
 @pytest.mark.random
 async def test_a_worker_that_dies_while_caches_are_staged_refreshed_and_deleted_changes_nothing(
     plane: ControlPlane, namespace: str, repo: str, hub: LocalHub
