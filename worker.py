@@ -233,6 +233,7 @@ def build_activities(settings: Settings) -> Activities:
                 "drain_seconds": settings.teardown.drain_seconds,
                 "cache_attempts_max": settings.cache.max_attempts,
                 "cache_evict_grace_seconds": settings.cache.evict_grace,
+                "gateway_scheme": settings.gateway.scheme,
             },
             toleration_keys=settings.workloads.toleration_keys,
         ),

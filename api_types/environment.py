@@ -5,7 +5,8 @@ may be there. Names that begin otherwise are not read, whatever they look like: 
 """
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, get_origin
 
 from pydantic import BaseModel
@@ -16,6 +17,7 @@ from api_types.hints import nearest
 
 PREFIX = "MODELPLANE_"
 DELIMITER = "__"
+_CAPITAL = re.compile(r"([A-Z])")
 
 # The variables of this project that are no settings.
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"
@@ -87,8 +89,16 @@ def setting_variables(settings: type[BaseModel]) -> Iterator[tuple[str, bool]]:
             yield f"{variable}{DELIMITER}{inner.upper()}", get_origin(setting.annotation) is dict
 
 
-def unknown_variable(settings: type[BaseModel], variable: str) -> str:
-    """Say that there is no such variable, with the one that was probably meant."""
+def unknown_variable(settings: type[BaseModel], variable: str, no_settings: Mapping[str, str]) -> str:
+    """Say that there is no such variable, with the one that was probably meant; `no_settings` says of dotted keys what to do instead."""
+    instead = {variable_of(key): text for key, text in no_settings.items()}
+    if variable in instead:
+        return f"{variable}: there is no such setting: {instead[variable]}"
     known = [name.removeprefix(PREFIX) for name in (*(name for name, _ in setting_variables(settings)), *OTHERS)]
     meant = nearest(variable.removeprefix(PREFIX), known)
     return f"{variable}: there is no such setting" + (f"; did you mean {PREFIX}{meant}?" if meant else "")
+
+
+def variable_of(key: str) -> str:
+    """Give the variable of a setting by its dotted key."""
+    return PREFIX + DELIMITER.join(_CAPITAL.sub(r"_\1", part).upper() for part in key.split("."))

@@ -10,16 +10,40 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from api_types import environment, labels
+from api_types.hints import nearest
 from api_types.model_sources import read_image
 from api_types.pins import images
+from api_types.setting_types import (
+    IMAGE_CHECK,
+    Address,
+    Image,
+    Mirror,
+    ObjectName,
+    OptionalObjectName,
+    OptionalQuantity,
+    OptionalUrl,
+    PickerFlags,
+    PickerImage,
+    QualifiedName,
+    RefusedAnnotation,
+    Requests,
+    Seconds,
+    Url,
+    WorkloadNamespace,
+)
 from api_types.text.reader import Unreadable, read_one
 
 # A hundred times as many as there are settings.
 _VALUES_MAX = 10_000
+# Far more than one installation has registries, and pods have room for.
+_PULL_SECRETS_MAX = 8
+_PICKERS_MAX = 16
+_WEIGHT_MAX = 1000
 
 Network = IPv4Network | IPv6Network
 
@@ -27,16 +51,6 @@ Network = IPv4Network | IPv6Network
 def _camel(name: str) -> str:
     head, *tail = name.split("_")
     return head + "".join(part.capitalize() for part in tail)
-
-
-def _check_image(text: str) -> str:
-    reference = read_image(text)
-    if not (reference.tag or reference.digest):
-        raise ValueError("must name a digest (`image@sha256:...`) or at least a tag")
-    return text
-
-
-Image = Annotated[str, AfterValidator(_check_image)]
 
 
 class Section(BaseModel):
@@ -48,7 +62,7 @@ class Section(BaseModel):
 class TemporalSettings(Section):
     """The connection to Temporal. A TLS client certificate and an API key exclude each other."""
 
-    address: str = "127.0.0.1:7233"
+    address: Address = "127.0.0.1:7233"
     namespace: str = "default"
     tls: bool = False
     tls_server_ca: Path | None = None
@@ -107,29 +121,99 @@ class ControlClusterSettings(Section):
     key: str = "kubeconfig"
 
 
+class ImageSettings(Section):
+    """Where the images that this project runs come from. Those of users' engines are never changed."""
+
+    mirror: Mirror = Field(
+        default="",
+        description="Folder of a registry that has every image under its whole name: `python:3.11-slim` is read from "
+        "`<mirror>/docker.io/library/python:3.11-slim`.",
+    )
+    pull_secrets: Annotated[tuple[ObjectName, ...], Field(max_length=_PULL_SECRETS_MAX)] = Field(
+        default=(), description="Docker configs in namespace `modelplane-system` of the secret store, for pods with images of this project."
+    )
+
+
 class WorkloadSettings(Section):
     """What is set on pods on inference clusters beyond what users write."""
 
-    namespace: str = Field(default="mirror", description="`mirror`: the namespace of the deployment; else the name of a shared one.")
-    engine_requests: dict[str, str] = Field(default_factory=lambda: {"cpu": "100m", "memory": "256Mi"})
-    shm_size_limit: str = ""
-    termination_grace_seconds: int = 30
-    toleration_keys: tuple[str, ...] = ()
-    refused_annotations: tuple[str, ...] = Field(
+    namespace: WorkloadNamespace = Field(default="mirror", description="`mirror`: the namespace of the deployment; else a shared one.")
+    engine_requests: Requests = Field(default_factory=lambda: {"cpu": "100m", "memory": "256Mi"})
+    shm_size_limit: OptionalQuantity = ""
+    termination_grace_seconds: Seconds = 30
+    startup_seconds: Seconds = Field(default=0, description="Time that an engine may take to start, as a startup probe; 0: no such probe.")
+    toleration_keys: tuple[QualifiedName, ...] = ()
+    refused_annotations: tuple[RefusedAnnotation, ...] = Field(
         default=labels.REFUSED_ANNOTATIONS,
         description="Annotations that users may not set on pods; `example.com/` stands for all that begin so.",
     )
+
+
+class PickerSettings(Section):
+    """The endpoint picker of each replica: the process that selects the pod for a request."""
+
+    image: PickerImage = images.ENDPOINT_PICKER
+    replicas: int = Field(default=1, ge=1, le=_PICKERS_MAX, description="Pods of one picker; of several, one leads.")
+    failure_mode: Literal["FailOpen", "FailClose"] = Field(
+        default="FailOpen", description="What the gateway does without an answer of the picker: take any pod, or refuse the request."
+    )
+    metrics_auth: bool = Field(default=False, description="Whether its metrics need a token.")
+    extra_flags: PickerFlags = Field(default_factory=dict, description="Further flags, by their name without leading '-'.")
+    kv_cache_utilization_weight: int = Field(
+        default=0, ge=0, le=_WEIGHT_MAX, description="Weight of the scorer by free KV cache; 0 leaves it out."
+    )
+
+
+class SidecarSettings(Section):
+    """The container beside decode engines that fetches what prefill engines computed."""
+
+    image: PickerImage = images.DISAGGREGATION_SIDECAR
+
+
+class TracingSettings(Section):
+    """Traces of endpoint pickers and sidecars."""
+
+    enabled: bool = False
+    endpoint: Url = Field(default="http://otel-collector.monitoring.svc:4317", description="Address for OTLP, as pods reach it.")
+    sampler: Literal[
+        "always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"
+    ] = "parentbased_traceidratio"
+    sampler_argument: float = Field(default=0.01, ge=0, le=1, description="The share of requests that is traced.")
+
+
+class MonitoringSettings(Section):
+    """PodMonitors of engines and pickers, on clusters that serve that kind."""
+
+    enabled: bool = True
+
+
+class SchedulerSettings(Section):
+    """Pods on clusters with KAI or Kueue. Which scheduler a cluster has, its annotation `modelplane.ai/scheduler-type` says."""
+
+    kai_mode: Literal["auto", "explicit"] = Field(default="auto", description="Who makes the PodGroup of a gang: KAI, or this project.")
+    priority_class: OptionalObjectName = ""
+
+
+class GatewaySettings(Section):
+    """How gateways of clusters are reached."""
+
+    scheme: Literal["http", "https"] = Field(default="http", description="The scheme of the addresses of endpoints.")
 
 
 class CacheSettings(Section):
     """How caches are staged. Times are in seconds; 0 attempts or deadline means no limit."""
 
     hydration_image: Image = images.HYDRATION
-    hub_endpoint: str = Field(default="", description="Address of a mirror of the Hugging Face hub, for the worker and for clusters.")
+    hub_endpoint: OptionalUrl = Field(
+        default="", description="Address of a mirror of the Hugging Face hub, for the worker and for clusters."
+    )
+    pip_index_url: OptionalUrl = Field(
+        default="", description="Index from which the Job installs the hub's client where its image has none; the hashes are pinned."
+    )
     mount_read_only: bool = False
     max_attempts: int = Field(default=0, ge=0)
-    active_deadline_seconds: int = Field(default=21600, ge=0)
-    evict_grace: int = Field(default=600, ge=0)
+    active_deadline_seconds: Seconds = 21600
+    evict_grace: Seconds = 600
 
 
 class OciSettings(Section):
@@ -142,14 +226,14 @@ class OciSettings(Section):
 class TeardownSettings(Section):
     """How long a teardown drains, and after how many seconds stuck pods are force-deleted (unset: never)."""
 
-    drain_seconds: int = 15
-    force_after: int | None = None
+    drain_seconds: Seconds = 15
+    force_after: Seconds | None = None
 
 
 class ClusterSettings(Section):
     """After how many seconds the endpoints of replicas on a cluster that does not answer are withdrawn, and how much one worker asks it."""
 
-    unreachable_after: int = 300
+    unreachable_after: Seconds = 300
     max_concurrent_requests: int = Field(default=24, ge=1, description="Requests of one worker to one API server at once, without watches.")
 
 
@@ -157,7 +241,7 @@ class WorkerSettings(Section):
     """Limits and addresses of one worker process."""
 
     identity: str = ""
-    listen: str = Field(default="127.0.0.1:9464", description="Address of /healthz and /metrics.")
+    listen: Address = Field(default="127.0.0.1:9464", description="Address of /healthz and /metrics.")
     max_concurrent_workflow_tasks: int = Field(
         default=40,
         ge=2,
@@ -170,8 +254,8 @@ class WorkerSettings(Section):
     max_concurrent_waits: int = Field(
         default=1000, ge=1, description="Steps of teardowns, and waits of caches, at once; each lasts until its objects are gone."
     )
-    max_cached_workflows: int = 2000
-    graceful_shutdown_seconds: int = 20
+    max_cached_workflows: int = Field(default=2000, ge=0)
+    graceful_shutdown_seconds: Seconds = 20
 
 
 class LogSettings(Section):
@@ -179,6 +263,16 @@ class LogSettings(Section):
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["json", "console"] = "json"
+
+
+# What could be taken for a setting, and where it is said instead.
+NO_SETTINGS = {
+    "cache.clientVersion": "the hub's client has pinned hashes; for another one, set cache.hydrationImage to an image that has it",
+    "rollout.maxUnavailableReplicas": "each ModelDeployment says it in spec.rollout.maxUnavailable",
+    "rollout.surge": "each ModelDeployment says it in spec.rollout.maxSurge",
+    "routing.surface": f"each InferenceCluster says it in its annotation {labels.ROUTING}",
+    "scheduler.type": f"each InferenceCluster says it in its annotation {labels.SCHEDULER_TYPE}",
+}
 
 
 class Settings(BaseSettings):
@@ -200,13 +294,29 @@ class Settings(BaseSettings):
     kubeconfig: KubeconfigSettings = KubeconfigSettings()
     outbound: OutboundSettings = OutboundSettings()
     control_cluster: ControlClusterSettings = ControlClusterSettings()
+    images: ImageSettings = ImageSettings()
     workloads: WorkloadSettings = WorkloadSettings()
+    epp: PickerSettings = PickerSettings()
+    sidecar: SidecarSettings = SidecarSettings()
+    tracing: TracingSettings = TracingSettings()
+    monitoring: MonitoringSettings = MonitoringSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
+    gateway: GatewaySettings = GatewaySettings()
     cache: CacheSettings = CacheSettings()
     oci: OciSettings = OciSettings()
     teardown: TeardownSettings = TeardownSettings()
     cluster: ClusterSettings = ClusterSettings()
     worker: WorkerSettings = WorkerSettings()
     log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _check_mirror(self) -> "Settings":
+        for key, image in _images(self):
+            try:
+                read_image(images.mirrored(image, self.images.mirror))
+            except ValueError as error:
+                raise ValueError(f"{key}: its name in images.mirror is none: {error}") from None
+        return self
 
     @classmethod
     def settings_customise_sources(
@@ -249,30 +359,49 @@ def read_settings_file(file: Path) -> dict[str, Any]:
 
 def images_by_tag(settings: Settings) -> list[str]:
     """List the settings whose image has no digest: a registry may give another one under that tag tomorrow."""
-    sections = [(section.alias or name, getattr(settings, name)) for name, section in Settings.model_fields.items()]
-    found = [
-        (f"{prefix}.{field.alias}", str(getattr(section, name)))
-        for prefix, section in sections
-        for name, field in type(section).model_fields.items()
-        if any(isinstance(each, AfterValidator) and each.func is _check_image for each in field.metadata)
+    return [f"{key}: {image}" for key, image in _images(settings) if not read_image(image).digest]
+
+
+def _images(settings: Settings) -> list[tuple[str, str]]:
+    """Give each setting that names an image that this project runs."""
+    return [
+        (f"{section.alias}.{field.alias}", str(getattr(getattr(settings, group), name)))
+        for group, section in Settings.model_fields.items()
+        for name, field in type(getattr(settings, group)).model_fields.items()
+        if IMAGE_CHECK in field.metadata
     ]
-    return [f"{key}: {image}" for key, image in found if not read_image(image).digest]
 
 
 def bad_settings(error: ValidationError) -> list[str]:
     """List `<setting>: <problem>` for each invalid setting; without values, which may be secret."""
-    return [_fault([str(part) for part in fault["loc"]], fault["type"], fault["msg"]) for fault in error.errors()]
+    return [text for fault in error.errors() for text in _faults([str(part) for part in fault["loc"]], fault)]
 
 
-def _fault(path: list[str], kind: str, message: str) -> str:
-    if path[0].startswith(environment.PREFIX):
-        return environment.unknown_variable(Settings, path[0])
-    return f"{'.'.join(path)}: {_problem(kind, message)}"
+def _faults(path: list[str], fault: ErrorDetails) -> list[str]:
+    if path and path[0].startswith(environment.PREFIX):
+        return [environment.unknown_variable(Settings, path[0], NO_SETTINGS)]
+    key = ".".join(path)
+    if fault["type"] == "extra_forbidden":
+        inner = [f"{key}.{name}" for name in fault["input"]] if isinstance(fault["input"], dict) else []
+        return [f"{name}: {_unknown(name)}" for name in (inner if NO_SETTINGS.keys() & inner else [key])]
+    return [f"{key}: {_problem(fault)}" if key else _problem(fault)]
 
 
-def _problem(kind: str, message: str) -> str:
-    if kind == "extra_forbidden":
-        return "there is no such setting"
-    if kind == "model_type":
+def _unknown(key: str) -> str:
+    if key in NO_SETTINGS:
+        return f"there is no such setting: {NO_SETTINGS[key]}"
+    groups = [field.alias or name for name, field in Settings.model_fields.items()]
+    meant = nearest(key, [*groups, *setting_keys()])
+    return "there is no such setting" + (f"; did you mean {meant}?" if meant else "")
+
+
+def setting_keys() -> list[str]:
+    """Give the dotted key of every setting, in the order of the code."""
+    groups = [(group.alias, group.annotation) for group in Settings.model_fields.values()]
+    return [f"{prefix}.{field.alias}" for prefix, kind in groups for field in getattr(kind, "model_fields", {}).values()]
+
+
+def _problem(fault: ErrorDetails) -> str:
+    if fault["type"] == "model_type":
         return "this is a group of settings; name one of them (in the environment after two underscores), or give the group as JSON"
-    return message
+    return fault["msg"].removeprefix("Value error, ")

@@ -26,13 +26,14 @@ from activities.render.cache.volumes import render_cache
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects.rendered import Rendered
-from activities.render.objects.teardown import CACHE_STEPS
+from activities.render.objects.teardown import CACHE_CREDENTIAL, CACHE_STEPS
 from activities.render_errors import as_activity_errors
 from activities.secrets.copy_data import read_copy_data
 from activities.secrets.credentials import read_credential
+from activities.secrets.shared_copies import REASON_MISSING, copies_of, pull_secret_copies, release_all, write_copy
 from activities.secrets.store import SecretReader
 from api_types import labels, names
-from api_types.errors import NameConflict, ServerError
+from api_types.errors import CredentialsInvalid, NameConflict, ServerError
 from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
 from api_types.messages.cluster_work import TeardownStepResult
 from api_types.text.quantity import parse_quantity
@@ -84,6 +85,7 @@ class CacheActivities:
             if order.hydrate and not rendered.held:
                 for copy in rendered.copies:
                     await cluster.apply({**copy.manifest, **await read_copy_data(self.store, copy)})
+                await self._write_pull_secrets(cluster, order, claim)
                 job_uid = await _ensure_job(deleter, targets.job, live.job, rendered.objects[-1].manifest, order.failed_job_uid)
         return CacheApplied(
             claim=claim,
@@ -95,6 +97,14 @@ class CacheActivities:
             adopted=sorted(adopted),
             warnings=[*rendered.warnings, *warnings],
         )
+
+    async def _write_pull_secrets(self, cluster: ClusterApi, order: ApplyCache, claim: str) -> None:
+        """Write the platform's own pull secrets for the image of the Job. Raises CredentialsInvalid for one that cannot be used."""
+        copies, problems = await pull_secret_copies(self.store, order.namespace, self.settings)
+        if problems:
+            raise CredentialsInvalid("; ".join(problems.values()), REASON_MISSING)
+        for copy in copies:
+            await write_copy(cluster, self.store, copy, claim, order.uid)
 
     @activity.defn
     async def delete_cache_objects(self, order: DeleteCacheObjects) -> TeardownStepResult:
@@ -110,6 +120,9 @@ class CacheActivities:
                 if step.number in order.steps:
                     step_targets = [target for kind, target in by_kind.items() if tuple(kind) in step.kinds]
                     skipped += (await deleter.until_gone(step_targets)).skipped
+                if step.number in order.steps and step.number == CACHE_CREDENTIAL:
+                    shared = await copies_of(cluster, targets.credential.namespace, order.claim)
+                    skipped += await release_all(cluster, shared, order.claim)
         return TeardownStepResult(skipped=skipped)
 
     @activity.defn

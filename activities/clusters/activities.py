@@ -58,7 +58,7 @@ class ClusterActivities:
         self,
         clusters: ClusterPool,
         unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
-        settings: Mapping[str, int] | None = None,
+        settings: Mapping[str, int | str] | None = None,
         toleration_keys: Sequence[str] = (),
     ) -> None:
         self._clusters = clusters

@@ -23,8 +23,9 @@ from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects.inventory_keys import ENGINE_PREFIX
 from activities.render.objects.manifest import Item
 from activities.render.objects.rendered import Rendered
+from activities.secrets.shared_copies import release_all, write_copy
 from activities.secrets.store import SecretReader
-from activities.workloads.copies import copy_conflicts, is_copy, needed_copies, release_all, write_copy
+from activities.workloads.copies import copy_conflicts, is_copy, needed_copies
 from activities.workloads.found_objects import with_found
 from activities.workloads.inputs import Prepared, prepare
 from activities.workloads.teardown_steps import run_step

@@ -9,7 +9,8 @@ from activities.cluster_objects.cluster_api import Json, Kind, ObjectId, Selecti
 from activities.cluster_objects.deletion import Deleter, DeletionResult, list_served, poll_intervals, remaining_object
 from activities.cluster_objects.ownership import conflict, owner_of
 from activities.render.objects import teardown
-from activities.workloads.copies import copies_of, is_copy, release_all
+from activities.secrets.shared_copies import copies_of, release_all
+from activities.workloads.copies import is_copy
 from api_types import labels
 from api_types.messages.cluster_work import RemainingObject, RunTeardownStep, TeardownStepResult
 

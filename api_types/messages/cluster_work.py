@@ -39,7 +39,8 @@ class ClusterFacts(Message):
     """What was found out about a connected cluster, and the settings that apply to replicas on it.
 
     `drivers` maps each device class of the cluster's pools to the DRA driver behind it. Settings come from the worker that connected,
-    because workflow code reads none: `withdraw_after_seconds` is `cluster.unreachableAfter`, `drain_seconds` is `teardown.drainSeconds`.
+    because workflow code reads none: `withdraw_after_seconds` is `cluster.unreachableAfter`, `drain_seconds` is `teardown.drainSeconds`,
+    `gateway_scheme` is `gateway.scheme`.
     """
 
     kubernetes_version: Id = ""
@@ -56,6 +57,7 @@ class ClusterFacts(Message):
     drain_seconds: Seconds = 15
     cache_attempts_max: int = 0
     cache_evict_grace_seconds: Seconds = 600
+    gateway_scheme: Id = "http"
 
 
 class Connect(Message):

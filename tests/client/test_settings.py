@@ -105,6 +105,23 @@ def test_bad_variables_are_all_reported_before_anything_starts(
     assert not nowhere.exists()
 
 
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize(
+    ("variable", "says"),
+    [
+        ("MODELPLANE_EPP__IMAGES", "did you mean MODELPLANE_EPP__IMAGE?"),
+        ("MODELPLANE_TRACING__ENABLED__NOW", "there is no such setting"),
+        ("MODELPLANE_IMAGES__PULLSECRETS", "did you mean MODELPLANE_IMAGES__PULL_SECRETS?"),
+    ],
+)
+def test_rendering_too_refuses_a_variable_that_is_no_setting(cli: Cli, variable: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "x")
+    result = cli("render", "-f", "examples/testbed/demo.yaml")
+    assert result.code == 2
+    assert f"{variable}: there is no such setting" in result.err
+    assert says in result.err
+
+
 FOREIGN = ["KUBECONFIG", "TEMPORAL", "LOG", "CACHE", "WORKER", "CLUSTER", "CONTROLCLUSTER", "ENCRYPTION", "SECRETS", "TEMPORAL__ADDRESS"]
 
 

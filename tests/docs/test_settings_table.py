@@ -18,7 +18,9 @@ IN_WORDS = {
     "secrets.directory": "`~/.local/share/modelplane/secrets`",
     "workloads.refusedAnnotations": "those by which webhooks add containers, volumes or rights",
     "workloads.engineRequests": "`cpu: 100m, memory: 256Mi`",
+    "workloads.tolerationKeys": "that of NVIDIA",
     "cache.hubEndpoint": "the public hub",
+    "cache.pipIndexUrl": "the public index",
     "teardown.forceAfter": "never",
     "worker.identity": "host and process",
 }

@@ -124,6 +124,16 @@ async def test_a_credential_of_the_platform_is_none_of_a_cache_or_a_replica(stor
         await needed_copies(store, order, RenderSettings(secrets_propagation="all"))
 
 
+async def test_a_setting_makes_one_secret_of_the_platform_a_copy_and_a_spec_none(store: SecretDirectory) -> None:
+    await store.put(StoredSecret("modelplane-system", "robot", {".dockerconfigjson": b"{}"}, type="kubernetes.io/dockerconfigjson"))
+    spec = {"clusterName": "x", "engines": [an_engine("main", a_member(pull_secrets=["robot"]))]}
+    order = ApplyReplica.model_validate({**dict(an_order(ApplyReplica)), "namespace": "ml", "spec": spec})
+    by_spec = await needed_copies(store, order, RenderSettings(secrets_propagation="labelled"))
+    by_setting = await needed_copies(store, order, RenderSettings(pull_secrets=("robot",), secrets_propagation="off"))
+    assert ([*by_spec.copies], [copy.platform for copy in by_setting.copies], by_setting.rewrites, by_setting.hash) == ([], [True], {}, "")
+    assert await read_copy_data(store, by_setting.copies[0]) == {"data": {".dockerconfigjson": "e30="}}
+
+
 async def test_a_tenant_reads_its_own(store: SecretDirectory) -> None:
     assert (await read_credential(store, "ml", "x", "kubeconfig")).value.encode() == CONTENT["kubeconfig"]
 

@@ -9,7 +9,7 @@ from activities.caches.revisions import RevisionActivities
 from activities.clusters.activities import ClusterActivities
 from activities.workloads.activities import WorkloadActivities
 from api_types.queues import ClusterWork
-from api_types.settings import CacheSettings, ClusterSettings, SecretSettings, Settings, TeardownSettings, WorkerSettings
+from api_types.settings import CacheSettings, ClusterSettings, GatewaySettings, SecretSettings, Settings, TeardownSettings, WorkerSettings
 from worker import build_activities, work_on_clusters
 
 OWNERS = (ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities)
@@ -45,6 +45,7 @@ def test_what_workflows_follow_of_the_settings_is_given_to_them_with_the_facts_o
             "cluster": ClusterSettings(unreachable_after=77),
             "teardown": TeardownSettings(drain_seconds=7),
             "cache": CacheSettings(max_attempts=5, evict_grace=9),
+            "gateway": GatewaySettings(scheme="https"),
         }
     )
     assert build_activities(given).clusters._settings == {
@@ -52,6 +53,7 @@ def test_what_workflows_follow_of_the_settings_is_given_to_them_with_the_facts_o
         "drain_seconds": 7,
         "cache_attempts_max": 5,
         "cache_evict_grace_seconds": 9,
+        "gateway_scheme": "https",
     }
 
 

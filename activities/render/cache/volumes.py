@@ -14,7 +14,7 @@ from activities.render.inputs.findings import NotRenderable
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects import components, inventory_keys, queues
 from activities.render.objects.manifest import Item, Json, Owner, compact, labelled_item, set_hash
-from activities.render.objects.propagation import SECRET, Copy, copy_manifest
+from activities.render.objects.propagation import SECRET, Copy, copy_manifest, pull_secrets
 from activities.render.objects.rendered import Rendered
 from api_types import labels, names
 from api_types.digests import content_hash
@@ -140,6 +140,7 @@ class _Volume:
         pod = compact(
             automountServiceAccountToken=False,
             containers=[container],
+            imagePullSecrets=pull_secrets(self.settings),
             restartPolicy="Never",
             schedulerName=queues.KAI_SCHEDULER if kai else None,
             securityContext={"seccompProfile": {"type": "RuntimeDefault"}},
@@ -161,7 +162,7 @@ class _Volume:
         }
         kueue = {queues.KUEUE_QUEUE: queue} if self.facts.scheduler_type == queues.KUEUE else {}
         # A Job is immutable: this hash tells a Job that would be different from one that only has another generation.
-        template_hash = content_hash(_chosen(manifest["spec"]))
+        template_hash = content_hash(_chosen(manifest["spec"], self.settings.image_mirror))
         item = self.item(inventory_keys.CACHE_JOB, components.CACHE, manifest, kueue, {labels.TEMPLATE_HASH: template_hash})
         return Item(item.key, item.manifest, item.hash, create_only=True)
 
@@ -191,6 +192,7 @@ class _Volume:
             # The last lines of the log become the message of a failed pod.
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             **({"HF_ENDPOINT": self.settings.hub_endpoint} if self.settings.hub_endpoint else {}),
+            **({"PIP_INDEX_URL": self.settings.pip_index_url} if self.settings.pip_index_url else {}),
             **_patterns(self.artifact),
         }
         container = self._container(self.settings.hydration_image, ["python3", "-c", HUGGINGFACE], environment)
@@ -227,11 +229,12 @@ def _patterns(artifact: Artifact) -> dict[str, str]:
     return {name: json.dumps(values) for name, values in patterns.items() if values}
 
 
-def _chosen(spec: Json) -> Json:
+def _chosen(spec: Json, mirror: str) -> Json:
     """Give the spec of a Job without what a release decides alone: a download that runs goes on with what it was started with."""
     pod = spec["template"]["spec"]
     container = {name: value for name, value in pod["containers"][0].items() if name != "command"}
     container["env"] = [entry for entry in container["env"] if entry["name"] != _REQUIREMENTS]
-    if container["image"] in (images.HYDRATION, images.KIT):
+    if container["image"] in (images.mirrored(images.HYDRATION, mirror), images.mirrored(images.KIT, mirror)):
         del container["image"]
+        container |= {"mirror": mirror} if mirror else {}
     return {**spec, "template": {**spec["template"], "spec": {**pod, "containers": [container]}}}

@@ -16,6 +16,7 @@ from activities.render.engines.pods import member_path, override
 from activities.render.engines.spec import DECODE, PREFILL, Engine, Member
 from activities.render.objects import contract
 from activities.render.objects.manifest import Json, compact
+from activities.render.objects.propagation import pull_secrets
 
 _SIDECAR = "pd-sidecar"
 _SIDECAR_PORT_NAME = "proxy"
@@ -98,6 +99,8 @@ def decorate(context: Context, engine: Engine, member: Member, template: Json, p
             spec["initContainers"] = [{**sidecar, "restartPolicy": "Always"}]
         else:
             spec["containers"].append(sidecar)
+        if platform := pull_secrets(context.settings):
+            spec["imagePullSecrets"] = [*spec.get("imagePullSecrets", []), *platform]
     managed = {
         contract.LLM_D_ROLE: "prefill" if engine.phase == PREFILL else "decode",
         contract.LLM_D_SERVING: "true",

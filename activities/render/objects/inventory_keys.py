@@ -15,7 +15,8 @@ BUDGET_PREFIX = "disruption-budget-"
 POD_GROUP_PREFIX = "gang-"
 CLAIM_TEMPLATE_PREFIX = "resource-claim-"
 COMPUTE_DOMAIN_PREFIX = "compute-domain-"
-COPY_PREFIXES = ("secret-", "configmap-")
+PULL_SECRET_PREFIX = "pull-secret-"  # noqa: S105 -- of a key
+COPY_PREFIXES = ("secret-", "configmap-", PULL_SECRET_PREFIX)
 
 CACHE_JOB = "cache-hydrate"
 CACHE_CREDENTIAL = "cache-auth"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from activities.render.inputs.settings import RenderSettings, workload_namespace
-from activities.render.objects import components
+from activities.render.objects import components, inventory_keys
 from activities.render.objects.manifest import Json, Owner, labelled_item
 from api_types import labels, names
 from api_types.pins import apiversions
@@ -56,7 +56,8 @@ class Source:
 class Copy:
     """One copy to make: read `keys` (all if empty) of the source, write them as `data` of the manifest.
 
-    `inventory_key` is its stable place among a consumer's objects. The manifest holds everything but the data.
+    `inventory_key` is its stable place among a consumer's objects. The manifest holds everything but the data. `platform`: the source
+    belongs to the platform, and a setting names it.
     """
 
     inventory_key: str
@@ -65,6 +66,7 @@ class Copy:
     source_name: str
     keys: tuple[str, ...]
     manifest: Json
+    platform: bool = False
 
     @property
     def name(self) -> str:
@@ -79,6 +81,46 @@ class Propagation:
     copies: tuple[Copy, ...] = ()
     rewrites: Mapping[str, str] | None = None
     missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PullSecret:
+    """A docker config of the platform that `images.pullSecrets` names, for pods with images of this project."""
+
+    name: str
+
+    @property
+    def inventory_key(self) -> str:
+        """The key of its copy in an inventory."""
+        return f"{inventory_keys.PULL_SECRET_PREFIX}{self.name}"
+
+    @property
+    def copy_name(self) -> str:
+        """The name of its copy, in each namespace."""
+        return names.copy_name(labels.SYSTEM_NAMESPACE, SECRET, self.name, ())
+
+    def problem(self, secret_type: str | None) -> str:
+        """Say why the Secret of that type (None: there is none) cannot be used; empty if it can."""
+        if secret_type in _DOCKER_TYPES:
+            return ""
+        why = "does not exist" if secret_type is None else f"has type {secret_type}"
+        return (
+            f"Secret {labels.SYSTEM_NAMESPACE}/{self.name} {why}: setting images.pullSecrets names it; "
+            f"apply it there with type {_DOCKER_TYPES[0]}, or take it out of the setting"
+        )
+
+
+def pull_secrets(settings: RenderSettings) -> list[Json]:
+    """Give `imagePullSecrets` of a pod with an image of this project."""
+    return [{"name": PullSecret(name).copy_name} for name in settings.pull_secrets]
+
+
+def pull_secret_copy(wanted: PullSecret, secret_type: str, namespace: str, settings: RenderSettings) -> Copy:
+    """Give the copy of a pull secret of the platform, beside the pods of what is in `namespace` on the control plane."""
+    owner = Owner(SECRET, labels.SYSTEM_NAMESPACE, wanted.name, f"{SECRET}/{wanted.name}", 1)
+    manifest = copy_manifest(SECRET, secret_type, workload_namespace(namespace, settings), wanted.copy_name)
+    item = labelled_item(owner, wanted.inventory_key, components.SECRET, manifest)
+    return Copy(wanted.inventory_key, SECRET, labels.SYSTEM_NAMESPACE, wanted.name, (), item.manifest, platform=True)
 
 
 def plan(

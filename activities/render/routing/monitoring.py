@@ -13,7 +13,7 @@ _INTERVAL = "30s"
 
 def monitored(context: Context) -> bool:
     """Tell whether PodMonitors are wanted and the cluster knows them."""
-    return context.settings.monitoring_enabled is not False and apiversions.POD_MONITOR in context.facts.apis
+    return context.settings.monitoring_enabled and apiversions.POD_MONITOR in context.facts.apis
 
 
 def monitors(context: Context) -> list[Item]:

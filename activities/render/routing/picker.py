@@ -7,6 +7,7 @@ from activities.render.engines import tracing
 from activities.render.engines.context import Context
 from activities.render.objects import components, contract, inventory_keys
 from activities.render.objects.manifest import Item, Json, labelled_item
+from activities.render.objects.propagation import pull_secrets
 from activities.render.routing import picker_config
 from api_types import labels, names
 from api_types.pins import apiversions
@@ -217,6 +218,7 @@ def _deployment(context: Context, text: str) -> Item:
             "template": {
                 "metadata": {"labels": _selector(context), "annotations": {labels.EPP_CONFIG_CHECKSUM: checksum}},
                 "spec": {
+                    **({"imagePullSecrets": pull} if (pull := pull_secrets(context.settings)) else {}),
                     "serviceAccountName": context.picker,
                     "terminationGracePeriodSeconds": _TERMINATION_GRACE_SECONDS,
                     "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},

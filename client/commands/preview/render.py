@@ -8,7 +8,6 @@ import typer
 
 from activities.render.inputs.facts import ClusterInput
 from activities.render.inputs.facts_file import InvalidFactsFile, read_facts
-from activities.render.inputs.settings import InvalidSettings, RenderSettings
 from activities.render_settings import render_settings
 from client.commands import options
 from client.configuration import load_settings
@@ -36,7 +35,7 @@ def render(
     """
     given = _facts(cluster_facts) if cluster_facts else {}
     chosen = read_policy_file(policy) if policy else None
-    outputs, warnings = render_all(read_trees(files, namespace), given, _settings(), chosen)
+    outputs, warnings = render_all(read_trees(files, namespace), given, render_settings(load_settings()), chosen)
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(_yaml(outputs) if output == TreeFormat.YAML else _json(outputs))
@@ -47,13 +46,6 @@ def _facts(file: Path) -> dict[str, ClusterInput]:
         return read_facts(read_yaml(file, "facts"), title_of(str(file)))
     except InvalidFactsFile as error:
         raise Refused(f"{title_of(str(file))} has invalid facts", details=error.problems, next_step="fix these fields") from error
-
-
-def _settings() -> RenderSettings:
-    try:
-        return render_settings(load_settings())
-    except InvalidSettings as error:
-        raise Refused("the settings cannot be rendered with", details=error.problems, next_step="fix these settings") from error
 
 
 def _yaml(outputs: list[Output]) -> str:

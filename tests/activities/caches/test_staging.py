@@ -14,7 +14,7 @@ from activities.cluster_objects.cluster_api import Json, Kind, ObjectId
 from activities.render.inputs.settings import RenderSettings
 from activities.secrets.store import StoredSecret
 from api_types import labels, names
-from api_types.errors import InvalidInput, NameConflict, ServerError
+from api_types.errors import CredentialsInvalid, InvalidInput, NameConflict, ServerError
 from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.activities.environment.operator import patch
@@ -117,6 +117,30 @@ async def test_a_job_that_would_be_different_is_replaced_but_not_for_a_generatio
     queued = await apply(cluster, order.model_copy(update={"scheduler_type": "kai"}))
     assert queued.job_uid not in ("", first.job_uid)
     await remove(cluster, order, queued)
+
+
+async def test_a_job_pulls_its_image_with_the_platforms_secret_which_goes_when_it_is_done(cluster: ClusterUnderTest) -> None:
+    name = f"robot-{secrets.token_hex(4)}"
+    order = an_order(cluster)
+    settings = RenderSettings(pull_secrets=(name,))
+    staging = CacheActivities(cluster.pool, cluster.store, settings)
+    with pytest.raises(CredentialsInvalid, match=f"Secret modelplane-system/{name} does not exist"):
+        await environment(cluster, order).run(staging.apply_cache, order)
+    content = {".dockerconfigjson": b"{}"}
+    await cluster.store.put(StoredSecret(labels.SYSTEM_NAMESPACE, name, content, type="kubernetes.io/dockerconfigjson"))
+    applied = await environment(cluster, order).run(staging.apply_cache, order)
+    job = await live(cluster, order, applied, kinds.JOB)
+    assert job
+    (pulled,) = job["spec"]["template"]["spec"]["imagePullSecrets"]
+    place = ObjectId(kinds.SECRET, order.namespace, pulled["name"])
+    copied = await (await cluster.api()).get(place)
+    assert copied
+    assert copied["data"] == {".dockerconfigjson": base64.b64encode(b"{}").decode()}
+    # Those of a claim are deleted with its credential, whatever the settings are by then.
+    await remove(cluster, order, applied, 2)
+    assert await (await cluster.api()).get(place) is None
+    await remove(cluster, order, applied)
+    await cluster.store.delete("Secret", labels.SYSTEM_NAMESPACE, name)
 
 
 async def test_wkl_87_without_a_token_only_the_volume_is_created_and_of_the_secret_one_key_is_copied(cluster: ClusterUnderTest) -> None:

@@ -12,13 +12,16 @@ from kubernetes import client
 from activities.clients.kubernetes.discovery import AGGREGATED
 from activities.render.objects.manifest import Json
 from activities.render.objects.propagation import Copy
+from activities.render_settings import render_settings
 from api_types.pins import apiversions
+from api_types.settings import Settings
 from testbed.cluster.webhooks import custom_resources
 from testbed.programs.install import Installer
 from testbed.programs.versions import ADD_ONS
 from testbed.running import ClusterRunning, Running
 from testbed.waiting import wait_until
 from tests.activities.render.builders import a_gang, render, render_pair
+from tests.activities.render.settings_cases import CASES, SCENARIOS
 from tests.activities.render.topologies import TOPOLOGIES
 from tests.environment.waiting import TIMEOUT_SECONDS, pauses
 
@@ -176,6 +179,19 @@ def test_every_object_of_a_topology_is_stored_unchanged(with_add_ons: Server, na
         status, answer = with_add_ons.apply(manifest, dry_run=True)
         assert status in (200, 201), answer
         assert answer["metadata"]["name"] == manifest["metadata"]["name"]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_object_with_every_setting_is_stored_unchanged(with_add_ons: Server, name: str) -> None:
+    groups: dict[str, dict[str, Any]] = {}
+    for case in CASES:
+        group, _, key = case.key.partition(".")
+        # What these say refuses the scenarios, and the namespace is that of the test.
+        if case.key not in ("workloads.refusedAnnotations", "workloads.namespace"):
+            groups.setdefault(group, {})[key] = case.value
+    for item in SCENARIOS[name](render_settings(Settings.model_validate(groups))).objects:
+        status, answer = with_add_ons.apply(item.manifest, dry_run=True)
+        assert status in (200, 201), answer
 
 
 @pytest.mark.parametrize("kind", [*sorted(ADDED_KINDS), "ComputeDomain"])

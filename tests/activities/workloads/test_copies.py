@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import secrets
 from typing import Any
 
 import pytest
@@ -31,6 +32,12 @@ def token(name: str = "hub", key: str = "token", *, optional: bool = False) -> J
 
 def an_order(cluster: ClusterUnderTest, *env: Json, pull_secrets: list[str] | None = None, **fields: Any) -> ApplyReplica:
     return cluster.order([an_engine("main", a_member(env=list(env), pull_secrets=pull_secrets or []))], **fields)
+
+
+def a_pooled_order(cluster: ClusterUnderTest) -> ApplyReplica:
+    """One with an endpoint picker, which is a pod with an image of this project."""
+    order = an_order(cluster)
+    return order.model_copy(update={"facts": order.facts.model_copy(update={"routing": "pool"})})
 
 
 async def put(cluster: ClusterUnderTest, namespace: str, name: str = "hub", **fields: Any) -> None:
@@ -209,3 +216,47 @@ async def test_copies_are_found_by_their_annotations_when_the_inventory_was_lost
     lost = applied.model_copy(update={"inventory": []})
     await cluster.tear_down(order, lost)
     assert await (await cluster.api()).get(ObjectId(SECRET, order.namespace, target(applied, "secret-hub").name)) is None
+
+
+async def test_a_pull_secret_of_the_platform_is_copied_for_pickers_and_sidecars_and_shared(cluster: ClusterUnderTest) -> None:
+    name = f"robot-{secrets.token_hex(4)}"
+    robot = RenderSettings(pull_secrets=(name,), workload_namespace="team-robot")
+    cluster.namespaces.add("team-robot")
+    # Two tenants in one namespace of the cluster share it.
+    first, second = a_pooled_order(cluster), a_pooled_order(cluster)
+    with pytest.raises(CredentialsInvalid, match=f"Secret modelplane-system/{name} does not exist: setting images.pullSecrets") as caught:
+        await cluster.apply(first, robot)
+    assert error_reason(caught.value) == "SecretMissing"
+    await put(cluster, labels.SYSTEM_NAMESPACE, name, labels={})
+    with pytest.raises(CredentialsInvalid, match="has type Opaque"):
+        await cluster.apply(first, robot)
+    await put(cluster, labels.SYSTEM_NAMESPACE, name, labels={}, data={".dockerconfigjson": b'{"auths": {}}'}, type=DOCKER)
+    one, other = [await cluster.apply(order, robot) for order in (first, second)]
+    key = f"pull-secret-{name}"
+    copied = await copy_at(cluster, one, key)
+    assert copied
+    assert (copied["type"], base64.b64decode(copied["data"][".dockerconfigjson"])) == (DOCKER, b'{"auths": {}}')
+    picker = await (await cluster.api()).get(target(one, "epp"))
+    assert picker
+    assert picker["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": copied["metadata"]["name"]}]
+    assert "imagePullSecrets" not in await pod_of(cluster, one)
+    # What is gone from the store stays on the cluster while something pulls with it.
+    await cluster.store.delete("Secret", labels.SYSTEM_NAMESPACE, name)
+    again = await cluster.apply(first.model_copy(update={"inventory": one.inventory}), robot)
+    assert again.changed == []
+    assert await cluster.tear_down(first, again) == []
+    assert await copy_at(cluster, other, key) is not None
+    assert await cluster.tear_down(second, other) == []
+    assert await copy_at(cluster, other, key) is None
+
+
+async def test_a_pull_secret_that_is_taken_out_of_the_settings_is_pruned(cluster: ClusterUnderTest) -> None:
+    name = f"robot-{secrets.token_hex(4)}"
+    await put(cluster, labels.SYSTEM_NAMESPACE, name, labels={}, data={".dockerconfigjson": b"{}"}, type=DOCKER)
+    order = a_pooled_order(cluster)
+    applied = await cluster.apply(order, RenderSettings(pull_secrets=(name,)))
+    after = await cluster.apply(order.model_copy(update={"inventory": applied.inventory}))
+    removed = await cluster.prune(order.model_copy(update={"inventory": after.inventory}))
+    assert removed == [str(target(applied, f"pull-secret-{name}"))]
+    assert await copy_at(cluster, applied, f"pull-secret-{name}") is None
+    await cluster.store.delete("Secret", labels.SYSTEM_NAMESPACE, name)

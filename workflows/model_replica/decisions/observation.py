@@ -103,10 +103,10 @@ def holds_floor(applied: Applied, seen: ObservedReplica, engines: Sequence[dict[
     return bool(phases) and all(phases.values())
 
 
-def endpoint_url(address: str, namespace: str, name: str) -> str:
+def endpoint_url(address: str, namespace: str, name: str, scheme: str = "http") -> str:
     """Give the address of a replica through its cluster's gateway; an IPv6 address is bracketed."""
     host = f"[{address}]" if ":" in address else address
-    return f"http://{host}/{namespace}/{name}/v1"
+    return f"{scheme}://{host}/{namespace}/{name}/v1"
 
 
 def observed_status(applied: Applied, seen: ObservedReplica | None, endpoint: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ def endpoint(state: ModelReplicaState) -> str:
     facts = state.cluster.facts if state.cluster else None
     if not (state.serving and facts and facts.gateway_address) or state.deleting:
         return ""
-    return endpoint_url(facts.gateway_address, state.start.namespace, state.start.name)
+    return endpoint_url(facts.gateway_address, state.start.namespace, state.start.name, facts.gateway_scheme)
 
 
 def detailed_phase(state: ModelReplicaState) -> str:

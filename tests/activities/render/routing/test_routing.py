@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from activities.render.inputs.findings import RoutingUnsupported
-from activities.render.inputs.settings import InvalidSettings, RenderSettings
 from activities.render.replica import InvalidSpec
 from api_types.pins import apiversions
 from tests.activities.render.builders import a_cluster, a_member, an_engine, keys, render, render_pair, the
@@ -302,10 +301,10 @@ def test_a_scraper_shows_its_token_where_metrics_are_guarded() -> None:
 
 @pytest.mark.parametrize(
     ("apis", "enabled"),
-    [(frozenset({apiversions.GATEWAY}), None), (apiversions.STACK, False), (frozenset(), True)],
+    [(frozenset({apiversions.GATEWAY}), True), (apiversions.STACK, False), (frozenset(), True)],
     ids=["without the kind", "turned off", "wanted but not served"],
 )
-def test_nothing_is_scraped_without_podmonitors_or_when_monitoring_is_off(apis: frozenset[str], enabled: bool | None) -> None:
+def test_nothing_is_scraped_without_podmonitors_or_when_monitoring_is_off(apis: frozenset[str], enabled: bool) -> None:
     assert monitors(render(cluster=a_cluster(apis=apis), settings={"monitoring_enabled": enabled})) == {}
 
 
@@ -322,17 +321,3 @@ def test_tracing_reaches_picker_and_sidecar_and_no_engine() -> None:
     assert "--tracing" in spec["initContainers"][0]["args"]
     assert spec["initContainers"][0]["env"][0] == {"name": "OTEL_SERVICE_NAME", "value": "llm-d-routing-sidecar"}
     assert not any(entry["name"].startswith("OTEL") for entry in spec["containers"][0]["env"])
-
-
-def test_unsupported_settings_are_refused_together() -> None:
-    with pytest.raises(InvalidSettings) as caught:
-        RenderSettings(
-            epp_image="mirror.example/epp:v0.8.1", epp_failure_mode="Never", epp_replicas=0, termination_grace_seconds=-1, kai_mode="x"
-        )
-    assert len(caught.value.problems) == 5
-    assert "its tag must start with one of v0.9" in str(caught.value)
-
-
-def test_a_mirrored_image_of_the_same_release_is_accepted() -> None:
-    image = "mirror.example:5000/epp:v0.9.4-acme@sha256:" + "0" * 64
-    assert picker(render(settings={"epp_image": image}))["spec"]["containers"][0]["image"] == image

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObject
+from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObject, ClusterFacts
 from api_types.messages.observations import ObservedObject, ObservedPool, ObservedReplica, ObservedRoute, ObservedWorkload
+from tests.workflows.model_replica.builders import CLUSTER, a_replica
 from workflows.model_replica.decisions.observation import (
     drift,
     drift_message,
@@ -19,6 +20,7 @@ from workflows.model_replica.decisions.observation import (
     routing_problem,
     workload_of,
 )
+from workflows.model_replica.decisions.status import endpoint
 
 W = "qwen-1a2b3c4d"
 NEW, OLD = "hash-new", "hash-old"
@@ -152,6 +154,13 @@ def test_what_served_goes_on_serving_above_a_floor(
 )
 def test_the_address_of_a_replica(address: str, url: str) -> None:
     assert endpoint_url(address, "ml-team", "r-1a2b3") == url
+    assert endpoint_url(address, "ml-team", "r-1a2b3", "https") == url.replace("http", "https")
+
+
+def test_the_scheme_is_the_one_that_the_operator_set() -> None:
+    facts = ClusterFacts(gateway_address="10.0.0.1", gateway_scheme="https")
+    state = a_replica(cluster=CLUSTER.model_copy(update={"facts": facts}), serving=True)
+    assert endpoint(state) == "https://10.0.0.1/ml/qwen-eu-0/v1"
 
 
 def test_a_shared_copy_never_counts_as_drift() -> None:
