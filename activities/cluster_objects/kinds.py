@@ -27,6 +27,8 @@ HTTP_ROUTE = Kind(apiversions.GATEWAY, "HTTPRoute")
 INFERENCE_POOL = Kind(apiversions.INFERENCE, "InferencePool")
 RESOURCE_SLICE = "ResourceSlice"
 _WATCHED: tuple[tuple[str, str], ...] = (POD, NODE, ENDPOINT_SLICE, GATEWAY)
+# The versions of a group that we read, the best first.
+_VERSIONS = {apiversions.DRA_GROUP: apiversions.DRA_VERSIONS, apiversions.KUEUE_GROUP: apiversions.KUEUE_VERSIONS}
 
 LWS_NAME_LABEL = contract.LWS_NAME_LABEL
 # Written by the LeaderWorkerSet controller on every pod of a set too.
@@ -40,7 +42,7 @@ def resolve(pair: tuple[str, str], served: Mapping[Kind, Resource]) -> Kind | No
     if not api_version.endswith("/"):
         found = Kind(api_version, kind)
         return found if found in served else None
-    versions = (Kind(f"{api_version}{version}", kind) for version in apiversions.DRA_VERSIONS)
+    versions = (Kind(f"{api_version}{version}", kind) for version in _VERSIONS[api_version.removesuffix("/")])
     return next((found for found in versions if found in served), None)
 
 

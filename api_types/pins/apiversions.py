@@ -26,5 +26,9 @@ DRA_GROUP = "resource.k8s.io"
 DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
 DRA_VERSIONS_FLAT = frozenset({"v1beta1"})
 
+KUEUE_GROUP = "kueue.x-k8s.io"
+# Best first. v1beta2 came with Kueue 0.15; in v1alpha1 are the Cohorts of releases before 0.12.
+KUEUE_VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
+
 # What the serving stack installs on a cluster.
 STACK = frozenset({GATEWAY, INFERENCE, LEADER_WORKER_SET, POD_MONITOR})

@@ -13,11 +13,13 @@ from activities.clusters.capacity.objects import Objects
 from api_types import labels
 from api_types.limits import OBSERVED_MAX, REPLICAS_ON_CLUSTER_MAX
 from api_types.messages.capacity import CapacityQueue, CapacitySnapshot
+from api_types.pins import apiversions
 
 VERSION = "1"
-_KUBE_KINDS = (("v1", "Node", labels.POOL), ("resource.k8s.io/", "ResourceSlice", ""), ("resource.k8s.io/", "ResourceClaim", ""))
+_DRA = f"{apiversions.DRA_GROUP}/"
+_KUBE_KINDS = (("v1", "Node", labels.POOL), (_DRA, "ResourceSlice", ""), (_DRA, "ResourceClaim", ""))
 _PODS = (("v1", "Pod", labels.SERVING), ("v1", "Pod", f"{LWS_NAME_LABEL},!{labels.SERVING}"))
-_KUEUE = "kueue.x-k8s.io/v1beta2"
+_KUEUE = f"{apiversions.KUEUE_GROUP}/"
 _KUEUE_KINDS = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort", "Workload")
 
 

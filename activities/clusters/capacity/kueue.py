@@ -50,13 +50,13 @@ def queues(objects: Objects) -> list[CapacityQueue]:
     # Of all queues of a cohort together, each of which may borrow from the others.
     lendable: dict[str, dict[Share, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
     for queue in objects.of("ClusterQueue"):
-        if queue["spec"].get("cohortName"):
+        if cohort := _cohort_of(queue):
             for share, quota in quotas[queue["metadata"]["name"]].items():
-                lendable[queue["spec"]["cohortName"]][share] += quota.to_lend
-    own = {name: _cohort_quotas(cohort) for cohort in objects.of("Cohort") if (name := cohort["metadata"]["name"])}
+                lendable[cohort][share] += quota.to_lend
+    own = {name: _cohort_quotas(each) for each in objects.of("Cohort") if (name := each["metadata"]["name"])}
     found = []
     for queue in objects.of("ClusterQueue"):
-        name, cohort = queue["metadata"]["name"], queue["spec"].get("cohortName", "")
+        name, cohort = queue["metadata"]["name"], _cohort_of(queue)
         for share, quota in sorted(quotas[name].items()):
             lent = lendable[cohort][share] - quota.to_lend if cohort else Fraction(0)
             if cohort in own and share in own[cohort]:
@@ -65,6 +65,12 @@ def queues(objects: Objects) -> list[CapacityQueue]:
             names = sorted(tenants[name])
             found.append(_queue(queue, share[0], quota, pool=nodes_of.get(share[0]), lent=reachable, tenants=names))
     return found
+
+
+def _cohort_of(queue: dict[str, Any]) -> str:
+    """Give the cohort of a ClusterQueue; v1beta1 has another name for the field."""
+    spec = queue["spec"]
+    return str(spec.get("cohortName") or spec.get("cohort") or "")
 
 
 def _queue(queue: dict[str, Any], flavor: str, quota: _Quota, *, pool: str | None, lent: Fraction, tenants: list[str]) -> CapacityQueue:

@@ -174,6 +174,16 @@ def test_18_5_kueue_free_is_nominal_less_reserved_plus_what_may_be_borrowed() ->
     assert (found["stopped/h100-flavor"].active, found["stopped/h100-flavor"].free) == (False, 0)
 
 
+def test_18_5_kueue_before_v1beta2_is_read_as_well() -> None:
+    """The field of the cohort had another name."""
+    old = [
+        (kind, {**item, "spec": {("cohort" if key == "cohortName" else key): value for key, value in item["spec"].items()}})
+        for kind, item in r.KUEUE
+    ]
+    assert old != r.KUEUE
+    assert snapshot("kueue", [*r.KUBE, *old]) == snapshot("kueue", [*r.KUBE, *r.KUEUE])
+
+
 def test_18_5_kueue_a_queue_that_has_borrowed_has_only_the_rest_to_borrow() -> None:
     used = [(kind, r.with_reserved(item, "17500m") if item["metadata"]["name"] == "red" else item) for kind, item in r.KUEUE]
     red = queues("kueue", [*r.KUBE, *used])["red/h100-flavor"]

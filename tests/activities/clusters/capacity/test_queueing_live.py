@@ -24,7 +24,8 @@ from tests.scheduler import builders
 
 pytestmark = pytest.mark.testbed
 
-KUEUE, KAI_QUEUE, KAI_GROUP = "kueue.x-k8s.io/v1beta2", "scheduling.run.ai/v2", "scheduling.run.ai/v2alpha2"
+KUEUE_GROUP, KAI_QUEUE, KAI_GROUP = "kueue.x-k8s.io", "scheduling.run.ai/v2", "scheduling.run.ai/v2alpha2"
+NEWEST = "v1beta2"
 GPU = "nvidia.com/gpu"
 ONE = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
 TEN_PAST = "2026-01-01T12:10:00Z"
@@ -33,7 +34,7 @@ TEN_PAST_MS = 1_767_269_400_000
 
 @pytest.fixture
 async def kueue(cluster: ClusterUnderTest) -> AsyncIterator[ClusterUnderTest]:
-    async with operator.definitions(cluster, "kueue", "v1beta2"):
+    async with operator.definitions(cluster, "kueue", NEWEST):
         yield cluster
 
 
@@ -92,14 +93,15 @@ def placed(snapshot: CapacitySnapshot) -> int:
 # --- Kueue ----------------------------------------------------------------------------------------------------------------------------
 
 
-def kueue_object(kind: str, name: str, spec: Json, status: Json | None = None, **metadata: Any) -> Json:
-    document = {"apiVersion": KUEUE, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
+def kueue_object(kind: str, name: str, spec: Json, status: Json | None = None, *, version: str = NEWEST, **metadata: Any) -> Json:
+    document = {"apiVersion": f"{KUEUE_GROUP}/{version}", "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
     return {**document, "status": status} if status else document
 
 
-def cluster_queue(name: str, nominal: int, reserved: int, **limits: Any) -> Json:
+def cluster_queue(name: str, nominal: int, reserved: int, version: str = NEWEST, **limits: Any) -> Json:
     group = {"coveredResources": [GPU], "flavors": [{"name": "h100", "resources": [{"name": GPU, "nominalQuota": nominal, **limits}]}]}
-    return kueue_object("ClusterQueue", name, {"cohortName": "all", "namespaceSelector": {}, "resourceGroups": [group]}, held(reserved))
+    spec = {"cohortName" if version == NEWEST else "cohort": "all", "namespaceSelector": {}, "resourceGroups": [group]}
+    return kueue_object("ClusterQueue", name, spec, held(reserved), version=version)
 
 
 def held(reserved: int, active: str = "True") -> Json:
@@ -112,14 +114,20 @@ def held(reserved: int, active: str = "True") -> Json:
     }
 
 
-async def test_18_5_kueue_queues_are_listed_and_watched(kueue: ClusterUnderTest) -> None:
+@pytest.mark.parametrize("version", [NEWEST, "v1beta1"])
+async def test_18_5_kueue_queues_are_listed_and_watched(cluster: ClusterUnderTest, version: str) -> None:
+    async with operator.definitions(cluster, "kueue", version):
+        await queues_are_listed_and_watched(cluster, version)
+
+
+async def queues_are_listed_and_watched(cluster: ClusterUnderTest, version: str) -> None:
     """Red has 16 GPUs, 8 of them reserved; blue may lend it 8. A queue serves the tenant whose LocalQueue points to it."""
-    cluster, red = kueue, ObjectId(Kind(KUEUE, "ClusterQueue"), "", "red")
-    await operator.make(cluster, kueue_object("ResourceFlavor", "h100", {"nodeLabels": {labels.POOL: "h100"}}))
-    await operator.make(cluster, cluster_queue("red", 16, 8, borrowingLimit=8))
-    await operator.make(cluster, cluster_queue("blue", 24, 8, lendingLimit=8))
+    red = ObjectId(Kind(f"{KUEUE_GROUP}/{version}", "ClusterQueue"), "", "red")
+    await operator.make(cluster, kueue_object("ResourceFlavor", "h100", {"nodeLabels": {labels.POOL: "h100"}}, version=version))
+    await operator.make(cluster, cluster_queue("red", 16, 8, version, borrowingLimit=8))
+    await operator.make(cluster, cluster_queue("blue", 24, 8, version, lendingLimit=8))
     tenant = tenant_queue(builders.NAMESPACE)
-    await operator.make(cluster, kueue_object("LocalQueue", tenant, {"clusterQueue": "red"}, namespace="default"))
+    await operator.make(cluster, kueue_object("LocalQueue", tenant, {"clusterQueue": "red"}, version=version, namespace="default"))
     async with observing(cluster, "kueue") as client:
         listed = await seen_by(client, cluster, lambda seen: queue(seen, "red/h100").tenants == [tenant])
         found = queue(listed, "red/h100")
