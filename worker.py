@@ -222,7 +222,7 @@ class Activities:
 def build_activities(settings: Settings) -> Activities:
     """Build every activity from the settings."""
     store = secret_store(settings)
-    pool = KubernetesPool(store, settings.kubeconfig, settings.cluster.max_concurrent_requests)
+    pool = KubernetesPool(store, settings.kubeconfig, settings.cluster.max_concurrent_requests, settings.cluster.max_concurrent_applies)
     force_after = timedelta(seconds=settings.teardown.force_after) if settings.teardown.force_after is not None else None
     return Activities(
         messaging=EntityClient(),

@@ -235,6 +235,9 @@ class ClusterSettings(Section):
 
     unreachable_after: Seconds = 300
     max_concurrent_requests: int = Field(default=24, ge=1, description="Requests of one worker to one API server at once, without watches.")
+    max_concurrent_applies: int = Field(
+        default=32, ge=1, description="Replicas and caches that one worker applies on one cluster at once; others wait their turn."
+    )
 
 
 class WorkerSettings(Section):

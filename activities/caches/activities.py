@@ -65,7 +65,7 @@ class CacheActivities:
             artifact, claim = read_artifact(wanted), claim_name(wanted)
         credential = await read_credential(self.store, order.namespace, artifact.credential, artifact.credential_key)
         targets = _Targets.of(claim, workload_namespace(order.namespace, self.settings))
-        async with heartbeating() as report:
+        async with heartbeating() as report, cluster.applying():
             deleter = Deleter(cluster, order.uid, report, self.force_after)
             live = await _read(cluster, targets)
             adopted = await _adoptable(live, order)

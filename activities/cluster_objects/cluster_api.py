@@ -8,6 +8,7 @@ SDK is behind `ClusterApi` in `clients/`. Failures are raised as the errors of `
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, NamedTuple, Protocol
 
 from api_types.messages.cluster_work import Connection, ObjectIdParts
@@ -102,6 +103,13 @@ class WatchExpired(Exception):
 
 class ClusterApi(Protocol):
     """One cluster, under one credential."""
+
+    def applying(self) -> AbstractAsyncContextManager[None]:
+        """Wait until one more apply may run on the cluster, in the order of arrival, and count as one while held.
+
+        Entering raises ClusterUnreachable when the cluster answers no request meanwhile.
+        """
+        ...
 
     async def version(self) -> str:
         """Give the server's version, such as `v1.35.4`."""

@@ -67,9 +67,9 @@ class WorkloadActivities:
         """
         check_caller(_KIND, order.namespace, order.name)
         cluster = await self.clusters.at(order.connection)
-        prepared = await prepare(cluster, self.store, order, self.settings)
-        rendered = prepared.rendered
-        async with heartbeating() as report:
+        async with heartbeating() as report, cluster.applying():
+            prepared = await prepare(cluster, self.store, order, self.settings)
+            rendered = prepared.rendered
             order = await with_found(cluster, order) if order.search else order
             deleter = Deleter(cluster, order.uid, report, self.force_after)
             found = await _read(cluster, [*prepared.needed.targets, *(ObjectId.of(item.manifest) for item in rendered.objects)])

@@ -7,6 +7,7 @@ request takes `IDLE_CLUSTERS_SECONDS`.
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 import worker
 from activities import heartbeat
@@ -35,6 +36,10 @@ _KINDS = {Kind("v1", "Node"): "nodes", Kind("v1", "Pod"): "pods", Kind("apps/v1"
 
 class IdleCluster(ClusterApi):
     """A cluster without objects. It allows everything, and keeps nothing."""
+
+    @asynccontextmanager
+    async def applying(self) -> AsyncIterator[None]:
+        yield
 
     async def version(self) -> str:
         await _answer()

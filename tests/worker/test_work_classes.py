@@ -17,7 +17,11 @@ LIMITS = WorkerSettings(max_concurrent_activities=11, max_concurrent_watches=22,
 
 
 def settings(folder: Path) -> Settings:
-    return Settings(worker=LIMITS, cluster=ClusterSettings(max_concurrent_requests=7), secrets=SecretSettings(directory=folder))
+    return Settings(
+        worker=LIMITS,
+        cluster=ClusterSettings(max_concurrent_requests=7, max_concurrent_applies=5),
+        secrets=SecretSettings(directory=folder),
+    )
 
 
 def test_every_activity_on_clusters_has_one_class(tmp_path: Path) -> None:
@@ -35,8 +39,9 @@ def test_what_waits_has_slots_of_its_own(tmp_path: Path) -> None:
     assert slots == {**waiting, ClusterWork.APPLY: 11, ClusterWork.CACHE: 11}
 
 
-def test_the_limit_of_requests_reaches_the_clients_of_clusters(tmp_path: Path) -> None:
-    assert build_activities(settings(tmp_path)).pool.requests_at_once == 7
+def test_the_limits_of_requests_and_applies_reach_the_clients_of_clusters(tmp_path: Path) -> None:
+    pool = build_activities(settings(tmp_path)).pool
+    assert (pool.requests_at_once, pool.applies_at_once) == (7, 5)
 
 
 def test_what_workflows_follow_of_the_settings_is_given_to_them_with_the_facts_of_a_cluster(tmp_path: Path) -> None:

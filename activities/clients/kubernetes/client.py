@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from typing import Any, TypeGuard
 from urllib.parse import urlencode
@@ -64,6 +65,10 @@ class KubernetesCluster(ClusterApi):
     async def close(self) -> None:
         """End all connections."""
         await self._session.close()
+
+    def applying(self) -> AbstractAsyncContextManager[None]:
+        """Wait until one more apply may run on the cluster, and count as one while held."""
+        return self._session.apply_turn()
 
     async def version(self) -> str:
         """Give the server's version, such as `v1.35.4`."""

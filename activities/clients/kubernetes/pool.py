@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from activities.clients.kubernetes.client import KubernetesCluster
 from activities.clients.kubernetes.kubeconfig import Access, parse_kubeconfig
-from activities.clients.kubernetes.session import REQUESTS_AT_ONCE, Session
+from activities.clients.kubernetes.session import APPLIES_AT_ONCE, REQUESTS_AT_ONCE, Session
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
 from activities.secrets.store import SecretMissing, SecretReader
 from api_types.errors import CredentialsInvalid, PermissionDenied
@@ -25,10 +25,17 @@ _CLOSE_AFTER_SECONDS = 60.0
 class KubernetesPool(ClusterPool):
     """The clients of a worker, by cluster."""
 
-    def __init__(self, store: SecretReader, settings: KubeconfigSettings, requests_at_once: int = REQUESTS_AT_ONCE) -> None:
+    def __init__(
+        self,
+        store: SecretReader,
+        settings: KubeconfigSettings,
+        requests_at_once: int = REQUESTS_AT_ONCE,
+        applies_at_once: int = APPLIES_AT_ONCE,
+    ) -> None:
         self._store = store
         self._settings = settings
         self.requests_at_once = requests_at_once
+        self.applies_at_once = applies_at_once
         self._open: dict[tuple[str, ...], tuple[str, KubernetesCluster]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -61,7 +68,7 @@ class KubernetesPool(ClusterPool):
         known = self._open.get(reference)
         if known and known[0] == digest:
             return known[1]
-        client = KubernetesCluster(Session(connection.cluster, access, self.requests_at_once))
+        client = KubernetesCluster(Session(connection.cluster, access, self.requests_at_once, self.applies_at_once))
         self._open[reference] = (digest, client)
         if known:
             self._close_later(known[1])

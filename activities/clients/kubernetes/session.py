@@ -4,9 +4,11 @@ These are the only lines that know the Kubernetes SDK. Its REST layer brings TLS
 would write keys to files that stay while the process runs, run plugins, and turn JSON into classes that know fewer fields than the server.
 """
 
+import asyncio
 import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +44,8 @@ _REQUESTS_PER_SECOND = 200.0
 _REQUESTS_AT_ONCE = 400
 # A busy server responds to a few requests soon and to many late; a request that waits here cannot time out there.
 REQUESTS_AT_ONCE = 24
+# Each applies one object after the other. A rollout of hundreds of replicas is done as soon, and their workers' memory is bounded.
+APPLIES_AT_ONCE = 32
 # Far longer than a server takes that is only busy, and short for the other clusters, whose tasks wait for a slot meanwhile.
 SILENT_SECONDS = 5.0
 _BUFFER_BYTES = 1 << 16
@@ -58,20 +62,30 @@ class Response(NamedTuple):
 class Session:
     """Requests to one API server under one credential, within a rate."""
 
-    def __init__(self, cluster: str, access: Access, requests_at_once: int = REQUESTS_AT_ONCE) -> None:
+    def __init__(
+        self, cluster: str, access: Access, requests_at_once: int = REQUESTS_AT_ONCE, applies_at_once: int = APPLIES_AT_ONCE
+    ) -> None:
         self.cluster = cluster
         self.server = access.server
         self._credential = Credential(cluster, access)
         self._throttle = Throttle(_REQUESTS_PER_SECOND, _REQUESTS_AT_ONCE)
         self._limit = RequestLimit(requests_at_once, SILENT_SECONDS)
+        self._applies = asyncio.Semaphore(applies_at_once)
         self._rest = _rest(access, requests_at_once + _WATCHES_MAX)
 
-    @contextlib.asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    def turn(self) -> AbstractAsyncContextManager[None]:
         """Wait for one of the turns of this server, and hold it. Raises ClusterUnreachable at once while the server answers no request."""
+        return self._answering(self._limit.turn())
+
+    def apply_turn(self) -> AbstractAsyncContextManager[None]:
+        """Wait for one of the turns of applies, and hold it. Raises ClusterUnreachable when the server answers no request meanwhile."""
+        return self._answering(self._limit.waiting_for(self._applies))
+
+    @contextlib.asynccontextmanager
+    async def _answering(self, turn: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as stack:
             try:
-                await stack.enter_async_context(self._limit.turn())
+                await stack.enter_async_context(turn)
             except NoAnswer:
                 raise ClusterUnreachable(
                     f"cluster {self.cluster}: {self.server} has answered no request for more than {SILENT_SECONDS:.0f} s; "

@@ -1,4 +1,4 @@
-"""Limits for the requests of one credential: how many per second, and how many at once.
+"""Limits for what one credential gets: how many requests per second, how many of them at once, and how many applies at once.
 
 Hundreds of workflows of one worker may call one cluster in the same second. The API server would return 429 and delay all other clients of
 the cluster; so requests queue here instead. They do not queue for a server that answers none: each of them would hold a slot of its worker,
@@ -65,6 +65,21 @@ class RequestLimit:
     def record_response(self) -> None:
         """Record that the server answers."""
         self._unanswered_since = _now() if self._running else None
+
+    @contextlib.asynccontextmanager
+    async def waiting_for(self, turns: asyncio.Semaphore) -> AsyncIterator[None]:
+        """Wait for one of these turns, first come, first served, and hold it. Raises NoAnswer when the server falls silent meanwhile."""
+        acquired = asyncio.ensure_future(turns.acquire())
+        try:
+            while not acquired.done():
+                if turns.locked() and self._is_silent():
+                    raise NoAnswer
+                await asyncio.wait([acquired], timeout=self._silent_seconds)
+            yield
+        finally:
+            acquired.cancel()
+            # Whoever is cancelled while it waits may have got its turn in that moment.
+            acquired.add_done_callback(lambda turn: None if turn.cancelled() else turns.release())
 
     async def _acquire(self) -> None:
         while not self._is_silent():

@@ -40,9 +40,9 @@ MEMBER = {
 class HttpPool(ClusterPool):
     """Clients of servers without TLS, which no kubeconfig may name."""
 
-    def __init__(self, servers: dict[str, ApiServer]) -> None:
+    def __init__(self, servers: dict[str, ApiServer], applies_at_once: int = SLOTS) -> None:
         self.clients = {
-            name: KubernetesCluster(Session(name, Access(server=server.address, allow_loopback=True), REQUESTS_AT_ONCE))
+            name: KubernetesCluster(Session(name, Access(server=server.address, allow_loopback=True), REQUESTS_AT_ONCE, applies_at_once))
             for name, server in servers.items()
         }
 
@@ -76,14 +76,15 @@ class Slots:
             await asyncio.sleep(RETRY_SECONDS)
 
 
+@pytest.mark.parametrize("applies_at_once", [SLOTS, 2], ids=["as many as slots", "two at once"])
 async def test_applies_go_on_beside_a_cluster_that_hangs_and_to_that_one_when_it_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, applies_at_once: int
 ) -> None:
     monkeypatch.setattr(session, "SILENT_SECONDS", SILENT_SECONDS)
     async with AsyncExitStack() as stack:
         names = ["hanging", "a", "b", "c"]
         servers = {name: await stack.enter_async_context(api_server(hangs=name == "hanging")) for name in names}
-        pool = HttpPool(servers)
+        pool = HttpPool(servers, applies_at_once)
         stack.push_async_callback(pool.close)
         slots = Slots(WorkloadActivities(pool, SecretDirectory(tmp_path), RenderSettings()))
         hanging = [asyncio.create_task(slots.apply(an_order("hanging", number))) for number in range(4 * SLOTS)]

@@ -53,3 +53,61 @@ async def test_a_server_that_refuses_connections_is_not_taken_for_one_that_hangs
             async with limit.turn():
                 raise ConnectionRefusedError
         await asyncio.sleep(SILENT_SECONDS)
+
+
+async def hold_apply(limit: RequestLimit, turns: asyncio.Semaphore, until: asyncio.Event, order: list[int], number: int) -> None:
+    async with limit.waiting_for(turns):
+        order.append(number)
+        await until.wait()
+
+
+async def is_one_turn(turns: asyncio.Semaphore) -> None:
+    """No turn was lost, and none was given back twice."""
+    async with asyncio.timeout(SILENT_SECONDS):
+        await turns.acquire()
+    assert turns.locked()
+
+
+async def test_applies_get_their_turns_in_the_order_of_arrival_and_also_after_one_that_was_cancelled() -> None:
+    limit, turns, done = RequestLimit(2, SILENT_SECONDS), asyncio.Semaphore(1), asyncio.Event()
+    order: list[int] = []
+    tasks = [asyncio.create_task(hold_apply(limit, turns, done, order, number)) for number in range(5)]
+    # Longer than a silence takes: a place in the queue is kept.
+    await asyncio.sleep(2.5 * SILENT_SECONDS)
+    assert order == [0]
+    tasks[1].cancel()
+    done.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert order == [0, 2, 3, 4]
+    await is_one_turn(turns)
+
+
+async def test_an_apply_that_is_cancelled_in_the_moment_of_its_turn_gives_it_back() -> None:
+    limit, turns, done = RequestLimit(2, SILENT_SECONDS), asyncio.Semaphore(1), asyncio.Event()
+    order: list[int] = []
+    tasks = [asyncio.create_task(hold_apply(limit, turns, done, order, number)) for number in range(2)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    # One step at a time: at one of them the second has its turn, and has not been told.
+    for _ in range(3):
+        await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await is_one_turn(turns)
+
+
+async def test_applies_do_not_wait_for_a_turn_on_a_server_that_answers_none() -> None:
+    limit, turns, done = RequestLimit(2, SILENT_SECONDS), asyncio.Semaphore(1), asyncio.Event()
+    order: list[int] = []
+    first = asyncio.create_task(hold_apply(limit, turns, done, order, 0))
+    request = asyncio.create_task(hold(limit, done))
+    waiting = asyncio.create_task(hold_apply(limit, turns, done, order, 1))
+    with pytest.raises(NoAnswer):
+        async with asyncio.timeout(5 * SILENT_SECONDS):
+            await waiting
+    done.set()
+    await asyncio.gather(first, request)
+    # A free turn is taken: its requests find out whether the server answers again.
+    await hold_apply(limit, turns, done, order, 2)
+    assert order == [0, 2]
