@@ -53,6 +53,7 @@ def _replica(order: ApplyReplica, needed: Needed) -> ReplicaInput:
         index=order.index,
         spec=order.spec,
         cache_claim=order.cache_claim,
+        cache_gib=order.cache_gib,
         propagated=needed.rewrites,
         propagated_hash=needed.hash,
         picker_flags=order.picker_flags,

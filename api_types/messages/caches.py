@@ -75,7 +75,10 @@ class CacheUse(Message):
 
 
 class CacheReport(Message):
-    """What a replica must know of its cache on its cluster: `claim` is the volume claim to mount, empty while there is none."""
+    """What a replica must know of its cache on its cluster: `claim` is the volume claim to mount, empty while there is none.
+
+    `size_gib` is the size of the volume that the cache asks for.
+    """
 
     cache: Id
     uid: Id
@@ -83,6 +86,7 @@ class CacheReport(Message):
     cluster: Id
     phase: Id = ""
     claim: Id = ""
+    size_gib: int = Field(default=0, ge=0)
     artifact_key: Id = Field(default="", alias="artefactKey")
     revision: Id = ""
     message: Text = ""

@@ -136,7 +136,8 @@ class AppliedObject(ClusterObject):
 class ApplyReplica(Message):
     """Render and apply one replica.
 
-    `cache_claim` is the volume claim of its cache that is ready on the cluster; `picker_flags` are extra flags of its endpoint picker.
+    `cache_claim` is the volume claim of its cache that is ready on the cluster, of `cache_gib` GiB; `picker_flags` are extra flags of its
+    endpoint picker.
     `wait_seconds` is for objects that are deleted, as in `RunTeardownStep`. `search`: `inventory` may be incomplete, because an earlier run
     or an interrupted apply wrote more; what is found by its labels joins it.
     """
@@ -152,6 +153,7 @@ class ApplyReplica(Message):
     index: int
     spec: dict[str, Any]
     cache_claim: str = ""
+    cache_gib: int = 0
     picker_flags: dict[str, str] = Field(default_factory=dict)
     inventory: list[AppliedObject] = Field(default_factory=list)
     search: bool = False

@@ -13,6 +13,7 @@ from api_types.resources.parts.base_types import Advice, Manifest, MapKeys, Name
 from api_types.resources.parts.disruption import Disruption, EngineDrain
 from api_types.resources.parts.engines import Copies, EngineName, Engines, Members, Phase, PodsPerNode, Role, Serving, Worker
 from api_types.resources.parts.pod_template import PodTemplate
+from api_types.resources.parts.probes import Probes
 from api_types.resources.parts.topology import Topology
 from api_types.resources.status import ResourceStatus, RoutingStatus
 
@@ -55,6 +56,8 @@ class ReplicaMember(ResourceModel):
     """Only on a Worker; absent there means one follower."""
     pods_per_node: PodsPerNode | None = None
     """How many pods of this member may share a node; absent means one."""
+    probes: Probes | None = None
+    """How long the engine may load, and when it is hung; not on a Worker."""
     template: PodTemplate
     """The pod."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _COPIED = ("modelCacheRef", "serving", "disruption")
-_MEMBER_COPIED = ("role", "worker", "template", "podsPerNode")
+_MEMBER_COPIED = ("role", "worker", "template", "podsPerNode", "probes")
 
 
 def replica_spec(template: Mapping[str, Any], cluster: str, engines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

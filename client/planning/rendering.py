@@ -6,7 +6,7 @@ an identity yet: every uid is zeros and every generation 1, so that equal input 
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from activities.render.objects.rendered import Rendered
 from activities.render.replica import render_replica
 from api_types import labels
 from api_types.clock import now_ms
+from api_types.resources.model_cache import ModelCacheSpec
 from api_types.resources.replica_spec import replica_spec
 from client.errors import Refused
 from client.refs.tree import Tree
@@ -162,7 +163,13 @@ def _replica_inputs(documents: Documents, findings: Findings, policy: SchedulerO
         if name not in evicted and (name in kept or (existing.namespace, existing.deployment) not in planned):
             yield existing
     for manifest, decision in zip(documents.placed, decisions, strict=False):
-        yield from _changed_replicas(manifest, decision)
+        for wanted in _changed_replicas(manifest, decision):
+            yield replace(wanted, cache_gib=_cache_gib(wanted, documents))
+
+
+def _cache_gib(wanted: ReplicaInput, documents: Documents) -> int:
+    cache = documents.caches.get((wanted.namespace, (wanted.spec.get("modelCacheRef") or {}).get("name", "")))
+    return ModelCacheSpec.model_validate(cache["spec"]).size_gib if cache else 0
 
 
 def _decisions(documents: Documents, findings: Findings, policy: SchedulerOptions | None) -> list[Decision]:

@@ -1,7 +1,7 @@
 """What a ModelCache reports to its users and to observers. Pure."""
 
 from api_types.messages.caches import CacheAccount, CacheChanged, CacheReport
-from workflows.model_cache.spec import match_labels
+from workflows.model_cache.spec import match_labels, size_gib
 from workflows.model_cache.state import CacheState, User
 from workflows.model_cache.status import phase_of
 
@@ -33,6 +33,7 @@ def replica_report(name: str, state: CacheState, user: User) -> CacheReport:
         cluster=user.cluster,
         phase="Ready" if published else phase,
         claim=user.assigned_claim,
+        size_gib=size_gib(state),
         artifact_key=assigned.artifact_key if assigned else "",
         revision=assigned.revision if assigned else "",
         message="" if user.assigned_claim else message,

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from activities.render.cache.artifact import Artifact, artifact_key, claim_name, read_artifact
 from activities.render.inputs.facts import CacheInput
+from activities.render.inputs.findings import InvalidSpec
 from api_types.digests import report_digest
 from workflows.model_cache.state import CacheState
 
@@ -33,6 +34,14 @@ def match_labels(spec: Mapping[str, Any] | None) -> dict[str, str]:
 def artifact_of(namespace: str, name: str, state: CacheState) -> Artifact:
     """Read what is staged, its revision as written in the spec; InvalidSpec if rendering could not read it."""
     return read_artifact(_as_input(namespace, name, state))
+
+
+def size_gib(state: CacheState) -> int:
+    """Give the size of the volume that the spec asks for; 0 if it cannot be read."""
+    try:
+        return artifact_of("", "", state).size_gib if state.spec else 0
+    except InvalidSpec:
+        return 0
 
 
 def reference_of(artifact: Artifact) -> str:

@@ -29,6 +29,7 @@ class ReplicaCache:
         if known is None or known.uid != message.uid or message.sequence >= known.sequence:
             state.cache = message
             state.cache_claim = message.claim or state.cache_claim
+            state.cache_gib = message.size_gib or state.cache_gib
             self._context.mark_changed()
 
     def record_change(self, message: CacheChanged) -> None:
@@ -44,7 +45,7 @@ class ReplicaCache:
         name, known = cache_name(state), state.cache_registered
         if known and known != name:
             await self.unregister()
-            state.cache, state.cache_claim = None, ""
+            state.cache, state.cache_claim, state.cache_gib = None, "", 0
         claims = mounted_claims(state)
         if not name:
             self._registration.stop_waiting()

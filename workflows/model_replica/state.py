@@ -56,7 +56,7 @@ class ModelReplicaState(EntityState):
             uid of the InferenceCluster that the kept connection and facts are of. `cluster_doubted`: a report came of what may be an
             earlier cluster.
         cache: the last report of its cache; `cache_registered`: the name of the cache at which it is registered.
-        cache_claim: the volume claim of its cache that is ready on the cluster; kept when the cache is lost.
+        cache_claim: the volume claim of its cache that is ready on the cluster, and `cache_gib` its size; kept when the cache is lost.
         cache_mounted: the claims that its pods may mount, as last reported to the cache.
         picker_flags: extra flags of its endpoint picker.
         applied_inputs: what came from outside the spec into the last apply; None before the first one.
@@ -85,6 +85,7 @@ class ModelReplicaState(EntityState):
     cache: CacheReport | None = None
     cache_registered: str = ""
     cache_claim: str = ""
+    cache_gib: int = 0
     cache_mounted: list[str] = Field(default_factory=list)
     picker_flags: dict[str, str] = Field(default_factory=dict)
     applied_inputs: Annotated[ApplyInputs | None, BeforeValidator(none_if_empty)] = None

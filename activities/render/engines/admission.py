@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from activities.render.engines.container.probes import read_probes
 from activities.render.engines.disruption import read_drain, read_min_available
 from activities.render.engines.env import read_env
 from activities.render.engines.options.topology import check_topology, read_topology
@@ -104,6 +105,7 @@ def _member(value: Any, engine: str, findings: Findings) -> Member:
         labels=_labels(metadata),
         annotations=_annotations(metadata),
         requests=_requests(reader),
+        probes=read_probes(reader, role),
     )
 
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from activities.render.engines import engine_type
 from activities.render.engines.claims import plugin_resources, pod_claim
+from activities.render.engines.container import engine_type
+from activities.render.engines.container.probes import probes
 from activities.render.engines.context import Context
 from activities.render.engines.env import gang_env, merge_env, rewritten
 from activities.render.engines.flags import find_flag
@@ -38,7 +39,7 @@ def pod_template(context: Context, engine: Engine, member: Member, port: int) ->
         volumeMounts=_mounts(context),
     )
     if member.serves:
-        container |= _serving_fields(port, settings.startup_seconds_max)
+        container |= {"ports": [{"name": contract.ENGINE_PORT_NAME, "containerPort": port}], **probes(context, member, port)}
     spec = compact(
         automountServiceAccountToken=False,
         containers=[container],
@@ -139,23 +140,6 @@ def _resources(context: Context, member: Member) -> Json:
         limits=plugins,
         claims=[{"name": contract.CLAIM}] if member.claims else None,
     )
-
-
-def _serving_fields(port: int, startup_seconds_max: int) -> Json:
-    probe = {"httpGet": {"path": contract.HEALTH_PATH, "port": port}}
-    fields: Json = {
-        "ports": [{"name": contract.ENGINE_PORT_NAME, "containerPort": port}],
-        "readinessProbe": {**probe, **contract.READINESS},
-    }
-    if startup_seconds_max:
-        period = contract.READINESS["periodSeconds"]
-        fields["startupProbe"] = {
-            **probe,
-            "periodSeconds": period,
-            "timeoutSeconds": contract.READINESS["timeoutSeconds"],
-            "failureThreshold": -(-startup_seconds_max // period),
-        }
-    return fields
 
 
 def _mounts(context: Context) -> list[Json]:

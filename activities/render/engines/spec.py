@@ -25,6 +25,23 @@ class DeviceRequest:
 
 
 @dataclass(frozen=True)
+class Liveness:
+    """How often a loaded engine is asked, and how many missing answers in a row end it."""
+
+    period_seconds: int
+    timeout_seconds: int
+    failure_threshold: int
+
+
+@dataclass(frozen=True)
+class Probes:
+    """The probes that a member asks for. `startup_seconds` 0: from a setting, or from the size of the model."""
+
+    startup_seconds: int = 0
+    liveness: Liveness | None = None
+
+
+@dataclass(frozen=True)
 class Member:
     """One role of an engine: what its pods run and where. `nodes` counts the pods of a Worker per copy."""
 
@@ -39,6 +56,7 @@ class Member:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     requests: tuple[DeviceRequest, ...]
+    probes: Probes | None = None
 
     @property
     def claims(self) -> tuple[DeviceRequest, ...]:

@@ -23,6 +23,7 @@ from api_types.resources.model_deployment import (
 from api_types.resources.model_replica import ModelReplicaSpec, ReplicaEngine, ReplicaMember, ResolvedRequest
 from api_types.resources.parts.engines import Phase
 from api_types.resources.parts.pod_template import EngineContainer, EnvVar, EnvVarSource
+from api_types.resources.parts.probes import NO_FOLLOWERS
 from api_types.validation.model_walk import walk
 from api_types.validation.problems import Loc
 from api_types.validation.rules.disruption import evictions_can_happen
@@ -157,6 +158,12 @@ def worker_block_is_for_workers(member: AnyMember, context: RuleContext) -> Find
         yield context.error(f"only a Worker member may set worker; this member is {member.role}", "worker")
 
 
+def probes_have_a_port(member: AnyMember, context: RuleContext) -> Findings:
+    """Refuse probes of followers: nothing answers there."""
+    if member.probes is not None and member.role == "Worker":
+        yield context.error(NO_FOLLOWERS, "probes")
+
+
 def toleration_says_what_it_tolerates(toleration: Toleration, context: RuleContext) -> Findings:
     """Check that Equal has a key to compare and Exists no value."""
     if toleration.operator == "Equal" and not toleration.key:
@@ -207,8 +214,8 @@ RULES: Rules = {
     ModelReplicaSpec: (phases_fit_the_mode, selectors_can_be_used, evictions_can_happen),
     Engine: (*_ENGINE, some_member_requests_devices),
     ReplicaEngine: (*_ENGINE, some_member_carries_requests),
-    Member: (worker_block_is_for_workers,),
-    ReplicaMember: (worker_block_is_for_workers,),
+    Member: (worker_block_is_for_workers, probes_have_a_port),
+    ReplicaMember: (worker_block_is_for_workers, probes_have_a_port),
     Toleration: (toleration_says_what_it_tolerates,),
     DeviceRequest: (request_name_fits_a_claim,),
     ResolvedRequest: (request_has_one_source,),

@@ -37,6 +37,13 @@ def _prefill_decode() -> Rendered:
     return render_pair(decode={"args": ["--port=8200"]}, cache="qwen", cache_claim=CLAIM, uid=UID)
 
 
+def _probed() -> Rendered:
+    probes = {"startupSeconds": 2700, "liveness": {"failureThreshold": 10}}
+    gang = a_gang(leader={"args": ["--tp=8"]})
+    leader, worker = gang["members"]
+    return render({**gang, "members": [{**leader, "probes": probes}, worker]}, an_engine("small", {**a_member(), "probes": {}}), uid=UID)
+
+
 def _kai_explicit() -> Rendered:
     cluster = a_cluster(scheduler_type="kai", mesh_provider="istio")
     return render(a_gang(), cluster=cluster, settings={"kai_mode": "explicit", "epp_metrics_auth": True, "tracing_enabled": True}, uid=UID)
@@ -96,6 +103,7 @@ TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "gang-domain-kueue": lambda: _gang_in_domain("kueue", "Required"),
     "gang-domain-kai": lambda: _gang_in_domain("kai", "Preferred"),
     "gang-domain-kai-explicit": lambda: _gang_in_domain("kai", "Required", kai_mode="explicit"),
+    "probes": _probed,
     "prefill-decode": _prefill_decode,
     "prefill-decode-old-cluster": lambda: render_pair(cluster=a_cluster(kubernetes_version="1.28", dra_version="v1beta1"), uid=UID),
     "drained": lambda: _drained(an_engine(), a_gang("big")),

@@ -70,6 +70,11 @@ def with_request(**change: Any) -> dict[str, Any]:
     return a_deployment(an_engine(a_member(nodeSelector={"devices": [merged(REQUEST, change)]})))
 
 
+def with_liveness(**liveness: int) -> dict[str, Any]:
+    """Give a deployment whose engine is restarted when it hangs."""
+    return a_deployment(an_engine(a_member(probes={"liveness": liveness})))
+
+
 def numbered(item: dict[str, Any], count: int) -> list[dict[str, Any]]:
     """Give as many items as wanted, each under its own name."""
     return [{**item, "name": f"n{index}"} for index in range(count)]
@@ -99,6 +104,10 @@ COUNTS = [
     Limit("replicas", "replicas", lambda n: a_deployment(top={"replicas": n}), 0, 1000),
     Limit("copies", "copies", lambda n: a_deployment(an_engine(copies=n)), 1, 64),
     Limit("worker nodes", "worker.nodes", lambda n: a_deployment(an_engine(GANG_LEADER, {**GANG_WORKER, "worker": {"nodes": n}})), 1, 63),
+    Limit("time to load", "startupSeconds", lambda n: a_deployment(an_engine(a_member(probes={"startupSeconds": n}))), 30, 21_600),
+    Limit("period of liveness", "periodSeconds", lambda n: with_liveness(periodSeconds=n), 5, 300),
+    Limit("time-out of liveness", "timeoutSeconds", lambda n: with_liveness(timeoutSeconds=n), 1, 120),
+    Limit("failures of liveness", "failureThreshold", lambda n: with_liveness(failureThreshold=n), 1, 60),
     Limit("pods per node", "podsPerNode", lambda n: a_deployment(an_engine(a_member(podsPerNode=n))), 1, 64),
     Limit("sleep before a stop", "preStopSeconds", lambda n: a_deployment(an_engine(drain={"preStopSeconds": n})), 0, 3600),
     Limit("grace period", "graceSeconds", lambda n: a_deployment(an_engine(drain={"graceSeconds": n})), 1, 7200),

@@ -36,6 +36,10 @@ EXTENSIONS = (
     Extension("ModelReplica", "spec.disruption", "field", "what evictions leave of a replica"),
     Extension("ModelDeployment", "spec.template.spec.engines[].topology", "field", "how close together pods and their devices are"),
     Extension("ModelReplica", "spec.engines[].topology", "field", "how close together pods and their devices are"),
+    Extension(
+        "ModelDeployment", "spec.template.spec.engines[].members[].probes", "field", "how long an engine may load, and when it is hung"
+    ),
+    Extension("ModelReplica", "spec.engines[].members[].probes", "field", "how long an engine may load, and when it is hung"),
     Extension("ModelReplica", "spec.engines[].members[].podsPerNode", "field", "pods of a member that may share a node"),
     Extension("ModelReplica", "spec.engines[].members[].deviceRequests[].resourceName", "field", "a request granted by a device plugin"),
     Extension(

@@ -98,6 +98,13 @@ CASES = [
         [f"{M}[0].worker: only a Worker member may set worker; this member is Leader"],
     ),
     Case(
+        "wkl-12 a follower with probes",
+        a_deployment(an_engine(GANG_LEADER, {**GANG_WORKER, "probes": {"startupSeconds": 60}})),
+        [
+            f"{M}[1].probes: followers listen on no port; set it on the Leader: when its liveness fails, its whole group is restarted",
+        ],
+    ),
+    Case(
         "api-19-10 an empty worker block",
         a_deployment(an_engine(GANG_LEADER, {**GANG_WORKER, "worker": {}})),
         [f"{M}[1].worker.nodes: required field is missing"],

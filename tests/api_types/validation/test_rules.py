@@ -290,7 +290,7 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
     (
         "ruling-g8 every optional block",
         a_deployment(
-            an_engine(a_member(podsPerNode=2), spanPools=True),
+            an_engine(a_member(podsPerNode=2, probes={"startupSeconds": 900, "liveness": {}}), spanPools=True),
             top={
                 "rollout": {"type": "Rolling", "maxUnavailable": "25%", "maxSurge": 1, "partition": 0, "paused": True},
                 "drain": {"maxUnavailable": 1, "deadlineSeconds": 600},

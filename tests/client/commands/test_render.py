@@ -146,3 +146,17 @@ def test_every_mistake_in_the_facts_is_reported_at_once(cli: Cli, tmp_path: Path
     assert result.code == 2
     for say in ("routing is 'mesh'", "kubernetesVersion is 'new'", "storageclass is unknown"):
         assert say in result.err
+
+
+def test_the_size_of_a_cache_among_the_files_decides_how_long_its_engine_may_load(cli: Cli, tmp_path: Path) -> None:
+    """A member that asks for probes and chooses no time: 600 s, and 6 s for each GiB of a volume of 850, counted as 1024."""
+    deployment = a_deployment(replicas=1, modelCacheRef={"name": "weights"})
+    deployment["spec"]["template"]["spec"]["engines"][0]["members"][0]["probes"] = {}
+    cache = a_cache()
+    cache["spec"]["huggingFace"]["sizeGiB"] = 850
+    facts = "clusters: {eu: {storageClassName: shared, cacheClaims: {ml/weights: claim}}}"
+    objects, _ = rendered(cli, tmp_path, a_class(), a_cluster("eu", storage="shared", **SITE), cache, deployment, facts=facts)
+    (engine,) = [
+        one for one in objects if one["kind"] == "Deployment" and one["metadata"]["labels"]["app.kubernetes.io/component"] == "engine"
+    ]
+    assert engine["spec"]["template"]["spec"]["containers"][0]["startupProbe"]["failureThreshold"] == 675

@@ -4,8 +4,9 @@ from typing import Any
 
 from activities.render.cache.artifact import artifact_key
 from activities.render.inputs.facts import CacheInput
+from workflows.model_cache.reports import replica_report
 from workflows.model_cache.spec import artifact_of, desired_staging, nothing_staged, reference_of
-from workflows.model_cache.state import CacheState, PinnedRevision
+from workflows.model_cache.state import CacheState, PinnedRevision, User
 
 COMMIT = "1" * 40
 
@@ -48,6 +49,12 @@ def test_the_secret_of_the_source_is_the_credential() -> None:
     desired = desired_staging("ml", "qwen", a_state(a_spec(authSecret={"name": "hub", "key": "TOKEN"})))
     assert desired
     assert (desired.credential, desired.credential_key) == ("hub", "TOKEN")
+
+
+def test_replicas_are_told_the_size_of_the_volume() -> None:
+    state = a_state(a_spec())
+    assert replica_report("qwen", state, User(workflow_id="modelreplica/ml/r", cluster="eu")).size_gib == 20
+    assert replica_report("qwen", CacheState(), User(workflow_id="modelreplica/ml/r", cluster="eu")).size_gib == 0
 
 
 def test_a_deleted_cache_desires_nothing_even_if_its_source_cannot_be_read() -> None:

@@ -14,6 +14,7 @@ from tests.workflows.model_replica.builders import APPLIED, CLUSTER, DEPLOYMENT,
 from tests.workflows.model_replica.controlled import BEGINNING, DONE, NO_ANSWER, QWEN, SCHEDULER, URL, Replica, a_start, remaining
 from workflows.entity.failures import Failure
 from workflows.model_replica.cache import ReplicaCache
+from workflows.model_replica.decisions.requests import apply_request
 from workflows.model_replica.orders import Apply, DeleteObjects, Order, ReadMemo, Send
 from workflows.model_replica.reducers import messages
 from workflows.model_replica.state import ApplyInputs, ReplicaReport
@@ -244,6 +245,16 @@ def test_wkl_62_a_cache_that_fails_or_is_deleted_changes_nothing_on_the_cluster(
     replica.step()
     assert all(isinstance(order, Send) for order in replica.orders)
     assert (replica.state.cache_claim, replica.condition("Ready")[0], replica.endpoints()) == ("c", "True", [URL])
+
+
+def test_the_size_of_the_cache_is_kept_as_its_claim_is() -> None:
+    """From it follows how long an engine may load: a cache that is lost changes no probe."""
+    replica = Replica(a_replica(**CACHED))
+    cache = ReplicaCache(replica.context)
+    known = CacheReport(cache="weights", uid="c1", sequence=9, cluster="eu", phase="Ready", claim="c", size_gib=850)
+    for report in (known, known.model_copy(update={"sequence": 10, "phase": "Failed", "claim": "", "size_gib": 0})):
+        cache.record_report(report)
+        assert apply_request(replica.state).cache_gib == 850
 
 
 def test_wkl_80_a_missing_definition_is_shown_and_retried_until_it_is_installed() -> None:

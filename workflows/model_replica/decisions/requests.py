@@ -26,6 +26,7 @@ def apply_request(state: ModelReplicaState) -> ApplyReplica:
         index=start.index,
         spec=state.spec,
         cache_claim=state.cache_claim,
+        cache_gib=state.cache_gib,
         picker_flags=state.picker_flags,
         inventory=state.applied.inventory if state.applied else [],
         search=state.apply_started and not state.inventory_complete,
