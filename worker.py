@@ -236,6 +236,7 @@ def build_activities(settings: Settings) -> Activities:
                 "gateway_scheme": settings.gateway.scheme,
             },
             toleration_keys=settings.workloads.toleration_keys,
+            store=store,
         ),
         workloads=WorkloadActivities(pool, store, render_settings(settings), force_after),
         caches=CacheActivities(pool, store, render_settings(settings), force_after),

@@ -16,6 +16,7 @@ from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.closed_replicas import ClosedReplicas, DeploymentNotifier
 from activities.clusters.connection_wait import ConnectionWait
+from activities.clusters.rotated_secrets import RotationNotifier, SourceVersions
 from activities.clusters.watch.capacity_tracker import capacity_tracker
 from activities.clusters.watch.cluster_watch import ClusterWatch
 from activities.clusters.watch.health import UNREACHABLE_AFTER_SECONDS
@@ -26,6 +27,7 @@ from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import QueryEach, Survey
 from activities.observe.cache import MODEL_CACHE
 from activities.observe.gateway import observe_gateway
+from activities.secrets.store import SecretReader
 from api_types import labels
 from api_types.errors import PermissionDenied, TransientError
 from api_types.messages.caches import CacheAccount
@@ -60,12 +62,14 @@ class ClusterActivities:
         unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
         settings: Mapping[str, int | str] | None = None,
         toleration_keys: Sequence[str] = (),
+        store: SecretReader | None = None,
     ) -> None:
         self._clusters = clusters
         self._unreachable_after_seconds = unreachable_after_seconds
         self._settings = settings or {}
         self._toleration_keys = toleration_keys
         self._closed_replicas = ClosedReplicas()
+        self._versions = SourceVersions(store) if store else None
 
     @activity.defn
     async def connect_cluster(self, order: Connect) -> ClusterFacts:
@@ -114,7 +118,8 @@ class ClusterActivities:
     async def watch_cluster(self, order: WatchCluster) -> None:
         """Watch a cluster and signal `observed` to the cluster, replicas and caches concerned, until cancelled.
 
-        Deployments are signalled when replicas of theirs on the cluster do not run any more.
+        Deployments are signalled when replicas of theirs on the cluster do not run any more, replicas when the source of a copy that they
+        have there changes in the secret store.
         Raises a TransientError when its worker shuts down, so that another worker takes over at once.
         """
         check_caller(_KIND, "", order.connection.cluster)
@@ -128,7 +133,10 @@ class ClusterActivities:
             capacity=capacity_tracker(order.capacity_adapter, order.connection.cluster, self._toleration_keys),
         )
         closed = DeploymentNotifier(self._closed_replicas, activity.client(), order.connection.cluster)
-        await _until_first_ends(watch.run(), closed.run(), _heartbeat(watch), _until_shutdown())
+        parts = [watch.run(), closed.run(), _heartbeat(watch), _until_shutdown()]
+        if self._versions:
+            parts.append(RotationNotifier(self._versions, activity.client(), watch.copies, watch.owners).run())
+        await _until_first_ends(*parts)
 
 
 async def _until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:

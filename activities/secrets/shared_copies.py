@@ -42,7 +42,9 @@ async def write_copy(cluster: ClusterApi, store: SecretReader, copy: Copy, user:
 
     Raises CredentialsInvalid with reason SecretMissing if the source was deleted meanwhile, NameConflict if the object has another owner.
     """
-    manifest = {**copy.manifest, **await _data(store, copy)}
+    # The version is read first: of a source that changes in between, the copy has the older version with newer data, and is written again.
+    version = await _version(store, copy)
+    manifest = _with_metadata({**copy.manifest, **await _data(store, copy)}, {labels.SOURCE_VERSION: version})
     target = ObjectId.of(manifest)
     async for _ in poll_intervals():
         live = await cluster.get(target)
@@ -99,6 +101,11 @@ async def copies_of(cluster: ClusterApi, namespace: str, user: str) -> list[Obje
 async def release_all(cluster: ClusterApi, targets: Iterable[ObjectId], user: str) -> list[str]:
     """Release copies. Gives why some were skipped."""
     return [f"{target} is no copy of ours" for target in targets if not await release_copy(cluster, target, user)]
+
+
+async def _version(store: SecretReader, copy: Copy) -> str:
+    info = await store.describe(copy.source_namespace, copy.source_name)
+    return info.version if info else ""
 
 
 async def _data(store: SecretReader, copy: Copy) -> Json:

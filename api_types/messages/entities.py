@@ -88,6 +88,12 @@ class SetLabels(Message):
     picker_flags: dict[str, str] = Field(default_factory=dict)
 
 
+class SecretsChanged(Message):
+    """The secret store has another version of something that a replica has a copy of. `uid`: the replica that is meant."""
+
+    uid: Id
+
+
 # --- clusters and classes ---------------------------------------------------------------------------------------------------------------
 
 

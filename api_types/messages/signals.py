@@ -20,6 +20,7 @@ from api_types.messages.entities import (
     ReplicaChanged,
     RetryNow,
     Scale,
+    SecretsChanged,
     SetLabels,
     SetSpec,
     SetTemplate,
@@ -131,6 +132,7 @@ class ModelReplicaSignals(EntitySignals, ReportingSignals, ObservedSignals, Cach
     SET_LABELS = Signal["ModelReplicaSignals", SetLabels]("set_labels", SetLabels)
     CLUSTER_CHANGED = Signal["ModelReplicaSignals", ClusterChanged]("cluster_changed", ClusterChanged)
     CACHE_REPORT = Signal["ModelReplicaSignals", CacheReport]("cache_report", CacheReport)
+    SECRETS_CHANGED = Signal["ModelReplicaSignals", SecretsChanged]("secrets_changed", SecretsChanged)
 
 
 class FleetSchedulerSignals(Receiver):

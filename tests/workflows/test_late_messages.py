@@ -296,7 +296,12 @@ CASES: dict[tuple[str, str], Case] = {
 # Users send these; what a deployment does with `scale` and `set_spec` is in `faults/test_messages.py`.
 OF_USERS = {"set_spec", "scale", "retry_now", "set_policy", "cancel_requested"}
 # Each has a test of its own below, or says nothing but that something is to be looked for.
-APART = {("InferenceCluster", "occupied"), ("ModelReplica", "force"), ("ModelDeployment", "check_replicas")}
+APART = {
+    ("InferenceCluster", "occupied"),
+    ("ModelReplica", "force"),
+    ("ModelReplica", "secrets_changed"),
+    ("ModelDeployment", "check_replicas"),
+}
 # Deletion and force of what no other entity deletes.
 BY_USERS = {(kind.kind, name) for kind in KINDS for name in ("delete", "force")} - {("ModelReplica", "delete"), ("ModelReplica", "force")}
 

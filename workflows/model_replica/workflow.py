@@ -12,7 +12,7 @@ from temporalio import workflow
 from api_types import names
 from api_types.errors import InvalidInput
 from api_types.messages.caches import CacheChanged, CacheReport
-from api_types.messages.entities import ClusterChanged, Delete, SetLabels, SetTemplate
+from api_types.messages.entities import ClusterChanged, Delete, SecretsChanged, SetLabels, SetTemplate
 from api_types.messages.observations import Observed
 from api_types.messages.scheduling import Resync
 from api_types.messages.signals import ModelReplicaSignals
@@ -121,6 +121,12 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
         """Register anew at a cache that was created or deleted."""
         self.cache.record_change(message)
 
+    @handles(ModelReplicaSignals.SECRETS_CHANGED)
+    def secrets_changed(self, message: SecretsChanged) -> None:
+        """Compare copies of Secrets with their sources."""
+        if messages.secrets_changed(self.state, message, self.context.moment()):
+            self.context.requeue()
+
     @handles(ModelReplicaSignals.RESYNC)
     def resync(self, message: Resync | None) -> None:
         """Report again to a deployment that lost its state."""
@@ -162,7 +168,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
         self.cache.register_again(workflow_ids)
 
     def on_resync(self) -> None:
-        """Compare copies of Secrets with their sources: nothing signals that one changed in the store."""
+        """Compare copies of Secrets with their sources: what changed them on the cluster is not signalled, and a signal may be lost."""
         self.state.copies_due = self.context.now()
 
     def phase(self) -> str:

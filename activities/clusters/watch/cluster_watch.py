@@ -10,6 +10,7 @@ from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, Resou
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.capacity.objects import reduced
 from activities.clusters.watch.capacity_tracker import CapacityTracker
+from activities.clusters.watch.copy_index import CopyIndex, read_copy
 from activities.clusters.watch.health import RETRY_SECONDS, UNREACHABLE_AFTER_SECONDS, Health, Resolve
 from activities.clusters.watch.notifier import ChangeNotifier, Send
 from activities.clusters.watch.observation_index import ObservationIndex
@@ -20,6 +21,7 @@ from activities.observe.endpoints import read_endpoints
 from activities.observe.gateway import observe_gateway
 from activities.observe.objects import read_object
 from activities.observe.pods import read_pod
+from activities.render.objects.propagation import CONFIG_MAP, SECRET
 from api_types import labels
 from api_types.errors import ModelplaneError
 
@@ -74,6 +76,7 @@ class ClusterWatch:
         *,
         capacity: CapacityTracker | None = None,
     ) -> None:
+        self.copies = CopyIndex()
         self._capacity = capacity
         self._cluster = cluster
         self._find_absent = find_absent
@@ -92,6 +95,10 @@ class ClusterWatch:
         """Give counters for the heartbeat."""
         listings = sum(reflector.listings for reflector in self._reflectors.values())
         return {**self._index.counts(), "watches": len(self._reflectors), "listings": listings, "signals": self._notifier.sent}
+
+    def owners(self) -> list[Owner]:
+        """Give all owners of objects here."""
+        return self._index.owners()
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -157,6 +164,8 @@ class ClusterWatch:
             for kind in kinds.replica_kinds(served)
         }
         handlers |= {Selection(kinds.POD, labels=selector): Handler(read_pod, index.put_pod) for selector in _PODS}
+        for selection in [each for each in handlers if each.kind.kind in (SECRET, CONFIG_MAP)]:
+            handlers[selection] = merged([handlers[selection], Handler(read_copy, partial(self.copies.put, selection.kind))])
         caches = index.caches
         handlers[Selection(kinds.VOLUME_CLAIM, labels=_OF_CACHES)] = Handler(read_volume, caches.put_volume)
         handlers[Selection(kinds.JOB, labels=_OF_CACHES)] = Handler(read_job, caches.put_job)

@@ -2,12 +2,14 @@
 
 from datetime import timedelta
 
-from tests.workflows.model_replica.builders import CLUSTER
+from api_types.messages.entities import SecretsChanged
+from tests.workflows.model_replica.builders import CLUSTER, DEPLOYMENT, SECRET_COPY
 from tests.workflows.model_replica.controlled import Replica, a_start
 from workflows.entity.calls.activity_options import AWAIT_COPIES
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.model_replica.apply import COPIES_PAUSE_MAX
 from workflows.model_replica.orders import Apply
+from workflows.model_replica.reducers import messages
 
 
 def a_replica_without_its_secret() -> Replica:
@@ -34,6 +36,23 @@ def test_a_replica_whose_secret_is_missing_applies_nothing_until_that_is_found()
     replica.controller.copies_found()
     replica.step()
     assert (applies(replica), replica.state.failure) == (2, NO_FAILURE)
+
+
+def test_a_replica_compares_its_copies_when_it_is_told_that_one_changed() -> None:
+    replica = Replica(a_start(), memo=CLUSTER.wire())
+    replica.step()
+    assert applies(replica) == 1
+    assert replica.state.applied
+    with_copy = replica.state.applied.model_copy(update={"inventory": [DEPLOYMENT, SECRET_COPY]})
+    replica.state.applied = with_copy
+    replica.step()
+    assert applies(replica) == 1
+    assert not messages.secrets_changed(replica.state, SecretsChanged(uid="another"), replica.now)
+    replica.step()
+    assert applies(replica) == 1
+    assert messages.secrets_changed(replica.state, SecretsChanged(uid=replica.state.uid), replica.now)
+    replica.step()
+    assert (applies(replica), replica.state.copies_due) == (2, "")
 
 
 def test_a_secret_that_is_found_right_after_an_attempt_is_taken_up_within_a_minute() -> None:

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from api_types.clock import timestamp
-from api_types.messages.entities import SetLabels, SetTemplate
+from api_types.messages.entities import SecretsChanged, SetLabels, SetTemplate
 from api_types.messages.observations import Observed
 from workflows.model_replica.reducers.template import apply_labels, apply_template, first_template
 from workflows.model_replica.state import ModelReplicaState, ReplicaReport
@@ -53,6 +53,14 @@ def observed(state: ModelReplicaState, message: Observed) -> bool:
         # The cluster answers again: what failed because it did not need not wait for its backoff.
         state.retry_at = ""
     return failure.is_unreachable or not state.deleting
+
+
+def secrets_changed(state: ModelReplicaState, message: SecretsChanged, now: datetime) -> bool:
+    """Have copies of Secrets compared with their sources; False if that is meant for another replica, or has no use any more."""
+    if not _is_meant(state, message.uid) or state.deleting:
+        return False
+    state.copies_due = timestamp(now)
+    return True
 
 
 def retry(state: ModelReplicaState, now: datetime) -> None:
