@@ -17,7 +17,7 @@ from activities.clusters.watch.copy_index import CopyIndex, SourceKey
 from activities.clusters.watch.observation_index import REPLICA
 from activities.messaging.sending import send_signal
 from activities.secrets.store import SecretReader
-from api_types.errors import InvalidInput, ModelplaneError
+from api_types.errors import ModelplaneError
 from api_types.messages.delivery import entity
 from api_types.messages.entities import SecretsChanged
 from api_types.messages.signals import ModelReplicaSignals
@@ -59,11 +59,8 @@ class SourceVersions:
     async def _read(self, source: SourceKey) -> str:
         try:
             info = await self._store.describe(source.namespace, source.name)
-        except InvalidInput:
-            # The cluster made the name up.
-            return ""
-        except (ModelplaneError, OSError) as error:
-            log.warning("a source of copies cannot be read", source=f"{source.namespace}/{source.name}", error=str(error))
+        except (ModelplaneError, OSError):
+            # Its replicas say why when they compare their copies. A cluster says of what its copies are, and may make a name up.
             return ""
         return info.version if info and info.kind == source.kind else ""
 

@@ -107,6 +107,7 @@ async def test_a_config_map_is_followed_too_and_is_no_secret_of_its_name(place: 
     place.stands(await place.put(b"first", "ConfigMap", "tuning"), kind="ConfigMap", name="tuning")
     await place.put(b"second", "ConfigMap", "tuning")
     assert await place.look() == Counter(u1=1)
+    place.start()
     place.stands("version", kind="Secret", name="tuning")
     assert await place.look() == Counter()
 
@@ -194,7 +195,6 @@ async def test_a_source_that_may_not_be_read_or_cannot_exist_keeps_no_other_wait
     versions = SourceVersions(cast(Any, Counted(denied=frozenset({"secret-team"}))))
     denied, other = SourceKey("Secret", "secret-team", "a"), SourceKey("Secret", "ml", "b")
     assert await versions.of([denied, other]) == {denied: "", other: "v"}
-    # A cluster says of what its copies are, and may make it up.
     outside = SourceKey("Secret", "..", "../../etc")
     assert await SourceVersions(SecretDirectory(tmp_path)).of([outside]) == {outside: ""}
 
