@@ -22,6 +22,8 @@ _CACHE_CLAIM_MAX = 57
 
 # Names of tenants' objects never start like these: what does belongs to the platform.
 CACHE_CLAIM_PREFIX = "modelcache-"
+# How the name of the Secret with the credential of a cache ends.
+CACHE_CREDENTIAL = "auth"
 COPY_PREFIX = "mpx-"
 # Nor end like this.
 _PICKER_SUFFIX = "-epp"
@@ -113,9 +115,14 @@ def cache_job_name(claim: str) -> str:
     return f"{claim}-hyd"
 
 
+def cache_copy_name(claim: str, purpose: str) -> str:
+    """Name a Secret that is on a cluster while a volume claim is filled."""
+    return f"{claim}-{purpose}"
+
+
 def cache_credential_name(claim: str) -> str:
-    """Name the Secret with which a volume claim is filled."""
-    return f"{claim}-auth"
+    """Name the Secret with the credential with which a volume claim is filled."""
+    return cache_copy_name(claim, CACHE_CREDENTIAL)
 
 
 def copy_name(namespace: str, kind: str, name: str, keys: tuple[str, ...]) -> str:

@@ -11,25 +11,25 @@ from typing import NamedTuple
 
 from temporalio import activity
 
+from activities.caches.credentials import KeyOf, read_together, references_of
 from activities.caches.predecessors import ended_uids
 from activities.caller import check_caller
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
-from activities.cluster_objects.deletion import Deleter, poll_intervals
+from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId, Selection
+from activities.cluster_objects.deletion import Deleter, list_served, poll_intervals
 from activities.cluster_objects.namespaces import ensure_namespace
 from activities.cluster_objects.ownership import Owner, conflict, owner_of
 from activities.heartbeat import heartbeating
 from activities.observe.cache import BOUND, MODEL_CACHE
 from activities.observe.digest import content_digest
 from activities.render.cache.artifact import claim_name, read_artifact
-from activities.render.cache.volumes import render_cache
+from activities.render.cache.volumes import options_of, render_cache
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects.rendered import Rendered
 from activities.render.objects.teardown import CACHE_CREDENTIAL, CACHE_STEPS
 from activities.render_errors import as_activity_errors
 from activities.secrets.copy_data import read_copy_data
-from activities.secrets.credentials import read_credential
 from activities.secrets.shared_copies import REASON_MISSING, copies_of, pull_secret_copies, release_all, write_copy
 from activities.secrets.store import SecretReader
 from api_types import labels, names
@@ -62,8 +62,8 @@ class CacheActivities:
         cluster = await self.clusters.at(order.connection)
         wanted = _input(order)
         with as_activity_errors():
-            artifact, claim = read_artifact(wanted), claim_name(wanted)
-        credential = await read_credential(self.store, order.namespace, artifact.credential, artifact.credential_key)
+            artifact, options, claim = read_artifact(wanted), options_of(wanted), claim_name(wanted)
+        credential = await read_together(self.store, order.namespace, references_of(artifact, options))
         targets = _Targets.of(claim, workload_namespace(order.namespace, self.settings))
         async with heartbeating() as report, cluster.applying():
             deleter = Deleter(cluster, order.uid, report, self.force_after)
@@ -119,6 +119,8 @@ class CacheActivities:
             for step in CACHE_STEPS:
                 if step.number in order.steps:
                     step_targets = [target for kind, target in by_kind.items() if tuple(kind) in step.kinds]
+                    if targets.credential in step_targets:
+                        step_targets += await _further_copies(cluster, targets)
                     skipped += (await deleter.until_gone(step_targets)).skipped
                 if step.number in order.steps and step.number == CACHE_CREDENTIAL:
                     shared = await copies_of(cluster, targets.credential.namespace, order.claim)
@@ -129,9 +131,10 @@ class CacheActivities:
     async def await_credential(self, order: AwaitCredential) -> str:
         """Wait until a credential exists, or is another one; give its version, empty if it was deleted."""
         check_caller(MODEL_CACHE, order.namespace)
+        references = [KeyOf(order.name, order.key), *(KeyOf(other.name, other.key) for other in order.others)]
         async with heartbeating():
             while True:
-                found = await read_credential(self.store, order.namespace, order.name, order.key)
+                found = await read_together(self.store, order.namespace, references)
                 if found.version != order.version:
                     return found.version
                 await asyncio.sleep(_STORE_POLL_SECONDS)
@@ -151,6 +154,13 @@ class _Targets(NamedTuple):
             ObjectId(kinds.SECRET, namespace, names.cache_credential_name(claim)),
             ObjectId(kinds.JOB, namespace, names.cache_job_name(claim)),
         )
+
+
+async def _further_copies(cluster: ClusterApi, targets: _Targets) -> list[ObjectId]:
+    """Find the Secrets of an artifact beside its credential: which there are depends on the spec with which they were applied."""
+    selector = f"{labels.CACHE}={targets.volume.name}"
+    listed = await list_served(cluster, Selection(kinds.SECRET, targets.volume.namespace, selector, metadata_only=True))
+    return [found for found in map(ObjectId.of, listed) if found != targets.credential]
 
 
 class _Live(NamedTuple):

@@ -5,7 +5,7 @@ Callers get whether it can be used and a keyed digest; the value only where it i
 
 from dataclasses import dataclass, field
 
-from activities.secrets.store import SecretMissing, SecretReader, check_tenants_own
+from activities.secrets.store import SecretKind, SecretMissing, SecretReader, check_tenants_own
 from api_types.errors import PermissionDenied
 
 DOCKER_CONFIG_KEY = ".dockerconfigjson"
@@ -20,8 +20,8 @@ class Credential:
     value: str = field(default="", repr=False)
 
 
-async def read_credential(store: SecretReader, namespace: str, name: str, key: str) -> Credential:
-    """Read a credential by reference; an empty name means that none is needed, an empty key a docker config.
+async def read_credential(store: SecretReader, namespace: str, name: str, key: str, kind: SecretKind = "Secret") -> Credential:
+    """Read a credential by reference; an empty name means that none is needed, an empty key a docker config. `kind` is for the text.
 
     Raises PermissionDenied for one of the platform.
     """
@@ -29,16 +29,16 @@ async def read_credential(store: SecretReader, namespace: str, name: str, key: s
         return Credential()
     check_tenants_own(namespace, name)
     key = key or DOCKER_CONFIG_KEY
-    advice = "put it there with `modelplane apply -f` of a v1 Secret"
+    advice = f"put it there with `modelplane apply -f` of a v1 {kind}"
     try:
         stored = await store.read(namespace, name)
         info = await store.describe(namespace, name)
     except SecretMissing:
-        return Credential(missing=f"Secret {namespace}/{name} with key {key!r} does not exist: {advice}")
+        return Credential(missing=f"{kind} {namespace}/{name} with key {key!r} does not exist: {advice}")
     except PermissionDenied as error:
-        return Credential(missing=f"Secret {namespace}/{name} with key {key!r} cannot be read: {error.message}")
+        return Credential(missing=f"{kind} {namespace}/{name} with key {key!r} cannot be read: {error.message}")
     value = stored.data.get(key, b"").decode(errors="replace").strip()
     if key not in stored.data or not value:
         state = "is empty" if key in stored.data else "does not exist"
-        return Credential(missing=f"key {key!r} of Secret {namespace}/{name} {state}: {advice}")
+        return Credential(missing=f"key {key!r} of {kind} {namespace}/{name} {state}: {advice}")
     return Credential(version=info.version if info else "", value=value)

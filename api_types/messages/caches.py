@@ -169,10 +169,21 @@ class DeleteCacheObjects(Message):
     steps: list[int]
 
 
+class SecretKey(Message):
+    """One key of a Secret or ConfigMap; an empty key is that of a docker config."""
+
+    name: Id
+    key: Id = ""
+
+
 class AwaitCredential(Message):
-    """Wait until a Secret, or its key, differs from the version last read; `version` empty: it was missing."""
+    """Wait until a Secret, or its key, differs from the version last read; `version` empty: it was missing.
+
+    `name` may be empty; `others` are read with it, and have one version with it.
+    """
 
     namespace: str
     name: str
     key: str
     version: str = ""
+    others: list[SecretKey] = Field(default_factory=list)

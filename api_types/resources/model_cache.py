@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from api_types.resources.parts.base_types import Flag, LabelSelector, Manifest, NonEmpty, ResourceModel, Whole
+from api_types.resources.parts.hydration import Hydration
 from api_types.resources.status import ResourceStatus
 
 SizeGib = Annotated[Whole, Field(ge=1, le=100_000)]
@@ -64,6 +65,8 @@ class ModelCacheSpec(ResourceModel):
     """Needed for OCI."""
     cluster_selector: LabelSelector | None = None
     """Which clusters stage it; absent means all. Also narrows where its users may be placed."""
+    hydration: Hydration | None = None
+    """How the Jobs that stage it reach the source, and where they run."""
 
     @property
     def size_gib(self) -> int:

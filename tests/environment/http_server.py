@@ -2,6 +2,7 @@
 
 import contextlib
 import http.server
+import ssl
 import threading
 from collections.abc import Iterator
 
@@ -10,9 +11,11 @@ SECONDS_TO_NOTICE_ITS_END = 0.02
 
 
 @contextlib.contextmanager
-def serving(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
+def serving(handler: type[http.server.BaseHTTPRequestHandler], tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Serve requests with a handler on a free port; gives host and port."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(SECONDS_TO_NOTICE_ITS_END,), daemon=True)
     thread.start()
     try:

@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import json
 import re
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from email.message import Message
@@ -125,7 +126,7 @@ def refused(status: int, code: str, message: str) -> Response:
 
 
 @contextlib.contextmanager
-def local_hub() -> Iterator[LocalHub]:
+def local_hub(tls: ssl.SSLContext | None = None) -> Iterator[LocalHub]:
     """Serve a hub on a free port."""
     hub = LocalHub()
 
@@ -150,6 +151,6 @@ def local_hub() -> Iterator[LocalHub]:
 
         do_HEAD = do_GET  # noqa: N815 -- the name that the library calls
 
-    with serving(Handler) as address:
-        hub.address = f"http://{address}"
+    with serving(Handler, tls) as address:
+        hub.address = f"{'https' if tls else 'http'}://{address}"
         yield hub

@@ -6,6 +6,7 @@ import http.server
 import io
 import json
 import re
+import ssl
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -76,7 +77,7 @@ class LocalRegistry:
 
 
 @contextlib.contextmanager
-def local_registry(password: str = "") -> Iterator[LocalRegistry]:
+def local_registry(password: str = "", tls: ssl.SSLContext | None = None) -> Iterator[LocalRegistry]:
     """Serve a registry on a free port."""
     registry = LocalRegistry(password=password)
 
@@ -94,7 +95,7 @@ def local_registry(password: str = "") -> Iterator[LocalRegistry]:
             self.end_headers()
             self.wfile.write(body)
 
-    with serving(Handler) as registry.host:
+    with serving(Handler, tls) as registry.host:
         yield registry
 
 

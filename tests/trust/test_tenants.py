@@ -144,6 +144,15 @@ HARMLESS = [
     Harmless("spec.oci.image", "asked by the client for what is outside, which checks where it connects to: see SECURITY.md"),
     Harmless("spec.oci.pullSecret", OWN_NAMESPACE),
     Harmless("spec.clusterSelector.*", FLEET),
+    *(Harmless(f"spec.hydration.proxy.{field}", OWN_POD) for field in ("http", "https", "noProxy.[]")),
+    Harmless("spec.hydration.proxy.urlSecret.*", OWN_NAMESPACE),
+    Harmless("spec.hydration.caBundle.*", OWN_NAMESPACE),
+    Harmless("spec.hydration.imagePullSecrets.[].name", OWN_NAMESPACE),
+    Harmless("spec.hydration.serviceAccountName", f"{OWN_NAMESPACE} of a cluster; refused where tenants share one"),
+    *(
+        Harmless(f"spec.hydration.tolerations.[].{field}", "a Job has no device and no right: it takes a place on a node")
+        for field in ("key", "value")
+    ),
 ]
 
 

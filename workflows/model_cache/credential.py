@@ -33,9 +33,13 @@ class CredentialWatch:
         if self.watching and self.watching.done():
             self.watching = None
         waits = any(waits_for_credential(copy) for staging in self.state.stagings.values() for copy in staging.copies[:1])
-        if waits and desired and desired.credential and self.watching is None:
+        if waits and desired and (desired.credential or desired.others) and self.watching is None:
             secret = AwaitCredential(
-                namespace=self.context.namespace, name=desired.credential, key=desired.credential_key, version=self.state.credential
+                namespace=self.context.namespace,
+                name=desired.credential,
+                key=desired.credential_key,
+                version=self.state.credential,
+                others=list(desired.others),
             )
             self.watching = asyncio.create_task(self._watch(secret))
         elif not waits and self.watching:
@@ -49,7 +53,8 @@ class CredentialWatch:
             self.watching = None
 
     async def _watch(self, secret: AwaitCredential) -> None:
-        summary = f"wait for a change of Secret {secret.namespace}/{secret.name}"
+        waited_for = dict.fromkeys(name for name in (secret.name, *(other.name for other in secret.others)) if name)
+        summary = f"wait for a change of Secret {secret.namespace}/{', '.join(waited_for)}"
         try:
             version = await workflow.execute_activity_method(
                 CacheActivities.await_credential, secret, **activity_options.on_cluster(activity_options.LONG_WAIT, summary)

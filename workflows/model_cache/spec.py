@@ -4,16 +4,18 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from activities.render.cache.artifact import Artifact, artifact_key, claim_name, read_artifact
+from activities.render.cache.volumes import options_of
 from activities.render.inputs.facts import CacheInput
 from activities.render.inputs.findings import InvalidSpec
 from api_types.digests import report_digest
+from api_types.messages.caches import SecretKey
 from workflows.model_cache.state import CacheState
 
 
 class DesiredStaging(NamedTuple):
     """What shall be staged on the selected clusters; `deleting`: nothing, on none of them.
 
-    `credential` names the Secret that the download needs, empty if it needs none.
+    `credential` names the Secret that the source needs, empty if it needs none; `others` are what the Job needs besides.
     """
 
     match_labels: Mapping[str, str]
@@ -23,6 +25,7 @@ class DesiredStaging(NamedTuple):
     generation: int = 0
     credential: str = ""
     credential_key: str = ""
+    others: tuple[SecretKey, ...] = ()
     deleting: bool = False
 
 
@@ -66,6 +69,7 @@ def desired_staging(namespace: str, name: str, state: CacheState) -> DesiredStag
         generation=state.generation,
         credential=artifact.credential,
         credential_key=artifact.credential_key,
+        others=tuple(SecretKey(name=copy.name, key=copy.key) for copy in options_of(pinned).copies),
     )
 
 

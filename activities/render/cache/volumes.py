@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from activities.render.cache.artifact import SOURCE_OCI, Artifact, artifact_key, claim_name, read_artifact
 from activities.render.cache.hydration import CLIENT_REQUIREMENTS, FINAL_EXIT_CODES, HUGGINGFACE, OCI
+from activities.render.cache.options import HydrationOptions, SourceCopy, read_options
 from activities.render.inputs.facts import CacheInput, ClusterInput
-from activities.render.inputs.findings import NotRenderable
+from activities.render.inputs.findings import Findings, NotRenderable
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects import components, inventory_keys, queues
 from activities.render.objects.manifest import Item, Json, Owner, compact, labelled_item, set_hash
@@ -23,7 +24,7 @@ from api_types.pins import apiversions, images
 
 SECRET_MISSING = "AuthSecretMissing"  # noqa: S105 -- a reason
 
-__all__ = ["StorageClassMissing", "artifact_key", "claim_name", "render_cache"]
+__all__ = ["StorageClassMissing", "artifact_key", "claim_name", "options_of", "render_cache"]
 
 _TARGET = "/mnt/artifact"
 # Hidden, so that no engine reads it as weights.
@@ -31,7 +32,6 @@ _WORK = f"{_TARGET}/.modelplane"
 _SCRATCH_PATH = "/scratch"
 _DOCKER_PATH = "/.docker"
 _DOCKER_KEY = ".dockerconfigjson"
-_DOCKER_TYPE = "kubernetes.io/dockerconfigjson"
 _CONTAINER = "hydrate"
 _REQUIREMENTS = "MODELPLANE_CLIENT_REQUIREMENTS"
 _ATTEMPTS = 3
@@ -50,10 +50,17 @@ class PlainHttpRefused(NotRenderable):
     reason = "PlainHttpRefused"
 
 
+class ServiceAccountRefused(NotRenderable):
+    """The cache asks for a service account in a namespace that it shares with others, whose accounts are theirs."""
+
+    reason = "ServiceAccountRefused"
+
+
 def render_cache(cache: CacheInput, cluster: ClusterInput, settings: RenderSettings) -> Rendered:
     """Give the volume claim and, until the artifact is staged, the copy of its credential and the Job.
 
-    Without the credential only the claim is rendered, and `held` says why. Raises InvalidSpec, StorageClassMissing or PlainHttpRefused.
+    Without the credential only the claim is rendered, and `held` says why. Raises InvalidSpec, StorageClassMissing,
+    PlainHttpRefused or ServiceAccountRefused.
     """
     artifact = read_artifact(cache)
     if artifact.plain_http and not settings.allow_plain_http and not cache.ready:
@@ -63,10 +70,15 @@ def render_cache(cache: CacheInput, cluster: ClusterInput, settings: RenderSetti
         problem = f"cluster {cluster.name} reports no storage class for caches: it cannot stage models"
         raise StorageClassMissing(f"ModelCache {cache.namespace}/{cache.name}", (problem,))
     claim = names.cache_claim_name(cache.namespace, cache.name, artifact.key)
-    volume = _Volume(cache, artifact, claim, workload_namespace(cache.namespace, settings), cluster.facts, settings)
+    options = options_of(cache)
+    namespace = workload_namespace(cache.namespace, settings)
+    if options.service_account and namespace != cache.namespace and not cache.ready:
+        problem = f"spec.hydration.serviceAccountName is refused where all tenants share namespace {namespace}"
+        raise ServiceAccountRefused(f"ModelCache {cache.namespace}/{cache.name}", (problem,))
+    volume = _Volume(cache, artifact, options, claim, namespace, cluster.facts, settings)
     objects = [volume.claim_item()]
     copies: list[Copy] = []
-    held = SECRET_MISSING if cache.credential_missing and artifact.credential and not cache.ready else ""
+    held = SECRET_MISSING if cache.credential_missing and (artifact.credential or options.copies) and not cache.ready else ""
     if not cache.ready and not held:
         copies = volume.credential_copies()
         objects.append(volume.job_item())
@@ -81,12 +93,21 @@ def render_cache(cache: CacheInput, cluster: ClusterInput, settings: RenderSetti
     )
 
 
+def options_of(cache: CacheInput) -> HydrationOptions:
+    """Read how the Jobs of a cache reach its source. Raises InvalidSpec with all problems."""
+    findings = Findings()
+    options = read_options(cache.spec, findings)
+    findings.raise_if_any(f"ModelCache {cache.namespace}/{cache.name}")
+    return options
+
+
 @dataclass(frozen=True)
 class _Volume:
     """One artifact's place on one cluster."""
 
     cache: CacheInput
     artifact: Artifact
+    options: HydrationOptions
     claim: str
     namespace: str
     facts: ClusterFacts
@@ -122,29 +143,37 @@ class _Volume:
         return self.item(inventory_keys.CACHE_VOLUME, components.CACHE, manifest)
 
     def credential_copies(self) -> list[Copy]:
-        if not self.artifact.credential:
-            return []
-        secret_type, keys = (_DOCKER_TYPE, ()) if self.artifact.source == SOURCE_OCI else ("Opaque", (self.artifact.credential_key,))
-        item = self.item(
-            inventory_keys.CACHE_CREDENTIAL,
-            components.SECRET,
-            copy_manifest(SECRET, secret_type, self.namespace, names.cache_credential_name(self.claim)),
+        key = "" if self.artifact.source == SOURCE_OCI else self.artifact.credential_key
+        credential = SourceCopy(names.CACHE_CREDENTIAL, SECRET, self.artifact.credential, key)
+        return [self._copy(copy) for copy in (credential, *self.options.copies) if copy.name]
+
+    def _copy(self, source: SourceCopy) -> Copy:
+        """Copy as a Secret, whatever the source is: all copies of a cache are found by one kind."""
+        manifest = copy_manifest(SECRET, source.type, self.namespace, names.cache_copy_name(self.claim, source.purpose))
+        key = (
+            inventory_keys.CACHE_CREDENTIAL
+            if source.purpose == names.CACHE_CREDENTIAL
+            else f"{inventory_keys.CACHE_CREDENTIAL}-{source.purpose}"
         )
-        return [Copy(item.key, SECRET, self.cache.namespace, self.artifact.credential, keys, item.manifest)]
+        item = self.item(key, components.SECRET, manifest)
+        return Copy(item.key, SECRET, self.cache.namespace, source.name, (source.key,) if source.key else (), item.manifest)
 
     def job_item(self) -> Item:
         kai = self.facts.scheduler_type == queues.KAI
         queue = queues.queue_name(self.cache.namespace)
         container, volumes = self._oci() if self.artifact.source == SOURCE_OCI else self._hugging_face()
         pod_labels = {**self.name_labels, labels.CACHE: self.claim, **({queues.KAI_QUEUE: queue} if kai else {})}
+        container["env"] += self.options.variables(self.claim, with_hub=self.artifact.source != SOURCE_OCI)
+        container["volumeMounts"] += self.options.mounts()
         pod = compact(
+            **self.options.pod_fields(),
             automountServiceAccountToken=False,
             containers=[container],
-            imagePullSecrets=pull_secrets(self.settings),
+            imagePullSecrets=[*self.options.pull_references(self.claim), *pull_secrets(self.settings)],
             restartPolicy="Never",
             schedulerName=queues.KAI_SCHEDULER if kai else None,
             securityContext={"seccompProfile": {"type": "RuntimeDefault"}},
-            volumes=[{"name": "artifact", "persistentVolumeClaim": {"claimName": self.claim}}, *volumes],
+            volumes=[{"name": "artifact", "persistentVolumeClaim": {"claimName": self.claim}}, *volumes, *self.options.volumes(self.claim)],
         )
         failure = {"action": "FailJob", "onExitCodes": {"containerName": _CONTAINER, "operator": "In", "values": list(FINAL_EXIT_CODES)}}
         disruption = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}

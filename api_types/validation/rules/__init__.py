@@ -4,7 +4,7 @@ They run after structure and defaults, at admission only: a stored object is rea
 stored object unreadable. Each rule gets one object of the manifest with its location, and yields its findings.
 """
 
-from api_types.validation.rules import caches, clusters, devices, disruption, engines, metadata, routing, topology
+from api_types.validation.rules import caches, clusters, devices, disruption, engines, hydration, metadata, routing, topology
 from api_types.validation.rules.rule import Rules
 
 _GROUPS: tuple[Rules, ...] = (
@@ -16,5 +16,6 @@ _GROUPS: tuple[Rules, ...] = (
     topology.RULES,
     routing.RULES,
     caches.RULES,
+    hydration.RULES,
 )
 RULES: Rules = {kind: tuple(rule for group in _GROUPS for rule in group.get(kind, ())) for group in _GROUPS for kind in group}

@@ -10,12 +10,12 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.caches.activities import CacheActivities
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import Json, Kind, ObjectId
+from activities.cluster_objects.cluster_api import Json, Kind, ObjectId, Selection
 from activities.render.inputs.settings import RenderSettings
 from activities.secrets.store import StoredSecret
 from api_types import labels, names
 from api_types.errors import CredentialsInvalid, InvalidInput, NameConflict, ServerError
-from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
+from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects, SecretKey
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.activities.environment.operator import patch
 
@@ -160,6 +160,50 @@ async def test_wkl_87_without_a_token_only_the_volume_is_created_and_of_the_secr
     await remove(cluster, order, applied, 2)
     assert await live(cluster, order, applied, kinds.SECRET) is None
     assert await live(cluster, order, applied, kinds.JOB) is not None
+    await remove(cluster, order, applied)
+
+
+async def test_wkl_87_what_the_network_needs_is_copied_once_all_of_it_exists_and_removed_with_the_token(cluster: ClusterUnderTest) -> None:
+    hydration = {
+        "proxy": {"urlSecret": {"name": "proxy", "key": "url"}},
+        "caBundle": {"configMapKeyRef": {"name": "company-ca", "key": "bundle.pem"}},
+        "imagePullSecrets": [{"name": "mirror"}],
+    }
+    plain = an_order(cluster, hub_key="hub")
+    order = plain.model_copy(update={"spec": {**plain.spec, "hydration": hydration}})
+    namespace, put = order.namespace, cluster.store.put
+    await put(StoredSecret(namespace, "hub", {"HF_TOKEN": TOKEN.encode()}))
+    await put(StoredSecret(namespace, "proxy", {"url": b"http://robot:" + TOKEN.encode() + b"@proxy:3128", "other": b"private"}))
+    held = await apply(cluster, order)
+    assert (held.job_uid, held.credential_version) == ("", "")
+    assert f"ConfigMap {namespace}/company-ca with key 'bundle.pem' does not exist" in held.credential_missing
+    others = [SecretKey(name="proxy", key="url"), SecretKey(name="company-ca", key="bundle.pem"), SecretKey(name="mirror")]
+    wait = AwaitCredential(namespace=namespace, name="hub", key="HF_TOKEN", others=others)
+    waiting = asyncio.create_task(environment(cluster, wait).run(activities_on(cluster).await_credential, wait))
+    await put(StoredSecret(namespace, "company-ca", {"bundle.pem": b"PEM"}, kind="ConfigMap"))
+    docker_type = "kubernetes.io/dockerconfigjson"
+    await put(StoredSecret(namespace, "mirror", {".dockerconfigjson": b'{"auths": {}}'}, type=docker_type))
+    version = await asyncio.wait_for(waiting, 30)
+    applied = await apply(cluster, order)
+    assert applied.job_uid
+    assert applied.credential_version == version
+    assert TOKEN not in applied.model_dump_json()
+    api = await cluster.api()
+
+    async def copies() -> dict[str, Json]:
+        listed = await api.list(Selection(kinds.SECRET, namespace, f"{labels.CACHE}={applied.claim}"))
+        return {item["metadata"]["name"].removeprefix(f"{applied.claim}-"): item for item in listed.items}
+
+    found = await copies()
+    assert {name: (copy["type"], sorted(copy["data"])) for name, copy in found.items()} == {
+        "auth": ("Opaque", ["HF_TOKEN"]),
+        "proxy": ("Opaque", ["url"]),
+        "ca": ("Opaque", ["bundle.pem"]),
+        "pull-0": (docker_type, [".dockerconfigjson"]),
+    }
+    assert base64.b64decode(found["ca"]["data"]["bundle.pem"]) == b"PEM"
+    assert await remove(cluster, order, applied, 2) == []
+    assert await copies() == {}
     await remove(cluster, order, applied)
 
 

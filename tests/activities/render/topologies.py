@@ -86,6 +86,27 @@ def _oci_cache() -> Rendered:
     return _cache({"source": "OCI", "oci": block}, "sha256:" + "ab" * 32)
 
 
+HYDRATION: dict[str, Any] = {
+    "caBundle": {"configMapKeyRef": {"name": "company-ca", "key": "bundle.pem"}},
+    "imagePullSecrets": [{"name": "mirror"}],
+    "serviceAccountName": "model-reader",
+    "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}, {"key": "team", "value": "ml"}],
+}
+
+
+def _hub_cache_behind_a_proxy() -> Rendered:
+    block = {"repo": "Qwen/Qwen3-8B", "sizeGiB": 20, "authSecret": {"name": "hub"}}
+    proxy = {"http": "http://proxy.acme.example:3128", "https": "http://proxy.acme.example:3128", "noProxy": [".svc", "10.0.0.0/8"]}
+    hydration = {**HYDRATION, "proxy": proxy, "timeoutSeconds": 60, "disableXet": True}
+    return _cache({"source": "HuggingFace", "huggingFace": block, "hydration": hydration}, "0123456789abcdef0123456789abcdef01234567")
+
+
+def _oci_cache_behind_a_proxy() -> Rendered:
+    block = {"image": "registry.acme.example/models/qwen:1.0", "sizeGiB": 40, "pullSecret": "registry"}
+    hydration = {**HYDRATION, "proxy": {"urlSecret": {"name": "proxy", "key": "url"}}}
+    return _cache({"source": "OCI", "oci": block, "hydration": hydration}, "sha256:" + "ab" * 32)
+
+
 TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "standalone": _standalone,
     "standalone-service": lambda: render(cluster=a_cluster(routing="service", dra_version="v1beta1"), uid=UID),
@@ -110,4 +131,6 @@ TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "drained-prefill-decode": lambda: _drained(*a_pair(), mode="PrefillDecode"),
     "cache-huggingface": _hub_cache,
     "cache-oci": _oci_cache,
+    "cache-huggingface-behind-a-proxy": _hub_cache_behind_a_proxy,
+    "cache-oci-behind-a-proxy": _oci_cache_behind_a_proxy,
 }

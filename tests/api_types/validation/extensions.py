@@ -50,6 +50,7 @@ EXTENSIONS = (
     ),
     Extension("ModelCache", "spec.huggingFace.allowPatterns", "field", "which files are staged"),
     Extension("ModelCache", "spec.huggingFace.ignorePatterns", "field", "which files are not staged"),
+    Extension("ModelCache", "spec.hydration", "field", "how the Jobs that stage it reach the source, and where they run"),
     Extension("ModelCache", "spec.source", "choice", "OCI"),
     Extension("ModelCache", "spec.oci", "field", "a model packed as an OCI artifact"),
 )

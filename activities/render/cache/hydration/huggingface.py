@@ -220,9 +220,11 @@ def verdict_of(error: Any, hub: Any, order: Order) -> Exception:
 
 
 def say(text: str) -> None:
-    """Write one line to the log, short enough to become the pod's termination message, and without the token."""
-    token = os.environ.get(TOKEN)
-    line = " ".join((text.replace(token, "***") if token else text).split())
+    """Write one line to the log, short enough to become the pod's termination message, and without credentials."""
+    for name in (TOKEN, "HTTP_PROXY", "HTTPS_PROXY"):
+        if (value := os.environ.get(name, "")) and (name == TOKEN or "@" in value):
+            text = text.replace(value, "***")
+    line = " ".join(text.split())
     sys.stderr.write(line.encode()[:MESSAGE_BYTES_MAX].decode(errors="ignore") + "\n")
 
 

@@ -9,7 +9,14 @@ import pytest
 
 from activities.render.cache import volumes
 from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI
-from activities.render.cache.volumes import PlainHttpRefused, StorageClassMissing, artifact_key, claim_name, render_cache
+from activities.render.cache.volumes import (
+    PlainHttpRefused,
+    ServiceAccountRefused,
+    StorageClassMissing,
+    artifact_key,
+    claim_name,
+    render_cache,
+)
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
@@ -314,3 +321,45 @@ def test_a_job_is_distinguished_from_a_different_one_by_its_hash_alone() -> None
 
 def test_the_client_uses_the_configured_mirror_of_the_hub() -> None:
     assert env(staged(a_cache(), hub_endpoint="http://hub.acme.example"))["HF_ENDPOINT"] == "http://hub.acme.example"
+
+
+# --- the network of the Jobs ----------------------------------------------------------------------------------------------------------
+
+
+def networked(**hydration: Any) -> CacheInput:
+    return a_cache(spec={"source": "HuggingFace", "huggingFace": {"repo": "Qwen/Qwen3-8B", "sizeGiB": 20}, "hydration": hydration})
+
+
+def test_an_empty_block_of_the_network_changes_no_object() -> None:
+    plain = staged(a_cache())
+    assert staged(networked()).objects == plain.objects
+    assert staged(networked()).copies == plain.copies
+
+
+def test_another_network_is_another_job_and_the_same_artifact() -> None:
+    plain, other = staged(a_cache()), staged(networked(timeoutSeconds=60))
+    hashes = [job(each)["metadata"]["annotations"]["modelplane.ai/template-hash"] for each in (plain, other)]
+    assert hashes[0] != hashes[1]
+    assert plain.workload_name == other.workload_name
+
+
+def test_wkl_87_without_what_the_network_needs_only_the_volume_is_rendered() -> None:
+    cache = networked(caBundle={"configMapKeyRef": {"name": "company-ca", "key": "bundle.pem"}})
+    held = staged(replace(cache, credential_missing=True))
+    assert (keys(held), held.held, held.copies) == (["cache-claim"], "AuthSecretMissing", ())
+    assert keys(staged(replace(cache, credential_missing=True, ready=True))) == ["cache-claim"]
+    assert [copy.inventory_key for copy in staged(cache).copies] == ["cache-auth-ca"]
+
+
+def test_a_login_of_a_proxy_is_refused_in_whatever_way_the_spec_came() -> None:
+    with pytest.raises(InvalidSpec, match="https must hold no credentials") as caught:
+        staged(networked(proxy={"https": "http://robot:pa55word@proxy:3128"}))
+    assert "pa55word" not in str(caught.value)
+
+
+def test_a_service_account_is_refused_in_a_namespace_that_tenants_share() -> None:
+    cache = networked(serviceAccountName="model-reader")
+    assert job(staged(cache))["spec"]["template"]["spec"]["serviceAccountName"] == "model-reader"
+    with pytest.raises(ServiceAccountRefused, match="where all tenants share namespace models"):
+        staged(cache, workload_namespace="models")
+    assert keys(staged(replace(cache, ready=True), workload_namespace="models")) == ["cache-claim"]

@@ -1,0 +1,132 @@
+"""How a hydration Job reaches its source and where it runs: `spec.hydration` of a ModelCache, as parts of the Job's pod.
+
+Secrets and ConfigMaps that it names are of the cache's namespace. Each is copied to the cluster as a Secret beside the volume claim, and is
+there only while it is needed. Nothing is set for what the spec leaves out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from activities.render.inputs.findings import Findings
+from activities.render.inputs.reader import Reader
+from activities.render.objects.manifest import Json, compact
+from activities.render.objects.propagation import CONFIG_MAP, SECRET
+from api_types import names
+
+DOCKER_CONFIG_TYPE = "kubernetes.io/dockerconfigjson"
+_OPAQUE = "Opaque"
+_CA = "ca"
+_PROXY = "proxy"
+_CA_FOLDER = "/etc/modelplane/ca"
+_CA_FILE = "ca.crt"
+# Of OpenSSL and Go, and of the client of package indexes.
+_CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+
+
+@dataclass(frozen=True)
+class SourceCopy:
+    """What is copied to the cluster: one key, or all of a docker config; `purpose` ends the name of the copy."""
+
+    purpose: str
+    kind: str
+    name: str
+    key: str = ""
+
+    @property
+    def type(self) -> str:
+        """The type of the copy."""
+        return _OPAQUE if self.key else DOCKER_CONFIG_TYPE
+
+
+@dataclass(frozen=True)
+class HydrationOptions:
+    """What the spec asks for, read; everything is empty for an absent block."""
+
+    http_proxy: str = ""
+    https_proxy: str = ""
+    no_proxy: tuple[str, ...] = ()
+    proxy_secret: SourceCopy | None = None
+    ca_bundle: SourceCopy | None = None
+    pull_secrets: tuple[SourceCopy, ...] = ()
+    service_account: str = ""
+    timeout_seconds: int = 0
+    disable_xet: bool = False
+    tolerations: tuple[Json, ...] = ()
+
+    @property
+    def copies(self) -> tuple[SourceCopy, ...]:
+        """All that is copied to the cluster."""
+        return tuple(copy for copy in (self.proxy_secret, self.ca_bundle, *self.pull_secrets) if copy)
+
+    def variables(self, claim: str, *, with_hub: bool) -> list[Json]:
+        """Give the environment of the Job's container; `with_hub`: the variables of the hub's client too."""
+        values = {"HTTP_PROXY": self.http_proxy, "HTTPS_PROXY": self.https_proxy, "NO_PROXY": ",".join(self.no_proxy)}
+        if self.ca_bundle:
+            values |= dict.fromkeys(_CA_VARIABLES, f"{_CA_FOLDER}/{_CA_FILE}")
+        if with_hub and self.timeout_seconds:
+            values |= dict.fromkeys(("HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT"), str(self.timeout_seconds))
+        if with_hub and self.disable_xet:
+            values["HF_HUB_DISABLE_XET"] = "1"
+        variables: list[Json] = [{"name": name, "value": value} for name, value in values.items() if value]
+        if self.proxy_secret:
+            reference = {"name": names.cache_copy_name(claim, self.proxy_secret.purpose), "key": self.proxy_secret.key}
+            variables += [{"name": name, "valueFrom": {"secretKeyRef": reference}} for name in ("HTTP_PROXY", "HTTPS_PROXY")]
+        return variables
+
+    def volumes(self, claim: str) -> list[Json]:
+        """Give the volumes of the pod."""
+        if not self.ca_bundle:
+            return []
+        items = [{"key": self.ca_bundle.key, "path": _CA_FILE}]
+        return [{"name": _CA, "secret": {"secretName": names.cache_copy_name(claim, self.ca_bundle.purpose), "items": items}}]
+
+    def mounts(self) -> list[Json]:
+        """Give the mounts of the container."""
+        return [{"name": _CA, "mountPath": _CA_FOLDER, "readOnly": True}] if self.ca_bundle else []
+
+    def pull_references(self, claim: str) -> list[Json]:
+        """Give the pull secrets of the pod."""
+        return [{"name": names.cache_copy_name(claim, copy.purpose)} for copy in self.pull_secrets]
+
+    def pod_fields(self) -> Json:
+        """Give further fields of the pod."""
+        return compact(serviceAccountName=self.service_account or None, tolerations=list(self.tolerations))
+
+
+def read_options(spec: Mapping[str, Any], findings: Findings) -> HydrationOptions:
+    """Read `spec.hydration`; problems are noted."""
+    block = Reader(spec, "spec", findings).object("hydration")
+    proxy, bundle = block.object("proxy"), block.object("caBundle")
+    for name in ("http", "https"):
+        if "@" in proxy.text(name):
+            findings.problem(proxy.where, f"{name} must hold no credentials; name a Secret with the whole address in urlSecret")
+    kind, field = (CONFIG_MAP, "configMapKeyRef") if bundle.has("configMapKeyRef") else (SECRET, "secretKeyRef")
+    return HydrationOptions(
+        http_proxy=proxy.text("http"),
+        https_proxy=proxy.text("https"),
+        no_proxy=proxy.texts("noProxy"),
+        proxy_secret=_one_key(proxy, "urlSecret", SECRET, _PROXY),
+        ca_bundle=_one_key(bundle, field, kind, _CA),
+        pull_secrets=tuple(
+            SourceCopy(f"pull-{index}", SECRET, Reader(each, f"{block.where}, imagePullSecrets", findings).text("name", required=True))
+            for index, each in enumerate(block.sequence("imagePullSecrets"))
+        ),
+        service_account=block.text("serviceAccountName"),
+        timeout_seconds=block.integer("timeoutSeconds", 0, 0, 3600),
+        disable_xet=block.fields.get("disableXet") is True,
+        tolerations=tuple(_toleration(Reader(each, f"{block.where}, tolerations", findings)) for each in block.sequence("tolerations")),
+    )
+
+
+def _one_key(block: Reader, field: str, kind: str, purpose: str) -> SourceCopy | None:
+    if not block.has(field):
+        return None
+    reference = block.object(field)
+    return SourceCopy(purpose, kind, reference.text("name", required=True), reference.text("key", required=True))
+
+
+def _toleration(toleration: Reader) -> Json:
+    operator = toleration.choice("operator", "Equal", ("Exists", "Equal"))
+    texts = {name: toleration.text(name) for name in ("key", "value", "effect")}
+    return compact(operator=operator, **{name: text or None for name, text in texts.items()})
