@@ -14,6 +14,12 @@ MEMBERS_MAX = 2
 REQUESTS_MAX = 16
 """Device requests of one member."""
 
+ADAPTERS_MAX = 16
+"""LoRA adapters of one engine."""
+
+ADAPTER_CACHES_MAX = 32
+"""ModelCaches of all adapters of one replica: it is registered at each of them."""
+
 DEVICE_CONSTRAINTS_MAX = 8
 """Device constraints of one engine; a claim may have 32."""
 

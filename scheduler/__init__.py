@@ -22,6 +22,7 @@ from scheduler.cel import check_selector, selector_cost
 from scheduler.decide import ExplainedDecision, apply, decide, decide_and_explain, decide_some
 from scheduler.explain.conditions import priority_class_problem
 from scheduler.explain.pool_report import pool_report
+from scheduler.fleet.combined_cache import combined_cache
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import cluster_view, deployment_view
 from scheduler.fleet.queue_reservations import next_expiry
@@ -89,6 +90,7 @@ __all__ += [
     "ScheduleRequest",
     "apply",
     "check_names",
+    "combined_cache",
     "decide",
     "decide_and_explain",
     "decide_some",

@@ -9,7 +9,7 @@ from activities.render.engines.admission import read_spec
 from activities.render.engines.claims import claim_templates
 from activities.render.engines.context import Context
 from activities.render.engines.flags import find_flag
-from activities.render.engines.options import topology
+from activities.render.engines.options import adapters, topology
 from activities.render.engines.spec import DECODE, Engine
 from activities.render.inputs.facts import ClusterInput, ReplicaInput
 from activities.render.inputs.findings import Findings, InvalidSpec, NotRenderable
@@ -39,7 +39,7 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
     queueing.check_queue(context)
     _check_served_model(context)
 
-    held = WAITING_FOR_CACHE if spec.cache and not context.cache_claim else ""
+    held = WAITING_FOR_CACHE if (spec.cache and not context.cache_claim) or adapters.missing_claims(context) else ""
     pooled = context.facts.routing == routes.POOL
     rendered_engines = [_engine(context, engine) for engine in spec.in_apply_order]
     objects = [
@@ -68,7 +68,7 @@ def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
     port = disaggregation.engine_port(context, engine)
     templates, hashes = [], []
     for member in engine.members:
-        template = pods.pod_template(context, engine, member, port)
+        template = adapters.mount_adapters(context, engine, member, pods.pod_template(context, engine, member, port))
         if context.spec.disaggregated:
             template = disaggregation.decorate(context, engine, member, template, port)
         template = disruption.drained(context, engine, member, template)

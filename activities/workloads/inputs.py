@@ -54,6 +54,7 @@ def _replica(order: ApplyReplica, needed: Needed) -> ReplicaInput:
         spec=order.spec,
         cache_claim=order.cache_claim,
         cache_gib=order.cache_gib,
+        adapter_claims=order.adapter_claims,
         propagated=needed.rewrites,
         propagated_hash=needed.hash,
         picker_flags=order.picker_flags,

@@ -136,10 +136,10 @@ class AppliedObject(ClusterObject):
 class ApplyReplica(Message):
     """Render and apply one replica.
 
-    `cache_claim` is the volume claim of its cache that is ready on the cluster, of `cache_gib` GiB; `picker_flags` are extra flags of its
-    endpoint picker.
-    `wait_seconds` is for objects that are deleted, as in `RunTeardownStep`. `search`: `inventory` may be incomplete, because an earlier run
-    or an interrupted apply wrote more; what is found by its labels joins it.
+    `cache_claim` is the volume claim of its cache that is ready on the cluster, of `cache_gib` GiB, `adapter_claims` those of its LoRA
+    adapters, by cache; `picker_flags` are extra flags of its endpoint picker. `wait_seconds` is for objects that are deleted, as in
+    `RunTeardownStep`. `search`: `inventory` may be incomplete, because an earlier run or an interrupted apply wrote more; what is found by
+    its labels joins it.
     """
 
     connection: Connection
@@ -154,6 +154,7 @@ class ApplyReplica(Message):
     spec: dict[str, Any]
     cache_claim: str = ""
     cache_gib: int = 0
+    adapter_claims: dict[str, str] = Field(default_factory=dict)
     picker_flags: dict[str, str] = Field(default_factory=dict)
     inventory: list[AppliedObject] = Field(default_factory=list)
     search: bool = False

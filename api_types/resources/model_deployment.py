@@ -7,6 +7,7 @@ from pydantic import Field
 
 from api_types.limits import REPLICAS_MAX, REQUESTS_MAX
 from api_types.resources.inference_cluster import TaintEffect
+from api_types.resources.parts.adapters import Adapters
 from api_types.resources.parts.base_types import (
     Advice,
     Flag,
@@ -95,6 +96,8 @@ class Engine(ResourceModel):
     """How its pods stop; absent stops them at once, with the platform's grace period."""
     topology: Topology | None = None
     """How close together its pods and their devices are; absent leaves it to the cluster."""
+    adapters: Adapters | None = None
+    """LoRA adapters, mounted beside the model."""
     members: Members[Member]
     """One Standalone, or one Leader and one Worker."""
 

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from api_types.resources.model_deployment import DeviceSelector, ModelCacheRef
+from api_types.resources.parts.adapters import Adapters
 from api_types.resources.parts.base_types import Advice, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
 from api_types.resources.parts.disruption import Disruption, EngineDrain
 from api_types.resources.parts.engines import Copies, EngineName, Engines, Members, Phase, PodsPerNode, Role, Serving, Worker
@@ -80,6 +81,8 @@ class ReplicaEngine(ResourceModel):
     """How its pods stop; absent stops them at once, with the platform's grace period."""
     topology: Topology | None = None
     """How close together its pods and their devices are; absent leaves it to the cluster."""
+    adapters: Adapters | None = None
+    """LoRA adapters, mounted beside the model."""
     members: Members[ReplicaMember]
     """One Standalone, or one Leader and one Worker."""
 

@@ -14,6 +14,7 @@ from api_types import labels
 from api_types.clock import now_ms
 from api_types.messages.capacity import with_plain_admission
 from api_types.payloads.packing import unpack
+from api_types.referenced_caches import referenced_caches
 from api_types.resources.kinds import BY_KIND
 from client.errors import START_WORKER, NoAnswer, NotFound
 from client.refs.targets import SCHEDULER, Target
@@ -25,6 +26,7 @@ from scheduler import (
     LedgerEntry,
     Owner,
     cluster_view,
+    combined_cache,
     deployment_view,
     read_policy,
     reasons,
@@ -59,11 +61,9 @@ class LiveFleet:
 
     def view(self, tree: Tree, caches: Mapping[Owner, Tree] | None = None) -> DeploymentView:
         """Give one deployment as the scheduler sees it; `caches` come before those of the fleet."""
-        owner = cache_of(tree)
-        if owner is None:
-            return deployment_view(tree)
-        found = (caches or {}).get(owner) or self.caches.get(owner)
-        return deployment_view(tree, found or {"name": owner[1], "state": "Absent"})
+        owners = caches_of(tree)
+        found = [(caches or {}).get(owner) or self.caches.get(owner) or {"name": owner[1], "state": "Absent"} for owner in owners]
+        return deployment_view(tree, combined_cache(found))
 
 
 async def read_live(plane: ControlPlane, written: Collection[Owner] = ()) -> LiveFleet:
@@ -85,7 +85,7 @@ async def read_live(plane: ControlPlane, written: Collection[Owner] = ()) -> Liv
         fleet.put_replica(entry)
     await _read_readiness(plane, fleet)
     accepted = [seen for seen in deployments if seen.tree.get("spec") and not deleting(seen.tree)]
-    owners = {owner for seen in accepted if (owner := cache_of(seen.tree))}
+    owners = {owner for seen in accepted for owner in caches_of(seen.tree)}
     return LiveFleet(
         fleet,
         classes={seen.target.name: seen.tree for seen in classes},
@@ -96,10 +96,10 @@ async def read_live(plane: ControlPlane, written: Collection[Owner] = ()) -> Liv
     )
 
 
-def cache_of(tree: Tree) -> Owner | None:
-    """Give namespace and name of the cache that a deployment names."""
-    reference = tree["spec"]["template"]["spec"].get("modelCacheRef") or {}
-    return (tree["metadata"].get("namespace") or "default", reference["name"]) if reference.get("name") else None
+def caches_of(tree: Tree) -> list[Owner]:
+    """Give namespace and name of every cache that a deployment names."""
+    namespace = tree["metadata"].get("namespace") or "default"
+    return [(namespace, name) for name in referenced_caches(tree["spec"]["template"]["spec"])]
 
 
 async def _list_all(plane: ControlPlane, kind: str) -> Sequence[ListedObject]:

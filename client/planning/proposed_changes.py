@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from api_types.validation.manifests import InvalidManifest, admit_scale
 from client.errors import NotFound, Refused
-from client.planning.live_fleet import LiveFleet, cache_of
+from client.planning.live_fleet import LiveFleet, caches_of
 from client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names
 from client.refs.tree import Tree
 from scheduler import Changes, ClusterView, DeploymentView, Owner, SchedulerOptions, cluster_view, offline_cluster
@@ -158,7 +158,11 @@ def _replaced(live: LiveFleet, old: Tree, manifest: Tree, classes: Mapping[str, 
 
 def _deployments(live: LiveFleet, proposed: ProposedChanges) -> Iterator[DeploymentView]:
     caches = {owner_of(tree): tree for tree in proposed.of("ModelCache")}
-    trees = {owner: tree for owner, tree in live.deployments.items() if owner in proposed.scales or cache_of(tree) in caches}
+    trees = {
+        owner: tree
+        for owner, tree in live.deployments.items()
+        if owner in proposed.scales or any(cache in caches for cache in caches_of(tree))
+    }
     for tree in proposed.of("ModelDeployment"):
         owner = owner_of(tree)
         before = live.deployments.get(owner)

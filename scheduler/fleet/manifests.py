@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from api_types import labels
+from api_types.referenced_caches import model_cache
+from scheduler.fleet.combined_cache import cache_name
 from scheduler.hardware.device_sets import device_set
 from scheduler.model.digests import digest_of
 from scheduler.model.fields import Fields
@@ -139,7 +141,8 @@ def network_domain(cluster: str, pool: str, fabric: Fields) -> str:
 def deployment_view(manifest: Tree, cache: Tree | None = None) -> DeploymentView:
     """Read a ModelDeployment in its canonical form.
 
-    `cache` is the referenced ModelCache: its manifest, or `{"name", "state": "Absent"}`, or `{"name", "state": "Present", "manifest"}`.
+    `cache` is the referenced ModelCache, or several as one (`combined_cache`): its manifest, or `{"name", "state": "Absent"}`, or
+    `{"name", "state": "Present", "manifest"}`.
     A referenced cache that is not given counts as not read yet.
     """
     metadata, spec = manifest["metadata"], manifest["spec"]
@@ -155,7 +158,7 @@ def deployment_view(manifest: Tree, cache: Tree | None = None) -> DeploymentView
             Toleration(t.get("key") or "", t.get("operator") or "Equal", t.get("value") or "", t.get("effect") or "")
             for t in template.get("tolerations") or ()
         ),
-        cache=cache_view((template.get("modelCacheRef") or {}).get("name") or "", cache),
+        cache=cache_view(cache_name(cache or {}) or model_cache(template), cache),
         serving_mode=(template.get("serving") or {}).get("mode") or "Unified",
         engines=tuple(_engine_view(engine) for engine in template["engines"]),
         template=template_digest(template),

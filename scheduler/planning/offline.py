@@ -12,7 +12,9 @@ from typing import Any
 
 from api_types import labels
 from api_types.prices import price_milli
+from api_types.referenced_caches import referenced_caches
 from scheduler.decide import ExplainedDecision
+from scheduler.fleet.combined_cache import combined_cache
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import cluster_view, deployment_view, network_domain
 from scheduler.fleet.replica_manifests import ledger_entry, with_draws
@@ -146,11 +148,11 @@ def _replicas(documents: Documents, options: SchedulerOptions) -> Iterable[Ledge
 
 
 def offline_deployment(manifest: Tree, documents: Documents) -> DeploymentView:
-    """Read a deployment with its cache from the same documents; a cache that is not among them counts as absent."""
+    """Read a deployment with its caches from the same documents; a cache that is not among them counts as absent."""
     namespace = manifest["metadata"].get("namespace") or "default"
-    name = ((manifest["spec"]["template"]["spec"]).get("modelCacheRef") or {}).get("name") or ""
-    cache = documents.caches.get((namespace, name)) or {"name": name, "state": "Absent"}
-    return deployment_view(manifest, cache if name else None)
+    names = referenced_caches(manifest["spec"]["template"]["spec"])
+    caches = [documents.caches.get((namespace, name)) or {"name": name, "state": "Absent"} for name in names]
+    return deployment_view(manifest, combined_cache(caches))
 
 
 def decide_documents(

@@ -1,20 +1,23 @@
-"""How a ModelDeployment follows its cache: it registers once, and the cache reports where it may be staged and how far it is."""
+"""How a ModelDeployment follows its caches: it registers once at each, and they report where they may be staged and how far they are."""
 
 from collections.abc import Collection
 from typing import Any
 
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheUse
+from api_types.referenced_caches import adapter_caches, model_cache
+from scheduler import combined_cache
 from workflows.entity.context import EntityContext
 from workflows.entity.registering.cache_user import CacheRegistration, wait_for_first_report
-from workflows.model_deployment.state import DeploymentState
+from workflows.model_deployment.state import AdapterCache, DeploymentState
+
+# The key of the model's cache among those that are followed; all others have their own names.
+_MODEL = ""
 
 
 def cache_name(state: DeploymentState) -> str:
     """Name the cache that the template references; empty if it references none."""
-    template = ((state.spec or {}).get("template") or {}).get("spec") or {}
-    name: str = (template.get("modelCacheRef") or {}).get("name", "")
-    return name
+    return model_cache(_template(state))
 
 
 def cache_view(name: str, report: CacheChanged | None) -> dict[str, Any]:
@@ -33,62 +36,95 @@ def cache_view(name: str, report: CacheChanged | None) -> dict[str, Any]:
 
 
 class DeploymentCache:
-    """Registers at the cache and stores what it reports."""
+    """Registers at the caches of the model and of its adapters, and stores what they report."""
 
     def __init__(self, context: EntityContext[DeploymentState]) -> None:
         self._context = context
-        self._registration = CacheRegistration(context)
+        self._registrations = {_MODEL: CacheRegistration(context)}
 
     def record_change(self, message: CacheChanged) -> None:
-        """Store what is new about the cache; one that was created or deleted has to be registered at again."""
-        state, known = self._context.state, self._context.state.cache
-        if message.cache != cache_name(state):
+        """Store what is new about a cache; one that was created or deleted has to be registered at again."""
+        key = self._key_of(message.cache)
+        if key is None:
             return
+        followed = self._followed(key)
+        known = followed.cache
         if not message.uid or not message.present:
-            state.cache_registered = ""
-            state.cache = known if message.present else None
-            self._registration.stop_waiting()
+            followed.cache_registered = ""
+            followed.cache = known if message.present else None
+            self._registration(key).stop_waiting()
         elif known is None or known.uid != message.uid or message.sequence >= known.sequence:
-            state.cache = message
+            followed.cache = message
         self._context.requeue()
 
     async def follow(self) -> dict[str, Any]:
-        """Register, and give the cache as placement reads it: empty if none is referenced, `Absent` if there is none of that name.
+        """Register, and give the caches as placement reads them, as one: empty if none is referenced, `Absent` if one does not exist.
 
         The scheduler writes the conditions that follow from it: a condition with two writers would never settle.
         """
-        state, name = self._context.state, cache_name(self._context.state)
-        if state.cache and state.cache.cache != name:
-            state.cache = None
-        if state.cache_registered != name:
-            state.cache_registered = name if name and await self._register(name) else ""
-            if state.cache_registered and state.cache is None:
-                await wait_for_first_report(name, lambda: state.cache is not None or state.deleting)
-        if not name:
-            self._registration.stop_waiting()
-            return {}
-        if not state.cache_registered:
-            return {"name": name, "state": "Absent"}
-        return cache_view(name, state.cache)
+        state = self._context.state
+        model = await self._follow(_MODEL, cache_name(state))
+        wanted = adapter_caches(_template(state))
+        for name in sorted(state.adapters.keys() - set(wanted)):
+            del state.adapters[name]
+            if name in self._registrations:
+                self._registrations.pop(name).stop_waiting()
+        return combined_cache([model, *[await self._follow(name, name) for name in wanted]])
 
-    async def _register(self, name: str) -> bool:
+    def registered_at(self) -> list[str]:
+        """Name the workflows of the caches that know that this deployment uses them."""
+        return [found for key in self._keys() for found in self._registration(key).workflow_ids(self._followed(key).cache_registered)]
+
+    def register_again(self, workflow_ids: Collection[str]) -> None:
+        """Register again at each cache that is one of these workflows."""
+        for key in self._keys():
+            if self._registration(key).lost(self._followed(key).cache_registered, workflow_ids):
+                self._followed(key).cache_registered = ""
+
+    def retry(self) -> None:
+        """Look for missing caches in the next pass."""
+        for registration in self._registrations.values():
+            registration.stop_waiting()
+
+    async def _follow(self, key: str, name: str) -> dict[str, Any]:
+        state, followed, registration = self._context.state, self._followed(key), self._registration(key)
+        if followed.cache and followed.cache.cache != name:
+            followed.cache = None
+        if followed.cache_registered != name:
+            followed.cache_registered = name if name and await self._register(registration, name) else ""
+            if followed.cache_registered and followed.cache is None:
+                await wait_for_first_report(name, lambda: followed.cache is not None or state.deleting)
+        if not name:
+            registration.stop_waiting()
+            return {}
+        if not followed.cache_registered:
+            return {"name": name, "state": "Absent"}
+        return cache_view(name, followed.cache)
+
+    async def _register(self, registration: CacheRegistration, name: str) -> bool:
         context = self._context
         message = CacheUse(
             workflow_id=names.workflow_id(context.kind, context.namespace, context.name),
             uid=context.state.uid,
             sequence=context.next_registration(),
         )
-        return await self._registration.register(name, message)
+        return await registration.register(name, message)
 
-    def registered_at(self) -> list[str]:
-        """Name the workflow of the cache that knows that this deployment uses it, if there is one."""
-        return self._registration.workflow_ids(self._context.state.cache_registered)
+    def _keys(self) -> list[str]:
+        return [_MODEL, *sorted(self._context.state.adapters)]
 
-    def register_again(self, workflow_ids: Collection[str]) -> None:
-        """Register again if the cache is one of these workflows."""
-        if self._registration.lost(self._context.state.cache_registered, workflow_ids):
-            self._context.state.cache_registered = ""
+    def _followed(self, key: str) -> DeploymentState | AdapterCache:
+        state = self._context.state
+        return state.adapters.setdefault(key, AdapterCache()) if key else state
 
-    def retry(self) -> None:
-        """Look for a missing cache in the next pass."""
-        self._registration.stop_waiting()
+    def _registration(self, key: str) -> CacheRegistration:
+        return self._registrations.setdefault(key, CacheRegistration(self._context))
+
+    def _key_of(self, cache: str) -> str | None:
+        if cache and cache == cache_name(self._context.state):
+            return _MODEL
+        return cache if cache in self._context.state.adapters else None
+
+
+def _template(state: DeploymentState) -> dict[str, Any]:
+    return ((state.spec or {}).get("template") or {}).get("spec") or {}

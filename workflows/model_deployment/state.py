@@ -6,7 +6,7 @@ Field names on the wire are older than some names here: those have an alias, so 
 from datetime import datetime
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from api_types.base import Message
 from api_types.messages.caches import CacheChanged
@@ -140,11 +140,19 @@ class PlacementInputs(NamedTuple):
     cache: dict[str, Any]
 
 
+class AdapterCache(BaseModel):
+    """How a deployment follows the cache of an adapter: as `cache` and `cache_registered` of its state do."""
+
+    cache: CacheChanged | None = None
+    cache_registered: str = ""
+
+
 class DeploymentState(EntityState):
     """What a deployment carries from run to run.
 
     Attributes:
         cache: what its cache last reported; `cache_registered`: the name of the cache at which it is registered.
+        adapters: how it follows the caches of its adapters, by name.
         applied_replicas: the replica count that was last applied; another one may have been ordered since.
         last_request: the number of the last request for placements; `request_id`: its id.
         requested_inputs: what the last request was made from; None if the next pass has to request in any case.
@@ -168,6 +176,7 @@ class DeploymentState(EntityState):
 
     cache: CacheChanged | None = None
     cache_registered: str = ""
+    adapters: dict[str, AdapterCache] = Field(default_factory=dict)
     replicas: Compact[dict[str, TrackedReplica]] = Field(default_factory=dict)
     applied_replicas: int | None = None
     last_scale: LastScale | None = None

@@ -22,6 +22,7 @@ class ApplyInputs(NamedTuple):
 
     cache_claim: str
     picker_flags: dict[str, str]
+    adapter_claims: dict[str, str] | None = None
 
 
 class ReplicaReport(BaseModel):
@@ -45,6 +46,16 @@ class FirstStart(BaseModel):
     start: StartReplica = Field(alias="birth")
 
 
+class AdapterCache(BaseModel):
+    """How a replica follows the cache of an adapter: as the fields of these names of its state do."""
+
+    cache: CacheReport | None = None
+    cache_registered: str = ""
+    cache_claim: str = ""
+    cache_gib: int = 0
+    cache_mounted: list[str] = Field(default_factory=list)
+
+
 class ModelReplicaState(EntityState):
     """What a replica carries from run to run.
 
@@ -58,6 +69,7 @@ class ModelReplicaState(EntityState):
         cache: the last report of its cache; `cache_registered`: the name of the cache at which it is registered.
         cache_claim: the volume claim of its cache that is ready on the cluster, and `cache_gib` its size; kept when the cache is lost.
         cache_mounted: the claims that its pods may mount, as last reported to the cache.
+        adapters: how it follows the caches of its adapters, by name.
         picker_flags: extra flags of its endpoint picker.
         applied_inputs: what came from outside the spec into the last apply; None before the first one.
         applied_mode: how the engines shared the work then.
@@ -87,6 +99,7 @@ class ModelReplicaState(EntityState):
     cache_claim: str = ""
     cache_gib: int = 0
     cache_mounted: list[str] = Field(default_factory=list)
+    adapters: dict[str, AdapterCache] = Field(default_factory=dict)
     picker_flags: dict[str, str] = Field(default_factory=dict)
     applied_inputs: Annotated[ApplyInputs | None, BeforeValidator(none_if_empty)] = None
     applied_mode: str = ""
@@ -114,7 +127,11 @@ class ModelReplicaState(EntityState):
 
     def inputs(self) -> ApplyInputs:
         """Give what the next apply takes from outside the spec."""
-        return ApplyInputs(self.cache_claim, self.picker_flags)
+        return ApplyInputs(self.cache_claim, self.picker_flags, self.adapter_claims() or None)
+
+    def adapter_claims(self) -> dict[str, str]:
+        """Give the volume claims of the adapters' caches that are ready, by cache."""
+        return {name: self.adapters[name].cache_claim for name in sorted(self.adapters) if self.adapters[name].cache_claim}
 
     def mode(self) -> str:
         """Give how the engines share the work."""

@@ -12,6 +12,7 @@ from typing import Any
 from activities.render.engines.container.probes import read_probes
 from activities.render.engines.disruption import read_drain, read_min_available
 from activities.render.engines.env import read_env
+from activities.render.engines.options.adapters import check_adapters, read_adapters
 from activities.render.engines.options.topology import check_topology, read_topology
 from activities.render.engines.spec import (
     DECODE,
@@ -72,8 +73,17 @@ def _engine(value: Any, index: int, findings: Findings) -> Engine:
         findings.problem(reader.where, f"members must be one Standalone, or one Leader and one Worker; has {roles}")
     elif not any(member.requests for member in members):
         findings.problem(reader.where, "no member has deviceRequests: at least one must claim devices")
-    engine = Engine(name=name, copies=copies, phase=phase, members=members, drain=read_drain(reader), topology=read_topology(reader))
+    engine = Engine(
+        name=name,
+        copies=copies,
+        phase=phase,
+        members=members,
+        drain=read_drain(reader),
+        topology=read_topology(reader),
+        adapters=read_adapters(reader),
+    )
     check_topology(engine, findings)
+    check_adapters(engine, findings)
     return engine
 
 

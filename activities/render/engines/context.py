@@ -60,10 +60,13 @@ class Context:
     @property
     def cache_claim(self) -> str:
         """The volume claim to mount; empty without a cache, or while it is not ready on this cluster."""
-        if not self.spec.cache:
-            return ""
+        return self.claim_of(self.spec.cache) if self.spec.cache else ""
+
+    def claim_of(self, cache: str) -> str:
+        """Give the volume claim of the model's cache or of an adapter's; empty while it is not ready on this cluster."""
+        found = self.replica.cache_claim if cache == self.spec.cache else self.replica.adapter_claims.get(cache)
         known = self.cluster.cache_claims
-        return self.replica.cache_claim or known.get(f"{self.replica.namespace}/{self.spec.cache}") or known.get(self.spec.cache, "")
+        return found or known.get(f"{self.replica.namespace}/{cache}") or known.get(cache, "")
 
     def engine_name(self, engine: Engine) -> str:
         """Name the workload of an engine."""

@@ -112,6 +112,15 @@ class Topology:
 
 
 @dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter and the name of its ModelCache. `vllm`: the flags of vLLM that load it are added."""
+
+    name: str
+    cache: str
+    vllm: bool = False
+
+
+@dataclass(frozen=True)
 class Engine:
     """One serving unit: a Standalone member, or a Leader with its Workers."""
 
@@ -121,6 +130,7 @@ class Engine:
     members: tuple[Member, ...]
     drain: Drain = Drain()
     topology: Topology = Topology()
+    adapters: tuple[Adapter, ...] = ()
 
     @property
     def gang(self) -> bool:

@@ -79,10 +79,10 @@ class ClusterInput:
 class ReplicaInput:
     """One ModelReplica to render: identity, wire-form spec, and what others resolved for it.
 
-    `spec` is the ModelReplica spec in camelCase. `cache_claim` is the claim of the cache that is ready on the cluster; empty while there is
-    none. `propagated` maps `Secret/<name>` or `ConfigMap/<name>` to the name of its copy on the cluster, `propagated_hash` is a keyed hash
-    over the copied data. `cache_gib` is the size of the cache's
-    volume, 0 while it is unknown. `picker_flags` are extra flags of the endpoint picker.
+    `spec` is the ModelReplica spec in camelCase. `cache_claim` is the claim of the cache that is ready on the cluster, of `cache_gib` GiB;
+    empty and 0 while unknown; `adapter_claims` has those of LoRA adapters by cache. `propagated` maps `Secret/<name>` or `ConfigMap/<name>`
+    to the name of its copy on the cluster, `propagated_hash` is a keyed hash over the copied data. `picker_flags` are extra flags of the
+    endpoint picker.
     """
 
     namespace: str
@@ -95,6 +95,7 @@ class ReplicaInput:
     spec: Mapping[str, Any]
     cache_claim: str = ""
     cache_gib: int = 0
+    adapter_claims: Mapping[str, str] = field(default_factory=dict)
     propagated: Mapping[str, str] = field(default_factory=dict)
     propagated_hash: str = ""
     picker_flags: Mapping[str, str] = field(default_factory=dict)

@@ -27,6 +27,7 @@ _PRODUCER = "approx-prefix-cache-producer"
 _PREFIX_SCORER = "prefix-cache-scorer"
 _QUEUE_SCORER = "queue-scorer"
 _KV_CACHE_SCORER = "kv-cache-utilization-scorer"
+_LORA_SCORER = "lora-affinity-scorer"
 _PICKER = "max-score-picker"
 _DECIDER = "prefix-based-pd-decider"
 _FILTERS = {PREFILL: "prefill-filter", DECODE: "decode-filter"}
@@ -59,7 +60,7 @@ def config_text(context: Context) -> str:
     """Give the picker's configuration file. It is JSON, which is also YAML and has one spelling."""
     disaggregated = context.spec.disaggregated
     tokens = block_size(context, context.spec.picker_engine).tokens
-    kv_cache_weight = context.settings.epp_kv_cache_weight
+    scorers = _scorers(context)
     plugins = [
         _plugin(
             _PRODUCER,
@@ -70,8 +71,7 @@ def config_text(context: Context) -> str:
         ),
         _plugin(_PREFIX_SCORER),
         *([_plugin("disagg-headers-handler")] if disaggregated else []),
-        _plugin(_QUEUE_SCORER),
-        *([_plugin(_KV_CACHE_SCORER)] if kv_cache_weight else []),
+        *(_plugin(name) for name in scorers if name != _PREFIX_SCORER),
         *([_plugin(name) for name in _FILTERS.values()] if disaggregated else []),
         _plugin(_PICKER),
     ]
@@ -85,7 +85,7 @@ def config_text(context: Context) -> str:
         "apiVersion": apiversions.PICKER_CONFIG,
         "kind": "EndpointPickerConfig",
         "plugins": plugins,
-        "schedulingProfiles": [_profile(name, filter_name, kv_cache_weight) for name, filter_name in profiles],
+        "schedulingProfiles": [_profile(name, filter_name, scorers) for name, filter_name in profiles],
     }
     return json.dumps(config, indent=2) + "\n"
 
@@ -94,13 +94,24 @@ def _plugin(name: str, **parameters: object) -> Json:
     return compact(type=name, parameters=parameters)
 
 
-def _profile(name: str, filter_name: str, kv_cache_weight: int) -> Json:
-    weights = {_PREFIX_SCORER: 2, _QUEUE_SCORER: 1, **({_KV_CACHE_SCORER: kv_cache_weight} if kv_cache_weight else {})}
+def _scorers(context: Context) -> dict[str, int]:
+    """Give the scorers with their weights, in order: pods that have the prefix, or the adapter, that a request needs, come first."""
+    kv_cache_weight = context.settings.epp_kv_cache_weight
+    adapted = any(engine.adapters for engine in context.spec.engines)
+    return {
+        _PREFIX_SCORER: 2,
+        _QUEUE_SCORER: 1,
+        **({_KV_CACHE_SCORER: kv_cache_weight} if kv_cache_weight else {}),
+        **({_LORA_SCORER: 1} if adapted else {}),
+    }
+
+
+def _profile(name: str, filter_name: str, scorers: dict[str, int]) -> Json:
     return {
         "name": name,
         "plugins": [
             *([{"pluginRef": filter_name}] if filter_name else []),
             {"pluginRef": _PICKER},
-            *({"pluginRef": scorer, "weight": weight} for scorer, weight in weights.items()),
+            *({"pluginRef": scorer, "weight": weight} for scorer, weight in scorers.items()),
         ],
     }

@@ -4,7 +4,7 @@ They run after structure and defaults, at admission only: a stored object is rea
 stored object unreadable. Each rule gets one object of the manifest with its location, and yields its findings.
 """
 
-from api_types.validation.rules import caches, clusters, devices, disruption, engines, hydration, metadata, routing, topology
+from api_types.validation.rules import adapters, caches, clusters, devices, disruption, engines, hydration, metadata, routing, topology
 from api_types.validation.rules.rule import Rules
 
 _GROUPS: tuple[Rules, ...] = (
@@ -14,6 +14,7 @@ _GROUPS: tuple[Rules, ...] = (
     engines.RULES,
     disruption.RULES,
     topology.RULES,
+    adapters.RULES,
     routing.RULES,
     caches.RULES,
     hydration.RULES,

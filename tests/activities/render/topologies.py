@@ -66,6 +66,17 @@ def _close_gang() -> Rendered:
     return render(a_gang(leader=member, worker=member, copies=2, topology=topology), cluster=cluster, uid=UID)
 
 
+def _adapted() -> Rendered:
+    adapters = [
+        {"name": "support", "modelCacheRef": {"name": "support-lora"}, "load": "VLLM"},
+        {"name": "sales", "modelCacheRef": {"name": "sales-lora"}, "load": "VLLM"},
+        {"name": "later", "modelCacheRef": {"name": "later-lora"}},
+    ]
+    claims = {f"{adapter['name']}-lora": f"modelcache-ml-team-{adapter['name']}-0a1b2c3d" for adapter in adapters}
+    gang = a_gang("big", leader={"args": ["--max-lora-rank=32"]}, adapters=adapters)
+    return render(an_engine(adapters=adapters), gang, cache="qwen", cache_claim=CLAIM, adapter_claims=claims, uid=UID)
+
+
 def _gang_in_domain(scheduler: str, mode: str, **settings: object) -> Rendered:
     domain = {"nodeLabel": "topology.acme.example/rack", "mode": mode, "topologyName": "racks"}
     return render(a_gang(topology={"domain": domain}), cluster=a_cluster(scheduler_type=scheduler), settings=settings, uid=UID)
@@ -118,6 +129,7 @@ TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     ),
     "gang": _gang,
     "gang-kai-explicit": _kai_explicit,
+    "adapters": _adapted,
     "gang-close": _close_gang,
     "gang-domain": lambda: _gang_in_domain("none", "Required"),
     "gang-domain-preferred": lambda: _gang_in_domain("none", "Preferred"),

@@ -35,6 +35,8 @@ EXTENSIONS = (
     Extension("ModelReplica", "spec.engines[].drain", "field", "how the pods of an engine stop"),
     Extension("ModelReplica", "spec.disruption", "field", "what evictions leave of a replica"),
     Extension("ModelDeployment", "spec.template.spec.engines[].topology", "field", "how close together pods and their devices are"),
+    Extension("ModelDeployment", "spec.template.spec.engines[].adapters", "field", "LoRA adapters"),
+    Extension("ModelReplica", "spec.engines[].adapters", "field", "LoRA adapters"),
     Extension("ModelReplica", "spec.engines[].topology", "field", "how close together pods and their devices are"),
     Extension(
         "ModelDeployment", "spec.template.spec.engines[].members[].probes", "field", "how long an engine may load, and when it is hung"

@@ -17,7 +17,7 @@ from workflows.model_replica.cache import ReplicaCache
 from workflows.model_replica.decisions.requests import apply_request
 from workflows.model_replica.orders import Apply, DeleteObjects, Order, ReadMemo, Send
 from workflows.model_replica.reducers import messages
-from workflows.model_replica.state import ApplyInputs, ReplicaReport
+from workflows.model_replica.state import AdapterCache, ApplyInputs, ReplicaReport
 
 
 def test_a_deleted_replica_frees_its_nodes_before_its_deployment_forgets_it() -> None:
@@ -255,6 +255,40 @@ def test_the_size_of_the_cache_is_kept_as_its_claim_is() -> None:
     for report in (known, known.model_copy(update={"sequence": 10, "phase": "Failed", "claim": "", "size_gib": 0})):
         cache.record_report(report)
         assert apply_request(replica.state).cache_gib == 850
+
+
+ADAPTED = {
+    "engines": [{"name": "main", "adapters": [{"name": "a", "modelCacheRef": {"name": "lora"}}]}],
+    "modelCacheRef": {"name": "weights"},
+}
+
+
+def test_wkl_61_the_cache_of_an_adapter_gives_its_claim_to_the_next_apply() -> None:
+    replica = Replica(a_replica(spec=ADAPTED, cache_claim="c", applied_inputs=ApplyInputs("c", {}), adapters={"lora": AdapterCache()}))
+    cache = ReplicaCache(replica.context)
+    assert not any(isinstance(order, Apply) for order in replica.step())
+    cache.record_report(CacheReport(cache="lora", uid="l1", sequence=2, cluster="eu", phase="Ready", claim="new"))
+    cache.record_report(CacheReport(cache="lora", uid="l1", sequence=1, cluster="eu", phase="Ready", claim="old"))
+    cache.record_report(CacheReport(cache="other", uid="o1", sequence=1, cluster="eu", phase="Ready", claim="other"))
+    (order,) = [order for order in replica.step() if isinstance(order, Apply)]
+    assert (order.request.cache_claim, order.request.adapter_claims) == ("c", {"lora": "new"})
+    cache.record_report(CacheReport(cache="lora", uid="l1", sequence=3, cluster="eu", phase="Failed"))
+    assert replica.state.adapter_claims() == {"lora": "new"}
+
+
+def test_wkl_61_a_replica_says_which_cache_of_an_adapter_it_waits_for() -> None:
+    held = APPLIED.model_copy(update={"held": "WaitingForCache"})
+    replica = Replica(
+        a_replica(spec=ADAPTED, cache_claim="c", applied=held, applied_inputs=ApplyInputs("c", {}), adapters={"lora": AdapterCache()})
+    )
+    replica.step()
+    assert replica.condition("ModelAccepted")[1:] == (
+        "WaitingForCache",
+        "ModelCache ml/lora does not exist, or has not answered yet; engines on eu wait for it",
+    )
+    ReplicaCache(replica.context).record_report(CacheReport(cache="lora", uid="l", sequence=1, cluster="eu", phase="Hydrating"))
+    replica.step()
+    assert replica.condition("ModelAccepted")[2] == "ModelCache ml/lora is Hydrating on eu"
 
 
 def test_wkl_80_a_missing_definition_is_shown_and_retried_until_it_is_installed() -> None:

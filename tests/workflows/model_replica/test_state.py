@@ -21,7 +21,7 @@ def test_state_is_carried_to_the_next_run_whole() -> None:
 def test_the_names_on_the_wire_are_those_of_the_first_version() -> None:
     carried = from_json(to_json(a_replica(failure=Failure("NameConflict", "taken"))))
     assert {"birth", "told", "prunes", "attempted", "whole"} <= set(carried)
-    assert (carried["failure"], carried["appliedInputs"]) == (["NameConflict", "taken"], ["", {}])
+    assert (carried["failure"], carried["appliedInputs"]) == (["NameConflict", "taken"], ["", {}, None])
     assert {"looks", "trouble", "taken", "givenUp"} <= set(carried["teardown"])
 
 
@@ -32,3 +32,9 @@ def test_state_of_the_first_version_is_read() -> None:
     assert (state.applied_inputs, state.failure, state.reported) == (None, NO_FAILURE, ReplicaReport())
     assert state.teardown.outcomes == {"1": "done", "2": "not needed", "3": "skipped"}
     assert state.teardown.attempts == 1
+
+
+def test_inputs_of_the_first_version_are_those_of_a_replica_without_adapters() -> None:
+    start = from_json(to_json(a_replica()))["birth"]
+    state = ModelReplicaState.model_validate({"birth": start, "appliedInputs": ["claim", {}], "cacheClaim": "claim"})
+    assert state.applied_inputs == state.inputs()

@@ -2,20 +2,26 @@
 
 from typing import Any
 
+from api_types.messages.caches import CacheReport
+from api_types.referenced_caches import adapter_caches, model_cache
 from workflows.entity.conditions import is_true
 from workflows.model_replica.state import ModelReplicaState
 
 
 def cache_name(state: ModelReplicaState) -> str:
     """Name the cache that the spec references; empty if it references none."""
-    name: str = ((state.spec or {}).get("modelCacheRef") or {}).get("name", "")
-    return name
+    return model_cache(state.spec or {})
 
 
-def mounted_claims(state: ModelReplicaState) -> list[str]:
-    """Name the claims that pods may mount, the newest last: while a change is rolled out, those before it too."""
-    applied = state.applied_inputs.cache_claim if state.applied_inputs else ""
-    older = [claim for claim in state.cache_mounted if claim != applied]
+def mounted_claims(state: ModelReplicaState, adapter: str = "") -> list[str]:
+    """Name the claims of a cache that pods may mount, the newest last: while a change is rolled out, those before it too.
+
+    The cache is that of the model, or of an adapter by its name.
+    """
+    inputs = state.applied_inputs
+    applied = ((inputs.adapter_claims or {}).get(adapter, "") if adapter else inputs.cache_claim) if inputs else ""
+    mounted = state.adapters[adapter].cache_mounted if adapter else state.cache_mounted
+    older = [claim for claim in mounted if claim != applied]
     if is_true(state.conditions, "Ready"):
         older = []
     return [*older, applied] if applied else older
@@ -23,12 +29,19 @@ def mounted_claims(state: ModelReplicaState) -> list[str]:
 
 def cache_problem(state: ModelReplicaState) -> str:
     """Say which cache keeps the engines from starting, and how far it is."""
-    report, cluster = state.cache, state.start.cluster
-    title = f"ModelCache {state.start.namespace}/{cache_name(state)}"
+    name, report = cache_name(state), state.cache
+    if not name or state.cache_claim:
+        name, report = _waiting_adapter(state) or (name, report)
+    cluster, title = state.start.cluster, f"ModelCache {state.start.namespace}/{name}"
     if report is None:
         return f"{title} does not exist, or has not answered yet; engines on {cluster} wait for it"
     detail = f": {report.message}" if report.message else ""
     return f"{title} is {report.phase or 'not staged'} on {cluster}{detail}"
+
+
+def _waiting_adapter(state: ModelReplicaState) -> tuple[str, CacheReport | None] | None:
+    waiting = (name for name in adapter_caches(state.spec or {}) if name not in state.adapter_claims())
+    return next(((name, state.adapters[name].cache if name in state.adapters else None) for name in waiting), None)
 
 
 def cache_status(state: ModelReplicaState) -> dict[str, Any]:

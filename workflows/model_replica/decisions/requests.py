@@ -27,6 +27,7 @@ def apply_request(state: ModelReplicaState) -> ApplyReplica:
         spec=state.spec,
         cache_claim=state.cache_claim,
         cache_gib=state.cache_gib,
+        adapter_claims=state.adapter_claims(),
         picker_flags=state.picker_flags,
         inventory=state.applied.inventory if state.applied else [],
         search=state.apply_started and not state.inventory_complete,

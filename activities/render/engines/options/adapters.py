@@ -1,0 +1,87 @@
+"""LoRA adapters: each is a cache of its own, mounted beside the model.
+
+The engine is opaque, so it is told nothing about them unless the user says that it is vLLM: then the two flags that load them are added, as
+the model flag is.
+"""
+
+from activities.render.engines.context import Context
+from activities.render.engines.flags import find_flag
+from activities.render.engines.pods import member_path
+from activities.render.engines.spec import Adapter, Engine, Member
+from activities.render.inputs.findings import Findings
+from activities.render.inputs.reader import Reader
+from activities.render.objects.manifest import Json
+from api_types.limits import ADAPTERS_MAX
+from api_types.validation.rules.metadata import is_dns_label
+
+MOUNT_PATH = "/mnt/adapters"
+_VLLM = "VLLM"
+_MODULES_FLAG = "--lora-modules"
+_ENABLE_FLAG = "--enable-lora"
+_VOLUME_PREFIX = "adapter-"
+
+
+def read_adapters(engine: Reader) -> tuple[Adapter, ...]:
+    """Read `engines[].adapters`."""
+    return tuple(_read_adapter(value, index, engine) for index, value in enumerate(engine.sequence("adapters")[:ADAPTERS_MAX]))
+
+
+def check_adapters(engine: Engine, findings: Findings) -> None:
+    """Refuse names that cannot be names of volumes, or are there twice."""
+    where = f"engine {engine.name}, adapters"
+    for name in dict.fromkeys(adapter.name for adapter in engine.adapters):
+        times = sum(adapter.name == name for adapter in engine.adapters)
+        if times > 1:
+            findings.problem(where, f"{name!r} is there {times} times: give each adapter its own name")
+        if name and not is_dns_label(name):
+            findings.problem(where, f"the name {name!r} must be a DNS label: lower-case letters, digits and '-'")
+
+
+def missing_claims(context: Context) -> bool:
+    """Tell whether the cache of some adapter is not ready on the cluster."""
+    return any(not context.claim_of(adapter.cache) for engine in context.spec.engines for adapter in engine.adapters)
+
+
+def mount_adapters(context: Context, engine: Engine, member: Member, template: Json) -> Json:
+    """Give a member's pod template with every adapter whose cache is ready, and with the flags that load those that ask for it."""
+    mounted = [(adapter, claim) for adapter in engine.adapters if (claim := context.claim_of(adapter.cache))]
+    if not mounted:
+        return template
+    spec = dict(template["spec"])
+    container = dict(spec["containers"][0])
+    mounts = [{"name": f"{_VOLUME_PREFIX}{adapter.name}", "mountPath": _path(adapter), "readOnly": True} for adapter, _ in mounted]
+    container["volumeMounts"] = [*container["volumeMounts"], *mounts]
+    flags = _flags(context, engine, member)
+    if flags:
+        container["args"] = [*container.get("args", ()), *flags]
+    # Not read-only as a volume: a volume that a pod may write with another mount is attached once.
+    volumes = [{"name": f"{_VOLUME_PREFIX}{adapter.name}", "persistentVolumeClaim": {"claimName": claim}} for adapter, claim in mounted]
+    spec["containers"] = [container, *spec["containers"][1:]]
+    spec["volumes"] = [*spec["volumes"], *volumes]
+    return {**template, "spec": spec}
+
+
+def _read_adapter(value: object, index: int, engine: Reader) -> Adapter:
+    reader = Reader(value, f"{engine.where}, adapters[{index}]", engine.findings)
+    return Adapter(
+        name=reader.text("name", required=True),
+        cache=reader.object("modelCacheRef").text("name", required=True),
+        vllm=reader.choice("load", "Mount", ("Mount", _VLLM)) == _VLLM,
+    )
+
+
+def _path(adapter: Adapter) -> str:
+    return f"{MOUNT_PATH}/{adapter.name}"
+
+
+def _flags(context: Context, engine: Engine, member: Member) -> list[str]:
+    modules = [f"{adapter.name}={_path(adapter)}" for adapter in engine.adapters if adapter.vllm]
+    if not modules or not member.serves:
+        return []
+    own = find_flag(member, _MODULES_FLAG)
+    if member.command or own:
+        why = f"{own.name} is set" if own else "the container has a command"
+        text = f"{why}, so no adapter is loaded by the platform: add {_ENABLE_FLAG} {_MODULES_FLAG} {' '.join(modules)} yourself"
+        context.findings.warn(member_path(engine, member), text)
+        return []
+    return [*([] if find_flag(member, _ENABLE_FLAG) else [_ENABLE_FLAG]), _MODULES_FLAG, *modules]

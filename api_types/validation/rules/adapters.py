@@ -1,0 +1,37 @@
+"""Rules for the LoRA adapters of an engine, on a ModelDeployment and on a ModelReplica alike."""
+
+from api_types.limits import ADAPTER_CACHES_MAX
+from api_types.resources.model_deployment import Engine, ReplicaTemplateSpec
+from api_types.resources.model_replica import ModelReplicaSpec, ReplicaEngine
+from api_types.resources.parts.adapters import Adapter
+from api_types.validation.rules.metadata import is_dns_label
+from api_types.validation.rules.rule import Findings, RuleContext, Rules
+
+
+def adapter_name_is_a_label(adapter: Adapter, context: RuleContext) -> Findings:
+    """Require a DNS label: the name is part of the name of a volume, and of a path."""
+    if not is_dns_label(adapter.name):
+        yield context.error("must be a DNS label: lower-case letters, digits, hyphen", "name")
+
+
+def adapters_have_caches_of_their_own(spec: ReplicaTemplateSpec | ModelReplicaSpec, context: RuleContext) -> Findings:
+    """Refuse the model's cache as an adapter, and more caches than one replica can follow."""
+    engines: tuple[Engine | ReplicaEngine, ...] = spec.engines
+    model = spec.model_cache_ref.name if spec.model_cache_ref else ""
+    caches = set()
+    for index, engine in enumerate(engines):
+        for at, adapter in enumerate(engine.adapters or ()):
+            caches.add(adapter.model_cache_ref.name)
+            if adapter.model_cache_ref.name == model:
+                text = f'"{model}" is the cache of the model, mounted at /mnt/models; give the adapter a ModelCache of its own'
+                yield context.error(text, "engines", index, "adapters", at, "modelCacheRef", "name")
+    if len(caches) > ADAPTER_CACHES_MAX:
+        text = f"adapters may use at most {ADAPTER_CACHES_MAX} ModelCaches together, got {len(caches)}; split the deployment"
+        yield context.error(text, "engines")
+
+
+RULES: Rules = {
+    ReplicaTemplateSpec: (adapters_have_caches_of_their_own,),
+    ModelReplicaSpec: (adapters_have_caches_of_their_own,),
+    Adapter: (adapter_name_is_a_label,),
+}

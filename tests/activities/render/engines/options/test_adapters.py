@@ -1,0 +1,127 @@
+"""LoRA adapters from caches of their own (spec/workloads.md 3.2 to 3.4; ruling H10)."""
+
+import json
+from typing import Any
+
+import pytest
+
+from activities.render.objects.rendered import Rendered
+from activities.render.replica import InvalidSpec
+from tests.activities.render.builders import CLAIM, a_cluster, a_gang, a_member, an_engine, container, keys, nothings, pod, render, the
+
+CLAIMS = {"support-lora": "claim-support", "sales-lora": "claim-sales"}
+LOADED = ["--enable-lora", "--lora-modules", "support=/mnt/adapters/support", "sales=/mnt/adapters/sales"]
+
+
+def adapters(load: str = "Mount") -> list[dict[str, Any]]:
+    return [{"name": name, "modelCacheRef": {"name": f"{name}-lora"}, "load": load} for name in ("support", "sales")]
+
+
+def adapted(*engines: dict[str, Any], load: str = "Mount", **fields: Any) -> Rendered:
+    """A replica with a cache for its model and two adapters."""
+    engines = engines or (an_engine(adapters=adapters(load)),)
+    return render(*engines, **{"cache": "qwen", "cache_claim": CLAIM, "adapter_claims": CLAIMS, **fields})
+
+
+@pytest.mark.parametrize("role", ["Leader", "Worker"])
+def test_wkl_60_adapters_are_mounted_in_every_pod_beside_the_model(role: str) -> None:
+    rendered = adapted(a_gang(adapters=adapters()))
+    assert container(rendered, role=role)["volumeMounts"][1:] == [
+        {"name": "model-cache", "mountPath": "/mnt/models"},
+        {"name": "adapter-support", "mountPath": "/mnt/adapters/support", "readOnly": True},
+        {"name": "adapter-sales", "mountPath": "/mnt/adapters/sales", "readOnly": True},
+    ]
+    assert pod(rendered, role=role)["spec"]["volumes"][2:] == [
+        {"name": f"adapter-{name}", "persistentVolumeClaim": {"claimName": f"claim-{name}"}} for name in ("support", "sales")
+    ]
+    assert [path for item in rendered.objects for path in nothings(item.manifest)] == []
+
+
+def test_wkl_10_an_engine_is_told_nothing_unless_it_is_vllm() -> None:
+    assert container(adapted())["args"] == ["--model=/mnt/models"]
+
+
+def test_wkl_58_the_flags_of_vllm_follow_those_of_the_user_and_the_model() -> None:
+    engine = an_engine("main", a_member(args=["--max-loras=2"]), adapters=adapters("VLLM"))
+    assert container(adapted(engine))["args"] == ["--max-loras=2", "--model=/mnt/models", *LOADED]
+
+
+def test_wkl_58_flags_without_a_cache_for_the_model() -> None:
+    assert container(adapted(load="VLLM", cache="", cache_claim=""))["args"] == LOADED
+
+
+def test_wkl_58_a_follower_gets_no_flags() -> None:
+    rendered = adapted(a_gang(worker={"args": ["--headless"]}, adapters=adapters("VLLM")))
+    assert container(rendered, role="Leader")["args"][-4:] == LOADED
+    assert container(rendered, role="Worker")["args"] == ["--headless"]
+
+
+def test_wkl_58_a_flag_of_the_user_is_not_repeated() -> None:
+    engine = an_engine("main", a_member(args=["--enable-lora"]), adapters=adapters("VLLM"))
+    assert container(adapted(engine))["args"] == ["--enable-lora", "--model=/mnt/models", *LOADED[1:]]
+
+
+@pytest.mark.parametrize(
+    ("member", "why"),
+    [({"command": ["vllm", "serve"]}, "the container has a command"), ({"args": ["--lora-modules", "a=/x"]}, "--lora-modules is set")],
+)
+def test_wkl_59_an_engine_that_is_started_otherwise_keeps_its_args_and_says_what_to_add(member: dict[str, Any], why: str) -> None:
+    rendered = adapted(an_engine("main", a_member(**member), adapters=adapters("VLLM")))
+    assert "--enable-lora" not in container(rendered).get("args", [])
+    assert (
+        f"engine main, member Standalone: {why}, so no adapter is loaded by the platform: add {' '.join(LOADED)} yourself"
+    ) in rendered.warnings
+
+
+@pytest.mark.parametrize("missing", [*CLAIMS, "qwen"])
+def test_wkl_61_engines_wait_until_every_cache_is_ready(missing: str) -> None:
+    fields = (
+        {"cache_claim": ""} if missing == "qwen" else {"adapter_claims": {name: claim for name, claim in CLAIMS.items() if name != missing}}
+    )
+    rendered = adapted(**fields)
+    assert rendered.held == "WaitingForCache"
+    assert "model-serving-main" not in keys(rendered)
+    assert "epp" in keys(rendered)
+
+
+def test_wkl_61_claims_may_be_known_by_the_cluster() -> None:
+    cluster = a_cluster(cache_claims={"ml-team/support-lora": "a", "sales-lora": "b"})
+    assert [
+        volume["persistentVolumeClaim"]["claimName"] for volume in pod(adapted(adapter_claims={}, cluster=cluster))["spec"]["volumes"][2:]
+    ] == [
+        "a",
+        "b",
+    ]
+
+
+def scorers(rendered: Rendered) -> list[tuple[str, int]]:
+    config = json.loads(the(rendered, "epp-config")["data"]["epp-config.yaml"])
+    named = {plugin["type"] for plugin in config["plugins"]}
+    weighted = [(each["pluginRef"], each["weight"]) for each in config["schedulingProfiles"][0]["plugins"] if "weight" in each]
+    assert {name for name, _ in weighted} <= named
+    return weighted
+
+
+def test_wkl_48_the_picker_prefers_pods_that_have_the_adapter() -> None:
+    without = [("prefix-cache-scorer", 2), ("queue-scorer", 1)]
+    assert scorers(render()) == without
+    assert scorers(adapted()) == [*without, ("lora-affinity-scorer", 1)]
+
+
+@pytest.mark.parametrize(
+    ("adapter", "said"),
+    [
+        ({"name": "A b", "modelCacheRef": {"name": "x"}}, "the name 'A b' must be a DNS label"),
+        ({"name": "a"}, "modelCacheRef: name is missing"),
+        ({"modelCacheRef": {"name": "x"}}, "name is missing"),
+        ({"name": "a", "modelCacheRef": {"name": "x"}, "load": "SGLang"}, "load must be one of Mount, VLLM"),
+    ],
+)
+def test_a_stored_adapter_that_cannot_be_is_refused(adapter: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidSpec, match=said):
+        render(an_engine(adapters=[adapter]))
+
+
+def test_a_stored_adapter_that_is_there_twice_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match="engine main, adapters: 'support' is there 2 times: give each adapter its own name"):
+        render(an_engine(adapters=adapters()[:1] * 2))
