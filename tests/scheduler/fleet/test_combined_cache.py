@@ -29,13 +29,13 @@ def test_one_cache_is_as_it_was() -> None:
 
 def test_all_labels_are_wanted_and_a_cluster_is_as_far_as_the_last() -> None:
     found = view(
-        cache("qwen", {"tier": "gold"}, eu="Ready", us="Ready", ap="Ready"),
-        cache("lora", {"region": "eu"}, eu="Ready", us="Hydrating", jp="Ready"),
+        cache("qwen", {"tier": "gold"}, eu="Ready", us="Ready", ap="Hydrating"),
+        cache("lora", {"region": "eu"}, eu="Ready", us="Hydrating", ap="Pending", jp="Ready"),
     )
     assert (found.state, dict(found.match_labels), dict(found.phases)) == (
         "Present",
         {"tier": "gold", "region": "eu"},
-        {"eu": "Ready", "us": "Hydrating"},
+        {"eu": "Ready", "us": "Hydrating", "ap": "Pending"},
     )
 
 
