@@ -4,10 +4,10 @@ Rendered objects are made of these values, so what a cluster would refuse is ref
 """
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from api_types.model_sources import read_image
 from api_types.names import is_reserved_namespace
@@ -143,6 +143,12 @@ def _picker_flags(values: dict[str, str]) -> dict[str, str]:
     return values
 
 
+def _text(value: Any) -> Any:
+    """Take a number or a boolean as the text that it is written as in a pod or on a command line."""
+    return str(value).lower() if isinstance(value, bool | int | float) else value
+
+
+_Text = Annotated[str, BeforeValidator(_text)]
 Seconds = Annotated[int, Field(ge=0, le=_YEAR_SECONDS)]
 IMAGE_CHECK = AfterValidator(_image)
 Image = Annotated[str, IMAGE_CHECK]
@@ -153,8 +159,8 @@ OptionalObjectName = Annotated[str, AfterValidator(_optional_object_name)]
 WorkloadNamespace = Annotated[str, AfterValidator(_namespace)]
 QualifiedName = Annotated[str, AfterValidator(_qualified)]
 RefusedAnnotation = Annotated[str, AfterValidator(_refused_annotation)]
-Requests = Annotated[dict[str, str], AfterValidator(_requests)]
-PickerFlags = Annotated[dict[str, str], AfterValidator(_picker_flags)]
+Requests = Annotated[dict[str, _Text], AfterValidator(_requests)]
+PickerFlags = Annotated[dict[str, _Text], AfterValidator(_picker_flags)]
 OptionalQuantity = Annotated[str, AfterValidator(_optional_quantity)]
 Address = Annotated[str, AfterValidator(_address)]
 Url = Annotated[str, AfterValidator(_url)]

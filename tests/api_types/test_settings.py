@@ -94,6 +94,13 @@ def test_a_value_that_cannot_be_is_refused_with_its_key(key: str, value: Any, sa
     assert "secret" not in problem
 
 
+def test_numbers_and_booleans_may_be_written_as_such_where_pods_have_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Settings.model_validate({"workloads": {"engineRequests": {"cpu": 0.5}}, "epp": {"extraFlags": {"v": 4, "secure-serving": True}}})
+    assert (read.workloads.engine_requests, read.epp.extra_flags) == ({"cpu": "0.5"}, {"v": "4", "secure-serving": "true"})
+    monkeypatch.setenv("MODELPLANE_WORKLOADS__ENGINE_REQUESTS__CPU", "3")
+    assert Settings().workloads.engine_requests == {"cpu": "3"}
+
+
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     tree: dict[str, dict[str, Any]] = {}
     for key, value, _ in BAD:
