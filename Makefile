@@ -92,6 +92,8 @@ lock: venv
 	$(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 --extra dev -o requirements-dev.lock pyproject.toml
 	echo huggingface_hub | $(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 -c requirements-dev.lock \
 	  -o activities/render/cache/hydration/requirements.lock -
+	echo boto3 | $(BIN)/uv pip compile --universal --generate-hashes --no-emit-index-url --python-version 3.11 -c requirements-dev.lock \
+	  -o activities/render/cache/hydration/boto3.lock -
 
 bench: venv programs
 	$(BIN)/python -m tests.bench

@@ -41,13 +41,14 @@ from activities.caches.activities import CacheActivities
 from activities.caches.revisions import RevisionActivities
 from activities.clients.hubs.huggingface import HuggingFaceHub
 from activities.clients.hubs.oci import OciRegistry
+from activities.clients.hubs.s3 import S3Buckets
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clusters.activities import ClusterActivities
 from activities.log import configure_logging
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import SEARCH_ATTRIBUTES
 from activities.messaging.sending import ensure_scheduler
-from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI
+from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI, SOURCE_S3
 from activities.render_settings import render_settings
 from activities.secrets.selection import secret_store
 from activities.workloads.activities import WorkloadActivities
@@ -244,6 +245,7 @@ def build_activities(settings: Settings) -> Activities:
             store,
             {
                 SOURCE_HUGGINGFACE: HuggingFaceHub(settings.cache.hub_endpoint),
+                SOURCE_S3: S3Buckets(settings.outbound.private_addresses, allow_plain_http=settings.s3.allow_plain_http),
                 SOURCE_OCI: OciRegistry(settings.outbound.private_addresses, allow_plain_http=settings.oci.allow_plain_http),
             },
         ),

@@ -42,6 +42,7 @@ def render_settings(settings: Settings) -> RenderSettings:
         pip_index_url=settings.cache.pip_index_url,
         kit_image=mirrored(settings.oci.kit_image, mirror),
         allow_plain_http=settings.oci.allow_plain_http,
+        allow_plain_s3=settings.s3.allow_plain_http,
         cache_mount_read_only=settings.cache.mount_read_only,
         cache_active_deadline_seconds=settings.cache.active_deadline_seconds,
     )

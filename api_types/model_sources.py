@@ -18,6 +18,13 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME_CHARACTERS_MAX = 255
 
+# As AWS names buckets; other servers take no more.
+_BUCKET = re.compile(r"[a-z0-9](?:[a-z0-9.-]{1,61})[a-z0-9]")
+_REGION = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_ENDPOINT = re.compile(rf"https?://{_HOST.pattern}")
+# Without `$`, as in patterns of files.
+_PREFIX = re.compile(r"[A-Za-z0-9._!+=@,~() -]+(?:/[A-Za-z0-9._!+=@,~() -]+)*/?")
+
 
 class ImageReference(NamedTuple):
     """The parts of `[host/]repository[:tag][@digest]`; those that are not written are empty."""
@@ -46,6 +53,26 @@ def is_revision(text: str) -> bool:
 def is_file_pattern(text: str) -> bool:
     """Whether it can select files of a repository, as a shell's wildcards do."""
     return bool(_FILE_PATTERN.fullmatch(text))
+
+
+def is_bucket(text: str) -> bool:
+    """Whether it can be the name of a bucket."""
+    return bool(_BUCKET.fullmatch(text)) and ".." not in text
+
+
+def is_region(text: str) -> bool:
+    """Whether it can be the name of a region, such as `eu-central-1` or `auto`."""
+    return bool(_REGION.fullmatch(text))
+
+
+def is_endpoint(text: str) -> bool:
+    """Whether it is the address of a server: scheme, host and perhaps port."""
+    return bool(_ENDPOINT.fullmatch(text))
+
+
+def is_prefix(text: str) -> bool:
+    """Whether keys can begin with it: names of folders, separated by single slashes."""
+    return bool(_PREFIX.fullmatch(text)) and not {".", ".."} & set(text.split("/"))
 
 
 def read_image(text: str) -> ImageReference:

@@ -223,6 +223,12 @@ class OciSettings(Section):
     allow_plain_http: bool = Field(default=False, description="Whether a cache may set `plainHTTP`: no TLS to its registry.")
 
 
+class S3Settings(Section):
+    """How buckets are read."""
+
+    allow_plain_http: bool = Field(default=False, description="Whether the endpoint of a cache may begin with `http://`.")
+
+
 class TeardownSettings(Section):
     """How long a teardown drains, and after how many seconds stuck pods are force-deleted (unset: never)."""
 
@@ -307,6 +313,7 @@ class Settings(BaseSettings):
     gateway: GatewaySettings = GatewaySettings()
     cache: CacheSettings = CacheSettings()
     oci: OciSettings = OciSettings()
+    s3: S3Settings = S3Settings()
     teardown: TeardownSettings = TeardownSettings()
     cluster: ClusterSettings = ClusterSettings()
     worker: WorkerSettings = WorkerSettings()

@@ -68,6 +68,7 @@ class KindInfo:
         return not self.written_instead
 
 
+_MODEL_SOURCES = (".spec.huggingFace.repo", ".spec.oci.image", ".spec.s3.bucket")
 READY = Column("READY", (".status.conditions[?(@.type=='Ready')].status",))
 _ADDRESS = ".status.address"
 _GATEWAY_ADDRESS = ".status.gateway.address"
@@ -133,7 +134,10 @@ KINDS: tuple[KindInfo, ...] = (
         "mc",
         namespaced=True,
         model=ModelCache,
-        columns=(Column("SOURCE", (".spec.huggingFace.repo", ".spec.oci.image")), Column("READY", (".status.summary.ready",))),
+        columns=(
+            Column("SOURCE", _MODEL_SOURCES),
+            Column("READY", (".status.summary.ready",)),
+        ),
         served=True,
     ),
     KindInfo(

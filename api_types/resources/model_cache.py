@@ -10,6 +10,8 @@ from api_types.resources.status import ResourceStatus
 
 SizeGib = Annotated[Whole, Field(ge=1, le=100_000)]
 FilePatterns = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=256)], ...], Field(min_length=1, max_length=32)]
+SOURCE_BLOCKS = {"HuggingFace": "huggingFace", "OCI": "oci", "S3": "s3"}
+"""The block of the spec that each source needs."""
 CacheClusterPhase = Literal["Pending", "Hydrating", "Ready", "Failed"]
 
 
@@ -54,15 +56,45 @@ class OciModel(ResourceModel):
     """Where the pack is unpacked."""
 
 
+class S3AuthSecret(ResourceModel):
+    """The key of an account: a Secret of the cache's namespace."""
+
+    name: NonEmpty
+    """Name of the Secret."""
+    key: str = "credentials"
+    """Key within the Secret: a credentials file as the AWS tools write it, of which the profile `default` is used."""
+
+
+class S3Model(ResourceModel):
+    """The objects below a prefix of a bucket, on AWS or on any server with its protocol."""
+
+    bucket: NonEmpty
+    """The bucket."""
+    prefix: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    """The folder of the model in the bucket; absent means all of it."""
+    endpoint: Annotated[str, Field(max_length=300)] | None = None
+    """Address of the server, such as `https://storage.googleapis.com`; absent means AWS in `region`."""
+    region: Annotated[str, Field(max_length=63)] | None = None
+    """Needed without an endpoint; with one, `us-east-1` unless given."""
+    path_style: Flag = False
+    """True writes the bucket behind the host and not in front of it, as most servers outside AWS want it."""
+    auth_secret: S3AuthSecret | None = None
+    """Key of an account; without one the Job reads as its service account, or as anyone."""
+    size_gib: SizeGib = Field(alias="sizeGiB")
+    """Volume size per cluster, in GiB."""
+
+
 class ModelCacheSpec(ResourceModel):
     """Which weights, and where."""
 
-    source: Literal["HuggingFace", "OCI"]
+    source: Literal["HuggingFace", "OCI", "S3"]
     """Which of the blocks applies."""
     hugging_face: HuggingFaceModel | None = None
     """Needed for HuggingFace."""
     oci: OciModel | None = None
     """Needed for OCI."""
+    s3: S3Model | None = None
+    """Needed for S3."""
     cluster_selector: LabelSelector | None = None
     """Which clusters stage it; absent means all. Also narrows where its users may be placed."""
     hydration: Hydration | None = None
@@ -71,7 +103,7 @@ class ModelCacheSpec(ResourceModel):
     @property
     def size_gib(self) -> int:
         """Volume size per cluster, in GiB, of the source in use; 0 when its block is missing."""
-        block = self.hugging_face if self.source == "HuggingFace" else self.oci
+        block = {"HuggingFace": self.hugging_face, "OCI": self.oci, "S3": self.s3}[self.source]
         return block.size_gib if block else 0
 
 

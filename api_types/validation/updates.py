@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from api_types.resources.inference_cluster import InferenceCluster
-from api_types.resources.model_cache import ModelCache
+from api_types.resources.model_cache import SOURCE_BLOCKS, ModelCache
 from api_types.resources.model_replica import ModelReplica
 from api_types.resources.parts.base_types import Manifest
 from api_types.validation.admission import title
@@ -53,7 +53,7 @@ def _cache(old: ModelCache, new: ModelCache) -> Found:
                 change = f"cannot change from {was or 'none'} to {now or 'none'} once staged"
                 yield path, f"{change}; {_NEW_CACHE}"
     if new.spec.source == old.spec.source and new.spec.size_gib < old.spec.size_gib:
-        block = "huggingFace" if new.spec.source == "HuggingFace" else "oci"
+        block = SOURCE_BLOCKS[new.spec.source]
         yield f"spec.{block}.sizeGiB", f"cannot shrink from {old.spec.size_gib} to {new.spec.size_gib}; {_NEW_CACHE}"
 
 
@@ -69,6 +69,9 @@ _ARTIFACT: dict[str, Callable[[ModelCache], str | None]] = {
     "spec.huggingFace.allowPatterns": lambda cache: _patterns(cache, "allow_patterns"),
     "spec.huggingFace.ignorePatterns": lambda cache: _patterns(cache, "ignore_patterns"),
     "spec.oci.image": lambda cache: cache.spec.oci.image if cache.spec.oci else None,
+    "spec.s3.endpoint": lambda cache: cache.spec.s3.endpoint if cache.spec.s3 else None,
+    "spec.s3.bucket": lambda cache: cache.spec.s3.bucket if cache.spec.s3 else None,
+    "spec.s3.prefix": lambda cache: cache.spec.s3.prefix if cache.spec.s3 else None,
 }
 
 _RULES: dict[type[Manifest], Callable[[Any, Any], Found]] = {

@@ -11,7 +11,7 @@ from pydantic_core import PydanticUndefined
 from api_types.settings import Settings
 
 README = Path(__file__).parents[2] / "README.md"
-ROW = re.compile(r"\| `([a-z][A-Za-z]*\.[A-Za-z]+)` \|([^|]*)\|")
+ROW = re.compile(r"\| `([a-z][A-Za-z0-9]*\.[A-Za-z]+)` \|([^|]*)\|")
 # Defaults that README tells in words.
 IN_WORDS = {
     "queues.serve": "all",

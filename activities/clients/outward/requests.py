@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 import aiohttp
 import structlog
+from yarl import URL
 
 from activities.clients.outward.addresses import PRIVATE_SETTING, AddressRules
 from activities.clients.outward.answers import REDIRECTS, TooLarge, read_body
@@ -52,8 +53,10 @@ class OutwardClient:
         self._rules = rules
         self._trusted = _origin(urlsplit(trusted)) if trusted else None
 
-    async def get(self, url: str, headers: Mapping[str, str], *, size_max: int, plain_http: bool = False) -> Answer:
+    async def get(self, url: str, headers: Mapping[str, str], *, size_max: int, plain_http: bool = False, encoded: bool = False) -> Answer:
         """Send a GET request and follow redirects, without the header Authorization to another origin.
+
+        `encoded`: the address is sent as it is written, because it is signed; the caller has encoded each part of it.
 
         Raises HostRefused for the host of `url`, and ServerError when there is no answer that can be used.
         """
@@ -61,21 +64,22 @@ class OutwardClient:
         try:
             self._check_host(urlsplit(url))
             async with asyncio.timeout(REQUEST_SECONDS):
-                return await self._follow(url, headers, size_max, plain_http=plain_http)
+                return await self._follow(url, headers, size_max, plain_http=plain_http, encoded=encoded)
         except (_Failure, TooLarge, TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             reason = str(error) or f"no complete answer within {REQUEST_SECONDS:.0f} s"
             raise no_usable_answer(host, without_credential(reason, headers.get("Authorization", ""))) from None
 
-    async def _follow(self, url: str, headers: Mapping[str, str], size_max: int, *, plain_http: bool) -> Answer:
+    async def _follow(self, url: str, headers: Mapping[str, str], size_max: int, *, plain_http: bool, encoded: bool) -> Answer:
         for _ in range(REDIRECTS_MAX + 1):
             parts = urlsplit(url)
             if parts.scheme != "https" and not (plain_http and parts.scheme == "http"):
                 raise _Failure(f"{url!r} is not an address that begins with https://")
             if parts.username is not None or parts.password is not None:
                 raise _Failure("the address has a user name or a password in it")
-            answer = await self._send(url, headers, size_max)
+            answer = await self._send(URL(url, encoded=True) if encoded else url, headers, size_max)
             if answer.status not in REDIRECTS:
                 return answer
+            encoded = False
             url = urljoin(url, answer.headers.get("Location", ""))
             target = urlsplit(url)
             plain_http = plain_http and parts.scheme == "http"
@@ -87,11 +91,11 @@ class OutwardClient:
                 raise _Failure(f"redirected to {target.hostname}: {error}") from None
         raise _Failure(f"more than {REDIRECTS_MAX} redirects")
 
-    async def _send(self, url: str, headers: Mapping[str, str], size_max: int) -> Answer:
-        proxy = proxy_for(url)
+    async def _send(self, url: str | URL, headers: Mapping[str, str], size_max: int) -> Answer:
+        proxy = proxy_for(str(url))
         async with (
             aiohttp.ClientSession(
-                connector=connector(self._rules_for(urlsplit(url)), proxy, ssl=_tls(), limit=1),
+                connector=connector(self._rules_for(urlsplit(str(url))), proxy, ssl=_tls(), limit=1),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
                 trust_env=False,

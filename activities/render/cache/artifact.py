@@ -10,10 +10,36 @@ from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader, check_encodable
 from api_types import names
 from api_types.digests import content_hash
-from api_types.model_sources import ImageReference, is_digest, is_file_pattern, is_repository_id, is_revision, read_image
+from api_types.model_sources import (
+    ImageReference,
+    is_bucket,
+    is_digest,
+    is_endpoint,
+    is_file_pattern,
+    is_prefix,
+    is_region,
+    is_repository_id,
+    is_revision,
+    read_image,
+)
 
 SOURCE_HUGGINGFACE = "HuggingFace"
 SOURCE_OCI = "OCI"
+SOURCE_S3 = "S3"
+SOURCES = (SOURCE_HUGGINGFACE, SOURCE_OCI, SOURCE_S3)
+# As servers outside AWS take it.
+_REGION = "us-east-1"
+
+
+@dataclass(frozen=True)
+class BucketFolder:
+    """A folder of a bucket: `prefix` is empty or ends in `/`. With `path_style` the bucket is behind the host, else in front of it."""
+
+    endpoint: str
+    region: str
+    bucket: str
+    prefix: str
+    path_style: bool
 
 
 @dataclass(frozen=True)
@@ -34,6 +60,7 @@ class Artifact:
     scratch_on_node: bool = False
     allow: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    folder: BucketFolder | None = None
 
     @property
     def key(self) -> str:
@@ -49,12 +76,15 @@ def read_artifact(cache: CacheInput) -> Artifact:
     findings = Findings()
     check_encodable(cache.spec, "spec", findings)
     spec = Reader(cache.spec, "spec", findings)
-    source = spec.choice("source", "", (SOURCE_HUGGINGFACE, SOURCE_OCI))
-    artifact = (
-        _oci(spec.object("oci"), cache.revision) if source == SOURCE_OCI else _hugging_face(spec.object("huggingFace"), cache.revision)
-    )
+    source = spec.choice("source", "", SOURCES)
+    if source == SOURCE_OCI:
+        artifact = _oci(spec.object("oci"), cache.revision)
+    elif source == SOURCE_S3:
+        artifact = _s3(spec.object("s3"), cache.revision)
+    else:
+        artifact = _hugging_face(spec.object("huggingFace"), cache.revision)
     if not source:
-        findings.problem("spec", f"source must be {SOURCE_HUGGINGFACE} or {SOURCE_OCI}")
+        findings.problem("spec", f"source must be one of {', '.join(SOURCES)}")
     findings.raise_if_any(f"ModelCache {cache.namespace}/{cache.name}")
     return artifact
 
@@ -131,6 +161,35 @@ def _image(block: Reader, image: str) -> ImageReference:
                 block.where, f"image must be a reference such as 'registry.example/models/qwen:1.0', is {image!r}: {error}"
             )
         return ImageReference("", "", "", "")
+
+
+def _s3(block: Reader, revision: str) -> Artifact:
+    endpoint, region = block.text("endpoint"), block.text("region", _REGION if block.has("endpoint") else "", required=True)
+    bucket, prefix = block.text("bucket", required=True), block.text("prefix").rstrip("/")
+    checks = (
+        ("endpoint", endpoint, is_endpoint, "the address of a server, such as 'https://storage.googleapis.com'"),
+        ("region", region, is_region, "a region such as 'eu-central-1'"),
+        ("bucket", bucket, is_bucket, "a bucket of 3 to 63 lower-case letters, digits, '.' and '-'"),
+        ("prefix", prefix, is_prefix, "folders separated by single '/', without '.' and '..'"),
+        ("digest of the listing", revision, is_digest, "'sha256:' and 64 hex digits"),
+    )
+    for name, text, is_valid, form in checks:
+        if text and not is_valid(text):
+            block.findings.problem(block.where, f"{name} must be {form}, is {text!r}")
+    secret = block.object("authSecret")
+    endpoint, folder_prefix = endpoint or f"https://s3.{region}.amazonaws.com", f"{prefix}/" if prefix else ""
+    # A certificate for all buckets of a server has none with a dot in its name.
+    path_style = block.fields.get("pathStyle") is True or "." in bucket
+    return Artifact(
+        source=SOURCE_S3,
+        origin=f"{endpoint}/{bucket}/{prefix}",
+        revision=revision,
+        size_gib=_size(block),
+        credential=secret.text("name", required=block.has("authSecret")),
+        credential_key=secret.text("key", "credentials"),
+        plain_http=endpoint.startswith("http://"),
+        folder=BucketFolder(endpoint, region, bucket, folder_prefix, path_style),
+    )
 
 
 def _size(block: Reader) -> int:

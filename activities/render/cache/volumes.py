@@ -7,8 +7,17 @@ cluster only while it is needed.
 import json
 from dataclasses import dataclass
 
-from activities.render.cache.artifact import SOURCE_OCI, Artifact, artifact_key, claim_name, read_artifact
-from activities.render.cache.hydration import CLIENT_REQUIREMENTS, FINAL_EXIT_CODES, HUGGINGFACE, OCI
+from activities.render.cache.artifact import (
+    SOURCE_HUGGINGFACE,
+    SOURCE_OCI,
+    SOURCE_S3,
+    Artifact,
+    BucketFolder,
+    artifact_key,
+    claim_name,
+    read_artifact,
+)
+from activities.render.cache.hydration import CLIENT_REQUIREMENTS, FINAL_EXIT_CODES, HUGGINGFACE, OCI, S3, S3_REQUIREMENTS
 from activities.render.cache.options import HydrationOptions, SourceCopy, read_options
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.findings import Findings, NotRenderable
@@ -63,8 +72,10 @@ def render_cache(cache: CacheInput, cluster: ClusterInput, settings: RenderSetti
     PlainHttpRefused or ServiceAccountRefused.
     """
     artifact = read_artifact(cache)
-    if artifact.plain_http and not settings.allow_plain_http and not cache.ready:
-        problem = "spec.oci.plainHTTP is refused unless the operator sets oci.allowPlainHttp"
+    if artifact.plain_http and not allows_plain_http(artifact, settings) and not cache.ready:
+        s3 = artifact.source == SOURCE_S3
+        field, setting = ("spec.s3.endpoint without TLS", "s3.allowPlainHttp") if s3 else ("spec.oci.plainHTTP", "oci.allowPlainHttp")
+        problem = f"{field} is refused unless the operator sets {setting}"
         raise PlainHttpRefused(f"ModelCache {cache.namespace}/{cache.name}", (problem,))
     if not (cache.volume_class or cluster.facts.storage_class_name):
         problem = f"cluster {cluster.name} reports no storage class for caches: it cannot stage models"
@@ -99,6 +110,11 @@ def options_of(cache: CacheInput) -> HydrationOptions:
     options = read_options(cache.spec, findings)
     findings.raise_if_any(f"ModelCache {cache.namespace}/{cache.name}")
     return options
+
+
+def allows_plain_http(artifact: Artifact, settings: RenderSettings) -> bool:
+    """Tell whether the operator allows the artifact's source without TLS."""
+    return settings.allow_plain_s3 if artifact.source == SOURCE_S3 else settings.allow_plain_http
 
 
 @dataclass(frozen=True)
@@ -161,9 +177,9 @@ class _Volume:
     def job_item(self) -> Item:
         kai = self.facts.scheduler_type == queues.KAI
         queue = queues.queue_name(self.cache.namespace)
-        container, volumes = self._oci() if self.artifact.source == SOURCE_OCI else self._hugging_face()
+        container, volumes = self._oci() if self.artifact.source == SOURCE_OCI else (self._python(), [])
         pod_labels = {**self.name_labels, labels.CACHE: self.claim, **({queues.KAI_QUEUE: queue} if kai else {})}
-        container["env"] += self.options.variables(self.claim, with_hub=self.artifact.source != SOURCE_OCI)
+        container["env"] += self.options.variables(self.claim, with_hub=self.artifact.source == SOURCE_HUGGINGFACE)
         container["volumeMounts"] += self.options.mounts()
         pod = compact(
             **self.options.pod_fields(),
@@ -213,22 +229,42 @@ class _Volume:
             "volumeMounts": [{"name": "artifact", "mountPath": _TARGET}],
         }
 
-    def _hugging_face(self) -> tuple[Json, list[Json]]:
-        environment = {
+    def _python(self) -> Json:
+        """Give the container of a program in Python; a credential is the value of a variable."""
+        folder = self.artifact.folder
+        program, environment, secret = (
+            (S3, self._bucket(folder), "MODELPLANE_S3_CREDENTIALS") if folder else (HUGGINGFACE, self._hub(), "HF_TOKEN")
+        )
+        if self.settings.pip_index_url:
+            environment["PIP_INDEX_URL"] = self.settings.pip_index_url
+        container = self._container(self.settings.hydration_image, ["python3", "-c", program], environment)
+        if self.artifact.credential:
+            reference = {"name": names.cache_credential_name(self.claim), "key": self.artifact.credential_key}
+            container["env"].append({"name": secret, "valueFrom": {"secretKeyRef": reference}})
+        return container
+
+    def _bucket(self, folder: BucketFolder) -> dict[str, str]:
+        return {
+            "MODELPLANE_S3_ENDPOINT": folder.endpoint,
+            "MODELPLANE_S3_REGION": folder.region,
+            "MODELPLANE_S3_BUCKET": folder.bucket,
+            "MODELPLANE_S3_PREFIX": folder.prefix,
+            "MODELPLANE_S3_ADDRESSING": "path" if folder.path_style else "virtual",
+            _REQUIREMENTS: S3_REQUIREMENTS,
+            # The identity of a node is not for those who may create a cache.
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def _hub(self) -> dict[str, str]:
+        return {
             "MODELPLANE_REPO": self.artifact.origin,
             _REQUIREMENTS: CLIENT_REQUIREMENTS,
             "HF_HOME": f"{_WORK}/huggingface",
             # The last lines of the log become the message of a failed pod.
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             **({"HF_ENDPOINT": self.settings.hub_endpoint} if self.settings.hub_endpoint else {}),
-            **({"PIP_INDEX_URL": self.settings.pip_index_url} if self.settings.pip_index_url else {}),
             **_patterns(self.artifact),
         }
-        container = self._container(self.settings.hydration_image, ["python3", "-c", HUGGINGFACE], environment)
-        if self.artifact.credential:
-            reference = {"name": names.cache_credential_name(self.claim), "key": self.artifact.credential_key}
-            container["env"].append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
-        return container, []
 
     def _oci(self) -> tuple[Json, list[Json]]:
         scratch_on_node = self.artifact.scratch_on_node

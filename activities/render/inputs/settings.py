@@ -55,6 +55,7 @@ class RenderSettings:
     kit_image: str = images.KIT  # oci.kitImage
     allow_plain_http: bool = False  # oci.allowPlainHttp
     pip_index_url: str = ""  # cache.pipIndexUrl: where the hub's client is installed from; empty: the client's own
+    allow_plain_s3: bool = False  # s3.allowPlainHttp
     cache_mount_read_only: bool = False  # cache.mountReadOnly
     cache_active_deadline_seconds: int = 21600  # cache.activeDeadlineSeconds
 

@@ -1,20 +1,18 @@
 """Rules for caches and serving stacks."""
 
-from api_types.model_sources import is_file_pattern, is_repository_id, is_revision, read_image
-from api_types.resources.model_cache import HuggingFaceModel, ModelCacheSpec, OciModel
+from api_types.model_sources import is_bucket, is_endpoint, is_file_pattern, is_prefix, is_region, is_repository_id, is_revision, read_image
+from api_types.resources.model_cache import SOURCE_BLOCKS, HuggingFaceModel, ModelCacheSpec, OciModel, S3Model
 from api_types.resources.serving_stack import ServingStackSpec
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
-
-_BLOCKS = {"HuggingFace": ("hugging_face", "huggingFace"), "OCI": ("oci", "oci")}
 
 _PATTERN_HINT = "use letters, digits, spaces, ._-/+=@,~() and the wildcards * ? [ ] !, such as *.safetensors or original/*"
 
 
 def source_block_is_present(spec: ModelCacheSpec, context: RuleContext) -> Findings:
     """Require the block of the named source."""
-    attribute, wire = _BLOCKS[spec.source]
-    if getattr(spec, attribute) is None:
-        yield context.error(f"required because source is {spec.source}", wire)
+    block = SOURCE_BLOCKS[spec.source]
+    if block not in spec.wire():
+        yield context.error(f"required because source is {spec.source}", block)
 
 
 def repository_id_is_valid(model: HuggingFaceModel, context: RuleContext) -> Findings:
@@ -45,6 +43,20 @@ def image_reference_is_valid(model: OciModel, context: RuleContext) -> Findings:
         yield context.error(f"not an image reference: {error}; write registry/name:tag or registry/name@digest", "image")
 
 
+def bucket_is_valid(model: S3Model, context: RuleContext) -> Findings:
+    """Reject what is no place in a bucket: each part becomes a part of an address, and is given to the Job."""
+    if not is_bucket(model.bucket):
+        yield context.error("not a bucket; use 3 to 63 lower-case letters, digits, dots and hyphens, no hyphen at either end", "bucket")
+    if model.prefix is not None and not is_prefix(model.prefix):
+        yield context.error("not a prefix; write folders separated by single slashes, such as models/qwen, none in front", "prefix")
+    if model.endpoint is not None and not is_endpoint(model.endpoint):
+        yield context.error("not an endpoint; write https://HOST or https://HOST:PORT, with nothing behind it", "endpoint")
+    if model.region is not None and not is_region(model.region):
+        yield context.error("not a region; use lower-case letters, digits and hyphens, such as eu-central-1", "region")
+    if model.endpoint is None and model.region is None:
+        yield context.error("required unless endpoint is set: it says where on AWS the bucket is", "region")
+
+
 def stack_has_a_kubeconfig(spec: ServingStackSpec, context: RuleContext) -> Findings:
     """Require a kubeconfig: an identity alone has no address of a cluster."""
     if spec.secrets and all(secret.type != "Kubeconfig" for secret in spec.secrets):
@@ -55,5 +67,6 @@ RULES: Rules = {
     ModelCacheSpec: (source_block_is_present,),
     HuggingFaceModel: (repository_id_is_valid, revision_is_valid, file_patterns_are_valid),
     OciModel: (image_reference_is_valid,),
+    S3Model: (bucket_is_valid,),
     ServingStackSpec: (stack_has_a_kubeconfig,),
 }

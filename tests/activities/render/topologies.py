@@ -118,6 +118,11 @@ def _oci_cache_behind_a_proxy() -> Rendered:
     return _cache({"source": "OCI", "oci": block, "hydration": hydration}, "sha256:" + "ab" * 32)
 
 
+def _s3_cache() -> Rendered:
+    block = {"endpoint": "https://storage.googleapis.com", "bucket": "acme-models", "prefix": "qwen", "sizeGiB": 40}
+    return _cache({"source": "S3", "s3": {**block, "pathStyle": True, "authSecret": {"name": "bucket"}}}, "sha256:" + "cd" * 32)
+
+
 TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "standalone": _standalone,
     "standalone-service": lambda: render(cluster=a_cluster(routing="service", dra_version="v1beta1"), uid=UID),
@@ -145,4 +150,5 @@ TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "cache-oci": _oci_cache,
     "cache-huggingface-behind-a-proxy": _hub_cache_behind_a_proxy,
     "cache-oci-behind-a-proxy": _oci_cache_behind_a_proxy,
+    "cache-s3": _s3_cache,
 }

@@ -13,7 +13,14 @@ TABLE = [
     ("ModelReplica", "modelreplicas", "mr", "Namespaced", "CLUSTER=.spec.clusterName", "ModelDeployment"),
     ("ModelService", "modelservices", "ms", "Namespaced", "ADDRESS=.status.address", ""),
     ("ModelEndpoint", "modelendpoints", "me", "Namespaced", "URL=.spec.url", ""),
-    ("ModelCache", "modelcaches", "mc", "Namespaced", "SOURCE=.spec.huggingFace.repo|.spec.oci.image READY=.status.summary.ready", ""),
+    (
+        "ModelCache",
+        "modelcaches",
+        "mc",
+        "Namespaced",
+        "SOURCE=.spec.huggingFace.repo|.spec.oci.image|.spec.s3.bucket READY=.status.summary.ready",
+        "",
+    ),
     ("ServingStack", "servingstacks", "ss", "Namespaced", "GATEWAY=.status.gateway.address", "InferenceCluster"),
 ]
 

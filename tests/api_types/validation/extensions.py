@@ -54,5 +54,7 @@ EXTENSIONS = (
     Extension("ModelCache", "spec.huggingFace.ignorePatterns", "field", "which files are not staged"),
     Extension("ModelCache", "spec.hydration", "field", "how the Jobs that stage it reach the source, and where they run"),
     Extension("ModelCache", "spec.source", "choice", "OCI"),
+    Extension("ModelCache", "spec.source", "choice", "S3"),
+    Extension("ModelCache", "spec.s3", "field", "a model in a bucket of S3, or of a server with its protocol"),
     Extension("ModelCache", "spec.oci", "field", "a model packed as an OCI artifact"),
 )

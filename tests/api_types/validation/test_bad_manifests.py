@@ -330,8 +330,8 @@ CASES = [
     Case("api-19-51 an empty URL", an_endpoint(url=""), ["spec.url: must not be empty"]),
     Case(
         "api-19-52 another cache source",
-        a_cache(source="S3"),
-        ['spec.source: must be HuggingFace or OCI, got "S3"'],
+        a_cache(source="NGC"),
+        ['spec.source: must be HuggingFace, OCI or S3, got "NGC"'],
     ),
     Case(
         "api-19-53 a repository with a command",

@@ -62,6 +62,8 @@ PLATFORMS = "belongs to the platform; use a namespace of your own"
 LABELS = "spec.template.metadata.labels"
 POOL = "spec.nodePools[name=p]"
 OCI = {"image": "registry.example/model:1", "sizeGiB": 10}
+ELSEWHERE = {"bucket": "acme-models", "prefix": "models/qwen", "sizeGiB": 10}
+BUCKET = {**ELSEWHERE, "region": "eu-central-1"}
 NOT_A_REPOSITORY = "not a repository id; write owner/name or name, of letters, digits, dot, underscore and hyphen"
 PATTERN_HINT = "use letters, digits, spaces, ._-/+=@,~() and the wildcards * ? [ ] !, such as *.safetensors or original/*"
 NOT_A_PATH = "its repository must be lower-case letters and digits, separated by single '.', '_' or '/', by '__' or by '-'"
@@ -176,6 +178,36 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         "ruling-16 an OCI cache without its block",
         a_cache(source="OCI"),
         ["spec.oci: required because source is OCI"],
+    ),
+    ("ruling-16 a bucket", a_document("ModelCache", "w", {"source": "S3", "s3": BUCKET}), []),
+    (
+        "ruling-16 a bucket of another server",
+        a_document(
+            "ModelCache",
+            "w",
+            {"source": "S3", "s3": {**ELSEWHERE, "endpoint": "http://minio.minio:9000", "pathStyle": True, "authSecret": {"name": "a"}}},
+        ),
+        [],
+    ),
+    ("ruling-16 a bucket without its block", a_cache(source="S3"), ["spec.s3: required because source is S3"]),
+    (
+        "a bucket somewhere on AWS",
+        a_document("ModelCache", "w", {"source": "S3", "s3": ELSEWHERE}),
+        ["spec.s3.region: required unless endpoint is set: it says where on AWS the bucket is"],
+    ),
+    (
+        "a bucket whose parts lead elsewhere",
+        a_document("ModelCache", "w", {"source": "S3", "s3": {**BUCKET, "bucket": "a..b", "prefix": "../x", "endpoint": "https://a@b/c"}}),
+        [
+            "spec.s3.bucket: not a bucket; use 3 to 63 lower-case letters, digits, dots and hyphens, no hyphen at either end",
+            "spec.s3.prefix: not a prefix; write folders separated by single slashes, such as models/qwen, none in front",
+            "spec.s3.endpoint: not an endpoint; write https://HOST or https://HOST:PORT, with nothing behind it",
+        ],
+    ),
+    (
+        "a region with a blank",
+        a_document("ModelCache", "w", {"source": "S3", "s3": {**BUCKET, "region": "eu central"}}),
+        ["spec.s3.region: not a region; use lower-case letters, digits and hyphens, such as eu-central-1"],
     ),
     (
         "an image that looks like a flag",

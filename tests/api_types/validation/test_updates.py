@@ -97,6 +97,17 @@ CASES: list[tuple[str, Manifest, dict[str, Any], list[str]]] = [
         ],
     ),
     (
+        "bucket of a staged cache, and its size",
+        stored(a_cache(source="S3", s3={"region": "r-1", "bucket": "one", "sizeGiB": 10}), **STAGED),
+        a_cache(source="S3", s3={"region": "r-1", "bucket": "two", "prefix": "a", "endpoint": "https://s3.example", "sizeGiB": 9}),
+        [
+            f"spec.s3.endpoint: cannot change from none to https://s3.example once staged; {NEW_CACHE}",
+            f"spec.s3.bucket: cannot change from one to two once staged; {NEW_CACHE}",
+            f"spec.s3.prefix: cannot change from none to a once staged; {NEW_CACHE}",
+            f"spec.s3.sizeGiB: cannot shrink from 10 to 9; {NEW_CACHE}",
+        ],
+    ),
+    (
         "order of the patterns of a staged cache",
         stored(a_cache({"ignorePatterns": ["a", "b"]}), **STAGED),
         a_cache({"ignorePatterns": ["b", "a"]}),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activities.render.cache import volumes
-from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI
+from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI, S3, S3_REQUIREMENTS
 from activities.render.cache.volumes import (
     PlainHttpRefused,
     ServiceAccountRefused,
@@ -46,6 +46,12 @@ def an_oci_cache(**fields: Any) -> CacheInput:
     block = {"image": "registry.acme.example/models/qwen:1.0", "sizeGiB": 40}
     block |= {name: fields.pop(name) for name in ("image", "pullSecret", "plainHTTP", "scratch") if name in fields}
     return a_cache(spec={"source": "OCI", "oci": block}, **fields)
+
+
+def an_s3_cache(**fields: Any) -> CacheInput:
+    block = {"region": "eu-central-1", "bucket": "models", "prefix": "qwen", "sizeGiB": 40}
+    block |= {name: fields.pop(name) for name in ("region", "bucket", "prefix", "endpoint", "pathStyle", "authSecret") if name in fields}
+    return a_cache(spec={"source": "S3", "s3": block}, **fields)
 
 
 def staged(cache: CacheInput, facts: Mapping[str, Any] | None = None, **settings: Any) -> Rendered:
@@ -110,8 +116,8 @@ def test_wkl_85_every_cluster_downloads_the_resolved_commit() -> None:
         pytest.param({"ignorePatterns": ["a\nb"]}, "ignorePatterns must hold patterns of files", id="wkl-86 a line break in a pattern"),
         pytest.param({"sizeGiB": None}, "sizeGiB is missing", id="no size"),
         pytest.param({"sizeGiB": 0}, "sizeGiB must be between 1 and 100000, is 0", id="no room"),
-        pytest.param({"spec": {"source": "S3"}}, "source must be one of HuggingFace, OCI, is 'S3'", id="another source"),
-        pytest.param({"spec": {}}, "source must be HuggingFace or OCI", id="no source"),
+        pytest.param({"spec": {"source": "NGC"}}, "source must be one of HuggingFace, OCI, S3, is 'NGC'", id="another source"),
+        pytest.param({"spec": {}}, "source must be one of HuggingFace, OCI, S3", id="no source"),
     ],
 )
 def test_what_cannot_be_staged_is_refused(fields: dict[str, Any], problem: str) -> None:
@@ -214,6 +220,80 @@ def test_wkl_100_an_image_is_unpacked_by_digest() -> None:
     assert env(staged(an_oci_cache(plainHTTP=True), allow_plain_http=True))["MODELPLANE_PLAIN_HTTP"] == "true"
 
 
+def test_wkl_86_a_bucket_is_staged_by_a_constant_program_without_the_identity_of_the_node() -> None:
+    rendered = staged(an_s3_cache(commit=DIGEST, authSecret={"name": "aws"}))
+    assert container(rendered)["command"] == ["python3", "-c", S3]
+    reference = {"secretKeyRef": {"name": f"{rendered.workload_name}-auth", "key": "credentials"}}
+    assert env(rendered) == {
+        "MODELPLANE_ARTEFACT_KEY": artifact_key(an_s3_cache(commit=DIGEST)),
+        "MODELPLANE_TARGET": "/mnt/artifact",
+        "MODELPLANE_REVISION": DIGEST,
+        "MODELPLANE_S3_ENDPOINT": "https://s3.eu-central-1.amazonaws.com",
+        "MODELPLANE_S3_REGION": "eu-central-1",
+        "MODELPLANE_S3_BUCKET": "models",
+        "MODELPLANE_S3_PREFIX": "qwen/",
+        "MODELPLANE_S3_ADDRESSING": "virtual",
+        "MODELPLANE_CLIENT_REQUIREMENTS": S3_REQUIREMENTS,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "MODELPLANE_S3_CREDENTIALS": reference,
+    }
+    assert rendered.copies[0].keys == ("credentials",)
+    assert "MODELPLANE_S3_CREDENTIALS" not in env(staged(an_s3_cache()))
+
+
+def test_a_bucket_is_addressed_as_its_server_wants_it() -> None:
+    assert env(staged(an_s3_cache(pathStyle=True)))["MODELPLANE_S3_ADDRESSING"] == "path"
+    # No certificate for all buckets of a server covers it in front of the host.
+    assert env(staged(an_s3_cache(bucket="models.acme")))["MODELPLANE_S3_ADDRESSING"] == "path"
+    elsewhere = env(staged(an_s3_cache(endpoint="https://storage.googleapis.com", region=None, prefix="a/b/")))
+    assert [elsewhere[f"MODELPLANE_S3_{name}"] for name in ("ENDPOINT", "REGION", "PREFIX")] == [
+        "https://storage.googleapis.com",
+        "us-east-1",
+        "a/b/",
+    ]
+
+
+def test_wkl_95_another_listing_another_folder_or_server_is_another_artifact() -> None:
+    caches = [
+        an_s3_cache(),
+        an_s3_cache(commit=DIGEST),
+        an_s3_cache(prefix="other"),
+        an_s3_cache(bucket="other"),
+        an_s3_cache(endpoint="https://minio.example"),
+    ]
+    assert len({artifact_key(each) for each in caches}) == len(caches)
+    assert artifact_key(an_s3_cache(prefix="qwen/")) == artifact_key(an_s3_cache(pathStyle=True, authSecret={"name": "aws"}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"bucket": "UP"}, "bucket must be"),
+        ({"bucket": "a..b"}, "bucket must be"),
+        ({"prefix": "a/../b"}, "prefix must be folders"),
+        ({"prefix": "$(X)"}, "prefix must be folders"),
+        ({"prefix": "/a"}, "prefix must be folders"),
+        ({"endpoint": "https://user:password@host"}, "endpoint must be"),
+        ({"endpoint": "https://host/path"}, "endpoint must be"),
+        ({"endpoint": "ftp://host"}, "endpoint must be"),
+        ({"region": "a b"}, "region must be"),
+        ({"region": None}, "region is missing"),
+        ({"commit": "main"}, "digest of the listing must be"),
+    ],
+)
+def test_wkl_86_what_is_no_place_in_a_bucket_is_refused(fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidSpec, match=problem):
+        staged(an_s3_cache(**fields))
+
+
+def test_a_bucket_without_tls_needs_the_word_of_the_operator() -> None:
+    plain = an_s3_cache(endpoint="http://minio.minio:9000")
+    with pytest.raises(PlainHttpRefused, match=r"s3\.allowPlainHttp"):
+        staged(plain, allow_plain_http=True)
+    assert staged(plain, allow_plain_s3=True).objects
+    assert staged(replace(plain, ready=True)).objects
+
+
 def test_plain_http_is_refused_unless_the_operator_allows_it_and_not_once_it_is_staged() -> None:
     with pytest.raises(PlainHttpRefused, match=r"oci\.allowPlainHttp"):
         staged(an_oci_cache(plainHTTP=True))
@@ -300,13 +380,13 @@ def hash_of(rendered: Rendered) -> str:
     return found
 
 
-@pytest.mark.parametrize("cache", [a_cache(), an_oci_cache()], ids=["HuggingFace", "OCI"])
+@pytest.mark.parametrize("cache", [a_cache(), an_oci_cache(), an_s3_cache()], ids=["HuggingFace", "OCI", "S3"])
 def test_a_release_with_other_programs_makes_no_different_job(cache: CacheInput, monkeypatch: pytest.MonkeyPatch) -> None:
     """A different Job would replace one that runs."""
     before = staged(cache)
     for pin in ("HYDRATION", "KIT"):
         monkeypatch.setattr(images, pin, "registry.acme.example/next:2")
-    for text in ("HUGGINGFACE", "OCI", "CLIENT_REQUIREMENTS"):
+    for text in ("HUGGINGFACE", "OCI", "S3", "CLIENT_REQUIREMENTS", "S3_REQUIREMENTS"):
         monkeypatch.setattr(volumes, text, "another")
     after = staged(cache, hydration_image=images.HYDRATION, kit_image=images.KIT)
     assert container(after)["command"] != container(before)["command"]

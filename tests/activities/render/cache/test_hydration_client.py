@@ -99,7 +99,7 @@ def test_the_pinned_client_is_installed_whole_and_stages_a_private_repository(py
         ended = hydrate(python, tmp_path, CLIENT_REQUIREMENTS, HF_ENDPOINT=hub.address)
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.splitlines()[-1].startswith("staged acme/private")
-    assert list(tmp_path.glob(f"hub-client-*/huggingface_hub-{VERSION}.dist-info"))
+    assert list(tmp_path.glob(f"client-*/huggingface_hub-{VERSION}.dist-info"))
 
 
 @pytest.mark.slow

@@ -1,0 +1,137 @@
+"""What the programs that fill a volume share: the marker, the check of the space, the pinned client, exit codes and what they say.
+
+This file is the first part of the text of such a program, so it imports the standard library only.
+"""
+
+import errno
+import importlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+AUTH_REFUSED = 41
+NOT_FOUND = 42
+NO_SPACE = 43
+# As shells tell it. Not final: whoever ended the pod wants it elsewhere, or later.
+TERMINATED = 128 + signal.SIGTERM
+MARKER = ".modelplane-hydrated"
+MESSAGE_BYTES_MAX = 1000
+FULL = (errno.ENOSPC, errno.EDQUOT)
+UNAUTHORIZED = (401, 403)
+MISSING = 404
+
+
+class Hopeless(Exception):
+    """Trying again cannot help; `code` is the exit code that says why."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def run(fill: Callable[[], None]) -> int:
+    """Run a program until its volume is filled; gives the exit code."""
+    # The first process of a container gets no signal that it has no handler for, and would be killed when its grace period is over.
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        fill()
+    except Hopeless as verdict:
+        say(str(verdict))
+        return verdict.code
+    except OSError as error:
+        say(f"{type(error).__name__}: {error}")
+        return NO_SPACE if error.errno in FULL else 1
+    return 0
+
+
+def terminate(*_: object) -> None:
+    """End at once: threads of the client would be waited for, and one that downloads does not look at anything else."""
+    say("stopped by SIGTERM: the next attempt goes on with what has not arrived")
+    os._exit(TERMINATED)
+
+
+def staged(target: Path, artefact_key: str) -> bool:
+    """Tell whether a marker of this very artefact stands in the volume."""
+    try:
+        marker = json.loads((target / MARKER).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return False
+    return isinstance(marker, dict) and marker.get("artefactKey") == artefact_key
+
+
+def client(name: str, requirements: str, secret: str) -> Any:
+    """Give a client by its package: that of the image, or the pinned one, installed beside it without the variable `secret`."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        folder = tempfile.mkdtemp(prefix="client-")
+    say(f"installing {name}")
+    wanted = Path(folder) / "requirements.txt"
+    wanted.write_text(requirements, encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
+    # Only what has a known hash, and no package that would run code to be built. None of it has a use for the secret.
+    checked = ["--require-hashes", "--only-binary", ":all:", "--target", folder, "--requirement", str(wanted)]
+    environ = {variable: value for variable, value in os.environ.items() if variable != secret}
+    if subprocess.run([*pip, *checked], env=environ, check=False).returncode:  # noqa: S603 -- the requirements are ours
+        raise OSError(errno.EIO, f"{name} could not be installed; use an image that has it, or a package index that pip reaches")
+    sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+    return importlib.import_module(name)
+
+
+def check_space(target: Path, missing: int) -> None:
+    """Leave before the download if what is missing, in bytes, cannot fit."""
+    free = shutil.disk_usage(target).free
+    if missing > free:
+        raise Hopeless(NO_SPACE, f"the volume has {free} bytes free, but {missing} bytes are missing: raise sizeGiB")
+
+
+def check_files(target: Path, sizes: Mapping[str, int | None]) -> None:
+    """Raise OSError if a file did not arrive whole."""
+    lacking = [name for name, size in sizes.items() if not arrived(target / name, size)]
+    if lacking:
+        raise OSError(errno.EIO, f"{len(lacking)} of {len(sizes)} files are missing or not whole: {', '.join(lacking[:5])}")
+
+
+def arrived(path: Path, size: int | None) -> bool:
+    """Tell whether a file is there with its full size in bytes."""
+    return path.is_file() and (size is None or path.stat().st_size == size)
+
+
+def write_marker(target: Path, artefact_key: str, source: str, repo: str, commit: str) -> None:
+    """Put the marker down whole or not at all."""
+    marker = {
+        "source": source,
+        "repo": repo,
+        "commit": commit,
+        "artefactKey": artefact_key,
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    part = target / f"{MARKER}.part"
+    with part.open("w", encoding="utf-8") as file:
+        json.dump(marker, file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(target / MARKER)
+    say(f"staged {repo} at {commit}")
+
+
+SECRETS: list[str] = []
+
+
+def say(text: str) -> None:
+    """Write one line to the log, short enough to become the pod's termination message, and without credentials."""
+    # An address with a login.
+    proxies = [os.environ.get(name, "") for name in ("HTTP_PROXY", "HTTPS_PROXY")]
+    for secret in (*SECRETS, *(proxy for proxy in proxies if "@" in proxy)):
+        text = text.replace(secret, "***")
+    line = " ".join(text.split())
+    sys.stderr.write(line.encode()[:MESSAGE_BYTES_MAX].decode(errors="ignore") + "\n")
