@@ -166,7 +166,19 @@ def test_a_group_of_settings_may_stand_in_one_variable(nowhere: Path, monkeypatc
 # What engines and staging jobs get from us in their containers, where no program of ours reads settings.
 OF_CONTAINERS = {
     f"MODELPLANE_{name}"
-    for name in ("ARTEFACT_KEY", "CLIENT_REQUIREMENTS", "IMAGE", "LEADER_ADDRESS", "PLAIN_HTTP", "RANK", "REPO", "REVISION", "TARGET")
+    for name in (
+        "ALLOW_PATTERNS",
+        "ARTEFACT_KEY",
+        "CLIENT_REQUIREMENTS",
+        "IGNORE_PATTERNS",
+        "IMAGE",
+        "LEADER_ADDRESS",
+        "PLAIN_HTTP",
+        "RANK",
+        "REPO",
+        "REVISION",
+        "TARGET",
+    )
 }
 ROOT = Path(__file__).parents[2]
 SOURCES = [

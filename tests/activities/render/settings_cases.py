@@ -8,6 +8,7 @@ from activities.render.inputs.facts import CacheInput
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
 from activities.render.replica import render_replica
+from api_types.resources.model_cache import SOURCE_BLOCKS
 from tests.activities.render.builders import CLAIM, a_cluster, a_gang, a_member, a_pair, a_replica, an_engine
 
 ENGINE_PODS = "[okp]*/model-serving-*"
@@ -29,8 +30,8 @@ def _pair(settings: RenderSettings) -> Rendered:
 
 
 def _cache(source: str, block: Mapping[str, Any]) -> Callable[[RenderSettings], Rendered]:
-    field = {"HuggingFace": "huggingFace", "OCI": "oci"}[source]
-    revision = {"HuggingFace": "c" * 40, "OCI": "sha256:" + "ab" * 32}[source]
+    field = SOURCE_BLOCKS[source]
+    revision = "c" * 40 if source == "HuggingFace" else "sha256:" + "ab" * 32
     cache = CacheInput("ml-team", "qwen", "uid-2", 1, "eu-1", {"source": source, field: {"sizeGiB": 20, **block}}, revision)
     return lambda settings: render_cache(cache, a_cluster(storage_class_name="rwx"), settings)
 
@@ -42,6 +43,7 @@ SCENARIOS: dict[str, Callable[[RenderSettings], Rendered]] = {
     "hub": _cache("HuggingFace", {"repo": "acme/tiny"}),
     "oci": _cache("OCI", {"image": "registry.acme.example/qwen:1"}),
     "tls": _cache("OCI", {"image": "registry.acme.example/qwen:1", "plainHTTP": True}),
+    "s3": _cache("S3", {"bucket": "models", "endpoint": "http://minio.minio:9000"}),
 }
 
 
@@ -89,6 +91,7 @@ CASES = [
     Case("pip_index_url", "cache.pipIndexUrl", "https://pip.acme.example/simple", ("hub/cache-hydrate",), "PIP_INDEX_URL"),
     Case("kit_image", "oci.kitImage", "acme.example/kit:2", ("oci/cache-hydrate",), '"acme.example/kit:2"'),
     Case("allow_plain_http", "oci.allowPlainHttp", YES, ("tls/*",)),
+    Case("allow_plain_s3", "s3.allowPlainHttp", YES, ("s3/*",)),
     Case("cache_mount_read_only", "cache.mountReadOnly", YES, ("one/model-serving-main",), '"readOnly": true'),
     Case("cache_active_deadline_seconds", "cache.activeDeadlineSeconds", 99, ("hub/cache-hydrate", "oci/cache-hydrate"), ": 99"),
 ]
