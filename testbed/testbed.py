@@ -179,7 +179,7 @@ class Testbed:
     def _prepare(self, programs: dict[str, Path], *, temporal: bool, data_plane: bool) -> list[ControlPlane]:
         names = [*([CONTROL] if self._fleet.control else []), *(cluster.name for cluster in self._fleet.clusters)]
         self._home.number_clusters(names)
-        planes = [self._plane(name, programs) for name in names]
+        planes = [self._plane(name, programs, data_plane=data_plane) for name in names]
         ports = [port for plane in planes for port in plane.ports()]
         ports += temporal_server.PORTS if temporal else ()
         ports += [data_plane_port(plane.name) for plane in planes] if data_plane else []
@@ -188,8 +188,8 @@ class Testbed:
             plane.write_files()
         return planes
 
-    def _plane(self, name: str, programs: dict[str, Path]) -> ControlPlane:
-        return ControlPlane(name, self._home, programs, simulated=name != CONTROL)
+    def _plane(self, name: str, programs: dict[str, Path], *, data_plane: bool = False) -> ControlPlane:
+        return ControlPlane(name, self._home, programs, simulated=name != CONTROL, data_plane=data_plane)
 
     def _bring_up(self, plane: ControlPlane, definitions: dict[str, Path], *, data_plane: bool) -> None:
         cluster = next((each for each in self._fleet.clusters if each.name == plane.name), None)

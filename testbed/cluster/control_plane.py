@@ -6,16 +6,25 @@ on real hardware and not on one machine.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from testbed.cluster.kube import write_kubeconfig
 from testbed.cluster.pki import Authority
-from testbed.documents import write_json
+from testbed.documents import dump_all, load_all, write_json, write_text
 from testbed.fleet.home import Home
 from testbed.process.processes import ProcessSpec
 
 SERVICE_CIDR = "10.96.0.0/16"
 STAGE_STORE, STAGE_SERVER, STAGE_CONTROLLER = 1, 2, 3
 STAGES = Path(__file__).parent / "kwok-stages.yaml"
+
+# Of a pod that says that it listens where engines do: the data plane has started its engine.
+HAS_ENGINE = {
+    "key": "if [(.spec.containers[], .spec.initContainers[]?) | .ports[]?.containerPort] | any(. == 8000) "
+    'then .metadata.annotations["testbed.modelplane.ai/served"] // "not yet" else "true" end',
+    "operator": "In",
+    "values": ["true"],
+}
 
 # Requests per second a controller may send. The defaults of 20 to 50 make a burst of pods wait for the limiter, not for the cluster.
 CLIENT_QPS, CLIENT_BURST = 300, 600
@@ -30,6 +39,8 @@ class ControlPlane:
     programs: dict[str, Path]
     simulated: bool
     """False for the control cluster: it has no nodes, so nothing there schedules or plays pods."""
+    data_plane: bool = False
+    """Whether pods have engines, which are asked before a pod is ready."""
 
     @property
     def folder(self) -> Path:
@@ -69,6 +80,7 @@ class ControlPlane:
             write_kubeconfig(self.folder / f"{user}.kubeconfig", self.name, self.server, self.authority, user)
         if not self.simulated:
             return
+        write_text(self.folder / "kwok-stages.yaml", dump_all(self._stages()))
         client = {"qps": CLIENT_QPS, "burst": CLIENT_BURST}
         scheduler = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -202,12 +214,19 @@ class ControlPlane:
             "kwok",
             STAGE_CONTROLLER,
             f"--kubeconfig={self.kubeconfig}",
-            f"--config={STAGES}",
+            f"--config={self.folder / 'kwok-stages.yaml'}",
             "--manage-all-nodes",
             f"--cidr={self.home.pod_cidr(self.name)}",
             f"--server-address=127.0.0.1:{self.port('kwok')}",
             "--node-lease-duration-seconds=40",
         )
+
+    def _stages(self) -> list[dict[str, Any]]:
+        stages: list[dict[str, Any]] = load_all(STAGES.read_text())
+        if self.data_plane:
+            ready = next(stage for stage in stages if stage["metadata"]["name"] == "pod-ready")
+            ready["spec"]["selector"]["matchExpressions"].append(HAS_ENGINE)
+        return stages
 
     def _lws(self) -> ProcessSpec:
         return self._spec("lws", STAGE_CONTROLLER, f"--kubeconfig={self.kubeconfig}", f"--config={self.folder / 'lws.json'}")

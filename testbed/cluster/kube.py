@@ -4,11 +4,12 @@ Plain HTTP with the administrator's certificate, so that every object travels ex
 library's idea of a version stands between. Writing is always server-side apply under one field manager: repeating it changes nothing.
 """
 
+import asyncio
 import base64
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -32,6 +33,8 @@ SETTLING = {
 SETTLING_SECONDS = 60.0
 # A machine that starts several clusters at once may leave one without an answer for longer than a call waits.
 SILENCE_SECONDS = 120.0
+# Between two attempts to watch.
+RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.2, 5.0
 
 # Collections that are not the kind in lower case with an "s".
 _PLURALS = {"DeviceClass": "deviceclasses", "GatewayClass": "gatewayclasses", "StorageClass": "storageclasses"}
@@ -138,6 +141,14 @@ class Kube:
         if answer.status_code != httpx.codes.NOT_FOUND:
             _body(f"delete {path}", answer)
 
+    def evict(self, namespace: str, pod: str) -> None:
+        """Ask for the eviction of a pod; refused with 429 while a budget does not allow it."""
+        path = f"{collection('v1', 'Pod', namespace)}/{pod}/eviction"
+        metadata = {"namespace": namespace, "name": pod}
+        answer = self._answer("POST", path, json={"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata})
+        if answer.status_code != httpx.codes.NOT_FOUND:
+            _body(f"evict {path}", answer)
+
     def _patiently(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Repeat a write that a server in its first seconds refuses: a kind or namespace is established before it is served."""
         deadline = time.monotonic() + SETTLING_SECONDS
@@ -193,10 +204,12 @@ class Watcher:
 
     async def patch_status(self, document: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         """Merge into the status of an object that was read before; a conflict is the caller's to see again."""
-        path = f"{path_of(document)}/status"
-        answer = await self._http.patch(
-            path, headers={"content-type": "application/merge-patch+json"}, content=json.dumps({"status": status})
-        )
+        await self.patch(document, {"status": status}, "/status")
+
+    async def patch(self, document: Mapping[str, Any], change: Mapping[str, Any], subresource: str = "") -> None:
+        """Merge into an object that was read before."""
+        path = f"{path_of(document)}{subresource}"
+        answer = await self._http.patch(path, headers={"content-type": "application/merge-patch+json"}, content=json.dumps(change))
         _body(f"patch {path}", answer)
 
     async def create(self, document: Mapping[str, Any]) -> None:
@@ -212,6 +225,20 @@ class Watcher:
         answer = await self._http.delete(path)
         if answer.status_code != httpx.codes.NOT_FOUND:
             _body(f"delete {path}", answer)
+
+
+async def follow(watcher: Watcher, path: str, received: Callable[[str, list[dict[str, Any]]], Awaitable[None]]) -> None:
+    """Hand over all that a collection holds and each change, as `Watcher.changes` gives them; without end, whatever the server does."""
+    pause = RETRY_SECONDS_MIN
+    while True:
+        try:
+            async for kind, items in watcher.changes(path):
+                await received(kind, items)
+                pause = RETRY_SECONDS_MIN
+        except (httpx.TransportError, KubeError) as error:
+            print(f"{path}: {type(error).__name__} {error}", flush=True)
+            await asyncio.sleep(pause)
+            pause = min(RETRY_SECONDS_MAX, pause * 2)
 
 
 def write_kubeconfig(path: Path, name: str, server: str, authority: Authority, user: str) -> str:

@@ -51,6 +51,7 @@ def processes(planes: Sequence[ControlPlane], traefik: Path, stage: int) -> list
                 }
                 for plane in planes
             ],
+            "clusters": [{"server": plane.server, "pki": str(plane.authority.folder)} for plane in planes if plane.simulated],
         },
     )
     # Root needs no user namespace, and where those are forbidden root is the way out.

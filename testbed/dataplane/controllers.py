@@ -18,13 +18,11 @@ from typing import Any
 import httpx
 
 from testbed.cluster import volumes
-from testbed.cluster.kube import KubeError, Watcher, collection
+from testbed.cluster.kube import KubeError, Watcher, collection, follow
 from testbed.cluster.pki import Authority
 from testbed.dataplane import routing
 from testbed.documents import read_json
 
-RETRY_SECONDS_MIN = 0.2
-RETRY_SECONDS_MAX = 5.0
 PARALLEL_WRITES = 16
 
 Document = dict[str, Any]
@@ -78,23 +76,17 @@ class ClusterController:
             await self._watcher.close()
 
     async def _follow(self, path: str, store: dict[routing.Key, Document]) -> None:
-        pause = RETRY_SECONDS_MIN
-        while True:
-            try:
-                async for kind, items in self._watcher.changes(path):
-                    if kind == "LISTED":
-                        store.clear()
-                    for item in items:
-                        if kind == "DELETED":
-                            store.pop(routing.key_of(item), None)
-                        else:
-                            store[routing.key_of(item)] = item
-                    self._changed.set()
-                    pause = RETRY_SECONDS_MIN
-            except (httpx.TransportError, KubeError) as error:
-                self._log(error)
-                await asyncio.sleep(pause)
-                pause = min(RETRY_SECONDS_MAX, pause * 2)
+        async def received(kind: str, items: list[Document]) -> None:
+            if kind == "LISTED":
+                store.clear()
+            for item in items:
+                if kind == "DELETED":
+                    store.pop(routing.key_of(item), None)
+                else:
+                    store[routing.key_of(item)] = item
+            self._changed.set()
+
+        await follow(self._watcher, path, received)
 
     async def _reconcile(self) -> None:
         while True:

@@ -1,26 +1,23 @@
 """The data plane, run inside a network namespace of its own: `python -m testbed.dataplane.enclave CONFIG`.
 
-Pods and Gateways have addresses that exist nowhere. In here they do: two local routes make every pod address reach the one engine and every
-Gateway address the Traefik that serves its cluster, so a request really travels gateway, route, Service, endpoint, pod. API servers are
-reached through relays. If one Traefik ends everything ends, and the supervisor starts it afresh.
+Pods and Gateways have addresses that exist nowhere. In here they do: two local routes make every pod address one at which an engine may
+listen, and every Gateway address that of the Traefik that serves its cluster, so a request really travels gateway, route, Service,
+endpoint, pod. API servers are reached through relays. If one Traefik ends everything ends, and the supervisor starts it afresh.
 
-CONFIG is a JSON object {relays, traefiks: [{argv, kubeconfig, log}]}.
+CONFIG is a JSON object {relays, traefiks: [{argv, kubeconfig, log}], clusters: [{server, pki}]}.
 """
 
 import asyncio
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
-from testbed.dataplane.engine import PORT, application
+from testbed.dataplane.pods import of_cluster
 from testbed.dataplane.relay import relay
 from testbed.documents import read_json
 from testbed.fleet.home import GATEWAY_NETWORK, POD_NETWORK
@@ -46,7 +43,8 @@ async def _serve(config: Mapping[str, Any]) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     children = [await _start(each) for each in config["traefiks"]]
     parts: list[asyncio.Task[Any]] = [asyncio.create_task(child.wait()) for child in children]
-    parts += [asyncio.create_task(_engine()), asyncio.create_task(relay(config["relays"]))]
+    parts.append(asyncio.create_task(relay(config["relays"])))
+    parts += [asyncio.create_task(of_cluster(**cluster).run()) for cluster in config["clusters"]]
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([stopping, *parts], return_when=asyncio.FIRST_COMPLETED)
     failed = not stopping.done()
@@ -79,16 +77,6 @@ async def _start(traefik: Mapping[str, Any]) -> asyncio.subprocess.Process:
 
 def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-async def _engine() -> None:
-    with socket.socket() as listener:
-        # A Gateway may listen on the engine's port at its own address; the kernel prefers the more exact of the two.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind(("0.0.0.0", PORT))  # noqa: S104 - every address of this namespace, which cannot be reached from outside
-        config = uvicorn.Config(application(), log_level="warning", access_log=False, lifespan="off")
-        server = uvicorn.Server(config)
-        await server.serve(sockets=[listener])
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""One engine that stands in for every simulated pod, and says which pod was called.
+"""The engine of a simulated pod, which says which pod was called.
 
-Inside the data plane's namespace every pod address leads here. The answers have the shape of an OpenAI-compatible server, so that a client
-can be pointed at a route; the text is the address that was dialled and the path that arrived, which is what a routing test wants to know.
+The answers have the shape of an OpenAI-compatible server, so that a client can be pointed at a route; the text is the address that was
+dialled and the path that arrived, which is what a routing test wants to know. A stream has `max_tokens` words, the text again and again,
+and `seconds_per_token` between them, so that a request takes as long as one to a model.
 """
 
+import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from itertools import cycle, islice
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -50,14 +53,17 @@ async def _chat(request: Request) -> Response:
     answer = {"id": "chatcmpl-0", "created": int(time.time()), "model": body.get("model", "simulated")}
     text = f"pod {_pod(request)} was asked at {request.url.path}"
     if body.get("stream"):
-        return StreamingResponse(_words(answer, text), media_type="text/event-stream")
+        words = text.split()
+        count, pause = body.get("max_tokens") or len(words), body.get("seconds_per_token") or 0
+        return StreamingResponse(_stream(answer, islice(cycle(words), count), pause), media_type="text/event-stream")
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     usage = {"prompt_tokens": 1, "completion_tokens": len(text.split()), "total_tokens": 1 + len(text.split())}
     return JSONResponse(answer | {"object": "chat.completion", "choices": [choice], "usage": usage})
 
 
-async def _words(answer: dict[str, object], text: str) -> AsyncIterator[str]:
-    for word in text.split():
+async def _stream(answer: dict[str, object], words: Iterable[str], pause: float) -> AsyncIterator[str]:
+    for word in words:
+        await asyncio.sleep(pause)
         chunk = answer | {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": f"{word} "}}]}
         yield f"data: {json.dumps(chunk)}\n\n"
     yield "data: [DONE]\n\n"

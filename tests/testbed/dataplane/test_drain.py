@@ -1,0 +1,154 @@
+"""No request is cut when pods have to go: real requests, a real gateway, and engines that stop as their pods say (spec/workloads.md 6)."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from activities.cluster_objects.cluster_api import ObjectId
+from activities.render.objects.rendered import Rendered
+from activities.render.objects.teardown import STEPS, deletions
+from api_types.messages.cluster_work import AppliedObject
+from testbed.cluster.kube import Kube, KubeError, collection, path_of
+from testbed.cluster.pki import Authority
+from testbed.fleet.fleet_file import FleetFile
+from testbed.running import ClusterRunning
+from testbed.testbed import Testbed
+from tests.activities.render.builders import a_cluster, a_member, an_engine, render
+from tests.testbed.dataplane.streams import Streams
+
+pytestmark = pytest.mark.testbed
+
+FLEET = """
+control: false
+classes:
+  one:
+    devices: [{name: gpu, driver: gpu.example.com, deviceClassName: gpu.example.com, count: 1}]
+clusters:
+  - {name: lab, pools: [{name: gpus, class: one, nodes: 10}]}
+"""
+NAMESPACE = "chat"
+GPU = {"name": "gpu", "deviceClassName": "gpu.example.com", "count": 1}
+# The sleep is several times what the gateway takes to forget a pod: it reads a change at most two seconds late.
+Document = dict[str, Any]
+DRAIN = {"preStopSeconds": 10, "graceSeconds": 120}
+# As a platform's: less than a request takes.
+PLATFORM_GRACE_SECONDS = 1
+
+
+class Lab:
+    """One cluster with a gateway, and what a user and an administrator do there."""
+
+    def __init__(self, kube: Kube, cluster: ClusterRunning) -> None:
+        self.kube = kube
+        self.gateway = cluster.gateway_url
+
+    def apply(self, rendered: Rendered) -> None:
+        for item in rendered.objects:
+            self.kube.apply(item.manifest)
+
+    def delete(self, rendered: Rendered) -> None:
+        """Delete a replica step by step, as its teardown does."""
+        inventory = [AppliedObject(key=item.key, id=str(ObjectId.of(item.manifest))) for item in rendered.objects]
+        manifests = {item.key: item.manifest for item in rendered.objects}
+        for step in STEPS:
+            for entry in deletions(step, inventory):
+                self.kube.delete(path_of(manifests[entry.key]))
+
+    def pods(self, rendered: Rendered) -> list[Document]:
+        """The pods of a replica, those that end among them."""
+        selector = f"modelplane.ai/serving={rendered.workload_name}"
+        return self.kube.list(collection("v1", "Pod", NAMESPACE), labelSelector=selector)
+
+    def addresses(self, *replicas: Rendered) -> set[str]:
+        """The addresses of replicas' pods."""
+        return {pod["status"].get("podIP", "") for rendered in replicas for pod in self.pods(rendered)}
+
+    def names(self, rendered: Rendered) -> set[str]:
+        """The names of a replica's pods: a new pod may get the address of one that is gone."""
+        return {pod["metadata"]["name"] for pod in self.pods(rendered)}
+
+    def settled(self, rendered: Rendered) -> bool:
+        """Whether a replica has all its copies as rendered, and no other pod."""
+        engine = rendered.engines[0]
+        pods = self.pods(rendered)
+        current = [pod for pod in pods if pod["metadata"]["annotations"]["modelplane.ai/template-hash"] == engine.template_hash]
+        ready = [
+            pod
+            for pod in current
+            if any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", ()))
+        ]
+        return len(pods) == len(ready) == engine.copies and not any("deletionTimestamp" in pod["metadata"] for pod in pods)
+
+    def cordon(self, node: str) -> None:
+        self.kube.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "spec": {"unschedulable": True}})
+
+    def evicted(self, nodes: list[str]) -> bool:
+        """Evict what is left on nodes, as `kubectl drain` does again and again; whether nothing is."""
+        left = [pod for pod in self.kube.list(collection("v1", "Pod", NAMESPACE)) if pod["spec"].get("nodeName") in nodes]
+        for pod in left:
+            try:
+                self.kube.evict(NAMESPACE, pod["metadata"]["name"])
+            except KubeError as refused:
+                if refused.code != httpx.codes.TOO_MANY_REQUESTS:
+                    raise
+        return not left
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    folder = tmp_path_factory.mktemp("drained")
+    (folder / "fleet.yaml").write_text(FLEET)
+    testbed = Testbed(folder / "home", FleetFile.load(folder / "fleet.yaml"))
+    try:
+        cluster = testbed.up(temporal=False, data_plane=True).clusters["lab"]
+        with Kube(cluster.server, Authority(cluster.kubeconfig.parent / "pki")) as kube:
+            kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+            yield Lab(kube, cluster)
+    finally:
+        testbed.down()
+
+
+def replica(name: str, *, copies: int = 2, image: str = "acme/vllm:1", least: int = 0) -> Rendered:
+    engine = an_engine("main", a_member(image=image, pool="gpus", requests=[GPU]), copies=copies, drain=DRAIN)
+    spec = {"clusterName": "lab", "engines": [engine], "disruption": {"minAvailable": least}}
+    settings = {"termination_grace_seconds": PLATFORM_GRACE_SECONDS}
+    return render(cluster=a_cluster(routing="service", apis=()), settings=settings, namespace=NAMESPACE, name=name, spec=spec)
+
+
+def test_102_112_no_request_is_cut_when_pods_go(lab: Lab, eventually: Callable[..., None]) -> None:
+    """They go by a rollout, by a scale-down, by the drain of two nodes at once, and with their replica."""
+    before = {name: replica(name, least=1) for name in ("rolled", "scaled", "moved", "deleted")}
+    urls = {name: f"{lab.gateway}/{NAMESPACE}/{name}" for name in before}
+    for name, rendered in before.items():
+        lab.apply(rendered)
+        eventually(lambda rendered=rendered: lab.settled(rendered))
+        eventually(lambda name=name: httpx.get(f"{urls[name]}/v1/models", trust_env=False).status_code, equals=200)
+    old = {name: lab.names(rendered) for name, rendered in before.items()}
+    nodes = sorted(pod["spec"]["nodeName"] for pod in lab.pods(before["moved"]))
+    after = {"rolled": replica("rolled", image="acme/vllm:2", least=1), "scaled": replica("scaled", copies=1), "moved": before["moved"]}
+
+    with Streams(list(urls.values())) as streams:
+        # Each pod has requests in flight when its turn comes.
+        eventually(lambda: set(streams.begun), equals=lab.addresses(*before.values()))
+        # Its endpoint is withdrawn first.
+        streams.leave(urls["deleted"])
+        lab.delete(before["deleted"])
+        lab.apply(after["rolled"])
+        lab.apply(after["scaled"])
+        for node in nodes:
+            lab.cordon(node)
+        eventually(lambda: lab.evicted(nodes))
+        for rendered in after.values():
+            eventually(lambda rendered=rendered: lab.settled(rendered))
+        eventually(lambda: lab.pods(before["deleted"]), equals=[])
+        new, earlier = {name: lab.names(rendered) for name, rendered in after.items()}, len(streams.begun)
+        eventually(lambda: set(streams.begun[earlier:]), equals=lab.addresses(*after.values()))
+
+    assert streams.cut == []
+    assert Counter(streams.begun) == Counter(streams.pods)
+    assert not new["rolled"] & old["rolled"]
+    assert new["scaled"] < old["scaled"]
+    assert not new["moved"] & old["moved"]
