@@ -1,17 +1,19 @@
 """The Kubernetes objects that would be applied to clusters, from manifests and cluster facts alone.
 
-A deployment is placed as `plan --offline` places it, and each of its new replicas is rendered by the code that the worker runs. Nothing has
-an identity yet: every uid is zeros and every generation 1, so that equal input gives equal output.
+A deployment is placed as `plan --offline` places it, and each of its new replicas is rendered by the code that the worker runs. Without any
+fleet a cluster is assumed for it. Nothing has an identity yet: every uid is zeros and every generation 1, so that equal input gives equal
+output.
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from activities.render.cache.volumes import render_cache
+from activities.render.cache.volumes import StorageClassMissing, render_cache
 from activities.render.inputs.facts import CacheInput, ClusterInput, InvalidFacts, ReplicaInput
+from activities.render.inputs.facts_file import GivenFacts
 from activities.render.inputs.findings import Findings, NotRenderable
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
@@ -21,6 +23,7 @@ from api_types.clock import now_ms
 from api_types.resources.model_cache import ModelCacheSpec
 from api_types.resources.replica_spec import replica_spec
 from client.errors import Refused
+from client.planning import assumed_cluster
 from client.refs.tree import Tree
 from scheduler import Decision, Documents, SchedulerOptions, decide_documents, offline_cluster, reasons, sort_documents, to_wire
 
@@ -33,27 +36,45 @@ _ANNOTATED = {labels.ROUTING: "routing", labels.SCHEDULER_TYPE: "scheduler_type"
 
 @dataclass(frozen=True)
 class Output:
-    """The objects of one replica or cache on one cluster, in the order in which they are applied; Secrets come without data."""
+    """The objects of one replica or cache on one cluster, in the order in which they are applied; Secrets come without data.
+
+    `note` says what was assumed about the cluster.
+    """
 
     title: str
     cluster: str
     objects: tuple[Tree, ...]
+    note: str = ""
 
 
 def render_all(
-    trees: Sequence[Tree], given: Mapping[str, ClusterInput], settings: RenderSettings, policy: SchedulerOptions | None = None
+    trees: Sequence[Tree], given: Mapping[str, GivenFacts], settings: RenderSettings, policy: SchedulerOptions | None = None
 ) -> tuple[list[Output], tuple[str, ...]]:
-    """Render every cache, replica and deployment among the objects, caches first, and give the warnings; `given` are facts by cluster.
+    """Render every cache, replica and deployment among the objects, caches first, and give the warnings.
 
-    Deployments are placed by the fleet policy that is given. Raises `Refused` with everything that cannot be rendered.
+    `given` are facts by cluster, above those that the clusters declare. Deployments are placed by the fleet policy that is given. Raises
+    `Refused` with everything that cannot be rendered.
     """
     if not any(tree["kind"] in _RENDERED for tree in trees):
         raise Refused(f"nothing to render among the objects; these can be: {', '.join(_RENDERED)}", next_step="add one of them with -f")
     documents = sort_documents(trees)
     findings = Findings()
-    facts = {**_declared_facts(documents, findings), **given}
-    jobs = [*_caches(documents, facts, settings, findings), *_replicas(documents, facts, settings, findings, policy)]
-    outputs = [output for job in jobs if (output := _run(job, findings))]
+    assumed = assumed_cluster.name_for(documents, tuple(given))
+    note = assumed_cluster.note(assumed) if assumed else ""
+    if note:
+        findings.warn("", note)
+    facts = _facts(documents, given, assumed, findings)
+    if assumed:
+        inputs = assumed_cluster.replicas(documents, assumed, NO_UID, FIRST_GENERATION)
+    else:
+        inputs = _replica_inputs(documents, findings, policy)
+    jobs = [*_caches(documents, facts, settings, findings), *_replicas(inputs, facts, settings, findings)]
+    unmatched = list[tuple[str, str]]()
+    outputs = [replace(output, note=note) for job in jobs if (output := _run(job, findings, unmatched))]
+    for title, problem in unmatched:
+        # Where another cluster can stage it, this one is only left out.
+        found = any(output.title == title for output in outputs)
+        (findings.warn if found else findings.problem)(title, f"not matched: {problem}")
     if findings.problems:
         raise Refused("not everything can be rendered", details=findings.problems, next_step="fix these problems and run the command again")
     return outputs, tuple(findings.warnings)
@@ -66,10 +87,14 @@ class _Job:
     render: Callable[[], Rendered]
 
 
-def _run(job: _Job, findings: Findings) -> Output | None:
+def _run(job: _Job, findings: Findings, unmatched: list[tuple[str, str]]) -> Output | None:
+    """Render one of them; None with a problem, or where a cluster cannot stage a cache: then it is none that the cache matches."""
     where = f"{job.title} on {job.cluster}"
     try:
         rendered = job.render()
+    except StorageClassMissing as error:
+        unmatched += [(job.title, problem) for problem in error.problems]
+        return None
     except NotRenderable as error:
         for problem in error.problems:
             findings.problem(where, problem)
@@ -82,20 +107,33 @@ def _run(job: _Job, findings: Findings) -> Output | None:
     return Output(job.title, job.cluster, tuple(objects))
 
 
-def _declared_facts(documents: Documents, findings: Findings) -> dict[str, ClusterInput]:
-    """Give the facts that the clusters among the objects declare."""
+def _facts(documents: Documents, given: Mapping[str, GivenFacts], assumed: str, findings: Findings) -> dict[str, ClusterInput]:
+    """Give the facts about every cluster: those that are given above those that it declares, or that are assumed."""
+    declared = {name: _declared_facts(manifest, documents.classes) for name, manifest in documents.clusters.items()}
+    if assumed:
+        known = given.get(assumed, GivenFacts())
+        given = {assumed: replace(known, cache_claims={**assumed_cluster.claims(documents), **known.cache_claims})}
+        declared = {assumed: assumed_cluster.FACTS}
     found: dict[str, ClusterInput] = {}
-    for name, manifest in documents.clusters.items():
-        annotations = manifest["metadata"].get("annotations") or {}
-        declared = {field: annotations[key] for key, field in _ANNOTATED.items() if key in annotations}
-        view = offline_cluster(manifest, documents.classes)
-        address = ((manifest.get("status") or {}).get("gateway") or {}).get("address") or ""
+    for name in dict.fromkeys((*declared, *given)):
         try:
-            found[name] = ClusterInput.assumed(name, storage_class_name=view.cache_storage_class, gateway_address=address, **declared)
+            found[name] = given.get(name, GivenFacts()).over(name, declared.get(name))
         except InvalidFacts as error:
             for problem in error.problems:
                 findings.problem(f"InferenceCluster {name}", problem)
     return found
+
+
+def _declared_facts(manifest: Mapping[str, Any], classes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Give the facts that an InferenceCluster declares, and that its classes declare for it."""
+    annotations = manifest["metadata"].get("annotations") or {}
+    view = offline_cluster(manifest, classes)
+    return {
+        "storage_class_name": view.cache_storage_class,
+        "gateway_address": ((manifest.get("status") or {}).get("gateway") or {}).get("address") or "",
+        "drivers": {entry.device_class: entry.driver for pool in view.pools for entry in pool.device_set.entries if entry.device_class},
+        **{field: annotations[key] for key, field in _ANNOTATED.items() if key in annotations},
+    }
 
 
 def _caches(documents: Documents, facts: Mapping[str, ClusterInput], settings: RenderSettings, findings: Findings) -> Iterator[_Job]:
@@ -120,9 +158,9 @@ def _matches(cache: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> boo
 
 
 def _replicas(
-    documents: Documents, facts: Mapping[str, ClusterInput], settings: RenderSettings, findings: Findings, policy: SchedulerOptions | None
+    inputs: Iterable[ReplicaInput], facts: Mapping[str, ClusterInput], settings: RenderSettings, findings: Findings
 ) -> Iterator[_Job]:
-    for wanted in _replica_inputs(documents, findings, policy):
+    for wanted in inputs:
         title = f"ModelReplica {wanted.namespace}/{wanted.name}"
         if wanted.cluster not in facts:
             findings.problem(

@@ -5,10 +5,11 @@ clusters:
   eu-1: {kubernetesVersion: "1.35", routing: pool, cacheClaims: {ml-team/qwen: my-claim}}
 ```
 
-What is left out has the default of a provisioned cluster with the whole stack.
+What is left out is as the cluster itself declares it, or as on a provisioned cluster with the whole stack.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -25,7 +26,19 @@ _TEXTS = {
     "storageClassName": "storage_class_name",
     "gatewayAddress": "gateway_address",
 }
-_FIELDS = (*_TEXTS, "apis", "cacheClaims")
+_FIELDS = (*_TEXTS, "apis", "cacheClaims", "drivers")
+
+
+@dataclass(frozen=True)
+class GivenFacts:
+    """What a file says of one cluster: fields of `ClusterFacts`, and the claims of its caches."""
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    cache_claims: Mapping[str, str] = field(default_factory=dict)
+
+    def over(self, name: str, declared: Mapping[str, Any] | None = None) -> ClusterInput:
+        """Give the cluster with these facts above those that are declared elsewhere. Raises InvalidFacts."""
+        return ClusterInput.assumed(name, self.cache_claims, **{**(declared or {}), **self.fields})
 
 
 class InvalidFactsFile(NotRenderable):
@@ -34,7 +47,7 @@ class InvalidFactsFile(NotRenderable):
     reason = "InvalidFacts"
 
 
-def read_facts(document: Any, source: str) -> dict[str, ClusterInput]:
+def read_facts(document: Any, source: str) -> dict[str, GivenFacts]:
     """Give the facts of every cluster of a parsed file, by name. `source` names the file in errors. Raises InvalidFactsFile."""
     findings = Findings()
     file = Reader(document, "", findings)
@@ -42,30 +55,39 @@ def read_facts(document: Any, source: str) -> dict[str, ClusterInput]:
     clusters = {name: _cluster(name, value, findings) for name, value in file.object("clusters").fields.items()}
     if findings.problems:
         raise InvalidFactsFile(source, tuple(findings.problems))
-    return {name: cluster for name, cluster in clusters.items() if cluster is not None}
+    return clusters
 
 
-def _cluster(name: str, value: Any, findings: Findings) -> ClusterInput | None:
+def _cluster(name: str, value: Any, findings: Findings) -> GivenFacts:
     reader = Reader({} if value is None else value, f"clusters.{name}", findings)
     _check_names(reader, _FIELDS)
     given: dict[str, Any] = {}
-    for key, field in _TEXTS.items():
+    for key, name_of_fact in _TEXTS.items():
         # A value of another type is noted once, and then counts as left out.
         text = reader.text(key)
         if isinstance(reader.fields.get(key), str):
-            given[field] = text
+            given[name_of_fact] = text
     if reader.has("apis"):
         given["apis"] = reader.texts("apis")
-    claims: Mapping[str, Any] = reader.object("cacheClaims").fields
-    for cache, claim in claims.items():
-        if not isinstance(claim, str):
-            findings.problem(reader.where, f"cacheClaims.{cache} must be the name of a volume claim, is {claim!r}")
+    claims = _names(reader, "cacheClaims", "a volume claim", findings)
+    if reader.has("drivers"):
+        given["drivers"] = _names(reader, "drivers", "a driver", findings)
+    facts = GivenFacts(given, claims)
     try:
-        return ClusterInput.assumed(name, dict(claims), **given)
+        facts.over(name)
     except InvalidFacts as error:
         for problem in error.problems:
             findings.problem(reader.where, problem)
-        return None
+    return facts
+
+
+def _names(reader: Reader, key: str, meaning: str, findings: Findings) -> dict[str, str]:
+    """Read a mapping of names to names; another value is noted and left out."""
+    found: Mapping[str, Any] = reader.object(key).fields
+    for name, value in found.items():
+        if not isinstance(value, str):
+            findings.problem(reader.where, f"{key}.{name} must be the name of {meaning}, is {value!r}")
+    return {str(name): value for name, value in found.items() if isinstance(value, str)}
 
 
 def _check_names(reader: Reader, known: tuple[str, ...]) -> None:

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from activities.render.inputs.facts import ClusterInput
-from activities.render.inputs.facts_file import InvalidFactsFile, read_facts
+from activities.render.inputs.facts_file import GivenFacts, InvalidFactsFile, read_facts
 from activities.render_settings import render_settings
 from client.commands import options
 from client.configuration import load_settings
@@ -29,9 +28,10 @@ def render(
     policy: Annotated[Path | None, typer.Option("--policy", help="File with the fleet policy to place with.", show_default=False)] = None,
     output: Annotated[TreeFormat, typer.Option("--output", "-o", help="Form of the objects.")] = TreeFormat.YAML,
 ) -> None:
-    """Print the Kubernetes objects of replicas, caches and deployments. A deployment needs its classes and clusters in the files too.
+    """Print the Kubernetes objects of replicas, caches and deployments. A deployment is placed on the clusters in the files.
 
-    A ModelReplica needs only facts about its cluster. The data of Secrets is left out.
+    Where they have no classes and clusters, one is assumed that fits. A ModelReplica needs only facts about its cluster. The data of
+    Secrets is left out.
     """
     given = _facts(cluster_facts) if cluster_facts else {}
     chosen = read_policy_file(policy) if policy else None
@@ -41,7 +41,7 @@ def render(
     print(_yaml(outputs) if output == TreeFormat.YAML else _json(outputs))
 
 
-def _facts(file: Path) -> dict[str, ClusterInput]:
+def _facts(file: Path) -> dict[str, GivenFacts]:
     try:
         return read_facts(read_yaml(file, "facts"), title_of(str(file)))
     except InvalidFactsFile as error:
@@ -49,7 +49,8 @@ def _facts(file: Path) -> dict[str, ClusterInput]:
 
 
 def _yaml(outputs: list[Output]) -> str:
-    return "\n".join(f"---\n# {one.title} on cluster {one.cluster}\n{as_yaml(tree)}" for one in outputs for tree in one.objects)
+    notes = "".join(f"# {note}\n" for note in dict.fromkeys(one.note for one in outputs if one.note))
+    return notes + "\n".join(f"---\n# {one.title} on cluster {one.cluster}\n{as_yaml(tree)}" for one in outputs for tree in one.objects)
 
 
 def _json(outputs: list[Output]) -> str:

@@ -30,6 +30,8 @@ def rendered(cli: Cli, folder: Path, *trees: Tree, facts: str = "") -> tuple[lis
     return items, result.err
 
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
 pytestmark = pytest.mark.usefixtures("nowhere")
 
 
@@ -49,10 +51,98 @@ def test_a_replica_needs_only_facts(cli: Cli, tmp_path: Path) -> None:
     assert "InferencePool" in [one["kind"] for one in objects]
 
 
-def test_facts_of_the_file_stand_above_those_of_the_cluster(cli: Cli, tmp_path: Path) -> None:
-    trees = [a_class(), a_cluster("eu", **SITE), a_deployment(replicas=1)]
+def test_facts_of_the_file_stand_above_those_of_the_cluster_and_the_others_stay(cli: Cli, tmp_path: Path) -> None:
+    trees = [a_class(), a_cluster("eu", storage="fast", **SITE), a_deployment(replicas=1), a_cache()]
     objects, _ = rendered(cli, tmp_path, *trees, facts="clusters: {eu: {routing: pool}}")
     assert "InferencePool" in [one["kind"] for one in objects]
+    (volume,) = (one for one in objects if one["kind"] == "PersistentVolumeClaim")
+    assert volume["spec"]["storageClassName"] == "fast"
+    # Not even a fact that says nothing takes anything away.
+    assert rendered(cli, tmp_path, *trees, facts="clusters: {eu: {}}") == rendered(cli, tmp_path, *trees)
+
+
+def test_wkl_84_a_cluster_that_cannot_stage_a_cache_is_not_matched(cli: Cli, tmp_path: Path) -> None:
+    objects, warned = rendered(cli, tmp_path, a_cluster("eu", storage="fast"), a_cluster("us"), a_cache())
+    assert [one["kind"] for one in objects] == ["Secret", "PersistentVolumeClaim", "Job"]
+    assert "ModelCache ml/weights: not matched: cluster us reports no storage class for caches" in warned
+
+
+def amd(**fields: str) -> tuple[Tree, Tree]:
+    """A class whose devices are claimed under a name that is not their driver's, and a deployment that wants them."""
+    declared, wanted = a_class(), a_deployment(replicas=1)
+    declared["spec"]["devices"][0] |= {"driver": "gpu.amd.com", "deviceClassName": "mi300x", **fields}
+    wanted["spec"]["template"]["spec"]["engines"][0]["members"][0]["nodeSelector"]["devices"][0]["selectors"] = [
+        {"cel": 'device.driver == "gpu.amd.com"'}
+    ]
+    return declared, wanted
+
+
+def tolerated(objects: list[Any]) -> set[str]:
+    pods = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Deployment"]
+    return {each["key"] for pod in pods for each in pod.get("tolerations", ())}
+
+
+def test_wkl_8_2_the_drivers_behind_the_device_classes_of_a_cluster_are_known(cli: Cli, tmp_path: Path) -> None:
+    assert "amd.com/gpu" in tolerated(rendered(cli, tmp_path, *amd(), a_cluster("eu", **SITE))[0])
+    published = a_cluster("eu", **SITE)
+    published["status"] = {"gpuPools": [{"name": "h200", "nodes": 2, "devices": [{**amd()[0]["spec"]["devices"][0], "claim": "DRA"}]}]}
+    assert "amd.com/gpu" in tolerated(rendered(cli, tmp_path, *amd(driver="other.example"), published)[0])
+    replica = a_replica("chat-1", "oslo")
+    replica["spec"]["engines"][0]["members"][0]["deviceRequests"][0]["deviceClassName"] = "mi300x"
+    facts = "clusters: {oslo: {routing: service, drivers: {mi300x: gpu.amd.com}}}"
+    assert "amd.com/gpu" in tolerated(rendered(cli, tmp_path, replica, facts=facts)[0])
+
+
+ASSUMED = "cluster 'assumed' is assumed, with one pool that has all devices that are asked for"
+
+
+def test_ruling_h6_a_deployment_alone_is_rendered_for_a_cluster_that_is_assumed_and_both_outputs_say_so(cli: Cli, tmp_path: Path) -> None:
+    deployment = a_deployment(replicas=2, clusterSelector={"matchLabels": {"site": "eu"}})
+    result = cli("render", "-f", a_file(tmp_path, deployment))
+    assert result.code == 0, result.err
+    assert result.out.startswith("# no InferenceCluster and no InferenceClass is given: ")
+    assert ASSUMED in result.out.splitlines()[0]
+    assert f"warning: no InferenceCluster and no InferenceClass is given: {ASSUMED}" in result.err
+    assert result.out.count("\nkind: InferencePool\n") == 2
+    assert " on cluster assumed\n" in result.out
+
+
+def test_ruling_h6_what_is_assumed_fits_the_selectors(cli: Cli, tmp_path: Path) -> None:
+    """Whatever hardware is asked for, and a cache that is not given is staged."""
+    objects, warned = rendered(cli, tmp_path, amd()[1])
+    (template,) = (one for one in objects if one["kind"] == "ResourceClaimTemplate")
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"]["deviceClassName"] == "gpu.amd.com"
+    assert request["exactly"]["selectors"] == [{"cel": {"expression": 'device.driver == "gpu.amd.com"'}}]
+    assert "amd.com/gpu" in tolerated(objects)
+    assert ASSUMED in warned
+    objects, warned = rendered(cli, tmp_path, a_deployment(replicas=1, memory="999Gi", modelCacheRef={"name": "weights"}))
+    (pod,) = (one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Deployment" and "resourceClaims" in str(one))
+    assert [volume for volume in pod["volumes"] if "persistentVolumeClaim" in volume]
+    assert "left out" not in warned
+
+
+def test_ruling_h6_a_cache_beside_the_deployment_is_staged_on_the_cluster_that_is_assumed(cli: Cli, tmp_path: Path) -> None:
+    objects, warned = rendered(cli, tmp_path, a_deployment(replicas=1, modelCacheRef={"name": "weights"}), a_cache())
+    assert [one["kind"] for one in objects][:3] == ["Secret", "PersistentVolumeClaim", "Job"]
+    assert "WaitingForCache" in warned
+
+
+def test_ruling_h6_facts_are_those_of_the_cluster_that_is_assumed(cli: Cli, tmp_path: Path) -> None:
+    objects, warned = rendered(cli, tmp_path, a_deployment(replicas=1), facts="clusters: {oslo: {routing: service}}")
+    assert "Service" in [one["kind"] for one in objects]
+    assert "InferencePool" not in [one["kind"] for one in objects]
+    assert "cluster 'oslo' is assumed" in warned
+
+
+DEPLOYMENTS = [file for file in sorted(EXAMPLES.glob("models/*.yaml")) if "kind: ModelDeployment" in file.read_text()]
+
+
+@pytest.mark.parametrize("file", DEPLOYMENTS, ids=lambda file: file.stem)
+def test_ruling_h6_every_example_of_a_model_is_rendered_alone(cli: Cli, file: Path) -> None:
+    result = cli("render", "-f", str(file))
+    assert result.code == 0, result.err
+    assert ASSUMED in result.out
 
 
 def test_what_stands_is_rendered_as_it_was_written_and_only_once(cli: Cli, tmp_path: Path) -> None:
@@ -122,7 +212,7 @@ def test_a_part_without_a_place_is_a_warning(cli: Cli, tmp_path: Path) -> None:
 
 
 REFUSED = [
-    ("ruling-G9 a deployment alone", [a_deployment()], "add each InferenceCluster and InferenceClass with -f"),
+    ("ruling-G9 a deployment without clusters", [a_deployment(), a_class()], "add each InferenceCluster with -f"),
     ("ruling-G9 a deployment without classes", [a_deployment(), a_cluster("eu")], "add each InferenceClass with -f"),
     ("ruling-G9 a replica on an unknown cluster", [a_replica("chat-1", "oslo")], "nothing is known about cluster oslo"),
     ("ruling-G9 a cache without a cluster", [a_cache()], "no cluster to render it for"),

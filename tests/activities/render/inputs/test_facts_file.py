@@ -10,7 +10,8 @@ from tests.activities.render.builders import pod, render
 
 
 def test_what_is_left_out_is_a_provisioned_cluster_with_the_whole_stack() -> None:
-    assert read_facts({"clusters": {"eu-1": None, "us-1": {}}}, "facts.yaml") == {
+    found = read_facts({"clusters": {"eu-1": None, "us-1": {}}}, "facts.yaml")
+    assert {name: facts.over(name) for name, facts in found.items()} == {
         "eu-1": ClusterInput.assumed("eu-1"),
         "us-1": ClusterInput.assumed("us-1"),
     }
@@ -28,8 +29,9 @@ def test_every_field_is_read() -> None:
         "gatewayAddress": "10.0.0.1",
         "apis": ["monitoring.coreos.com/v1"],
         "cacheClaims": {"ml-team/qwen": "claim"},
+        "drivers": {"mi300x": "gpu.amd.com"},
     }
-    assert read_facts({"clusters": {"eu-1": given}}, "facts.yaml")["eu-1"] == ClusterInput.assumed(
+    assert read_facts({"clusters": {"eu-1": given}}, "facts.yaml")["eu-1"].over("eu-1") == ClusterInput.assumed(
         name="eu-1",
         kubernetes_version="1.33",
         dra_version="v1beta1",
@@ -39,13 +41,20 @@ def test_every_field_is_read() -> None:
         storage_class_name="rwx",
         gateway_address="10.0.0.1",
         apis=["monitoring.coreos.com/v1"],
+        drivers={"mi300x": "gpu.amd.com"},
         cache_claims={"ml-team/qwen": "claim"},
     )
 
 
+def test_what_is_given_stands_above_what_is_declared_and_the_rest_stays() -> None:
+    facts = read_facts({"clusters": {"eu-1": {"routing": "pool"}}}, "facts.yaml")["eu-1"]
+    declared = {"routing": "service", "storage_class_name": "rwx"}
+    assert facts.over("eu-1", declared) == ClusterInput.assumed("eu-1", routing="pool", storage_class_name="rwx")
+
+
 @pytest.mark.parametrize("key", ["ml-team/qwen", "qwen"])
 def test_a_claim_is_found_by_either_name(key: str) -> None:
-    facts = read_facts({"clusters": {"eu-1": {"cacheClaims": {key: "claim"}}}}, "facts.yaml")["eu-1"]
+    facts = read_facts({"clusters": {"eu-1": {"cacheClaims": {key: "claim"}}}}, "facts.yaml")["eu-1"].over("eu-1")
     assert pod(render(cache="qwen", cluster=facts))["spec"]["volumes"][-1]["persistentVolumeClaim"] == {"claimName": "claim"}
 
 
