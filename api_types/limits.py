@@ -14,6 +14,9 @@ MEMBERS_MAX = 2
 REQUESTS_MAX = 16
 """Device requests of one member."""
 
+RANKS_MAX = 8
+"""Data-parallel ranks of one pod: an InferencePool has at most so many ports."""
+
 ADAPTERS_MAX = 16
 """LoRA adapters of one engine."""
 

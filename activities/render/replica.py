@@ -9,7 +9,7 @@ from activities.render.engines.admission import read_spec
 from activities.render.engines.claims import claim_templates
 from activities.render.engines.context import Context
 from activities.render.engines.flags import find_flag
-from activities.render.engines.options import adapters, topology
+from activities.render.engines.options import adapters, parallel, topology
 from activities.render.engines.spec import DECODE, Engine
 from activities.render.inputs.facts import ClusterInput, ReplicaInput
 from activities.render.inputs.findings import Findings, InvalidSpec, NotRenderable
@@ -68,7 +68,8 @@ def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
     port = disaggregation.engine_port(context, engine)
     templates, hashes = [], []
     for member in engine.members:
-        template = adapters.mount_adapters(context, engine, member, pods.pod_template(context, engine, member, port))
+        template = parallel.open_ports(engine, pods.pod_template(context, engine, member, port))
+        template = adapters.mount_adapters(context, engine, member, template)
         if context.spec.disaggregated:
             template = disaggregation.decorate(context, engine, member, template, port)
         template = disruption.drained(context, engine, member, template)

@@ -22,6 +22,7 @@ from api_types.resources.parts.base_types import (
 )
 from api_types.resources.parts.disruption import Disruption, EngineDrain
 from api_types.resources.parts.engines import Copies, EngineName, Engines, Members, Phase, PodsPerNode, Role, Serving, Worker
+from api_types.resources.parts.parallel import DataParallel
 from api_types.resources.parts.pod_template import PodTemplate
 from api_types.resources.parts.probes import Probes
 from api_types.resources.parts.rollout import DrainBudget, Rollout
@@ -98,6 +99,8 @@ class Engine(ResourceModel):
     """How close together its pods and their devices are; absent leaves it to the cluster."""
     adapters: Adapters | None = None
     """LoRA adapters, mounted beside the model."""
+    data_parallel: DataParallel | None = None
+    """Ranks within each serving pod; absent means one."""
     members: Members[Member]
     """One Standalone, or one Leader and one Worker."""
 

@@ -13,6 +13,7 @@ from api_types.resources.parts.adapters import Adapters
 from api_types.resources.parts.base_types import Advice, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
 from api_types.resources.parts.disruption import Disruption, EngineDrain
 from api_types.resources.parts.engines import Copies, EngineName, Engines, Members, Phase, PodsPerNode, Role, Serving, Worker
+from api_types.resources.parts.parallel import DataParallel
 from api_types.resources.parts.pod_template import PodTemplate
 from api_types.resources.parts.probes import Probes
 from api_types.resources.parts.topology import Topology
@@ -83,6 +84,8 @@ class ReplicaEngine(ResourceModel):
     """How close together its pods and their devices are; absent leaves it to the cluster."""
     adapters: Adapters | None = None
     """LoRA adapters, mounted beside the model."""
+    data_parallel: DataParallel | None = None
+    """Ranks within each serving pod; absent means one."""
     members: Members[ReplicaMember]
     """One Standalone, or one Leader and one Worker."""
 

@@ -17,6 +17,8 @@ TRAEFIK = "3.6.12"
 """The newest whose dependencies can all be had from the module proxy; 3.7 cannot be built."""
 GATEWAY_API = "1.5.1"
 INFERENCE_EXTENSION = "1.0.1"
+INFERENCE_EXTENSION_OF_SEVERAL_PORTS = "1.5.0"
+"""The one that the pinned endpoint picker is made with; pools of the other have one port."""
 PROMETHEUS_OPERATOR = "0.85.0"
 ISTIO_API = "1.28.0"
 KUEUE = "0.15.0"
@@ -218,6 +220,13 @@ DEFINITIONS: tuple[Definitions, ...] = (
 
 # Of software that no simulated cluster runs, for tests of objects that only some clusters know.
 ADD_ONS: tuple[Definitions, ...] = (
+    Definitions(
+        name="inference-extension-of-several-ports",
+        module="sigs.k8s.io/gateway-api-inference-extension",
+        version=INFERENCE_EXTENSION_OF_SEVERAL_PORTS,
+        checksum="h1:w9Awt60cmI1vM7Y6N81h8wDCBP0WkmxpdI7GKY0v070=",
+        files=("config/crd/bases/inference.networking.k8s.io_inferencepools.yaml",),
+    ),
     Definitions(
         name="prometheus-operator",
         module="github.com/prometheus-operator/prometheus-operator",

@@ -13,6 +13,7 @@ from activities.render.engines.container.probes import read_probes
 from activities.render.engines.disruption import read_drain, read_min_available
 from activities.render.engines.env import read_env
 from activities.render.engines.options.adapters import check_adapters, read_adapters
+from activities.render.engines.options.parallel import check_ranks, read_flow_control, read_ranks
 from activities.render.engines.options.topology import check_topology, read_topology
 from activities.render.engines.spec import (
     DECODE,
@@ -51,10 +52,12 @@ def read_spec(spec: Mapping[str, Any], findings: Findings) -> ReplicaSpec:
         if times > 1:
             findings.problem(f"engine {name}", f"the name is used {times} times: give each engine its own")
     _check_phases(mode, engines, findings)
+    check_ranks(engines, findings)
     for engine in engines:
         if engine.gang and not cache:
             findings.warn(f"engine {engine.name}", "several nodes without modelCacheRef: each of them fetches the model by itself")
-    return ReplicaSpec(mode=mode, cache=cache, engines=engines, min_available=read_min_available(reader))
+    flow_control = read_flow_control(reader.object("serving"))
+    return ReplicaSpec(mode=mode, cache=cache, engines=engines, min_available=read_min_available(reader), flow_control=flow_control)
 
 
 def _engine(value: Any, index: int, findings: Findings) -> Engine:
@@ -81,6 +84,7 @@ def _engine(value: Any, index: int, findings: Findings) -> Engine:
         drain=read_drain(reader),
         topology=read_topology(reader),
         adapters=read_adapters(reader),
+        ranks=read_ranks(reader),
     )
     check_topology(engine, findings)
     check_adapters(engine, findings)

@@ -12,6 +12,7 @@ from activities.render.engines import tracing
 from activities.render.engines.context import Context
 from activities.render.engines.env import merge_env
 from activities.render.engines.flags import Flag, find_flag
+from activities.render.engines.options import parallel
 from activities.render.engines.pods import member_path, override
 from activities.render.engines.spec import DECODE, PREFILL, Engine, Member
 from activities.render.objects import contract
@@ -19,6 +20,8 @@ from activities.render.objects.manifest import Json, compact
 from activities.render.objects.propagation import pull_secrets
 
 _SIDECAR = "pd-sidecar"
+# By which the sidecar knows the addresses of its ranks.
+_POD_IP: Json = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 _SIDECAR_PORT_NAME = "proxy"
 _PORT_MAX = 65535
 # From this release on, an init container may keep running beside the others, and outlives the engine on shutdown.
@@ -42,7 +45,7 @@ _CONNECTOR_IN_TEXT = re.compile(r"\"kv_connector\"\s*:\s*\"(\w+)\"")
 def engine_port(context: Context, engine: Engine) -> int:
     """Give the port of an engine's serving pods; adds findings for a decode port that cannot work, and for ports without traffic."""
     decode = context.spec.disaggregated and engine.phase == DECODE
-    default = contract.DECODE_PORT if decode else contract.ENGINE_PORT
+    default = parallel.decode_port(engine) if decode else contract.ENGINE_PORT
     flag = find_flag(engine.server, "--port")
     where = member_path(engine, engine.server)
     if flag is None:
@@ -61,8 +64,8 @@ def engine_port(context: Context, engine: Engine) -> int:
         if port != default:
             context.findings.warn(where, f"--port is {flag.value}, but requests go to {default}: the engine must listen there")
         return default
-    if port == contract.ENGINE_PORT:
-        context.findings.problem(where, f"--port {port} is taken by the sidecar: use {contract.DECODE_PORT} or leave it out")
+    if parallel.is_taken(engine, port):
+        context.findings.problem(where, f"--port {port} is taken by the sidecar: use {parallel.decode_port(engine)} or leave it out")
     elif not 1 <= port <= _PORT_MAX:
         context.findings.problem(where, f"--port must be between 1 and {_PORT_MAX}, is {flag.value}")
     return port
@@ -132,12 +135,15 @@ def _sidecar(context: Context, engine: Engine, port: int) -> Json:
         "name": _SIDECAR,
         "image": context.settings.sidecar_image,
         "args": ["--secure-proxy=false", f"--kv-connector={connector(context, engine)}", f"--vllm-port={port}"],
-        "ports": [{"name": _SIDECAR_PORT_NAME, "containerPort": contract.ENGINE_PORT}],
+        "ports": parallel.container_ports(_SIDECAR_PORT_NAME, contract.ENGINE_PORT, engine.ranks),
         "readinessProbe": {"httpGet": {"path": contract.HEALTH_PATH, "port": contract.ENGINE_PORT}, **contract.READINESS},
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
         "securityContext": contract.restricted(),
     }
     env = _bootstrap_env(context)
+    if engine.ranks > 1:
+        sidecar["args"] = [*sidecar["args"], f"--data-parallel-size={engine.ranks}"]
+        env += [_POD_IP]
     if context.settings.tracing_enabled:
         sidecar["args"] = [*sidecar["args"], "--tracing"]
         env += tracing.environment(context.settings, "llm-d-routing-sidecar")

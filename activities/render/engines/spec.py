@@ -121,6 +121,14 @@ class Adapter:
 
 
 @dataclass(frozen=True)
+class FlowControl:
+    """How requests wait in the endpoint picker; 0 is no limit, or the picker's own."""
+
+    max_requests: int = 0
+    queue_seconds: int = 0
+
+
+@dataclass(frozen=True)
 class Engine:
     """One serving unit: a Standalone member, or a Leader with its Workers."""
 
@@ -131,6 +139,7 @@ class Engine:
     drain: Drain = Drain()
     topology: Topology = Topology()
     adapters: tuple[Adapter, ...] = ()
+    ranks: int = 1
 
     @property
     def gang(self) -> bool:
@@ -156,6 +165,7 @@ class ReplicaSpec:
     cache: str
     engines: tuple[Engine, ...]
     min_available: int | str = 0
+    flow_control: FlowControl | None = None
 
     @property
     def disaggregated(self) -> bool:

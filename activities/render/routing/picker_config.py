@@ -29,6 +29,8 @@ _QUEUE_SCORER = "queue-scorer"
 _KV_CACHE_SCORER = "kv-cache-utilization-scorer"
 _LORA_SCORER = "lora-affinity-scorer"
 _PICKER = "max-score-picker"
+# The gate and the block have one name.
+_FLOW_CONTROL = "flowControl"
 _DECIDER = "prefix-based-pd-decider"
 _FILTERS = {PREFILL: "prefill-filter", DECODE: "decode-filter"}
 
@@ -84,6 +86,7 @@ def config_text(context: Context) -> str:
     config = {
         "apiVersion": apiversions.PICKER_CONFIG,
         "kind": "EndpointPickerConfig",
+        **_flow_control(context),
         "plugins": plugins,
         "schedulingProfiles": [_profile(name, filter_name, scorers) for name, filter_name in profiles],
     }
@@ -92,6 +95,17 @@ def config_text(context: Context) -> str:
 
 def _plugin(name: str, **parameters: object) -> Json:
     return compact(type=name, parameters=parameters)
+
+
+def _flow_control(context: Context) -> Json:
+    limits = context.spec.flow_control
+    if limits is None:
+        return {}
+    found = compact(
+        maxRequests=str(limits.max_requests) if limits.max_requests else None,
+        defaultRequestTTL=f"{limits.queue_seconds}s" if limits.queue_seconds else None,
+    )
+    return {"featureGates": [_FLOW_CONTROL], **({_FLOW_CONTROL: found} if found else {})}
 
 
 def _scorers(context: Context) -> dict[str, int]:

@@ -4,6 +4,7 @@ A pool is created before the first pod: replacing a Service by a pool later woul
 """
 
 from activities.render.engines.context import Context
+from activities.render.engines.options import parallel
 from activities.render.inputs.findings import RoutingUnsupported
 from activities.render.objects import components, contract, inventory_keys
 from activities.render.objects.manifest import Item, Json, labelled_item
@@ -16,8 +17,15 @@ POOL = "pool"
 
 def check_surface(context: Context) -> None:
     """Raise RoutingUnsupported where the cluster cannot route what the replica needs."""
-    if context.spec.disaggregated and context.facts.routing != POOL:
-        problem = f"cluster {context.cluster.name} routes to plain Services, and PrefillDecode needs an endpoint picker"
+    if context.facts.routing == POOL:
+        return
+    needs = [
+        *(["PrefillDecode"] if context.spec.disaggregated else []),
+        *(["dataParallel"] if any(engine.ranks > 1 for engine in context.spec.engines) else []),
+        *(["flowControl"] if context.spec.flow_control else []),
+    ]
+    if needs:
+        problem = f"cluster {context.cluster.name} routes to plain Services, and {', '.join(needs)} needs an endpoint picker"
         raise RoutingUnsupported(f"ModelReplica {context.replica.namespace}/{context.replica.name}", (problem,))
 
 
@@ -53,7 +61,7 @@ def _pool(context: Context) -> Item:
         "metadata": context.metadata(context.pool),
         "spec": {
             "selector": {"matchLabels": serving_selector(context)},
-            "targetPorts": [{"number": contract.ENGINE_PORT}],
+            "targetPorts": parallel.target_ports(context.spec.engines),
             "endpointPickerRef": {
                 "name": context.picker,
                 "port": {"number": picker.GRPC_PORT},

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from api_types.limits import ENGINES_MAX, MEMBERS_MAX
 from api_types.resources.parts.base_types import Advice, MapKeys, Name63, ResourceModel, Whole
+from api_types.resources.parts.parallel import FlowControl
 
 Role = Literal["Standalone", "Leader", "Worker"]
 Phase = Literal["Prefill", "Decode"]
@@ -42,6 +43,8 @@ class Serving(ResourceModel):
 
     mode: ServingMode = "Unified"
     """PrefillDecode splits prompt and generation over two engines."""
+    flow_control: FlowControl | None = None
+    """Where requests wait while all pods are busy; absent leaves them in the pods."""
 
 
 class Worker(ResourceModel):

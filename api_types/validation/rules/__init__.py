@@ -4,7 +4,19 @@ They run after structure and defaults, at admission only: a stored object is rea
 stored object unreadable. Each rule gets one object of the manifest with its location, and yields its findings.
 """
 
-from api_types.validation.rules import adapters, caches, clusters, devices, disruption, engines, hydration, metadata, routing, topology
+from api_types.validation.rules import (
+    adapters,
+    caches,
+    clusters,
+    devices,
+    disruption,
+    engines,
+    hydration,
+    metadata,
+    parallel,
+    routing,
+    topology,
+)
 from api_types.validation.rules.rule import Rules
 
 _GROUPS: tuple[Rules, ...] = (
@@ -15,6 +27,7 @@ _GROUPS: tuple[Rules, ...] = (
     disruption.RULES,
     topology.RULES,
     adapters.RULES,
+    parallel.RULES,
     routing.RULES,
     caches.RULES,
     hydration.RULES,

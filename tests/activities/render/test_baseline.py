@@ -25,7 +25,7 @@ BASELINE = Path(__file__).parents[2] / "golden" / "baseline"
 RENDERED = ("models", "testbed/demo.yaml", "testbed/gang.yaml", "testbed/too-big.yaml")
 MESSAGE = "testbed/set-spec.json"
 # Examples that the baseline does not have.
-ADDED = {"drained.yaml", "gang-in-a-rack.yaml", "adapters.yaml"}
+ADDED = {"drained.yaml", "gang-in-a-rack.yaml", "adapters.yaml", "wide-expert-parallel.yaml"}
 
 
 @cache

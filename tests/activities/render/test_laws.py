@@ -65,6 +65,8 @@ def replicas(draw: st.DrawFn) -> ReplicaInput:
     names = draw(st.lists(engine_names, min_size=count, max_size=count, unique=True))
     phases = ["Prefill", "Decode"] if apart else [""] * count
     spec: dict[str, Any] = {"engines": [draw(engines(name, phase)) for name, phase in zip(names, phases, strict=True)]}
+    if size := draw(st.sampled_from([0, 0, 2, 8])):
+        spec["engines"] = [{**engine, "dataParallel": {"size": size}} for engine in spec["engines"]]
     if apart:
         spec["serving"] = {"mode": "PrefillDecode"}
     if draw(st.booleans()):

@@ -27,6 +27,7 @@ from tests.environment.waiting import TIMEOUT_SECONDS, pauses
 
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LIVE = "render-live"
+WIDE = "wide"
 RACK = "topology.acme.example/rack"
 NAMESPACES = ("ml-team", LIVE)
 GPU = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
@@ -170,8 +171,31 @@ def until_established(server: Server, name: str) -> None:
     wait_until(established, TIMEOUT_SECONDS, lambda: f"{name} is not established")
 
 
+@pytest.fixture
+def several_ports(with_add_ons: Server) -> Iterator[Server]:
+    """The server, for a while with pools that may have several ports."""
+    server, path = with_add_ons, f"{CRD}/inferencepools.inference.networking.k8s.io"
+    pool = next(item.manifest for item in TOPOLOGIES[WIDE]().objects if item.manifest["kind"] == "InferencePool")
+    (newer,) = custom_resources(Installer().definitions("inference-extension-of-several-ports"))
+    before = server.call("GET", path)[1]["spec"]
+
+    def put(spec: Json, wanted: int) -> None:
+        version = server.call("GET", path)[1]["metadata"]
+        status, answer = server.call("PUT", path, {**newer, "metadata": version, "spec": spec})
+        assert status == 200, answer
+        wait_until(lambda: server.apply(pool, dry_run=True)[0] == wanted, TIMEOUT_SECONDS, lambda: f"pools are not as {wanted} says")
+
+    status, refused = server.apply(pool, dry_run=True)
+    assert (status, "spec.targetPorts: Too many" in refused["message"]) == (422, True), refused
+    put(newer["spec"], 201)
+    yield server
+    put(before, 422)
+
+
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_every_object_of_a_topology_is_stored_unchanged(with_add_ons: Server, name: str) -> None:
+def test_every_object_of_a_topology_is_stored_unchanged(with_add_ons: Server, name: str, request: pytest.FixtureRequest) -> None:
+    if name == WIDE:
+        request.getfixturevalue("several_ports")
     rendered = TOPOLOGIES[name]()
     manifests = [filled(copy) for copy in rendered.copies] + [item.manifest for item in rendered.objects]
     for manifest in manifests:

@@ -77,6 +77,12 @@ def _adapted() -> Rendered:
     return render(an_engine(adapters=adapters), gang, cache="qwen", cache_claim=CLAIM, adapter_claims=claims, uid=UID)
 
 
+def _wide() -> Rendered:
+    engines = [{**engine, "dataParallel": {"size": 8}} for engine in a_pair()]
+    serving = {"mode": "PrefillDecode", "flowControl": {"maxRequests": 500, "queueSeconds": 30}}
+    return render(spec={"clusterName": "eu-1", "engines": engines, "serving": serving}, uid=UID)
+
+
 def _gang_in_domain(scheduler: str, mode: str, **settings: object) -> Rendered:
     domain = {"nodeLabel": "topology.acme.example/rack", "mode": mode, "topologyName": "racks"}
     return render(a_gang(topology={"domain": domain}), cluster=a_cluster(scheduler_type=scheduler), settings=settings, uid=UID)
@@ -142,6 +148,7 @@ TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "gang-domain-kai": lambda: _gang_in_domain("kai", "Preferred"),
     "gang-domain-kai-explicit": lambda: _gang_in_domain("kai", "Required", kai_mode="explicit"),
     "probes": _probed,
+    "wide": _wide,
     "prefill-decode": _prefill_decode,
     "prefill-decode-old-cluster": lambda: render_pair(cluster=a_cluster(kubernetes_version="1.28", dra_version="v1beta1"), uid=UID),
     "drained": lambda: _drained(an_engine(), a_gang("big")),

@@ -1,0 +1,116 @@
+"""Data parallelism within a pod, and requests that wait in the picker (spec/workloads.md 1.7 to 1.10; ruling H10)."""
+
+import json
+from typing import Any
+
+import pytest
+
+from activities.render.inputs.findings import RoutingUnsupported
+from activities.render.objects.rendered import Rendered
+from activities.render.replica import InvalidSpec
+from tests.activities.render.builders import a_cluster, a_gang, a_member, a_pair, an_engine, container, nothings, pod, render, the
+
+
+def wide(size: int, **members: Any) -> Rendered:
+    """A pair of engines with that many ranks per pod."""
+    return render(*({**engine, "dataParallel": {"size": size}} for engine in a_pair(**members)), mode="PrefillDecode")
+
+
+def ports(rendered: Rendered) -> list[int]:
+    return [port["number"] for port in the(rendered, "inference-pool")["spec"]["targetPorts"]]
+
+
+def opened(found: Any) -> list[tuple[str, int]]:
+    return [(port["name"], port["containerPort"]) for port in found["ports"]]
+
+
+def sidecar(rendered: Rendered) -> Any:
+    return pod(rendered, "alpha")["spec"]["initContainers"][0]
+
+
+@pytest.mark.parametrize("size", [1, 2, 8])
+def test_wkl_49_every_rank_is_a_port_of_the_pool(size: int) -> None:
+    assert ports(render(an_engine(dataParallel={"size": size}))) == list(range(8000, 8000 + size))
+
+
+def test_wkl_49_one_rank_is_an_engine_without_ranks() -> None:
+    assert render(an_engine(dataParallel={"size": 1})).hash == render().hash
+
+
+def test_wkl_11_only_serving_pods_open_a_port_for_every_rank() -> None:
+    rendered = render(a_gang(dataParallel={"size": 2}))
+    assert opened(container(rendered, role="Leader")) == [("http", 8000), ("http-1", 8001)]
+    assert "ports" not in container(rendered, role="Worker")
+    assert container(rendered)["readinessProbe"]["httpGet"]["port"] == 8000
+
+
+def test_wkl_33_the_sidecar_stands_before_every_rank_of_the_decode_engine() -> None:
+    rendered = wide(3)
+    assert sidecar(rendered)["args"][-2:] == ["--vllm-port=8200", "--data-parallel-size=3"]
+    assert opened(sidecar(rendered)) == [("proxy", 8000), ("proxy-1", 8001), ("proxy-2", 8002)]
+    assert [variable["name"] for variable in sidecar(rendered)["env"]] == ["POD_IP"]
+    assert opened(container(rendered, "alpha")) == [("http", 8200), ("http-1", 8201), ("http-2", 8202)]
+    assert opened(container(rendered, "beta")) == [("http", 8000), ("http-1", 8001), ("http-2", 8002)]
+    assert ports(rendered) == [8000, 8001, 8002]
+    assert [path for item in rendered.objects for path in nothings(item.manifest)] == []
+
+
+def test_wkl_33_without_ranks_the_sidecar_is_told_nothing_of_them() -> None:
+    rendered = wide(1)
+    assert "data-parallel" not in repr(sidecar(rendered))
+    assert "--vllm-port=8001" in sidecar(rendered)["args"]
+
+
+def test_wkl_34_a_decode_port_clear_of_the_sidecars_is_kept() -> None:
+    assert opened(container(wide(2, decode={"args": ["--port=8002"]}), "alpha")) == [("http", 8002), ("http-1", 8003)]
+
+
+@pytest.mark.parametrize("port", [7999, 8000, 8001])
+def test_wkl_35_a_decode_port_of_the_sidecars_ranks_is_refused(port: int) -> None:
+    with pytest.raises(InvalidSpec, match=rf"--port {port} is taken by the sidecar: use 8200 or leave it out"):
+        wide(2, decode={"args": [f"--port={port}"]})
+
+
+def test_wkl_49_engines_of_one_pool_have_the_same_ranks() -> None:
+    with pytest.raises(
+        InvalidSpec, match=r"engines have different dataParallel\.size \(a: 1, b: 4\), yet share one pool: give all the same"
+    ):
+        render(an_engine("a"), an_engine("b", dataParallel={"size": 4}))
+
+
+@pytest.mark.parametrize("size", [0, 9, "two"])
+def test_a_stored_number_of_ranks_that_cannot_be_is_refused(size: Any) -> None:
+    with pytest.raises(InvalidSpec, match="dataParallel: size must be"):
+        render(an_engine(dataParallel={"size": size}))
+
+
+def waiting(**limits: Any) -> Any:
+    spec = {"clusterName": "eu-1", "engines": [an_engine("main", a_member())], "serving": {"flowControl": limits}}
+    return json.loads(the(render(spec=spec), "epp-config")["data"]["epp-config.yaml"])
+
+
+def test_wkl_48_requests_wait_in_the_picker_within_the_limits() -> None:
+    config = waiting(maxRequests=500, queueSeconds=30)
+    assert (config["featureGates"], config["flowControl"]) == (["flowControl"], {"maxRequests": "500", "defaultRequestTTL": "30s"})
+
+
+def test_wkl_48_without_limits_those_of_the_picker_hold() -> None:
+    config = waiting()
+    assert config["featureGates"] == ["flowControl"]
+    assert "flowControl" not in config
+
+
+def test_wkl_48_without_flow_control_nothing_is_gated() -> None:
+    assert "featureGates" not in json.loads(the(render(), "epp-config")["data"]["epp-config.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "needs"),
+    [
+        ({"engines": [an_engine(dataParallel={"size": 2})]}, "dataParallel"),
+        ({"engines": [an_engine()], "serving": {"flowControl": {}}}, "flowControl"),
+    ],
+)
+def test_wkl_53_plain_services_have_neither(spec: dict[str, Any], needs: str) -> None:
+    with pytest.raises(RoutingUnsupported, match=f"cluster eu-1 routes to plain Services, and {needs} needs an endpoint picker"):
+        render(spec={"clusterName": "eu-1", **spec}, cluster=a_cluster(routing="service"))
