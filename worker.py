@@ -48,6 +48,8 @@ from activities.log import configure_logging
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import SEARCH_ATTRIBUTES
 from activities.messaging.sending import ensure_scheduler
+from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI
+from activities.render.version import renderer_hash
 from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI, SOURCE_S3
 from activities.render_settings import render_settings
 from activities.secrets.selection import secret_store
@@ -235,6 +237,7 @@ def build_activities(settings: Settings) -> Activities:
                 "cache_attempts_max": settings.cache.max_attempts,
                 "cache_evict_grace_seconds": settings.cache.evict_grace,
                 "gateway_scheme": settings.gateway.scheme,
+                "renderer": renderer_hash(render_settings(settings)),
             },
             toleration_keys=settings.workloads.toleration_keys,
             store=store,

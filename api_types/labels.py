@@ -42,6 +42,9 @@ OWNER_UID = f"{GROUP}/owner-uid"
 GENERATION = f"{GROUP}/generation"
 RENDER_HASH = f"{GROUP}/render-hash"
 TEMPLATE_HASH = f"{GROUP}/template-hash"
+# On workloads: a hash over the part of the spec that their pods are made from, and the version of the renderer that made them.
+PODS_SOURCE = f"{GROUP}/pods-source"
+RENDERER = f"{GROUP}/renderer"
 CREATED_FOR = f"{GROUP}/created-for"
 # An annotation on a namespace of a cluster, set by its administrators: models may run there although we did not create it.
 ALLOW_WORKLOADS = f"{GROUP}/allow-workloads"

@@ -143,6 +143,11 @@ class WorkloadSettings(Section):
     termination_grace_seconds: Seconds = 30
     startup_seconds: Seconds = Field(default=0, description="Time that an engine may take to start, as a startup probe; 0: no such probe.")
     toleration_keys: tuple[QualifiedName, ...] = ()
+    adopt_renderer: Literal["OnRestart", "Rolling"] = Field(
+        default="OnRestart",
+        description="When pods are replaced that a newer version of this program, or other settings, would make otherwise: when their "
+        "owner restarts the deployment, or at once, as a rollout.",
+    )
     refused_annotations: tuple[RefusedAnnotation, ...] = Field(
         default=labels.REFUSED_ANNOTATIONS,
         description="Annotations that users may not set on pods; `example.com/` stands for all that begin so.",

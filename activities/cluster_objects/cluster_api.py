@@ -49,6 +49,11 @@ class ObjectId(NamedTuple):
         version, kind, namespace, name = ObjectIdParts.parse(text)
         return cls(Kind(version, kind), namespace, name)
 
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What it is, in whichever version of its API."""
+        return (self.kind.group, self.kind.kind, self.namespace, self.name)
+
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> "ObjectId":
         """Give the identity of a whole object."""
@@ -134,8 +139,11 @@ class ClusterApi(Protocol):
         """Follow changes until the server ends the watch. Raises WatchExpired, StackMissing and the errors above."""
         ...
 
-    async def apply(self, manifest: Json) -> Json:
-        """Apply one object server-side, as manager `modelplane`, taking over fields of others. Gives what the server stored."""
+    async def apply(self, manifest: Json, *, dry_run: bool = False) -> Json:
+        """Apply one object server-side, as manager `modelplane`, taking over fields of others.
+
+        Gives what the server stored; with `dry_run` what it would store, and stores nothing.
+        """
         ...
 
     async def create(self, manifest: Json) -> Json | None:

@@ -16,6 +16,7 @@ from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.closed_replicas import ClosedReplicas, DeploymentNotifier
 from activities.clusters.connection_wait import ConnectionWait
+from activities.clusters.facts import discovered_facts
 from activities.clusters.rotated_secrets import RotationNotifier, SourceVersions
 from activities.clusters.watch.capacity_tracker import capacity_tracker
 from activities.clusters.watch.cluster_watch import ClusterWatch
@@ -85,14 +86,8 @@ class ClusterActivities:
         served = await cluster.resources(refresh=True)
         await _check_permissions(cluster, name, served)
         gateway = observe_gateway(await cluster.get(ObjectId(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, labels.GATEWAY_NAME)))
-        return ClusterFacts(
-            kubernetes_version=version.removeprefix("v"),
-            dra_version=kinds.dra_version(served),
-            gateway_address=gateway.address,
-            gateway_message=gateway.message,
-            apis=sorted({kind.api_version for kind in served}),
-            **self._settings,
-        )
+        facts = discovered_facts(version, served, self._settings)
+        return facts.model_copy(update={"gateway_address": gateway.address, "gateway_message": gateway.message})
 
     @activity.defn
     async def await_connection(self, order: AwaitConnection) -> None:
@@ -131,6 +126,7 @@ class ClusterActivities:
             partial(_find_absent, order.connection.cluster),
             self._unreachable_after_seconds,
             capacity=capacity_tracker(order.capacity_adapter, order.connection.cluster, self._toleration_keys),
+            settings=self._settings,
         )
         closed = DeploymentNotifier(self._closed_replicas, activity.client(), order.connection.cluster)
         parts = [watch.run(), closed.run(), _heartbeat(watch), _until_shutdown()]

@@ -29,6 +29,20 @@ def content_digest(item: Mapping[str, Any]) -> str:
     return short_hash(content)
 
 
+def owned_part(item: Mapping[str, Any], *path: str) -> Any:
+    """Give what our last apply wrote at a path of a stored object, as it is stored; None if that is nothing.
+
+    Applying it again changes nothing there, whatever others have added since.
+    """
+    fields: Mapping[str, Any] = _owned_fields(item)
+    value: Any = item
+    for name in path:
+        if f"f:{name}" not in fields or not isinstance(value, Mapping) or name not in value:
+            return None
+        fields, value = fields[f"f:{name}"], value[name]
+    return _owned(value, fields)
+
+
 def overwritten_fields(before: Mapping[str, Any], applied: Mapping[str, Any]) -> list[str]:
     """Name fields that others had taken over and that an apply took back: `spec.replicas by kubectl-scale`.
 
@@ -82,6 +96,19 @@ def _project(value: Any, fields: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
         return {name: _project(_element(value, name), inner) for name, inner in fields.items() if name != "."}
     return value
+
+
+def _owned(value: Any, fields: Mapping[str, Any]) -> Any:
+    """Keep of a value what the field set names, in the form in which it is stored; an empty set names all of it."""
+    if not fields:
+        return value
+    if isinstance(value, Mapping):
+        kept = {name[2:]: inner for name, inner in fields.items() if name.startswith("f:")}
+        return {name: _owned(value[name], inner) for name, inner in kept.items() if name in value}
+    # In the order of the stored list: that of the field set is the order of its keys.
+    chosen = [(_element(value, name), inner) for name, inner in fields.items() if name != "."]
+    ordered = sorted((pair for pair in chosen if pair[0] is not None), key=lambda pair: value.index(pair[0]))
+    return [_owned(element, inner) if isinstance(element, Mapping) else element for element, inner in ordered]
 
 
 def _element(values: list[Any], name: str) -> Any:

@@ -19,6 +19,8 @@ from activities.render.objects.manifest import Item, Json, labelled_item, set_ha
 from activities.render.objects.queues import KUEUE
 from activities.render.objects.rendered import WAITING_FOR_CACHE, Rendered, RenderedEngine, RenderedRouting
 from activities.render.routing import monitoring, picker, picker_config, routes
+from activities.render.version import renderer_hash
+from api_types.digests import short_hash
 
 __all__ = ["InvalidSpec", "Item", "NotRenderable", "Rendered", "render_replica"]
 
@@ -61,7 +63,15 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
         engines=tuple(engine for _, engine in rendered_engines),
         routing=_routing(context),
         held=held,
+        inputs_hash=_inputs_hash(context),
     )
+
+
+def _inputs_hash(context: Context) -> str:
+    """Digest what the objects are rendered from besides the spec."""
+    replica = context.replica
+    from_others = [context.cache_claim, dict(replica.propagated), replica.propagated_hash, dict(replica.picker_flags)]
+    return short_hash([renderer_hash(context.settings), context.facts.rendered_from(), from_others])
 
 
 def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
@@ -86,7 +96,11 @@ def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
         workload,
         engine=engine.name,
         extra_labels=queueing.workload_labels(context),
-        extra_annotations={**queueing.workload_annotations(context), **topology.workload_annotations(context, engine)},
+        extra_annotations={
+            **queueing.workload_annotations(context),
+            **topology.workload_annotations(context, engine),
+            **context.engine_annotations(engine),
+        },
     )
     return item, RenderedEngine(
         name=engine.name,

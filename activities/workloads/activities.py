@@ -6,7 +6,7 @@ attempt applied whose result was lost is found by its labels. Rendering happens 
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from temporalio import activity
@@ -19,15 +19,16 @@ from activities.cluster_objects.namespaces import ensure_namespace
 from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import heartbeating
 from activities.observe.digest import content_digest, overwritten_fields
-from activities.render.inputs.settings import RenderSettings, workload_namespace
+from activities.render.inputs.settings import ROLLING, RenderSettings, workload_namespace
 from activities.render.objects.inventory_keys import ENGINE_PREFIX
 from activities.render.objects.manifest import Item
-from activities.render.objects.rendered import Rendered
+from activities.render.objects.rendered import Rendered, RenderedEngine
 from activities.secrets.shared_copies import release_all, write_copy
 from activities.secrets.store import SecretReader
 from activities.workloads.copies import copy_conflicts, is_copy, needed_copies
 from activities.workloads.found_objects import with_found
 from activities.workloads.inputs import Prepared, prepare
+from activities.workloads.pending import Applying, Plan, StoredPods, plan_apply
 from activities.workloads.teardown_steps import run_step
 from api_types import labels, names
 from api_types.errors import CredentialsInvalid, NameConflict, PermissionDenied, StillThere, TransientError
@@ -85,27 +86,35 @@ class WorkloadActivities:
                 raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
             # Before anything is deleted, and also where everything is there: a new template may name other Secrets of the namespace.
             await self._ensure_namespaces(cluster, order, found)
-            replaced = await _delete_replaced(deleter, order, rendered, found)
+            plan = await self._plan(cluster, order, rendered, found)
+            replaced = await _delete_replaced(deleter, order, rendered, found, plan)
             if replaced:
                 # They may be gone with their namespace, and another tenant may have created one of its name since.
                 await self._ensure_namespaces(cluster, order, found)
             inventory, changed = await self._write_copies(cluster, order, prepared)
-            known = {entry.id: entry for entry in order.inventory}
+            known = {entry.identity: entry for entry in order.inventory}
             overwritten: list[str] = []
-            for item in rendered.objects:
+            for item in plan.items:
                 target = ObjectId.of(item.manifest)
                 live = found[target]
-                stored = live if live and _is_current(item, live, known.get(str(target))) else await cluster.apply(item.manifest)
+                stored = live if live and _is_current(item, live, known.get(target.identity)) else await cluster.apply(item.manifest)
                 digest = content_digest(stored)
                 if not live or digest != content_digest(live):
                     changed.append(item.key)
-                if live and str(target) in known:
+                if live and target.identity in known:
                     overwritten += [f"{target.kind}/{target.name}: {field}" for field in overwritten_fields(live, stored)]
                 inventory.append(AppliedObject(key=item.key, id=str(target), hash=item.hash, digest=digest))
-                report({"applied": len(inventory), "of": len(prepared.needed.copies) + len(rendered.objects)})
-        done = {entry.id for entry in inventory} | {str(target) for target in replaced}
-        applied = _applied(prepared, [*inventory, *(entry for entry in order.inventory if entry.id not in done)], changed)
+                report({"applied": len(inventory), "of": len(prepared.needed.copies) + len(plan.items)})
+        done = {entry.identity for entry in inventory} | {target.identity for target in replaced}
+        applied = _applied(prepared, plan, [*inventory, *(entry for entry in order.inventory if entry.identity not in done)], changed)
         return applied.model_copy(update={"overwritten": overwritten[:_NAMES_MAX]})
+
+    async def _plan(self, cluster: ClusterApi, order: ApplyReplica, rendered: Rendered, found: dict[ObjectId, Json | None]) -> Plan:
+        if order.adoption:
+            return Plan(rendered.objects)
+        recreated = frozenset(engine.workload_name for engine in rendered.engines if engine.recreate_on_change)
+        plan = await plan_apply(cluster, Applying(rendered.objects, found, order.inventory, order.generation, recreated))
+        return replace(plan, asked=plan.asked or self.settings.adopt_renderer == ROLLING)
 
     async def _ensure_namespaces(self, cluster: ClusterApi, order: ApplyReplica, targets: Iterable[ObjectId]) -> None:
         for namespace in sorted({target.namespace for target in targets if target.namespace}):
@@ -133,16 +142,17 @@ class WorkloadActivities:
     async def prune_replica(self, order: ApplyReplica) -> PruneResult:
         """Delete what is in the inventory and no longer rendered; return when it is gone, or after `wait_seconds`.
 
-        Nothing is deleted while workloads are held back: the previous ones keep running.
+        Nothing is deleted while workloads are held back: the previous ones keep running. Not to be called while
+        pods stay that an apply would replace: they read what is no longer rendered.
         """
         check_caller(_KIND, order.namespace, order.name)
         cluster = await self.clusters.at(order.connection)
         prepared = await prepare(cluster, self.store, order, self.settings)
         if prepared.rendered.held:
             return PruneResult()
-        wanted = {str(ObjectId.of(item.manifest)) for item in prepared.rendered.objects}
-        wanted |= {str(target) for target in prepared.needed.targets} | {entry.id for entry in prepared.needed.kept}
-        obsolete = [entry for entry in order.inventory if entry.id not in wanted]
+        wanted = {ObjectId.of(item.manifest).identity for item in prepared.rendered.objects}
+        wanted |= {target.identity for target in prepared.needed.targets} | {entry.identity for entry in prepared.needed.kept}
+        obsolete = [entry for entry in order.inventory if entry.identity not in wanted]
         async with heartbeating() as report:
             own = [ObjectId.parse(entry.id) for entry in obsolete if not is_copy(entry)]
             within = timedelta(seconds=order.wait_seconds) if order.wait_seconds else None
@@ -171,20 +181,26 @@ class WorkloadActivities:
             return await run_step(Deleter(cluster, order.uid, report, self.force_after), order)
 
 
-async def _delete_replaced(deleter: Deleter, order: ApplyReplica, rendered: Rendered, found: dict[ObjectId, Json | None]) -> list[ObjectId]:
+async def _delete_replaced(
+    deleter: Deleter, order: ApplyReplica, rendered: Rendered, found: dict[ObjectId, Json | None], plan: Plan
+) -> list[ObjectId]:
     """Delete what must be gone before its replacement is created, because both need the same GPUs or the same name.
 
     Gives what is gone, and marks it as absent in `found`. Raises StillThere when that takes too long.
     """
-    wanted = {item.key: ObjectId.of(item.manifest) for item in rendered.objects}
+    wanted = {item.key: ObjectId.of(item.manifest) for item in rendered.objects if item.key not in plan.pending}
     replaced = [
         ObjectId.parse(entry.id)
         for entry in order.inventory
-        if entry.key.startswith(ENGINE_PREFIX) and entry.key in wanted and str(wanted[entry.key]) != entry.id
+        if entry.key.startswith(ENGINE_PREFIX) and entry.key in wanted and wanted[entry.key].identity != entry.identity
     ]
     # These are being deleted already; an apply now would be lost when the deletion ends.
     replaced += [target for target, item in found.items() if item and item["metadata"].get("deletionTimestamp")]
-    recreated = {engine.workload_name: (engine.template_hashes, engine.size) for engine in rendered.engines if engine.recreate_on_change}
+    recreated = {
+        engine.workload_name: (engine.template_hashes, engine.size)
+        for engine in rendered.engines
+        if engine.recreate_on_change and f"{ENGINE_PREFIX}{engine.name}" not in plan.pending
+    }
     replaced += [
         target
         for target, item in found.items()
@@ -223,32 +239,39 @@ def _group_of(leader_worker_set: Json) -> tuple[tuple[str, ...], int]:
     return hashes, template["size"]
 
 
-def _applied(prepared: Prepared, inventory: list[AppliedObject], changed: list[str]) -> Applied:
+def _applied_engine(engine: RenderedEngine, plan: Plan) -> AppliedEngine:
+    stored = plan.pending.get(f"{ENGINE_PREFIX}{engine.name}")
+    pods = stored or StoredPods(engine.kind, engine.workload_name, engine.template_hashes)
+    return AppliedEngine(
+        name=engine.name,
+        kind=pods.kind,
+        workload_name=pods.name,
+        copies=engine.copies,
+        size=engine.size,
+        template_hash=pods.template_hashes[0],
+        template_hashes=list(pods.template_hashes),
+        kv_block_size=engine.kv_block_size,
+        kv_block_size_source=engine.kv_block_size_source,
+    )
+
+
+def _applied(prepared: Prepared, plan: Plan, inventory: list[AppliedObject], changed: list[str]) -> Applied:
     rendered = prepared.rendered
     return Applied(
         hash=rendered.hash,
         workload_name=rendered.workload_name,
         workload_namespace=rendered.namespace,
         inventory=inventory,
-        engines=[
-            AppliedEngine(
-                name=engine.name,
-                kind=engine.kind,
-                workload_name=engine.workload_name,
-                copies=engine.copies,
-                size=engine.size,
-                template_hash=engine.template_hash,
-                template_hashes=list(engine.template_hashes),
-                kv_block_size=engine.kv_block_size,
-                kv_block_size_source=engine.kv_block_size_source,
-            )
-            for engine in rendered.engines
-        ],
+        engines=[_applied_engine(engine, plan) for engine in rendered.engines],
         routing_surface=rendered.routing.surface if rendered.routing else "",
         connector=rendered.routing.connector if rendered.routing else "",
         decode_port=(rendered.routing.decode_port or 0) if rendered.routing else 0,
         picker_guards=bool(rendered.routing and rendered.routing.fail_close),
         held=rendered.held,
         changed=changed,
+        pending=sorted(plan.pending),
+        pending_causes=list(plan.causes),
+        adopting=plan.asked and bool(plan.pending),
+        inputs_hash=rendered.inputs_hash,
         warnings=prepared.warnings,
     )

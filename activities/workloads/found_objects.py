@@ -20,7 +20,7 @@ FOUND_PREFIX = "found-"
 
 async def with_found(cluster: ClusterApi, order: ApplyReplica) -> ApplyReplica:
     """Add the objects that are on the cluster to the inventory of an order."""
-    known = {entry.id for entry in order.inventory}
+    known = {entry.identity for entry in order.inventory}
     selector = f"{labels.REPLICA}={names.workload_name(order.namespace, order.name)}"
     served = await cluster.resources()
     listed = [
@@ -29,7 +29,7 @@ async def with_found(cluster: ClusterApi, order: ApplyReplica) -> ApplyReplica:
         for item in await list_served(cluster, Selection(kind, labels=selector, metadata_only=True))
         if owner_of(item).uid == order.uid
     ]
-    found = [AppliedObject(key=_key(item), id=str(target)) for item in listed if str(target := ObjectId.of(item)) not in known]
+    found = [AppliedObject(key=_key(item), id=str(target)) for item in listed if (target := ObjectId.of(item)).identity not in known]
     return order.model_copy(update={"inventory": [*order.inventory, *found]})
 
 

@@ -5,8 +5,11 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, Field
 
 from api_types.base import Id, Message, Text
+from api_types.pins import apiversions
 from api_types.queues import base_queue_problem
 
+# The facts that rendering reads.
+_RENDERED_FROM = ("dra_version", "routing", "scheduler_type", "mesh_provider", "drivers")
 # No operator means a longer time than this; added to the present it might leave the calendar.
 _YEAR_SECONDS = 366 * 24 * 3600
 
@@ -40,7 +43,7 @@ class ClusterFacts(Message):
 
     `drivers` maps each device class of the cluster's pools to the DRA driver behind it. Settings come from the worker that connected,
     because workflow code reads none: `withdraw_after_seconds` is `cluster.unreachableAfter`, `drain_seconds` is `teardown.drainSeconds`,
-    `gateway_scheme` is `gateway.scheme`.
+    `gateway_scheme` is `gateway.scheme`, `renderer` a hash over the version of its renderer and the settings of that.
     """
 
     kubernetes_version: Id = ""
@@ -58,6 +61,13 @@ class ClusterFacts(Message):
     cache_attempts_max: int = 0
     cache_evict_grace_seconds: Seconds = 600
     gateway_scheme: Id = "http"
+    renderer: Id = ""
+
+    def rendered_from(self) -> dict[str, Any]:
+        """Give what decides about rendered objects: no patch release, and of served APIs only those that are rendered."""
+        release = ".".join(self.kubernetes_version.split(".")[:2])
+        served = [api for api in self.apis if api in apiversions.RENDERED]
+        return {**self.model_dump(include=set(_RENDERED_FROM)), "kubernetes_version": release, "apis": served}
 
 
 class Connect(Message):
@@ -100,11 +110,21 @@ class ObjectIdParts(NamedTuple):
             raise ValueError(f"{text!r} is not the id of an object: <apiVersion>/<Kind>/<namespace>/<name>")
         return cls(*parts)
 
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Tell the object from others: one in two versions of its API is the same object."""
+        return (self.api_version.rpartition("/")[0], self.kind, self.namespace, self.name)
+
 
 class ClusterObject(Message):
     """An object on a cluster, by its id (`ObjectIdParts`)."""
 
     id: str
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What it is, in whichever version of its API."""
+        return ObjectIdParts.parse(self.id).identity
 
     @property
     def kind(self) -> str:
@@ -137,7 +157,8 @@ class ApplyReplica(Message):
     """Render and apply one replica.
 
     `cache_claim` is the volume claim of its cache that is ready on the cluster, of `cache_gib` GiB, `adapter_claims` those of its LoRA
-    adapters, by cache; `picker_flags` are extra flags of its endpoint picker. `wait_seconds` is for objects that are deleted, as in
+    adapters, by cache; `picker_flags` are extra flags of its endpoint picker. `adoption` allows to replace pods although the spec
+    that they are made from is the same; without it they stay as they are. `wait_seconds` is for objects that are deleted, as in
     `RunTeardownStep`. `search`: `inventory` may be incomplete, because an earlier run or an interrupted apply wrote more; what is found by
     its labels joins it.
     """
@@ -156,6 +177,7 @@ class ApplyReplica(Message):
     cache_gib: int = 0
     adapter_claims: dict[str, str] = Field(default_factory=dict)
     picker_flags: dict[str, str] = Field(default_factory=dict)
+    adoption: bool = False
     inventory: list[AppliedObject] = Field(default_factory=list)
     search: bool = False
     wait_seconds: float = Field(default=0, alias="patienceSeconds")
@@ -180,7 +202,9 @@ class Applied(Message):
 
     `held`: why the engine workloads were left out for now (`WaitingForCache`); empty if they were not. `connector` and `decode_port` are
     those of a PrefillDecode replica. `picker_guards`: the gateway refuses requests while the endpoint picker does not answer.
-    `overwritten`: fields that others had written since the apply before, and by which field manager.
+    `overwritten`: fields that others had written since the apply before, and by which field manager. `pending` are the inventory keys of
+    workloads whose pods would be other ones, and stay; `pending_causes` says why, and `adopting` whether the deployment shall replace them
+    without being told to. `inputs_hash` is over all that was rendered from besides the spec.
     """
 
     hash: str
@@ -194,6 +218,10 @@ class Applied(Message):
     picker_guards: bool = False
     held: str = ""
     changed: list[str] = Field(default_factory=list)
+    pending: list[str] = Field(default_factory=list)
+    pending_causes: list[str] = Field(default_factory=list)
+    adopting: bool = False
+    inputs_hash: str = ""
     overwritten: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)
 

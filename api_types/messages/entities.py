@@ -145,7 +145,7 @@ class StartReplica(Message):
 
     `restarted`: its workflow ran before and was terminated, so objects of it may be on the cluster. Its reports are numbered above
     `first_sequence`, and so above all reports of earlier runs. `deleting`: it is started only to delete what an earlier run has applied.
-    `sequence`: as in `SetTemplate`.
+    `sequence`, `adoption`: as in `SetTemplate`.
     """
 
     uid: str
@@ -161,6 +161,7 @@ class StartReplica(Message):
     entry: dict[str, Any] = Field(default_factory=dict)
     labels: dict[str, str] = Field(default_factory=dict)
     picker_flags: dict[str, str] = Field(default_factory=dict)
+    adoption: SentAt = 0
     restarted: bool = False
     first_sequence: int = 0
     deleting: bool = False
@@ -170,6 +171,7 @@ class SetTemplate(Message):
     """A newer template for a running replica, with its new ledger entry.
 
     `uid`: the replica that is meant; empty means whichever has the name. `sequence` orders those of one generation, and labels with them.
+    A higher `adoption` than before allows once to replace pods although the spec that they are made from is the same.
     """
 
     uid: Id = ""
@@ -179,10 +181,15 @@ class SetTemplate(Message):
     entry: dict[str, Any] = Field(default_factory=dict)
     labels: dict[str, str] = Field(default_factory=dict)
     picker_flags: dict[str, str] = Field(default_factory=dict)
+    adoption: SentAt = 0
 
 
 class ReplicaChanged(Message):
-    """The state that a replica reports to its deployment; the highest sequence of a uid wins."""
+    """The state that a replica reports to its deployment; the highest sequence of a uid wins.
+
+    `pending`: why its pods would be other ones if they were made now; empty if they would not. `adopting`: the deployment shall have them
+    replaced without being told to. `adoption` is the last one that was applied.
+    """
 
     name: Id
     uid: Id
@@ -193,6 +200,9 @@ class ReplicaChanged(Message):
     generation: int = 0
     endpoint: Id = ""
     message: Text = ""
+    pending: Text = ""
+    adopting: bool = False
+    adoption: SentAt = 0
     left_behind: list[LeftBehind] = Field(default_factory=list)
 
 

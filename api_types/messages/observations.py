@@ -7,6 +7,7 @@ from pydantic import Field
 
 from api_types.base import Id, Message, Text
 from api_types.messages.capacity import CapacitySnapshot
+from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.versions import ObservationOrder
 from api_types.payloads.packing import Compact
 
@@ -79,7 +80,8 @@ class ObservedNodes(Message):
 class ObservedCluster(Message):
     """The observed state of an InferenceCluster.
 
-    `replicas`: those that have objects there, as namespace/name; None until everything was listed once.
+    `replicas`: those that have objects there, as namespace/name; None until everything was listed once. `facts` are those that depend on
+    no object, with the settings of the worker that watches; None until they were found out.
     """
 
     reachable: bool = True
@@ -90,6 +92,7 @@ class ObservedCluster(Message):
     nodes: list[ObservedNodes] = Field(default_factory=list)
     capacity: CapacitySnapshot | None = None
     replicas: Compact[list[Id] | None] = None
+    facts: ClusterFacts | None = None
 
 
 class ObservedVolume(Message):

@@ -32,3 +32,5 @@ KUEUE_VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 
 # What the serving stack installs on a cluster.
 STACK = frozenset({GATEWAY, INFERENCE, LEADER_WORKER_SET, POD_MONITOR})
+# All of which rendering asks whether a cluster serves them: facts name these and no others.
+RENDERED = STACK | {COMPUTE_DOMAIN}

@@ -32,14 +32,15 @@ async def until_rolled_out(plane: ControlPlane, targets: Sequence[Target], secon
 
 
 def progress_of(tree: Tree) -> str:
-    """Say in one line how far the rollout of the present template is, and what blocks it."""
+    """Say in one line how far the rollout of the present template is, what waits for another rollout, and what blocks it."""
     counts: Tree = at_path(tree, ".status.rollout") or {}
     ready, total, template = (int(counts.get(field, 0)) for field in ("updatedReady", "total", "templateGeneration"))
     done = f"{ready} of {total} replicas Ready with the template of generation {template}"
     changing = int(counts.get("updated", 0)) - ready
     parts = [done, *([f"{changing} changing"] if changing else []), *(["paused"] if counts.get("paused") else [])]
     why = str(condition(tree, "Ready").get("message") or "") if condition(tree, "Ready").get("status") != "True" else ""
-    return ", ".join(parts) + (f"; {why}" if why else "")
+    waiting = [f"pending: {change}" for change in counts.get("pending") or ()]
+    return "; ".join([", ".join(parts), *waiting, *([why] if why else [])])
 
 
 def is_done(tree: Tree) -> bool:

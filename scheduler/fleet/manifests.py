@@ -147,6 +147,7 @@ def deployment_view(manifest: Tree, cache: Tree | None = None) -> DeploymentView
     """
     metadata, spec = manifest["metadata"], manifest["spec"]
     template = spec["template"]["spec"]
+    adoption = ((manifest.get("status") or {}).get("rollout") or {}).get("adoption") or 0
     return DeploymentView(
         namespace=metadata.get("namespace") or "default",
         name=metadata["name"],
@@ -161,7 +162,7 @@ def deployment_view(manifest: Tree, cache: Tree | None = None) -> DeploymentView
         cache=cache_view(cache_name(cache or {}) or model_cache(template), cache),
         serving_mode=(template.get("serving") or {}).get("mode") or "Unified",
         engines=tuple(_engine_view(engine) for engine in template["engines"]),
-        template=template_digest(template),
+        template=template_digest(template, adoption),
         labels=dict(metadata.get("labels") or {}),
         policy=_policy(spec),
     )
@@ -203,8 +204,10 @@ def _request_view(request: Tree) -> RequestView:
     return RequestView(request["name"], 1 if count is None else count, tuple(s["cel"] for s in request.get("selectors") or ()))
 
 
-def template_digest(spec: Tree) -> str:
-    """Digest what a replica copies from its template, read from the template or from the replica.
+def template_digest(spec: Tree, adoption: int = 0) -> str:
+    """Digest what a replica copies from its template.
+
+    A rollout without another template, which replaces pods that would be made otherwise now, has a number, its `adoption`.
 
     Selectors of clusters and tolerations are not copied, so changing them restarts nothing; what the requests resolved to is compared
     with its placement instead.
@@ -219,7 +222,7 @@ def template_digest(spec: Tree) -> str:
         }
         for engine in sorted(spec["engines"], key=lambda engine: str(engine["name"]))
     ]
-    return digest_of([spec.get("modelCacheRef"), spec.get("serving"), engines])
+    return digest_of([spec.get("modelCacheRef"), spec.get("serving"), engines, *([adoption] if adoption else [])])
 
 
 def _policy(spec: Tree) -> PlacementPolicy:

@@ -25,7 +25,8 @@ def ledger_entry(manifest: Tree) -> LedgerEntry:
     own_labels = metadata.get("labels") or {}
     namespace = metadata.get("namespace") or "default"
     index = str(own_labels.get(labels.REPLICA_INDEX) or "")
-    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    status = manifest.get("status") or {}
+    conditions = status.get("conditions") or ()
     engines = spec.get("engines") or ()
     return LedgerEntry(
         uid=metadata.get("uid") or f"{namespace}/{metadata['name']}",
@@ -37,7 +38,7 @@ def ledger_entry(manifest: Tree) -> LedgerEntry:
         engines=_placed_engines(engines),
         state=RELEASING if metadata.get("deletionTimestamp") else BOUND,
         ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions),
-        template=template_digest(spec) if engines else "",
+        template=template_digest(spec, status.get("adoption") or 0) if engines else "",
     )
 
 

@@ -64,7 +64,8 @@ class IdleCluster(ClusterApi):
         await asyncio.Event().wait()
         yield Event("BOOKMARK", {})
 
-    async def apply(self, manifest: Json) -> Json:
+    async def apply(self, manifest: Json, *, dry_run: bool = False) -> Json:
+        del dry_run
         await _answer()
         return manifest
 

@@ -42,6 +42,16 @@ class ClusterConnection:
         if self.state.facts:
             self.state.facts = self.state.facts.model_copy(update=declared_facts(self.state))
 
+    def update_found(self, found: ClusterFacts | None) -> None:
+        """Take over what the observer found out; the gateway is observed by itself."""
+        before = self.state.facts
+        if found is None or before is None:
+            return
+        gateway = {"gateway_address": before.gateway_address, "gateway_message": before.gateway_message}
+        self.state.facts = found.model_copy(update=gateway | declared_facts(self.state))
+        if self.state.facts.rendered_from() != before.rendered_from():
+            self.context.record_event("Normal", "FactsChanged", _shown(found))
+
     async def connect(self) -> bool:
         """Connect, unless that was done for this generation or has to wait; True when it was done now."""
         connection = connection_of(self.context.name, self.state)
@@ -73,7 +83,7 @@ class ClusterConnection:
         self.state.attempts = 0
         self.state.unreachable_since = ""
         self.state.connected_generation = generation
-        self.context.record_event("Normal", "Connected", f"Kubernetes {facts.kubernetes_version}, DRA {facts.dra_version or 'not served'}")
+        self.context.record_event("Normal", "Connected", _shown(facts))
         return True
 
     async def _find_facts(self, connection: Connection) -> ClusterFacts | None:
@@ -124,3 +134,7 @@ class ClusterConnection:
         self.state.connected_generation = 0
         self.retry_at = workflow.now() + backoff.transient(self.state.attempts)
         self.context.requeue()
+
+
+def _shown(facts: ClusterFacts) -> str:
+    return f"Kubernetes {facts.kubernetes_version}, DRA {facts.dra_version or 'not served'}"

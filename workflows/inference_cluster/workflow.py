@@ -87,6 +87,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             return
         self.state.observed_version = self.state.observed_version.advanced(message.order)
         self.state.observed = with_known_gateway(message.cluster, self.state.observed)
+        self.connection.update_found(message.cluster.facts)
         self.state.unwatched_since = ""
         if message.cluster.reachable:
             self.state.unreachable_since = ""

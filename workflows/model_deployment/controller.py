@@ -55,6 +55,7 @@ class DeploymentController:
         elif state.spec is not None:
             orders += replicas.resync()
             replicas.restart_lost()
+            self._begin_adoption()
             orders += self._request_placements(cache)
             orders += [*self.placements.carry_out_answer(), *replicas.start(), *replicas.update_labels()]
         return [*orders, *replicas.answer_revoked(), *replicas.check_leaving()]
@@ -63,8 +64,18 @@ class DeploymentController:
         inputs = placement_inputs(self._state, cache)
         if inputs == self._state.requested_inputs:
             return []
-        view = deployment_view(manifest_of(self._context, "", {}), cache or None)
+        shown = {"rollout": {"adoption": self._state.adoption}}
+        view = deployment_view(manifest_of(self._context, "", shown), cache or None)
         return self.placements.request(inputs, to_wire(view))
+
+    def _begin_adoption(self) -> None:
+        """Begin a rollout of what replicas would make otherwise now, if that needs no word of a user. What waits already is part of it."""
+        state = self._state
+        waiting = [replica for replica in state.staying() if replica.adopting and replica.adopted >= max(state.adoption, replica.adoption)]
+        if waiting:
+            state.adoption = self._context.next_number(state.adoption)
+            causes = ", ".join(dict.fromkeys(replica.pending for replica in waiting))
+            self._context.record_event("Normal", "AdoptingChange", f"{causes}: a rollout replaces the pods of {len(waiting)} replicas")
 
     # --- conclusions ----------------------------------------------------------------------------------------------------------------
 

@@ -159,12 +159,13 @@ class Placements:
         for uid in plan.unheld:
             self._replicas.record_revoked(uid)
         for uid, entry in plan.entries.items():
-            state.update(state.replicas[uid], entry=entry, generation=state.generation)
+            state.update(state.replicas[uid], entry=entry, generation=state.generation, adoption=state.adoption)
         for uid, after in plan.after.items():
             # An answer may be older than what was released since: nothing is waited for anew.
             replica = state.replicas[uid]
             state.update(replica, after=[other for other in replica.after if other in after])
-        state.replicas |= {replica.uid: replica for replica in plan.create}
+        # What is started now is of the newest rollout.
+        state.replicas |= {replica.uid: replica.model_copy(update={"adoption": state.adoption}) for replica in plan.create}
         if plan.repeat:
             state.requested_inputs = None
         if plan.create:

@@ -354,7 +354,9 @@ class ReplicaController:
         if not due:
             return []
         staying = [replica for replica in state.started() if not replica.deletion_reason]
-        behind = [replica.uid for replica in staying if replica.applied_generation < replica.generation]
+        behind = [
+            replica.uid for replica in staying if replica.applied_generation < replica.generation or replica.adopted < replica.adoption
+        ]
         return [*self.signal(state.started(), ModelReplicaSignals.RESYNC, None), *self.update_templates(behind)]
 
     def update_templates(self, uids: Collection[str]) -> list[Order]:

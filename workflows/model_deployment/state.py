@@ -31,6 +31,8 @@ class TrackedReplica(Message):
         deletion_reason: why it is being deleted; empty while it is not.
         start_after: another uid of its name still runs, and it is started no earlier than this.
         sequence: that of its last report.
+        adoption: the last one that was ordered, as in `SetTemplate`; `adopted`: the last one that it has applied.
+        pending: why its pods would be other ones if they were made now; `adopting`: they shall be replaced without being told to.
 
     """
 
@@ -54,6 +56,10 @@ class TrackedReplica(Message):
     applied_generation: int = 0
     endpoint: str = ""
     message: str = ""
+    adoption: int = 0
+    adopted: int = 0
+    pending: str = ""
+    adopting: bool = False
 
     @classmethod
     def of(cls, found: ReplicaPlacement | ReplicaEviction | ReplicaAccount, **fields: Any) -> Self:
@@ -89,7 +95,7 @@ class TrackedReplica(Message):
     @property
     def current(self) -> bool:
         """Ready with the template that was last ordered."""
-        return self.ready and self.applied_generation == self.generation
+        return self.ready and self.applied_generation == self.generation and self.adopted >= self.adoption
 
     def reported(self, report: ReplicaChanged) -> Self:
         """Give this replica as it reports itself."""
@@ -102,6 +108,9 @@ class TrackedReplica(Message):
                 "applied_generation": report.generation,
                 "endpoint": report.endpoint,
                 "message": report.message,
+                "adopted": max(self.adopted, report.adoption),
+                "pending": report.pending,
+                "adopting": report.adopting,
             }
         )
 
@@ -138,6 +147,7 @@ class PlacementInputs(NamedTuple):
     replicas: list[ReplicaIdentity]
     health: list[ReplicaHealth]
     cache: dict[str, Any]
+    adoption: int = 0
 
 
 class AdapterCache(BaseModel):
@@ -171,6 +181,7 @@ class DeploymentState(EntityState):
         lost: replicas that could not be signalled, and from when on they are started again.
         leaving: replicas that are being deleted, checked `leaving_checks` times, and next at `leaving_check_at`.
         resync_due: all replicas have to repeat their reports.
+        adoption: the last one that was begun: a rollout that replaces pods although the template is the same.
 
     """
 
@@ -213,6 +224,7 @@ class DeploymentState(EntityState):
     leaving_checks: int = 0
     leaving_check_at: str = ""
     resync_due: bool = False
+    adoption: int = 0
 
     @property
     def wanted(self) -> int:

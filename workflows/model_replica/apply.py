@@ -133,6 +133,9 @@ class ReplicaApply:
         if drifted:
             written = f"; written by others: {', '.join(applied.overwritten)}" if applied.overwritten else ""
             self._context.record_event("Normal", "DriftRepaired", f"re-applied after {drifted}{written}")
+        if applied.pending and (before is None or applied.pending != before.pending):
+            causes = ", ".join(applied.pending_causes)
+            self._context.record_event("Normal", "ChangePending", f"{causes}: pods stay until a rollout: {', '.join(applied.pending)}")
         for warning in applied.warnings:
             if before is None or warning not in before.warnings:
                 self._context.record_event("Warning", "Rendering", warning)

@@ -35,9 +35,13 @@ class ReplicaCluster:
         return self._record(message)
 
     def _record(self, message: ClusterChanged) -> bool:
-        known = self._context.state.cluster
-        if not record_cluster(self._context.state, message):
+        state = self._context.state
+        known, inputs = state.cluster, state.inputs()
+        if not record_cluster(state, message):
             return False
+        if state.inputs() != inputs:
+            # What failed may have failed because of what the cluster was.
+            state.retry_at = ""
         self.awaited.keep(())
         self._context.mark_changed()
         return message.connected and known is not None and not known.connected

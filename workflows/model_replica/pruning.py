@@ -33,6 +33,9 @@ class ReplicaPruning:
         state = self._context.state
         if not (state.prune and is_true(state.conditions, "Ready") and state.applied):
             return
+        if state.applied.pending:
+            # Pods that stay read what is no longer rendered.
+            return
         if state.prune_at and self._context.is_future(state.prune_at):
             self._context.requeue_at(datetime.fromisoformat(state.prune_at))
             return

@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from api_types.digests import short_hash
 from api_types.messages.caches import CacheReport
 from api_types.messages.cluster_work import Applied
 from api_types.messages.entities import ClusterChanged, StartReplica
@@ -18,11 +19,16 @@ from workflows.model_replica.teardown_progress import TeardownProgress
 
 
 class ApplyInputs(NamedTuple):
-    """What an apply takes from outside the spec, and must follow."""
+    """What an apply takes from outside the spec, and must follow.
+
+    `facts` is a hash over what rendering reads of the cluster, and over the renderer; `adoption` is that of `SetTemplate`.
+    """
 
     cache_claim: str
     picker_flags: dict[str, str]
     adapter_claims: dict[str, str] | None = None
+    facts: str = ""
+    adoption: int = 0
 
 
 class ReplicaReport(BaseModel):
@@ -36,6 +42,9 @@ class ReplicaReport(BaseModel):
     phase: str = ""
     generation: int = 0
     message: str = ""
+    pending: str = ""
+    adopting: bool = False
+    adoption: int = 0
 
 
 class FirstStart(BaseModel):
@@ -71,6 +80,7 @@ class ModelReplicaState(EntityState):
         cache_mounted: the claims that its pods may mount, as last reported to the cache.
         adapters: how it follows the caches of its adapters, by name.
         picker_flags: extra flags of its endpoint picker.
+        adoption: the highest one that its deployment has sent: pods may be replaced once although their spec is the same.
         applied_inputs: what came from outside the spec into the last apply; None before the first one.
         applied_mode: how the engines shared the work then.
         drift_since: since when the present drift persists; `drift_repairs`: the repairs that followed one another so far, the last one at
@@ -101,6 +111,7 @@ class ModelReplicaState(EntityState):
     cache_mounted: list[str] = Field(default_factory=list)
     adapters: dict[str, AdapterCache] = Field(default_factory=dict)
     picker_flags: dict[str, str] = Field(default_factory=dict)
+    adoption: int = 0
     applied_inputs: Annotated[ApplyInputs | None, BeforeValidator(none_if_empty)] = None
     applied_mode: str = ""
     copies_due: str = ""
@@ -127,7 +138,9 @@ class ModelReplicaState(EntityState):
 
     def inputs(self) -> ApplyInputs:
         """Give what the next apply takes from outside the spec."""
-        return ApplyInputs(self.cache_claim, self.picker_flags, self.adapter_claims() or None)
+        facts = self.cluster.facts if self.cluster else None
+        seen = short_hash([facts.renderer, facts.rendered_from()]) if facts else ""
+        return ApplyInputs(self.cache_claim, self.picker_flags, self.adapter_claims() or None, seen, self.adoption)
 
     def adapter_claims(self) -> dict[str, str]:
         """Give the volume claims of the adapters' caches that are ready, by cache."""

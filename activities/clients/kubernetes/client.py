@@ -162,11 +162,12 @@ class KubernetesCluster(ClusterApi):
                 raise self._malformed(f"watch {selection.kind}", "a line of it is no event of a Kubernetes object")
             yield Event(event["type"], _typed(changed, selection.kind))
 
-    async def apply(self, manifest: Json) -> Json:
-        """Apply one object server-side, as manager `modelplane`, taking over fields of others."""
+    async def apply(self, manifest: Json, *, dry_run: bool = False) -> Json:
+        """Apply one object server-side, as manager `modelplane`, taking over fields of others; with `dry_run` nothing is stored."""
         target = ObjectId.of(manifest)
         resource = await self._needed(target.kind)
-        query = urlencode({"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"})
+        parameters = {"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"}
+        query = urlencode(parameters | ({"dryRun": "All"} if dry_run else {}))
         where = f"{path(resource, target.namespace, target.name)}?{query}"
         for attempt in range(_APPLY_ATTEMPTS):
             answer = await self._session.request("PATCH", where, body=manifest, content_type="application/apply-patch+yaml")

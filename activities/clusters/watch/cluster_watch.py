@@ -1,7 +1,8 @@
 """The watch over one cluster: which objects are watched, what is kept of them, which owners are signalled."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, Resource, Selection
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.capacity.objects import reduced
+from activities.clusters.facts import discovered_facts
 from activities.clusters.watch.capacity_tracker import CapacityTracker
 from activities.clusters.watch.copy_index import CopyIndex, read_copy
 from activities.clusters.watch.health import RETRY_SECONDS, UNREACHABLE_AFTER_SECONDS, Health, Resolve
@@ -64,6 +66,7 @@ class ClusterWatch:
 
     `cluster` is the entity that gets observations of the cluster itself. `find_absent` is called once, with the workflow ids that have
     objects here, for the owners that should have some and have none: what was deleted while no watch ran leaves no trace on the cluster.
+    `settings` are given to the cluster's entity with the facts.
     """
 
     def __init__(
@@ -75,9 +78,11 @@ class ClusterWatch:
         unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
         *,
         capacity: CapacityTracker | None = None,
+        settings: Mapping[str, int | str] | None = None,
     ) -> None:
         self.copies = CopyIndex()
         self._capacity = capacity
+        self._settings = settings or {}
         self._cluster = cluster
         self._find_absent = find_absent
         self._notifier = ChangeNotifier(send, self._is_blocked)
@@ -89,6 +94,7 @@ class ClusterWatch:
         self._running: dict[Selection, asyncio.Task[None]] = {}
         self._for_capacity: set[Selection] = set()
         self._connected = asyncio.Event()
+        self._may_serve_others = asyncio.Event()
         self._all_listed = asyncio.Event()
 
     def counts(self) -> dict[str, int]:
@@ -127,18 +133,34 @@ class ClusterWatch:
         while True:
             try:
                 served = await self._current().resources(refresh=True)
+                facts = discovered_facts(await self._current().version(), served, self._settings)
             except ModelplaneError:
                 # The probe finds out why it does not respond, and reports it.
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            for selection, make in self._reflectors_for(served).items():
+            self._index.put_facts(facts)
+            wanted = self._reflectors_for(served)
+            await self._stop_others(wanted)
+            for selection, make in wanted.items():
                 task = self._running.get(selection)
                 # A reflector ends when its kind is no longer served; it starts again when the kind is back.
                 if task is None or task.done():
                     self._reflectors[selection] = make(selection)
                     self._running[selection] = tasks.create_task(self._reflectors[selection].run())
             self._update_capacity()
-            await asyncio.sleep(_DISCOVERY_SECONDS)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._may_serve_others.wait(), _DISCOVERY_SECONDS)
+            self._may_serve_others.clear()
+
+    async def _stop_others(self, wanted: Collection[Selection]) -> None:
+        """Stop what watches a kind in a version that is not the best one any more: both would see the same objects."""
+        for selection in [selection for selection in self._running if selection not in wanted]:
+            task = self._running[selection]
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            self._reflectors.pop(selection).forget()
+            del self._running[selection]
 
     def _reflectors_for(self, served: Mapping[Kind, Resource]) -> dict[Selection, Callable[[Selection], Reflector[Any]]]:
         """Give a function that makes the reflector of each selection; a selection that two handlers need is watched once."""
@@ -192,6 +214,8 @@ class ClusterWatch:
     def _recovered(self, client: ClusterApi) -> None:
         self._client = client
         self._connected.set()
+        # It may have been upgraded.
+        self._may_serve_others.set()
         # Connections that were open before the outage may be dead without an error: all watches are restarted.
         for reflector in self._reflectors.values():
             reflector.resume()

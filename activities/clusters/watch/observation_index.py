@@ -23,6 +23,7 @@ from activities.observe.pods import PodSeen, WorkloadKey
 from activities.observe.replica import observe_replica, workload_key
 from api_types.digests import report_digest
 from api_types.limits import REPLICAS_ON_CLUSTER_MAX
+from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import Observed, ObservedCache, ObservedCluster, ObservedReplica
 
 REPLICA = "ModelReplica"
@@ -59,6 +60,7 @@ class ObservationIndex:
         self._nodes: dict[Key, NodeSeen] = {}
         self._device_slices: dict[Key, SliceSeen] = {}
         self._gateway: GatewayState | None = None
+        self._facts: ClusterFacts | None = None
 
     def put_listed(self) -> None:
         """Record that all kinds were listed, so that it is known which replicas have objects here."""
@@ -155,6 +157,12 @@ class ObservationIndex:
         self._gateway = seen or observe_gateway(None)
         self._enqueue(self._cluster)
 
+    def put_facts(self, facts: ClusterFacts) -> None:
+        """Keep what is found out about the cluster itself."""
+        if facts != self._facts:
+            self._facts = facts
+            self._enqueue(self._cluster)
+
     def put_health(self, *, reachable: bool, error_type: str = "", error: str = "") -> None:
         """Keep whether the API server is reachable, and why not. The text of one error varies with each attempt; the first is kept."""
         if not reachable and not self.reachable and error_type == self.error_type:
@@ -197,6 +205,7 @@ class ObservationIndex:
             nodes=observe_nodes(self._nodes.values(), self._device_slices.values()),
             capacity=self._capacity.snapshot(now) if self._capacity else None,
             replicas=self._replicas() if self._is_listed else None,
+            facts=self._facts,
         )
 
     def _replicas(self) -> list[str]:

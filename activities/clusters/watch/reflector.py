@@ -153,6 +153,10 @@ class Reflector(Generic[Record]):
         if self._follow_task:
             self._follow_task.cancel()
 
+    def forget(self) -> None:
+        """Drop all that is kept; it must not run any more."""
+        self._replace({})
+
     def _was_resumed(self) -> bool:
         """Tell a watch that `resume` cancelled from a reflector that is cancelled itself."""
         task = asyncio.current_task()

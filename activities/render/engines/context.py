@@ -1,13 +1,17 @@
 """What every part of one replica's rendering needs to see, gathered once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from activities.render.engines.spec import Engine, ReplicaSpec
 from activities.render.inputs.facts import ClusterInput, ReplicaInput
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects.manifest import Owner
+from activities.render.version import RENDERER_VERSION
 from api_types import labels, names
+from api_types.digests import short_hash
 from api_types.messages.cluster_work import ClusterFacts
 
 
@@ -71,6 +75,23 @@ class Context:
     def engine_name(self, engine: Engine) -> str:
         """Name the workload of an engine."""
         return names.engine_name(self.replica.namespace, self.replica.name, engine.name, gang=engine.gang)
+
+    def engine_annotations(self, engine: Engine) -> dict[str, str]:
+        """Annotate an engine's workload with what its pods are made from: its own part of the spec."""
+        return self._pods_from([self._source_of(tree) for tree in self.replica.spec["engines"] if tree["name"] == engine.name])
+
+    def picker_annotations(self) -> dict[str, str]:
+        """Annotate the picker's workload with what its pods are made from: all engines, and its own flags."""
+        return self._pods_from([[self._source_of(tree) for tree in self.replica.spec["engines"]], dict(self.replica.picker_flags)])
+
+    def _pods_from(self, source: Any) -> dict[str, str]:
+        shared = [self.replica.spec.get("serving"), self.replica.spec.get("modelCacheRef")]
+        return {labels.PODS_SOURCE: short_hash([shared, source]), labels.RENDERER: RENDERER_VERSION}
+
+    @staticmethod
+    def _source_of(engine: Mapping[str, Any]) -> dict[str, Any]:
+        """Leave out of an engine what changes without replacing a pod."""
+        return {key: value for key, value in engine.items() if key != "copies"}
 
     def metadata(self, name: str) -> dict[str, str]:
         """Place a namespaced object."""

@@ -5,7 +5,7 @@ a selector: selectors are immutable, ownership may change.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from api_types import labels, names
@@ -76,9 +76,16 @@ def labelled_item(
         labels.GENERATION: str(owner.generation),
     }
     unhashed = {**manifest, "metadata": {**metadata, "annotations": annotations}}
-    render_hash = content_hash(unhashed)
+    return with_content(Item(key=key, manifest=unhashed, hash=""), unhashed)
+
+
+def with_content(item: Item, manifest: Mapping[str, Any]) -> Item:
+    """Give an item with another manifest under its key, and the hash of that."""
+    metadata = dict(manifest["metadata"])
+    annotations = {key: value for key, value in metadata["annotations"].items() if key != labels.RENDER_HASH}
+    render_hash = content_hash({**manifest, "metadata": {**metadata, "annotations": annotations}})
     metadata["annotations"] = {**annotations, labels.RENDER_HASH: render_hash}
-    return Item(key=key, manifest={**manifest, "metadata": metadata}, hash=render_hash)
+    return replace(item, manifest={**manifest, "metadata": metadata}, hash=render_hash)
 
 
 def set_hash(items: Iterable[Item]) -> str:

@@ -51,6 +51,7 @@ class Rendered:
 
     `objects` are in the order of apply, all in `namespace` unless cluster-scoped. `hash` covers them all. `held` is the
     reason why workloads are left out for now, empty if none is. `copies` are Secrets to fill and apply before any workload.
+    `inputs_hash` is over all that it was rendered from besides the spec.
     """
 
     objects: tuple[Item, ...]
@@ -62,3 +63,4 @@ class Rendered:
     routing: RenderedRouting | None = None
     held: str = ""
     copies: tuple[Copy, ...] = ()
+    inputs_hash: str = ""

@@ -228,7 +228,7 @@ def _deployment(context: Context, text: str) -> Item:
             },
         },
     }
-    return _item(context, inventory_keys.PICKER, manifest)
+    return _item(context, inventory_keys.PICKER, manifest, context.picker_annotations())
 
 
 def _destination_rule(context: Context) -> Item:

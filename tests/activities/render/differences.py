@@ -46,6 +46,15 @@ INTENDED = (
         for kind, template in _ENGINE_TEMPLATES
         if template != _WORKERS
     ),
+    *(
+        Intended(
+            f"*/{kind}/*",
+            f"metadata.annotations.modelplane.ai/{name}",
+            "what pods are made from, and by which version: they stay until a rollout where only the latter changes",
+        )
+        for kind in ("Deployment", "LeaderWorkerSet")
+        for name in ("pods-source", "renderer")
+    ),
     Intended(
         "cache-huggingface/Job/*",
         "spec.template.spec.containers.hydrate.command",

@@ -1,6 +1,7 @@
 """What users get on their clusters, object by object, as files to read in review (tests/golden/README.md says how to update them)."""
 
 import io
+import json
 import os
 from pathlib import Path
 
@@ -8,8 +9,11 @@ import pytest
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
-from activities.render.objects.manifest import Json
+from activities.render.objects.manifest import Item, Json
 from activities.render.objects.rendered import Rendered
+from activities.render.version import RENDERER_VERSION
+from api_types import labels
+from api_types.digests import short_hash
 from tests.activities.render.topologies import TOPOLOGIES
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -48,6 +52,34 @@ def test_a_golden_file_reads_back_as_what_was_rendered(name: str) -> None:
     documents = list(YAML(typ="safe", pure=True).load_all((GOLDEN / f"{name}.yaml").read_text()))
     manifests: list[Json] = [copy.manifest for copy in rendered.copies] + [item.manifest for item in rendered.objects]
     assert documents == manifests
+
+
+def pod_templates() -> dict[str, str]:
+    """A hash over all pod templates of each topology."""
+    rendered = {
+        name: [item.manifest["spec"] for item in make().objects if labels.PODS_SOURCE in annotations(item)]
+        for name, make in TOPOLOGIES.items()
+    }
+    return {
+        name: short_hash([spec.get("template", spec.get("leaderWorkerTemplate")) for spec in specs])
+        for name, specs in rendered.items()
+        if specs
+    }
+
+
+def annotations(item: Item) -> Json:
+    return item.manifest["metadata"]["annotations"]
+
+
+def test_other_pods_have_another_version_of_the_renderer() -> None:
+    """Users are told by that version what waits for their word: a change of pods under the same version would be named wrongly."""
+    path, rendered = GOLDEN / "renderer.json", {"renderer": RENDERER_VERSION, "pods": pod_templates()}
+    stored = json.loads(path.read_text())
+    if os.environ.get("UPDATE_GOLDEN") and stored["renderer"] != RENDERER_VERSION:
+        path.write_text(json.dumps(rendered, indent=2) + "\n")
+        return
+    assert stored["pods"] == rendered["pods"], "raise RENDERER_VERSION of activities/render/version.py; then see tests/golden/README.md"
+    assert stored["renderer"] == RENDERER_VERSION
 
 
 def test_every_golden_file_has_its_topology() -> None:

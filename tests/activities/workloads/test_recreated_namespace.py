@@ -41,9 +41,9 @@ class KeepingCluster(IdleCluster, ClusterPool):
             self._was_read = True
         return self.objects.get(target)
 
-    async def apply(self, manifest: Json) -> Json:
+    async def apply(self, manifest: Json, *, dry_run: bool = False) -> Json:
         stored = {**manifest, "metadata": {**manifest["metadata"], "uid": f"uid-{len(self.objects)}"}}
-        return self.objects.setdefault(ObjectId.of(manifest), stored)
+        return stored if dry_run else self.objects.setdefault(ObjectId.of(manifest), stored)
 
     async def create(self, manifest: Json) -> Json | None:
         return None if ObjectId.of(manifest) in self.objects else await self.apply(manifest)

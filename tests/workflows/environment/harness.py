@@ -65,13 +65,14 @@ class WorkerProcess:
         self._module = module
         self._log = log
         self._listen = f"127.0.0.1:{free_port()}"
-        self._settings = {**settings, "MODELPLANE_WORKER__LISTEN": self._listen}
+        self.settings = settings
         self._forks = forking.forks()
         self._pid = 0
 
     def start(self) -> None:
         """Start it and wait until it serves; one that does not is ended."""
-        self._pid = self._forks.start(self._settings, self._log, self._module)
+        settings = {**self.settings, "MODELPLANE_WORKER__LISTEN": self._listen}
+        self._pid = self._forks.start(settings, self._log, self._module)
         with httpx.Client(base_url=f"http://{self._listen}") as http:
             for pause in pauses(shortest=SOON_SECONDS):
                 if (code := self._exit_code()) is not None:

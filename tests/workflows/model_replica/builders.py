@@ -5,7 +5,7 @@ from typing import Any
 from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObject, ClusterFacts, Connection
 from api_types.messages.entities import ClusterChanged, StartReplica
 from api_types.messages.observations import ObservedObject, ObservedReplica, ObservedRoute, ObservedWorkload
-from workflows.model_replica.state import ApplyInputs, ModelReplicaState
+from workflows.model_replica.state import ModelReplicaState
 
 WORKLOAD = "qwen-1a2b3c4d"
 DEPLOYMENT = AppliedObject(key="model-serving-main", id=f"apps/v1/Deployment/ml/{WORKLOAD}-main", digest="d1")
@@ -58,7 +58,6 @@ def a_replica(**changes: Any) -> ModelReplicaState:
         "cluster": CLUSTER,
         "applied": APPLIED,
         "applied_generation": 1,
-        "applied_inputs": ApplyInputs("", {}),
         "apply_started": True,
         "inventory_complete": True,
         "observed": observed(),
@@ -66,4 +65,7 @@ def a_replica(**changes: Any) -> ModelReplicaState:
         "served": True,
         "was_ready": True,
     }
-    return ModelReplicaState(**(fields | changes))
+    state = ModelReplicaState(**(fields | changes))
+    if "applied_inputs" not in changes:
+        state.applied_inputs = state.inputs()
+    return state

@@ -237,7 +237,7 @@ CACHED = {"spec": {"engines": [{"name": "main"}], "modelCacheRef": {"name": "wei
 
 @pytest.mark.parametrize("phase", ["Failed", "Evicting", ""])
 def test_wkl_62_a_cache_that_fails_or_is_deleted_changes_nothing_on_the_cluster(phase: str) -> None:
-    replica = Replica(a_replica(**CACHED, applied_inputs=ApplyInputs("c", {})))
+    replica = Replica(a_replica(**CACHED))
     cache = ReplicaCache(replica.context)
     cache.record_report(CacheReport(cache="weights", uid="c1", sequence=9, cluster="eu", phase=phase, message="no space"))
     replica.step()

@@ -12,7 +12,7 @@ from workflows.model_deployment.state import DeploymentState, PlacementInputs, R
 def placement_inputs(state: DeploymentState, cache: dict[str, Any]) -> PlacementInputs:
     """Give all that an answer depends on; the health of replicas only while the scheduler has more steps that wait for it."""
     health = [ReplicaHealth(replica.uid, replica.current, replica.serving) for replica in state.by_name()] if state.more else []
-    return PlacementInputs(state.generation, state.epoch, identities(state), health, cache)
+    return PlacementInputs(state.generation, state.epoch, identities(state), health, cache, state.adoption)
 
 
 def identities(state: DeploymentState) -> list[ReplicaIdentity]:

@@ -1,5 +1,6 @@
 """What a deployment's state means for its conditions and its status: pure functions."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -99,9 +100,9 @@ def ready_verdict(summary: ReplicaSummary) -> Verdict:
     return Verdict(FALSE, "Unavailable" if any(replica.ready for replica in summary.staying) else "Creating", why)
 
 
-def rollout_progress(staying: Sequence[TrackedReplica], template_generation: int, *, paused: bool) -> dict[str, Any]:
+def rollout_progress(staying: Sequence[TrackedReplica], template_generation: int, adoption: int, *, paused: bool) -> dict[str, Any]:
     """Count how far the present template has come: replicas that have it, those that are Ready with it, and all."""
-    ordered = [replica for replica in staying if replica.generation >= template_generation]
+    ordered = [replica for replica in staying if replica.generation >= template_generation and replica.adoption >= adoption]
     return {
         "templateGeneration": template_generation,
         "updated": len(ordered),
@@ -109,6 +110,12 @@ def rollout_progress(staying: Sequence[TrackedReplica], template_generation: int
         "total": len(staying),
         "paused": paused,
     }
+
+
+def pending_changes(staying: Sequence[TrackedReplica]) -> list[str]:
+    """Say what would replace pods and waits for a rollout, and in how many replicas."""
+    counts = Counter(replica.pending for replica in staying if replica.pending)
+    return [f"{cause} changes {count} replica{'s' * (count != 1)}" for cause, count in sorted(counts.items())]
 
 
 def status_of(state: DeploymentState, name: str) -> dict[str, Any]:
@@ -132,7 +139,11 @@ def status_of(state: DeploymentState, name: str) -> dict[str, Any]:
     }
     if state.spec:
         paused = bool((state.spec.get("rollout") or {}).get("paused"))
-        status["rollout"] = rollout_progress(staying, state.template_generation, paused=paused)
+        status["rollout"] = rollout_progress(staying, state.template_generation, state.adoption, paused=paused)
+        if state.adoption:
+            status["rollout"]["adoption"] = state.adoption
+        if pending := pending_changes(staying):
+            status["rollout"]["pending"] = pending
         status["rollout"]["revisions"] = [revision.generation for revision in state.revisions]
     if state.timings:
         timings = state.timings

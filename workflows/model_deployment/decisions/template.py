@@ -54,6 +54,7 @@ def start_message(
         entry=replica.entry,
         labels=template_labels(state),
         picker_flags=flags,
+        adoption=replica.adoption if replica.adopted < replica.adoption else 0,
         restarted=replica.restarted,
         first_sequence=replica.sequence if replica.restarted else 0,
         deleting=bool(replica.deletion_reason),
@@ -70,6 +71,7 @@ def template_message(state: DeploymentState, replica: TrackedReplica, flags: dic
         entry=replica.entry,
         labels=template_labels(state),
         picker_flags=flags,
+        adoption=replica.adoption,
     )
 
 

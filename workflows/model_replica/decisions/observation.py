@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from api_types import names
-from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObject
-from api_types.messages.observations import ObservedReplica, ObservedWorkload
+from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObject, ObjectIdParts
+from api_types.messages.observations import ObservedObject, ObservedReplica, ObservedWorkload
 
 
 def drift(applied: Applied, seen: ObservedReplica) -> list[AppliedObject]:
@@ -17,14 +17,21 @@ def drift(applied: Applied, seen: ObservedReplica) -> list[AppliedObject]:
 
     A copy of a Secret has no digest: it is shared, and no observation of one replica covers it.
     """
-    there = {item.id: item.digest for item in seen.objects}
-    return [item for item in applied.inventory if item.digest and there.get(item.id) != item.digest]
+    there = {_identity(item): item.digest for item in seen.objects}
+    return [item for item in applied.inventory if item.digest and there.get(item.identity) != item.digest]
 
 
 def drift_message(applied: Applied, seen: ObservedReplica) -> str:
     """Say how each object drifted: `Deployment/x was modified, Service/y is missing`."""
-    there = {item.id for item in seen.objects}
-    return ", ".join(f"{_title(item)} {'was modified' if item.id in there else 'is missing'}" for item in drift(applied, seen))
+    there = {_identity(item) for item in seen.objects}
+    return ", ".join(f"{_title(item)} {'was modified' if item.identity in there else 'is missing'}" for item in drift(applied, seen))
+
+
+def _identity(item: ObservedObject) -> tuple[str, ...]:
+    try:
+        return ObjectIdParts.parse(item.id).identity
+    except ValueError:
+        return (item.id,)
 
 
 def _title(item: AppliedObject) -> str:
@@ -133,6 +140,8 @@ def observed_status(applied: Applied, seen: ObservedReplica | None, endpoint: st
     decode = {"connector": applied.connector, "enginePort": applied.decode_port} if applied.connector else {}
     return {
         "appliedHash": applied.hash,
+        "inputsHash": applied.inputs_hash,
+        **({"pending": {"causes": applied.pending_causes, "workloads": applied.pending}} if applied.pending else {}),
         "workloadName": applied.workload_name,
         "engines": engines,
         "routing": {"surface": applied.routing_surface, **decode, "url": endpoint},

@@ -51,6 +51,8 @@ def status_of(state: ModelReplicaState) -> dict[str, Any]:
         status["teardown"] = state.teardown.shown()
     if state.applied is None:
         return status
+    if state.applied_inputs and state.applied_inputs.adoption:
+        status["adoption"] = state.applied_inputs.adoption
     return status | observed_status(state.applied, state.observed, endpoint(state)) | cache_status(state)
 
 
@@ -60,13 +62,16 @@ REPORT_MESSAGE_MAX = 200
 
 def report_of(state: ModelReplicaState) -> ReplicaReport:
     """Give what the deployment must know."""
-    ready = condition_of(state.conditions, "Ready")
+    ready, applied = condition_of(state.conditions, "Ready"), state.applied
     return ReplicaReport(
         ready=ready is not None and ready.status == TRUE,
         serving=state.serving,
         endpoint=endpoint(state),
         phase="Terminating" if state.deleting else detailed_phase(state),
         generation=state.applied_generation,
+        pending=", ".join(applied.pending_causes) if applied else "",
+        adopting=bool(applied and applied.adopting),
+        adoption=state.applied_inputs.adoption if state.applied_inputs else 0,
         message=shortened(state.teardown.message() if state.deleting else (ready.message if ready else ""), REPORT_MESSAGE_MAX),
     )
 

@@ -28,6 +28,7 @@ def apply_template(state: ModelReplicaState, template: SetTemplate) -> None:
     state.picker_flags = template.picker_flags
     state.entry = template.entry
     state.template_sequence = template.sequence
+    state.adoption = max(state.adoption, template.adoption)
     if template.spec != state.spec or template.generation != state.generation:
         state.spec, state.generation = template.spec, template.generation
         state.retry_at = ""

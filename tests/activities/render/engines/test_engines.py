@@ -239,7 +239,9 @@ def test_every_object_names_its_owner_and_no_selector_depends_on_it() -> None:
         metadata = item.manifest["metadata"]
         assert metadata["labels"].keys() >= managed
         assert metadata["labels"]["modelplane.ai/replica"] == rendered.workload_name
-        assert metadata["annotations"] == {
+        about_pods = {labels.PODS_SOURCE, labels.RENDERER}
+        assert about_pods.isdisjoint(metadata["annotations"]) == (item.manifest["kind"] != "Deployment")
+        assert {key: value for key, value in metadata["annotations"].items() if key not in about_pods} == {
             "modelplane.ai/owner-kind": "ModelReplica",
             "modelplane.ai/owner-namespace": "ml-team",
             "modelplane.ai/owner-name": "qwen3-8b-1a2b3",

@@ -105,7 +105,7 @@ def a_state(**fields: Any) -> DeploymentState:
 
 
 def test_health_matters_to_an_answer_only_while_steps_are_left() -> None:
-    assert placement_inputs(a_state(), {})[2:] == ([("a", False), ("b", True)], [], {})
+    assert placement_inputs(a_state(), {})[2:] == ([("a", False), ("b", True)], [], {}, 0)
     assert placement_inputs(a_state(more=True), {}).health == [("a", False, False), ("b", True, True)]
 
 
@@ -121,7 +121,8 @@ def test_a_request_has_every_replica_as_it_is() -> None:
 def test_what_was_requested_is_carried_as_before_and_read_back() -> None:
     inputs = placement_inputs(a_state(more=True), {"name": "qwen", "state": "Absent"})
     carried = a_state(requested_inputs=inputs).model_dump(mode="json", by_alias=True)
-    assert carried["askedFor"] == [2, 7, [["a", False], ["b", True]], [["a", False, False], ["b", True, True]], inputs.cache]
+    assert carried["askedFor"] == [2, 7, [["a", False], ["b", True]], [["a", False, False], ["b", True, True]], inputs.cache, 0]
     assert carried["replicas"]["b"]["leaving"] == "Deleted"
     assert DeploymentState.model_validate(carried).requested_inputs == inputs
     assert DeploymentState.model_validate({**carried, "askedFor": []}).requested_inputs is None
+    assert DeploymentState.model_validate({**carried, "askedFor": carried["askedFor"][:-1]}).requested_inputs == inputs

@@ -26,12 +26,16 @@ class Case(NamedTuple):
     decision: ApplyDecision
 
 
+# The inputs of an apply of `a_replica()`.
+AT_REST = a_replica().inputs()
 CASES = [
     Case("nothing changed", {}, ApplyDecision(None, "")),
     Case("nothing was applied", {"applied": None}, ApplyDecision("spec", "")),
     Case("a newer generation", {"generation": 2}, ApplyDecision("spec", "")),
-    Case("another volume claim", {"cache_claim": "claim"}, ApplyDecision("spec", "")),
-    Case("other flags of the picker", {"picker_flags": {"v": "4"}}, ApplyDecision("spec", "")),
+    Case("another volume claim", {"cache_claim": "claim", "applied_inputs": AT_REST}, ApplyDecision("spec", "")),
+    Case("other flags of the picker", {"picker_flags": {"v": "4"}, "applied_inputs": AT_REST}, ApplyDecision("spec", "")),
+    Case("another renderer or other facts of the cluster", {"applied_inputs": AT_REST._replace(facts="f")}, ApplyDecision("spec", "")),
+    Case("pods may be replaced once more", {"adoption": 1, "applied_inputs": AT_REST}, ApplyDecision("spec", "")),
     Case("unknown inputs of the last apply", {"applied_inputs": None}, ApplyDecision("spec", "")),
     Case("the backoff of a failure holds, also for a newer generation",
          {"generation": 2, "retry_at": LATER.isoformat(), "drift_since": LONG_AGO}, ApplyDecision(None, LONG_AGO, LATER)),

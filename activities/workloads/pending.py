@@ -1,0 +1,199 @@
+"""What an apply leaves as it is, because it would replace pods that are to stay.
+
+Pods change with the spec that they are made from: that is a rollout, and the deployment steps it. They also change with a newer renderer,
+other settings, other facts about the cluster, another volume claim or other contents of Secrets. Then the pods stay, with what only they
+read, until the deployment says that they may be replaced; everything else is applied at once.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
+from activities.observe.digest import owned_part
+from activities.render.objects.inventory_keys import CLAIM_TEMPLATE_PREFIX, ENGINE_PREFIX, PICKER
+from activities.render.objects.manifest import Item, with_content
+from activities.render.version import RENDERER_VERSION
+from api_types import labels, names
+from api_types.messages.cluster_work import AppliedObject
+
+CACHE_CAUSE = "another volume of its cache"
+SECRETS_CAUSE = "changed Secrets"
+INPUTS_CAUSE = "changed settings or facts of the cluster"
+# The field of a workload's spec that holds its pod templates, and where they are in it.
+_PODS = {kinds.DEPLOYMENT.kind: "template", kinds.LEADER_WORKER_SET.kind: "leaderWorkerTemplate"}
+_GANG_TEMPLATES = ("leaderTemplate", "workerTemplate")
+# What the picker's pod reads when it starts, and may do: with other pods than these are for, it may not start.
+_READ_BY_PICKER = {"ConfigMap": "data", "Role": "rules", "ClusterRole": "rules"}
+
+
+@dataclass(frozen=True)
+class StoredPods:
+    """A workload whose pods stay: its name and kind on the cluster, and the hashes of its pod templates, the serving one first."""
+
+    kind: str
+    name: str
+    template_hashes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an apply does.
+
+    `items` are applied, in order. `pending` has, by inventory key, the workloads whose pods stay. `causes` says why they would change;
+    `asked`: users asked for that, so that it only waits for its turn.
+    """
+
+    items: tuple[Item, ...]
+    pending: Mapping[str, StoredPods] = field(default_factory=dict)
+    causes: tuple[str, ...] = ()
+    asked: bool = False
+
+
+@dataclass(frozen=True)
+class Applying:
+    """What a plan is made from: rendered items, the stored objects under their names, the inventory, and the generation to apply.
+
+    `recreated` are names of workloads that the cluster lets nobody change in place.
+    """
+
+    items: tuple[Item, ...]
+    found: Mapping[ObjectId, Json | None]
+    inventory: Iterable[AppliedObject]
+    generation: int
+    recreated: Collection[str] = ()
+
+
+async def plan_apply(cluster: ClusterApi, work: Applying) -> Plan:
+    """Find out which pods an apply would replace although the spec that they are made from is the same.
+
+    Asks the server what it would store; nothing is written.
+    """
+    stored, kept = dict[str, Json](), dict[str, Item | None]()
+    for item in work.items:
+        live = await _stored_workload(cluster, item, work)
+        if live is None or not _has_same_source(item, live, work.generation):
+            continue
+        renamed = ObjectId.of(live).identity != ObjectId.of(item.manifest).identity
+        own = None if renamed else _with_stored_pods(item, live)
+        if own is None or await _replaces_pods(cluster, item, live, recreated=live["metadata"]["name"] in work.recreated):
+            stored[item.key], kept[item.key] = live, own
+    changes = {item.key: _cause(item.manifest, stored[item.key]) for item in work.items if item.key in stored}
+    return Plan(
+        items=tuple(planned for item in work.items if (planned := _planned(item, kept, work.found)) is not None),
+        pending={key: StoredPods(live["kind"], live["metadata"]["name"], _template_hashes(live)) for key, live in stored.items()},
+        causes=tuple(dict.fromkeys(changes.values())),
+        asked=any(cause in (CACHE_CAUSE, SECRETS_CAUSE) for cause in changes.values()),
+    )
+
+
+async def _stored_workload(cluster: ClusterApi, item: Item, work: Applying) -> Json | None:
+    """Give the stored workload in whose place an item is applied, by its name or by its inventory key; None if the item has no pods."""
+    if labels.PODS_SOURCE not in _annotations(item.manifest):
+        return None
+    live = work.found[ObjectId.of(item.manifest)]
+    earlier = next((entry for entry in work.inventory if entry.key == item.key), None)
+    if live is None and earlier is not None:
+        live = await cluster.get(ObjectId.parse(earlier.id))
+    return None if live is None or live["metadata"].get("deletionTimestamp") else live
+
+
+def _has_same_source(item: Item, live: Json, generation: int) -> bool:
+    """Tell whether the pods of a stored workload are made from the same spec; by its generation where that is all it says."""
+    made_from = _annotations(live).get(labels.PODS_SOURCE)
+    if made_from:
+        return bool(made_from == _annotations(item.manifest)[labels.PODS_SOURCE])
+    return bool(_annotations(live).get(labels.GENERATION) == str(generation))
+
+
+async def _replaces_pods(cluster: ClusterApi, item: Item, live: Json, *, recreated: bool) -> bool:
+    if _annotations(live).get(labels.RENDER_HASH) == item.hash:
+        # What differs is what others have written, and that is taken back.
+        return False
+    if recreated:
+        return _template_hashes(live) != _template_hashes(item.manifest)
+    field = _PODS[live["kind"]]
+    answer = await cluster.apply(item.manifest, dry_run=True)
+    return bool(answer["spec"][field] != live["spec"][field])
+
+
+def _with_stored_pods(item: Item, live: Json) -> Item | None:
+    """Give an item with the pods that are stored, as far as they are ours; None if none of them is."""
+    field = _PODS[live["kind"]]
+    own = owned_part(live, "spec", field)
+    if own is None:
+        return None
+    before, metadata = _annotations(live), item.manifest["metadata"]
+    about_pods = {key: before.get(key, metadata["annotations"][key]) for key in (labels.PODS_SOURCE, labels.RENDERER)}
+    return with_content(
+        item,
+        {
+            **item.manifest,
+            "metadata": {**metadata, "annotations": {**metadata["annotations"], **about_pods}},
+            "spec": {**item.manifest["spec"], field: own},
+        },
+    )
+
+
+def _planned(item: Item, kept: Mapping[str, Item | None], found: Mapping[ObjectId, Json | None]) -> Item | None:
+    """Give what is applied in place of an item while pods stay; None for nothing."""
+    if item.key in kept:
+        return kept[item.key]
+    live = found[ObjectId.of(item.manifest)]
+    if item.key.startswith(CLAIM_TEMPLATE_PREFIX):
+        # Claims are immutable, so other ones have another name: these are for the pods to come.
+        engine = item.manifest["metadata"]["labels"][labels.ENGINE]
+        stays = any(names.label_value(key.removeprefix(ENGINE_PREFIX)) == engine for key in kept if key.startswith(ENGINE_PREFIX))
+        return item if live or not stays else None
+    read = _READ_BY_PICKER.get(item.manifest["kind"])
+    if PICKER in kept and item.key.startswith(PICKER) and read and live and (own := owned_part(live, read)) is not None:
+        return with_content(item, {**item.manifest, read: own})
+    return item
+
+
+def _cause(manifest: Json, live: Json) -> str:
+    """Say why pods would change, what users asked for first."""
+    if _claims(manifest) != _claims(live):
+        return CACHE_CAUSE
+    before, after = _copied(live), _copied(manifest)
+    if before and after and before != after:
+        return SECRETS_CAUSE
+    if _annotations(live).get(labels.RENDERER) != RENDERER_VERSION:
+        return f"renderer {RENDERER_VERSION}"
+    return INPUTS_CAUSE
+
+
+def _annotations(item: Json) -> Mapping[str, str]:
+    found: Mapping[str, str] = item["metadata"].get("annotations") or {}
+    return found
+
+
+def _templates(workload: Json) -> list[Json]:
+    """Give the pod templates of a workload, the one of serving pods first."""
+    spec = workload["spec"]
+    if workload["kind"] == kinds.DEPLOYMENT.kind:
+        return [spec["template"]]
+    gang = spec["leaderWorkerTemplate"]
+    return [gang[name] for name in _GANG_TEMPLATES if gang.get(name)]
+
+
+def _template_hashes(workload: Json) -> tuple[str, ...]:
+    return tuple(_annotations({"metadata": {}, **template}).get(labels.TEMPLATE_HASH, "") for template in _templates(workload))
+
+
+def _copied(workload: Json) -> list[str | None]:
+    """Give the hash of the copied Secrets that each pod template carries, if it carries one."""
+    found = [_annotations({"metadata": {}, **template}).get(labels.PROPAGATED_HASH) for template in _templates(workload)]
+    return found if any(found) else []
+
+
+def _claims(workload: Json) -> list[list[str]]:
+    """Give the volume claims that each pod template mounts."""
+    return [
+        [
+            volume["persistentVolumeClaim"]["claimName"]
+            for volume in template["spec"].get("volumes", ())
+            if "persistentVolumeClaim" in volume
+        ]
+        for template in _templates(workload)
+    ]

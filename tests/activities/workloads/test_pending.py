@@ -1,0 +1,180 @@
+"""Pods that would be other ones although their spec is the same: they stay until the deployment allows it. On a real API server."""
+
+from typing import Any
+
+import pytest
+
+from activities.cluster_objects.cluster_api import Json
+from activities.render.inputs.settings import RenderSettings
+from activities.workloads import pending
+from api_types import labels
+from api_types.messages.cluster_work import Applied, ApplyReplica
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, target
+from tests.activities.environment.operator import patch
+from tests.activities.render.builders import a_gang, a_member, an_engine
+
+pytestmark = pytest.mark.testbed
+
+WORKLOAD = "model-serving-main"
+# Settings under which every pod is another one.
+OTHERS = RenderSettings(termination_grace_seconds=77, epp_image="registry.example/picker:v0.9.5")
+SMALL = {"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}
+
+
+def again(order: ApplyReplica, applied: Applied, **fields: Any) -> ApplyReplica:
+    """Order the next apply of a replica."""
+    return order.model_copy(update={"inventory": applied.inventory, **fields})
+
+
+def grace(workload: Json) -> int:
+    """The grace of the serving pods."""
+    spec = workload["spec"]
+    template = spec["template"] if "template" in spec else spec["leaderWorkerTemplate"]["leaderTemplate"]
+    seconds: int = template["spec"]["terminationGracePeriodSeconds"]
+    return seconds
+
+
+async def stored(cluster: ClusterUnderTest, applied: Applied, key: str = WORKLOAD) -> Json:
+    found = await (await cluster.api()).get(target(applied, key))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("engine", [an_engine("main", a_member(requests=[SMALL])), a_gang(copies=2)], ids=["Deployment", "LeaderWorkerSet"])
+async def test_other_settings_replace_no_pod_before_an_adoption(cluster: ClusterUnderTest, engine: Json) -> None:
+    order = cluster.order([engine])
+    first = await cluster.apply(order)
+    assert (first.pending, first.adopting) == ([], False)
+    before = await stored(cluster, first)
+    held = await cluster.apply(again(order, first), OTHERS)
+    assert (held.pending, held.pending_causes, held.adopting) == ([WORKLOAD], [pending.INPUTS_CAUSE], False)
+    after = await stored(cluster, first)
+    # A controller creates no pod as long as this field stays.
+    assert after["metadata"]["generation"] == before["metadata"]["generation"]
+    assert [engine.template_hashes for engine in held.engines] == [engine.template_hashes for engine in first.engines]
+    # The same question has the same answer, and writes nothing.
+    repeated = await cluster.apply(again(order, held), OTHERS)
+    assert (repeated.pending, repeated.changed) == ([WORKLOAD], [])
+    assert (await stored(cluster, first))["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
+    adopted = await cluster.apply(again(order, repeated, adoption=True), OTHERS)
+    assert (adopted.pending, adopted.changed) == ([], [WORKLOAD])
+    assert grace(await stored(cluster, first)) == 77
+    settled = await cluster.apply(again(order, adopted), OTHERS)
+    assert (settled.pending, settled.changed) == ([], [])
+
+
+async def test_settings_that_concern_no_pod_are_applied_at_once(cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = cluster.order([an_engine()])
+    first = await cluster.apply(order)
+    # Labels of objects are made elsewhere than pods.
+    monkeypatch.setattr(labels, "PART_OF_VALUE", "renamed")
+    second = await cluster.apply(again(order, first))
+    assert (second.pending, WORKLOAD in second.changed) == ([], True)
+    assert (await stored(cluster, first))["metadata"]["labels"][labels.PART_OF] == "renamed"
+    third = await cluster.apply(again(order, second), OTHERS)
+    monkeypatch.setattr(labels, "PART_OF_VALUE", "modelplane")
+    fourth = await cluster.apply(again(order, third), OTHERS)
+    assert fourth.pending == [WORKLOAD]
+    workload = await stored(cluster, first)
+    assert (workload["metadata"]["labels"][labels.PART_OF], grace(workload)) == ("modelplane", 30)
+
+
+async def test_a_spec_that_changes_other_things_does_not_adopt_and_one_that_changes_the_pods_does(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine(copies=1), an_engine("second")])
+    first = await cluster.apply(order)
+    scaled = {**order.spec, "engines": [an_engine(copies=3), an_engine("second", a_member(image="acme/vllm:2"))]}
+    second = await cluster.apply(again(order, first, generation=2, spec=scaled), OTHERS)
+    assert second.pending == [WORKLOAD]
+    workload = await stored(cluster, first)
+    assert (workload["spec"]["replicas"], grace(workload)) == (3, 30)
+    # Copies of its own, and pods of the earlier generation.
+    assert next(engine.copies for engine in second.engines if engine.name == "main") == 3
+    assert grace(await stored(cluster, first, "model-serving-second")) == 77
+
+
+async def test_what_others_wrote_is_taken_back_while_a_change_is_pending(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine(copies=2)])
+    first = await cluster.apply(order)
+    held = await cluster.apply(again(order, first), OTHERS)
+    await patch(cluster, target(first, WORKLOAD), {"spec": {"replicas": 1}})
+    repaired = await cluster.apply(again(order, held), OTHERS)
+    assert (repaired.pending, repaired.changed) == ([WORKLOAD], [WORKLOAD])
+    workload = await stored(cluster, first)
+    assert (workload["spec"]["replicas"], grace(workload)) == (2, 30)
+    # Without another setting, a change by others is all that differs: it needs no adoption.
+    calm = cluster.order([an_engine()])
+    applied = await cluster.apply(calm)
+    await patch(cluster, target(applied, WORKLOAD), {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 5}}}})
+    back = await cluster.apply(again(calm, applied))
+    assert (back.pending, grace(await stored(cluster, applied))) == ([], 30)
+
+
+async def test_claims_of_pods_that_stay_are_neither_made_nor_deleted(cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = cluster.order([an_engine("main", a_member(requests=[SMALL]))])
+    first = await cluster.apply(order)
+    old = target(first, "resource-claim-main-standalone")
+    # As a renderer does that writes claims otherwise: their names have a digest of their content.
+    other = {**order.spec, "engines": [an_engine("main", a_member(requests=[{**SMALL, "count": 2}]))]}
+    api = await cluster.api()
+    source = (await stored(cluster, first))["metadata"]["annotations"][labels.PODS_SOURCE]
+    monkeypatch.setattr("activities.render.engines.context.short_hash", lambda _: source)
+    held = await cluster.apply(again(order, first, spec=other))
+    assert held.pending == [WORKLOAD]
+    assert [entry.id for entry in held.inventory if "ResourceClaimTemplate" in entry.id] == [str(old)]
+    assert await api.get(old) is not None
+    adopted = await cluster.apply(again(order, held, spec=other, adoption=True))
+    assert len([entry for entry in adopted.inventory if "ResourceClaimTemplate" in entry.id]) == 2
+
+
+async def test_the_picker_stays_with_its_configuration_and_rights(cluster: ClusterUnderTest) -> None:
+    pooled = cluster.facts.model_copy(update={"routing": "pool"})
+    order = cluster.order([an_engine()]).model_copy(update={"facts": pooled})
+    first = await cluster.apply(order)
+    other = RenderSettings(epp_image="registry.example/picker:v0.9.5", epp_kv_cache_weight=2, epp_replicas=2)
+    held = await cluster.apply(again(order, first), other)
+    assert held.pending == ["epp"]
+    for key in ("epp", "epp-config", "epp-role"):
+        now = await stored(cluster, held, key)
+        assert "kv-cache-utilization" not in str(now.get("data"))
+        assert "leases" not in str(now.get("rules"))
+        assert "v0.9.5" not in str(now.get("spec"))
+    adopted = await cluster.apply(again(order, held, adoption=True), other)
+    assert adopted.pending == []
+    assert "kv-cache-utilization" in str((await stored(cluster, held, "epp-config"))["data"])
+    # Flags are the user's own word, and are followed at once.
+    flagged = await cluster.apply(again(order, adopted, picker_flags={"v": "4"}), other)
+    assert (flagged.pending, "epp" in flagged.changed) == ([], True)
+
+
+async def test_a_newer_renderer_is_named_and_a_setting_lets_every_replica_follow(
+    cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = cluster.order([an_engine()])
+    first = await cluster.apply(order)
+    monkeypatch.setattr(pending, "RENDERER_VERSION", "9.9.9")
+    monkeypatch.setattr("activities.render.engines.context.RENDERER_VERSION", "9.9.9")
+    held = await cluster.apply(again(order, first), OTHERS)
+    assert (held.pending_causes, held.adopting) == (["renderer 9.9.9"], False)
+    rolling = RenderSettings(termination_grace_seconds=77, adopt_renderer="Rolling")
+    assert (await cluster.apply(again(order, held), rolling)).adopting
+    # A renderer that makes the same pods is of no interest.
+    same = await cluster.apply(again(order, held))
+    assert (same.pending, WORKLOAD in same.changed) == ([], True)
+
+
+async def test_another_volume_of_the_cache_waits_for_its_turn_only(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()], cache_claim="claim-a")
+    order = order.model_copy(update={"spec": {**order.spec, "modelCacheRef": {"name": "weights"}}})
+    first = await cluster.apply(order)
+    moved = await cluster.apply(again(order, first, cache_claim="claim-b"))
+    assert (moved.pending, moved.pending_causes, moved.adopting) == ([WORKLOAD], [pending.CACHE_CAUSE], True)
+
+
+async def test_objects_of_an_earlier_version_say_by_their_generation_what_they_are_made_from(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    first = await cluster.apply(order)
+    bare = {"metadata": {"annotations": {labels.PODS_SOURCE: None, labels.RENDERER: None}}}
+    await patch(cluster, target(first, WORKLOAD), bare)
+    assert (await cluster.apply(again(order, first), OTHERS)).pending == [WORKLOAD]
+    await patch(cluster, target(first, WORKLOAD), bare)
+    assert (await cluster.apply(again(order, first, generation=2), OTHERS)).pending == []

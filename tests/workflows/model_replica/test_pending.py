@@ -1,0 +1,94 @@
+"""A replica whose pods would be other ones although its template is the same: it asks, shows it, and waits. No server is needed."""
+
+from typing import Any
+
+import pytest
+
+from api_types.messages.cluster_work import Applied, ClusterFacts
+from api_types.messages.entities import SetTemplate
+from tests.workflows.model_replica.builders import APPLIED, CLUSTER, a_replica
+from tests.workflows.model_replica.controlled import Replica
+from workflows.model_replica.decisions.status import report_of, status_of
+from workflows.model_replica.orders import Apply
+from workflows.model_replica.reducers import messages
+from workflows.model_replica.state import ModelReplicaState
+
+HELD = APPLIED.model_copy(update={"pending": ["model-serving-main"], "pending_causes": ["renderer 0.2.0"], "inputs_hash": "i2"})
+
+
+def reporting(sequence: int = 2, **facts: Any) -> Any:
+    """A report of the cluster with other facts."""
+    return CLUSTER.model_copy(update={"sequence": sequence, "facts": ClusterFacts(gateway_address="10.0.0.1", **facts)})
+
+
+def applies(replica: Replica) -> list[Apply]:
+    return [order for order in replica.orders if isinstance(order, Apply)]
+
+
+def a_template(state: ModelReplicaState, **fields: Any) -> SetTemplate:
+    return SetTemplate(uid="u", generation=1, sequence=1, spec=state.spec or {}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("facts", "asks"),
+    [
+        ({"renderer": "r2"}, True),
+        ({"dra_version": "v1"}, True),
+        ({"kubernetes_version": "1.36.0"}, True),
+        ({"gateway_message": "hello"}, False),
+        ({"apis": ["example.com/v1"]}, False),
+    ],
+    ids=["renderer", "DRA", "release", "gateway", "foreign API"],
+)
+def test_facts_that_rendering_reads_are_followed_once(facts: dict[str, Any], asks: bool) -> None:
+    replica = Replica(a_replica())
+    replica.controller.cluster_changed(reporting(**facts))
+    replica.step()
+    assert len(applies(replica)) == asks
+    assert not any(order.request.adoption for order in applies(replica))
+    replica.controller.cluster_changed(reporting(3, **facts))
+    replica.step()
+    assert len(applies(replica)) == asks
+
+
+def test_a_patch_release_is_no_reason_to_render_again() -> None:
+    replica = Replica(a_replica(cluster=reporting(1, kubernetes_version="1.35.4")))
+    replica.controller.cluster_changed(reporting(kubernetes_version="1.35.9"))
+    replica.step()
+    assert applies(replica) == []
+
+
+def test_what_is_pending_is_reported_and_shown_and_deletes_nothing() -> None:
+    state = a_replica(applied=HELD)
+    report = report_of(state)
+    assert (report.pending, report.adopting, report.adoption) == ("renderer 0.2.0", False, 0)
+    shown = status_of(state)
+    assert shown["pending"] == {"causes": ["renderer 0.2.0"], "workloads": ["model-serving-main"]}
+    assert shown["inputsHash"] == "i2"
+    assert "pending" not in status_of(a_replica())
+
+
+def test_an_adoption_is_applied_once_and_reported() -> None:
+    state = a_replica(applied=HELD)
+    replica = Replica(state)
+    assert messages.set_template(state, a_template(state, adoption=7))
+    replica.step()
+    assert [order.request.adoption for order in applies(replica)] == [True]
+    assert (report_of(state).adoption, status_of(state)["adoption"]) == (7, 7)
+    # An older one, or the same again, allows nothing.
+    messages.set_template(state, a_template(state, adoption=5))
+    replica.controller.cluster_changed(reporting(renderer="r2"))
+    replica.step()
+    assert [order.request.adoption for order in applies(replica)] == [True, False]
+
+
+def test_a_change_that_becomes_pending_is_an_event_once() -> None:
+    state = a_replica()
+    replica = Replica(state)
+    for _ in range(2):
+        state.applied_inputs = None
+        (order,) = [each for each in replica.controller.applying.next_orders() if isinstance(each, Apply)]
+        replica.controller.applying.applied(order, Applied.model_validate(HELD.wire()))
+    assert [event.message for event in state.events if event.reason == "ChangePending"] == [
+        "renderer 0.2.0: pods stay until a rollout: model-serving-main"
+    ]
