@@ -1,10 +1,12 @@
 """The worker as users run it, of a version that makes other pods."""
 
-from typing import Any
-
 import worker
 from activities.render import version
-from activities.render.engines import context, pods
+from activities.render.engines import context as rendering
+from activities.render.engines import pods
+from activities.render.engines.context import Context
+from activities.render.engines.spec import Engine
+from activities.render.objects.manifest import Json
 from activities.workloads import pending
 
 VERSION = "99.0.0"
@@ -13,12 +15,12 @@ ADDED = {"key": "example.com/newer", "operator": "Exists"}
 _tolerations = pods._tolerations
 
 
-def _more_tolerations(*arguments: Any) -> list[dict[str, str]]:
-    return [*_tolerations(*arguments), ADDED]
+def _more_tolerations(context: Context, engine: Engine) -> list[Json]:
+    return [*_tolerations(context, engine), ADDED]
 
 
 if __name__ == "__main__":
-    for module in (version, context, pending):
+    for module in (version, rendering, pending):
         module.RENDERER_VERSION = VERSION  # type: ignore[attr-defined]
     pods._tolerations = _more_tolerations
     worker.main()

@@ -1,20 +1,23 @@
 """A cluster is upgraded under its replicas: its API server serves other versions of a group."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from testbed.process.processes import ProcessFiles
 from testbed.testbed import Testbed
 from tests.workflows.environment.harness import ControlPlane, Json, condition
-from tests.workflows.environment.one_cluster import CLUSTER, clean_up
-from tests.workflows.environment.topologies import L40S, a_gang, a_model, an_engine, the_replica
+from tests.workflows.environment.one_cluster import CLUSTER, nothing_is_left
+from tests.workflows.environment.topologies import L40S, a_gang, a_model, an_engine, connection_of, the_replica
 
 pytestmark = pytest.mark.testbed
 
 SERVER = f"{CLUSTER}.kube-apiserver"
 # Looked for at once after a loss of contact, else each minute.
 FOUND_SECONDS = 150.0
+# Longer than drift is looked at before it is repaired.
+SETTLED_SECONDS = 15.0
 
 
 async def serving_v1(owner: Testbed, plane: ControlPlane, *, served: bool) -> None:
@@ -38,39 +41,42 @@ def pods(plane: ControlPlane, namespace: str) -> set[str]:
     return {pod["metadata"]["uid"] for pod in plane.pods(CLUSTER, namespace)}
 
 
-def dra_version(replica: Json) -> str:
-    """The version in which a replica has applied its claim templates."""
-    (found,) = {entry["id"].split("/")[1] for entry in replica["status"]["inventory"] if "ResourceClaimTemplate" in entry["id"]}
-    return str(found)
+def _is_from(inputs: str, replica: Json, *, same: bool) -> bool:
+    return bool((replica["status"]["inputsHash"] == inputs) is same)
 
 
 def repairs(replica: Json) -> int:
     return sum(event["count"] for event in replica["status"]["events"] if event["reason"] == "DriftRepaired")
 
 
-@pytest.mark.parametrize("engine", [an_engine("main", L40S), a_gang(L40S, nodes=1)], ids=["Deployment", "LeaderWorkerSet"])
-async def test_replicas_outlive_a_change_of_the_served_versions_of_dra(
-    plane: ControlPlane, namespace: str, testbed_owner: Testbed, engine: Json
-) -> None:
-    await plane.apply(a_model("living", namespace, engine))
-    await plane.ready("ModelDeployment", "living", namespace)
+async def test_replicas_outlive_a_change_of_the_served_versions_of_dra(plane: ControlPlane, namespace: str, testbed_owner: Testbed) -> None:
+    for name, engine in (("single", an_engine("main", L40S)), ("group", a_gang(L40S, nodes=1))):
+        await plane.apply(a_model(name, namespace, engine))
+    living = [
+        await the_replica(plane, each, namespace) for each in ("single", "group") if await plane.ready("ModelDeployment", each, namespace)
+    ]
     before = (templates(plane, namespace), pods(plane, namespace))
-    replica = await the_replica(plane, "living", namespace)
-    name = replica["metadata"]["name"]
-    assert dra_version(replica) == "v1"
+    assert (await connection_of(plane))["facts"]["draVersion"] == "v1"
     try:
         for served, version in ((False, "v1beta2"), (True, "v1")):
             await serving_v1(testbed_owner, plane, served=served)
-            await plane.until("ModelReplica", name, lambda seen, v=version: dra_version(seen) == v, namespace, FOUND_SECONDS)
-            seen = await plane.ready("ModelReplica", name, namespace)
+            for replica in living:
+                name, rendered_again = replica["metadata"]["name"], partial(_is_from, replica["status"]["inputsHash"], same=served)
+                await plane.until("ModelReplica", name, rendered_again, namespace, FOUND_SECONDS)
+                seen = await plane.ready("ModelReplica", name, namespace)
+                assert "pending" not in seen["status"]
+            assert (await connection_of(plane))["facts"]["draVersion"] == version
             assert (templates(plane, namespace), pods(plane, namespace)) == before
-            assert "pending" not in seen["status"]
     finally:
         await serving_v1(testbed_owner, plane, served=True)
     # Nothing goes on after that: the same objects in another version are no drift.
-    settled = await plane.describe("ModelReplica", name, namespace)
-    await asyncio.sleep(15)
-    later = await plane.describe("ModelReplica", name, namespace)
-    assert (repairs(later), condition(later, "Ready")) == (repairs(settled), "True")
+    names = [replica["metadata"]["name"] for replica in living]
+    settled = [repairs(await plane.describe("ModelReplica", name, namespace)) for name in names]
+    await asyncio.sleep(SETTLED_SECONDS)
+    later = [await plane.describe("ModelReplica", name, namespace) for name in names]
+    assert ([repairs(each) for each in later], {condition(each, "Ready") for each in later}) == (settled, {"True"})
     assert (templates(plane, namespace), pods(plane, namespace)) == before
-    await clean_up(plane, "living", namespace)
+    for name in ("single", "group"):
+        await plane.delete("ModelDeployment", name, namespace)
+        await plane.gone("ModelDeployment", name, namespace)
+    await nothing_is_left(plane, namespace)
