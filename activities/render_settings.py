@@ -28,7 +28,6 @@ def render_settings(settings: Settings) -> RenderSettings:
         epp_extra_flags=settings.epp.extra_flags,
         epp_kv_cache_weight=settings.epp.kv_cache_utilization_weight,
         sidecar_image=mirrored(settings.sidecar.image, mirror),
-        adopt_renderer=settings.workloads.adopt_renderer,
         secrets_propagation=settings.secrets.propagation,
         restart_on_rotation=settings.secrets.restart_on_rotation,
         monitoring_enabled=settings.monitoring.enabled,

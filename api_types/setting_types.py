@@ -4,7 +4,7 @@ Rendered objects are made of these values, so what a cluster would refuse is ref
 """
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -28,6 +28,10 @@ _MIRROR_MAX = 127
 
 MIRROR = "mirror"
 """The value of `workloads.namespace` for a namespace per deployment, named as on the control plane."""
+
+
+AdoptRenderer = Literal["OnRestart", "Rolling"]
+"""When pods are replaced that another renderer, or other settings, would make otherwise."""
 
 
 def _image(text: str) -> str:

@@ -21,6 +21,7 @@ from api_types.pins import images
 from api_types.setting_types import (
     IMAGE_CHECK,
     Address,
+    AdoptRenderer,
     Image,
     Mirror,
     ObjectName,
@@ -143,7 +144,7 @@ class WorkloadSettings(Section):
     termination_grace_seconds: Seconds = 30
     startup_seconds: Seconds = Field(default=0, description="Time that an engine may take to start, as a startup probe; 0: no such probe.")
     toleration_keys: tuple[QualifiedName, ...] = ()
-    adopt_renderer: Literal["OnRestart", "Rolling"] = Field(
+    adopt_renderer: AdoptRenderer = Field(
         default="OnRestart",
         description="When pods are replaced that a newer version of this program, or other settings, would make otherwise: when their "
         "owner restarts the deployment, or at once, as a rollout.",

@@ -9,8 +9,7 @@ from api_types.digests import short_hash
 RENDERER_VERSION = "0.1.0"
 
 
-def renderer_hash(settings: RenderSettings) -> str:
-    """Digest what two workers must have in common to render the same."""
-    return short_hash(
-        [RENDERER_VERSION, {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(settings).items()}]
-    )
+def renderer_hash(settings: RenderSettings, *more: str) -> str:
+    """Digest what two workers must have in common to render the same, and `more` that tells them apart."""
+    values = {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(settings).items()}
+    return short_hash([RENDERER_VERSION, values, *more])

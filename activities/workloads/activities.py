@@ -19,7 +19,7 @@ from activities.cluster_objects.namespaces import ensure_namespace
 from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import heartbeating
 from activities.observe.digest import content_digest, overwritten_fields
-from activities.render.inputs.settings import ROLLING, RenderSettings, workload_namespace
+from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects.inventory_keys import ENGINE_PREFIX
 from activities.render.objects.manifest import Item
 from activities.render.objects.rendered import Rendered, RenderedEngine
@@ -41,6 +41,7 @@ from api_types.messages.cluster_work import (
     RunTeardownStep,
     TeardownStepResult,
 )
+from api_types.setting_types import AdoptRenderer
 
 _KIND = "ModelReplica"
 _READS_AT_ONCE = 8
@@ -51,12 +52,16 @@ _NAMES_MAX = 5
 
 @dataclass(frozen=True)
 class WorkloadActivities:
-    """What a ModelReplica does on its cluster. `force_after`: when pods that do not end are deleted without grace (None: never)."""
+    """What a ModelReplica does on its cluster. `force_after`: when pods that do not end are deleted without grace (None: never).
+
+    `adopt_renderer` is `workloads.adoptRenderer`.
+    """
 
     clusters: ClusterPool
     store: SecretReader
     settings: RenderSettings
     force_after: timedelta | None = None
+    adopt_renderer: AdoptRenderer = "OnRestart"
 
     @activity.defn
     async def apply_replica(self, order: ApplyReplica) -> Applied:
@@ -114,7 +119,7 @@ class WorkloadActivities:
             return Plan(rendered.objects)
         recreated = frozenset(engine.workload_name for engine in rendered.engines if engine.recreate_on_change)
         plan = await plan_apply(cluster, Applying(rendered.objects, found, order.inventory, order.generation, recreated))
-        return replace(plan, asked=plan.asked or self.settings.adopt_renderer == ROLLING)
+        return replace(plan, asked=plan.asked or self.adopt_renderer == "Rolling")
 
     async def _ensure_namespaces(self, cluster: ClusterApi, order: ApplyReplica, targets: Iterable[ObjectId]) -> None:
         for namespace in sorted({target.namespace for target in targets if target.namespace}):

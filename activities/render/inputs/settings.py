@@ -10,8 +10,6 @@ from api_types import labels
 from api_types.pins import images
 from api_types.setting_types import MIRROR
 
-ROLLING = "Rolling"
-
 
 def _engine_requests() -> Mapping[str, str]:
     # Small, so that an engine pod is Burstable and admission layers have something to count; the GPU decides where it fits.
@@ -31,7 +29,6 @@ class RenderSettings:
     termination_grace_seconds: int = 30  # workloads.terminationGraceSeconds
     toleration_keys: tuple[str, ...] = ()  # workloads.tolerationKeys: besides those of the claimed drivers; none: that of NVIDIA
     refused_annotations: tuple[str, ...] = labels.REFUSED_ANNOTATIONS  # workloads.refusedAnnotations: `example.com/` is all of them
-    adopt_renderer: str = "OnRestart"  # workloads.adoptRenderer: when a newer renderer or other settings replace pods
     startup_seconds_max: int = 0  # workloads.startupSeconds: adds a startup probe that allows this long
 
     epp_image: str = images.ENDPOINT_PICKER  # epp.image

@@ -35,6 +35,7 @@ from api_types.messages.cluster_work import (
     WatchCluster,
 )
 from api_types.messages.observations import Observed, ObservedCluster, ObservedReplica
+from api_types.setting_types import AdoptRenderer
 from api_types.settings import KubeconfigSettings
 from tests.activities.environment.asking import asked_by
 from tests.environment.waiting import TIMEOUT_SECONDS, pauses
@@ -168,8 +169,11 @@ class ClusterUnderTest:
     def workloads(self, settings: RenderSettings | None = None) -> WorkloadActivities:
         return WorkloadActivities(self.pool, self.store, settings or RenderSettings())
 
-    async def apply(self, order: ApplyReplica, settings: RenderSettings | None = None) -> Applied:
-        return await self.environment(order).run(self.workloads(settings).apply_replica, order)
+    async def apply(
+        self, order: ApplyReplica, settings: RenderSettings | None = None, adopt_renderer: AdoptRenderer = "OnRestart"
+    ) -> Applied:
+        workloads = replace(self.workloads(settings), adopt_renderer=adopt_renderer)
+        return await self.environment(order).run(workloads.apply_replica, order)
 
     async def prune(self, order: ApplyReplica) -> list[str]:
         return (await self.environment(order).run(self.workloads().prune_replica, order)).removed

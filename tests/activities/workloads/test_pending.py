@@ -155,8 +155,7 @@ async def test_a_newer_renderer_is_named_and_a_setting_lets_every_replica_follow
     monkeypatch.setattr("activities.render.engines.context.RENDERER_VERSION", "9.9.9")
     held = await cluster.apply(again(order, first), OTHERS)
     assert (held.pending_causes, held.adopting) == (["renderer 9.9.9"], False)
-    rolling = RenderSettings(termination_grace_seconds=77, adopt_renderer="Rolling")
-    assert (await cluster.apply(again(order, held), rolling)).adopting
+    assert (await cluster.apply(again(order, held), OTHERS, "Rolling")).adopting
     # A renderer that makes the same pods is of no interest.
     same = await cluster.apply(again(order, held))
     assert (same.pending, WORKLOAD in same.changed) == ([], True)
