@@ -17,7 +17,7 @@ from workflows.model_replica.cache import ReplicaCache
 from workflows.model_replica.decisions.requests import apply_request
 from workflows.model_replica.orders import Apply, DeleteObjects, Order, ReadMemo, Send
 from workflows.model_replica.reducers import messages
-from workflows.model_replica.state import AdapterCache, ApplyInputs, ReplicaReport
+from workflows.model_replica.state import AdapterCache, ReplicaReport
 
 
 def test_a_deleted_replica_frees_its_nodes_before_its_deployment_forgets_it() -> None:
@@ -264,7 +264,7 @@ ADAPTED = {
 
 
 def test_wkl_61_the_cache_of_an_adapter_gives_its_claim_to_the_next_apply() -> None:
-    replica = Replica(a_replica(spec=ADAPTED, cache_claim="c", applied_inputs=ApplyInputs("c", {}), adapters={"lora": AdapterCache()}))
+    replica = Replica(a_replica(spec=ADAPTED, cache_claim="c", adapters={"lora": AdapterCache()}))
     cache = ReplicaCache(replica.context)
     assert not any(isinstance(order, Apply) for order in replica.step())
     cache.record_report(CacheReport(cache="lora", uid="l1", sequence=2, cluster="eu", phase="Ready", claim="new"))
@@ -278,9 +278,7 @@ def test_wkl_61_the_cache_of_an_adapter_gives_its_claim_to_the_next_apply() -> N
 
 def test_wkl_61_a_replica_says_which_cache_of_an_adapter_it_waits_for() -> None:
     held = APPLIED.model_copy(update={"held": "WaitingForCache"})
-    replica = Replica(
-        a_replica(spec=ADAPTED, cache_claim="c", applied=held, applied_inputs=ApplyInputs("c", {}), adapters={"lora": AdapterCache()})
-    )
+    replica = Replica(a_replica(spec=ADAPTED, cache_claim="c", applied=held, adapters={"lora": AdapterCache()}))
     replica.step()
     assert replica.condition("ModelAccepted")[1:] == (
         "WaitingForCache",
