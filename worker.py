@@ -48,9 +48,8 @@ from activities.log import configure_logging
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import SEARCH_ATTRIBUTES
 from activities.messaging.sending import ensure_scheduler
-from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI
-from activities.render.version import renderer_hash
 from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI, SOURCE_S3
+from activities.render.version import renderer_hash
 from activities.render_settings import render_settings
 from activities.secrets.selection import secret_store
 from activities.workloads.activities import WorkloadActivities
