@@ -66,7 +66,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Install before the first test: a build takes minutes and must not count against the time limit of the test that came first."""
     if not session.config.option.collectonly and any(item.get_closest_marker("testbed") for item in session.items):
         with suppress(InstallFailed):  # the fixture fails with it again, where it is seen as the failure it is
-            Installer().programs(needed(data_plane=any("data_plane" in item.nodeid for item in session.items)))
+            Installer().programs(needed(data_plane=any("dataplane" in item.nodeid for item in session.items)))
     if not session.config.option.collectonly and any(item.get_closest_marker("oracle") for item in session.items):
         from tests.oracle.client import build  # noqa: PLC0415 - only where a test compares with it
 
