@@ -44,6 +44,7 @@ from activities.clients.hubs.oci import OciRegistry
 from activities.clients.hubs.s3 import S3Buckets
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clusters.activities import ClusterActivities
+from activities.clusters.permissions import Usage
 from activities.log import configure_logging
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import SEARCH_ATTRIBUTES
@@ -240,6 +241,11 @@ def build_activities(settings: Settings) -> Activities:
             },
             toleration_keys=settings.workloads.toleration_keys,
             store=store,
+            usage=Usage(
+                metrics_auth=settings.epp.metrics_auth,
+                force_delete=force_after is not None,
+                picker_replicas=settings.epp.replicas,
+            ),
         ),
         workloads=WorkloadActivities(pool, store, render_settings(settings), force_after, settings.workloads.adopt_renderer),
         caches=CacheActivities(pool, store, render_settings(settings), force_after),

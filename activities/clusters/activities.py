@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -12,11 +13,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.caller import check_caller
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId, Resource
+from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, ObjectId
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.closed_replicas import ClosedReplicas, DeploymentNotifier
 from activities.clusters.connection_wait import ConnectionWait
 from activities.clusters.facts import discovered_facts
+from activities.clusters.permissions import Usage, check_permissions
 from activities.clusters.rotated_secrets import RotationNotifier, SourceVersions
 from activities.clusters.watch.capacity_tracker import capacity_tracker
 from activities.clusters.watch.cluster_watch import ClusterWatch
@@ -30,7 +32,7 @@ from activities.observe.cache import MODEL_CACHE
 from activities.observe.gateway import observe_gateway
 from activities.secrets.store import SecretReader
 from api_types import labels
-from api_types.errors import PermissionDenied, TransientError
+from api_types.errors import TransientError
 from api_types.messages.caches import CacheAccount
 from api_types.messages.cluster_work import AwaitConnection, ClusterFacts, Connect, WatchCluster
 from api_types.messages.delivery import EntityRef
@@ -39,10 +41,6 @@ from api_types.messages.scheduling import ReplicaAccount
 from api_types.messages.signals import ObservedSignals
 
 _KIND = "InferenceCluster"
-_ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")
-_WRITE = ("list", "watch", "patch", "delete")
-_READ = ("list", "watch")
-_DENIED_SHOWN_MAX = 10
 _HEARTBEAT_SECONDS = 10.0
 # Attempts of one watch: one every few seconds, for more than a month.
 _ATTEMPTS_MAX = 1_000_000
@@ -54,21 +52,24 @@ class ClusterActivities:
     """What an InferenceCluster does on its cluster.
 
     `unreachable_after_seconds`: how long a cluster may not respond until it is reported. `settings` are given to workflows with the facts.
-    `toleration_keys` are taints that engine pods tolerate by the settings.
+    `toleration_keys` are taints that engine pods tolerate by the settings, `usage` is what these use on every cluster.
     """
 
     def __init__(
         self,
         clusters: ClusterPool,
         unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
+        *,
         settings: Mapping[str, int | str] | None = None,
         toleration_keys: Sequence[str] = (),
         store: SecretReader | None = None,
+        usage: Usage | None = None,
     ) -> None:
         self._clusters = clusters
         self._unreachable_after_seconds = unreachable_after_seconds
         self._settings = settings or {}
         self._toleration_keys = toleration_keys
+        self._usage = usage or Usage()
         self._closed_replicas = ClosedReplicas()
         self._versions = SourceVersions(store) if store else None
 
@@ -79,12 +80,13 @@ class ClusterActivities:
         Raises CredentialsInvalid, PermissionDenied or ClusterUnreachable, each with what to do about it.
         """
         check_caller(_KIND, "", order.connection.cluster)
-        return await self._find_facts(await self._clusters.at(order.connection), order.connection.cluster)
+        return await self._find_facts(await self._clusters.at(order.connection), order)
 
-    async def _find_facts(self, cluster: ClusterApi, name: str) -> ClusterFacts:
+    async def _find_facts(self, cluster: ClusterApi, order: Connect) -> ClusterFacts:
         version = await cluster.version()
         served = await cluster.resources(refresh=True)
-        await _check_permissions(cluster, name, served)
+        usage = replace(self._usage, capacity_adapter=order.capacity_adapter, scheduler_type=order.scheduler_type)
+        await check_permissions(cluster, order.connection.cluster, served, usage)
         gateway = observe_gateway(await cluster.get(ObjectId(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, labels.GATEWAY_NAME)))
         facts = discovered_facts(version, served, self._settings)
         return facts.model_copy(update={"gateway_address": gateway.address, "gateway_message": gateway.message})
@@ -99,7 +101,7 @@ class ClusterActivities:
         check_caller(_KIND, "", connection.cluster)
 
         async def attempt(cluster: ClusterApi) -> None:
-            await self._find_facts(cluster, connection.cluster)
+            await self._find_facts(cluster, order)
 
         wait = ConnectionWait(partial(self._clusters.at, connection), attempt, order.failure_type, order.failure_message)
         async with heartbeating(_HEARTBEAT_SECONDS):
@@ -204,32 +206,3 @@ async def _heartbeat(watch: ClusterWatch) -> None:
 async def _until_shutdown() -> None:
     await activity.wait_for_worker_shutdown()
     raise TransientError("the worker shuts down; another one takes over")
-
-
-async def _check_permissions(cluster: ClusterApi, name: str, served: Mapping[Kind, Resource]) -> None:
-    """Review all permissions at once, as an administrator has them; if that is denied, one by one. Raises PermissionDenied."""
-    if await _is_allowed(cluster, "*", "*", "*"):
-        return
-    wanted = [(verb, served[kind]) for kind in dict.fromkeys([*kinds.replica_kinds(served), *kinds.cache_kinds(served)]) for verb in _WRITE]
-    wanted += [(verb, served[kind]) for kind in kinds.watched_kinds(served) for verb in _READ]
-    wanted += [(verb, served[kinds.NAMESPACE]) for verb in ("get", "create")]
-    answers = await asyncio.gather(*(_is_allowed(cluster, verb, resource.kind.group, resource.plural) for verb, resource in wanted))
-    denied = [
-        f"{verb} {resource.plural}{'.' if resource.kind.group else ''}{resource.kind.group}"
-        for (verb, resource), allowed in zip(wanted, answers, strict=True)
-        if not allowed
-    ]
-    if denied:
-        more = f" and {len(denied) - _DENIED_SHOWN_MAX} more" if len(denied) > _DENIED_SHOWN_MAX else ""
-        raise PermissionDenied(
-            f"cluster {name}: the user of the kubeconfig lacks permissions: "
-            f"{', '.join(denied[:_DENIED_SHOWN_MAX])}{more} (in all namespaces); "
-            f"bind it to a ClusterRole that allows them, such as cluster-admin"
-        )
-
-
-async def _is_allowed(cluster: ClusterApi, verb: str, group: str, resource: str) -> bool:
-    attributes = {"verb": verb, "group": group, "resource": resource}
-    review = {"apiVersion": _ACCESS_REVIEW.api_version, "kind": _ACCESS_REVIEW.kind, "spec": {"resourceAttributes": attributes}}
-    answer = await cluster.create(review)
-    return bool(answer and (answer.get("status") or {}).get("allowed"))

@@ -5,16 +5,13 @@ from dataclasses import dataclass
 from activities.cluster_objects.cluster_api import ClusterApi, ObjectId
 from activities.render.inputs.facts import ClusterInput, ReplicaInput
 from activities.render.inputs.settings import RenderSettings, workload_namespace
-from activities.render.objects.queues import KAI, KUEUE, queue_name
+from activities.render.objects.queues import KUEUE, QUEUES, queue_name
 from activities.render.objects.rendered import Rendered
 from activities.render.replica import render_replica
 from activities.render_errors import as_activity_errors
 from activities.secrets.store import SecretReader
 from activities.workloads.copies import Needed, needed_copies
 from api_types.messages.cluster_work import ApplyReplica
-
-# Group and kind of a tenant's queue, by scheduler; Kueue's is in the tenant's namespace, KAI's in none.
-_QUEUES = {KAI: ("scheduling.run.ai", "Queue"), KUEUE: ("kueue.x-k8s.io", "LocalQueue")}
 
 
 @dataclass(frozen=True)
@@ -63,9 +60,9 @@ def _replica(order: ApplyReplica, needed: Needed) -> ReplicaInput:
 
 async def _queues(cluster: ClusterApi, order: ApplyReplica, settings: RenderSettings) -> frozenset[str] | None:
     """Read the tenant's queue: pods of a queue that does not exist wait without an error. None where no scheduler has queues."""
-    if order.facts.scheduler_type not in _QUEUES:
+    if order.facts.scheduler_type not in QUEUES:
         return None
-    wanted = _QUEUES[order.facts.scheduler_type]
+    wanted = QUEUES[order.facts.scheduler_type]
     served = sorted(kind for kind in await cluster.resources() if (kind.group, kind.kind) == wanted)
     namespace = workload_namespace(order.namespace, settings) if order.facts.scheduler_type == KUEUE else ""
     name = queue_name(order.namespace)

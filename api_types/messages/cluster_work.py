@@ -71,15 +71,16 @@ class ClusterFacts(Message):
 
 
 class Connect(Message):
-    """Try a connection and find out what the cluster serves."""
+    """Try a connection and find out what the cluster serves; which rights are needed depends on its capacity adapter and its scheduler."""
 
     connection: Connection
+    capacity_adapter: str = "none"
+    scheduler_type: str = "none"
 
 
-class AwaitConnection(Message):
+class AwaitConnection(Connect):
     """Wait until an attempt to connect would end in another way than the last one, which failed with this error."""
 
-    connection: Connection
     failure_type: str
     failure_message: str
 

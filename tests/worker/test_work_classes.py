@@ -7,9 +7,20 @@ from pathlib import Path
 from activities.caches.activities import CacheActivities
 from activities.caches.revisions import RevisionActivities
 from activities.clusters.activities import ClusterActivities
+from activities.clusters.permissions import Usage
 from activities.workloads.activities import WorkloadActivities
 from api_types.queues import ClusterWork
-from api_types.settings import CacheSettings, ClusterSettings, GatewaySettings, SecretSettings, Settings, TeardownSettings, WorkerSettings
+from api_types.settings import (
+    CacheSettings,
+    ClusterSettings,
+    GatewaySettings,
+    PickerSettings,
+    SecretSettings,
+    Settings,
+    TeardownSettings,
+    WorkerSettings,
+    WorkloadSettings,
+)
 from worker import build_activities, work_on_clusters
 
 OWNERS = (ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities)
@@ -60,6 +71,20 @@ def test_what_workflows_follow_of_the_settings_is_given_to_them_with_the_facts_o
         "cache_evict_grace_seconds": 9,
         "gateway_scheme": "https",
     }
+
+
+def test_what_settings_use_on_clusters_is_known_where_rights_are_checked_and_nodes_counted(tmp_path: Path) -> None:
+    given = settings(tmp_path).model_copy(
+        update={
+            "epp": PickerSettings(metrics_auth=True, replicas=2),
+            "teardown": TeardownSettings(force_after=60),
+            "workloads": WorkloadSettings(toleration_keys=("example.com/gpu",)),
+        }
+    )
+    clusters = build_activities(given).clusters
+    assert clusters._usage == Usage(metrics_auth=True, force_delete=True, picker_replicas=2)
+    assert clusters._toleration_keys == ("example.com/gpu",)
+    assert build_activities(settings(tmp_path)).clusters._usage == Usage()
 
 
 def test_pods_are_deleted_without_grace_only_where_that_is_set(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.clusters.activities import ClusterActivities
-from api_types.messages.cluster_work import ClusterFacts, Connect, Connection
+from api_types.messages.cluster_work import ClusterFacts, Connection
 from api_types.queues import ClusterWork, cluster_queue
 from workflows.entity import backoff
 from workflows.entity.calls import activity_options
@@ -14,7 +14,7 @@ from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import NO_FAILURE, WAITING_FOR_WORKER, Failure, failure_of, was_never_started
 from workflows.inference_cluster.connection_wait import ConnectionWait
-from workflows.inference_cluster.spec import call_queue, connection_of, declared_facts
+from workflows.inference_cluster.spec import call_queue, connect_order, connection_of, declared_facts
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import unserved_message, unwatched_message
 
@@ -92,7 +92,7 @@ class ClusterConnection:
             lambda: self.state.deleting,
             workflow.execute_activity_method(
                 ClusterActivities.connect_cluster,
-                Connect(connection=connection),
+                connect_order(connection, self.state),
                 **activity_options.on_cluster(activity_options.CONNECT, f"connect to {self.context.name}", connection.task_queue),
             ),
         )

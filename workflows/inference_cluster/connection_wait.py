@@ -14,6 +14,7 @@ from api_types.queues import ClusterWork, cluster_queue
 from workflows.entity.calls import activity_options
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import was_never_started
+from workflows.inference_cluster.spec import connect_order
 from workflows.inference_cluster.state import ClusterState
 
 
@@ -38,7 +39,8 @@ class ConnectionWait:
             self.needs_slot = True
             return
         failure = self.state.failure
-        order = AwaitConnection(connection=connection, failure_type=failure.type, failure_message=failure.message)
+        attempt = connect_order(connection, self.state)
+        order = AwaitConnection(**dict(attempt), failure_type=failure.type, failure_message=failure.message)
         summary = f"wait until {self.context.name} can be connected"
         options = activity_options.on_cluster(activity_options.WATCH, summary, connection.task_queue)
         self.task = asyncio.create_task(workflow.execute_activity_method(ClusterActivities.await_connection, order, **options))

@@ -6,11 +6,10 @@ from typing import NamedTuple
 from temporalio import workflow
 
 from activities.clusters.activities import ClusterActivities
-from api_types import labels
 from api_types.messages.cluster_work import WatchCluster
 from workflows.entity.calls import activity_options
 from workflows.entity.context import EntityContext
-from workflows.inference_cluster.spec import connection_of, node_pools
+from workflows.inference_cluster.spec import capacity_adapter, connection_of, node_pools
 from workflows.inference_cluster.state import ClusterState
 
 
@@ -41,7 +40,7 @@ class Observer:
     def ensure_running(self) -> None:
         """Start the observer of a connected cluster, anew if its settings changed."""
         connection = connection_of(self.context.name, self.state)
-        adapter = self.state.annotations.get(labels.CAPACITY_ADAPTER, "none")
+        adapter = capacity_adapter(self.state)
         settings = ObserverSettings(adapter, connection.task_queue if connection else "")
         if self.task and settings != self.settings:
             self.stop()

@@ -3,7 +3,7 @@
 from typing import Any
 
 from api_types import labels, queues
-from api_types.messages.cluster_work import Connection
+from api_types.messages.cluster_work import Connect, Connection
 from api_types.queues import ClusterWork
 from workflows.inference_cluster.state import ClusterState
 
@@ -16,6 +16,17 @@ def connection_of(name: str, state: ClusterState) -> Connection | None:
     ref = source["existing"]["secretRef"]
     queue = state.annotations.get(labels.TASK_QUEUE, queues.CLUSTERS)
     return Connection(cluster=name, namespace=labels.SYSTEM_NAMESPACE, name=ref["name"], key=ref.get("key", "kubeconfig"), task_queue=queue)
+
+
+def connect_order(connection: Connection, state: ClusterState) -> Connect:
+    """Order an attempt to connect."""
+    scheduler = declared_facts(state)["scheduler_type"]
+    return Connect(connection=connection, capacity_adapter=capacity_adapter(state), scheduler_type=scheduler)
+
+
+def capacity_adapter(state: ClusterState) -> str:
+    """Name the capacity adapter that an annotation selects."""
+    return state.annotations.get(labels.CAPACITY_ADAPTER, "none")
 
 
 def call_queue(connection: Connection) -> str:

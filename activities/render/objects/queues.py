@@ -5,12 +5,15 @@ else; `suspend` is never written, because server-side apply would then fight Kue
 """
 
 from api_types import names
+from api_types.pins import apiversions
 
 KAI = "kai"
 KUEUE = "kueue"
 KAI_SCHEDULER = "kai-scheduler"
 KAI_QUEUE = "kai.scheduler/queue"
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+# Group and kind of a tenant's queue, by scheduler; Kueue's is in the tenant's namespace, KAI's in none.
+QUEUES = {KAI: ("scheduling.run.ai", "Queue"), KUEUE: (apiversions.KUEUE_GROUP, "LocalQueue")}
 
 # On pods, and not for users: Kueue and KAI take a priority from them that no policy of the fleet has given, and evict others for it.
 PRIORITY_LABELS = frozenset({"kueue.x-k8s.io/priority-class", "kai.scheduler/preemptibility", "priorityClassName"})

@@ -26,6 +26,13 @@ _CONFIG_PATH = "/config"
 _GKE = "gke"
 _ISTIO = "istio"
 
+# Of a picker whose metrics need a token: it asks the API server about the tokens, and its own account reads the metrics with one.
+METRICS_RULES: tuple[Json, ...] = (
+    {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+    {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+    {"nonResourceURLs": [contract.METRICS_PATH], "verbs": ["get"]},
+)
+
 
 def rbac(context: Context, *, monitored: bool) -> list[Item]:
     """Give the picker's ServiceAccount and RBAC. `monitored`: Prometheus scrapes it, so that with metrics auth on a token is needed."""
@@ -63,19 +70,25 @@ def _service_account(context: Context) -> Item:
     return _item(context, f"{inventory_keys.PICKER}-serviceaccount", manifest)
 
 
-def _role(context: Context) -> Item:
+def role_rules(replicas: int) -> list[Json]:
+    """Give the rules of the Role of a picker with so many replicas."""
     configuration = ["inferenceobjectives", "inferencemodelrewrites"]
     rules: list[Json] = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": _READ},
         {"apiGroups": [apiversions.INFERENCE_GROUP], "resources": ["inferencepools"], "verbs": _READ},
         {"apiGroups": [apiversions.INFERENCE_EXPERIMENTAL_GROUP, apiversions.LLM_D_GROUP], "resources": configuration, "verbs": _READ},
     ]
-    if context.settings.epp_replicas > 1:
+    if replicas > 1:
         every = ["get", "list", "watch", "create", "update", "patch", "delete"]
         rules += [
             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": every},
             {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
         ]
+    return rules
+
+
+def _role(context: Context) -> Item:
+    rules = role_rules(context.settings.epp_replicas)
     manifest = {"apiVersion": apiversions.RBAC, "kind": "Role", "metadata": context.metadata(context.picker), "rules": rules}
     return _item(context, f"{inventory_keys.PICKER}-role", manifest)
 
@@ -97,11 +110,7 @@ def _role_binding(context: Context) -> Item:
 
 
 def _cluster_role(context: Context) -> Item:
-    rules: list[Json] = [
-        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
-        {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
-        {"nonResourceURLs": [contract.METRICS_PATH], "verbs": ["get"]},
-    ]
+    rules = [dict(rule) for rule in METRICS_RULES]
     manifest = {"apiVersion": apiversions.RBAC, "kind": "ClusterRole", "metadata": {"name": context.picker}, "rules": rules}
     return _item(context, f"{inventory_keys.PICKER}-clusterrole", manifest)
 

@@ -124,8 +124,8 @@ async def test_missing_permissions_are_listed(cluster: ClusterUnderTest, kubecon
     token = await operator.token_of(cluster, "default", "no-permissions")
     with pytest.raises(PermissionDenied) as caught:
         await _connect(operator.with_token(kubeconfig, token), tmp_path)
-    assert "list httproutes.gateway.networking.k8s.io" in caught.value.message
-    assert "bind it to a ClusterRole" in caught.value.message
+    assert "get,list,watch,create,patch,delete httproutes.gateway.networking.k8s.io" in caught.value.message
+    assert "bind it to the ClusterRole of deploy/inference-cluster/rbac.yaml" in caught.value.message
     assert token not in str(caught.value)
 
 

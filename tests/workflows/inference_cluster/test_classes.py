@@ -5,12 +5,13 @@ import asyncio
 import pytest
 
 from api_types import labels, queues
+from api_types.messages.cluster_work import Connect
 from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import ClassChanged
 from tests.workflows.environment.serverless import Serverless
 from tests.workflows.inference_cluster.builders import DEVICES, H100, a_cluster, a_pool, a_spec
 from workflows.inference_cluster.classes import published_pools
-from workflows.inference_cluster.spec import class_names, connection_of, declared_facts, missing_classes
+from workflows.inference_cluster.spec import class_names, connect_order, connection_of, declared_facts, missing_classes
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.workflow import InferenceClusterWorkflow
 
@@ -48,6 +49,14 @@ def test_the_connection_is_the_secret_of_an_existing_cluster() -> None:
     assert default.task_queue == queues.CLUSTERS
     assert connection_of("eu-1", a_cluster(spec={"cluster": {"source": "GKE"}})) is None
     assert connection_of("eu-1", ClusterState()) is None
+
+
+def test_which_rights_a_cluster_must_give_depends_on_its_annotations() -> None:
+    state = a_cluster(annotations={labels.CAPACITY_ADAPTER: "kube", labels.SCHEDULER_TYPE: "kueue"})
+    connection = connection_of("eu-1", state)
+    assert connection
+    assert connect_order(connection, state) == Connect(connection=connection, capacity_adapter="kube", scheduler_type="kueue")
+    assert connect_order(connection, a_cluster()) == Connect(connection=connection)
 
 
 def test_annotations_and_spec_declare_facts() -> None:
