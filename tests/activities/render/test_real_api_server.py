@@ -234,19 +234,28 @@ def test_the_server_would_have_noticed_a_field_that_does_not_exist(server: Serve
     assert "replica" in answer["message"]
 
 
+def is_ready(pod: Json) -> bool:
+    return any(state["type"] == "Ready" and state["status"] == "True" for state in pod.get("status", {}).get("conditions", []))
+
+
 def until_ready(server: Server, wanted: int) -> dict[str, Json]:
     """Wait for that many ready engine pods; by role and name."""
     for pause in pauses():
         pods = {pod["metadata"]["name"]: pod for pod in server.pods(LIVE)}
-        ready = {
-            name: pod
-            for name, pod in pods.items()
-            if any(state["type"] == "Ready" and state["status"] == "True" for state in pod.get("status", {}).get("conditions", []))
-        }
+        ready = {name: pod for name, pod in pods.items() if is_ready(pod)}
         if len(ready) == wanted:
             return ready
         time.sleep(pause)
     raise AssertionError({name: pod.get("status") for name, pod in pods.items()})
+
+
+def end_pods(server: Server) -> list[Json]:
+    """Let the pods end whose deletion is requested; gives all that there are."""
+    change = {"metadata": {"annotations": {"testbed.modelplane.ai/delete-after": "0s"}}}
+    pods = server.pods(LIVE)
+    for metadata in (pod["metadata"] for pod in pods if "deletionTimestamp" in pod["metadata"]):
+        server.call("PATCH", f"/api/v1/namespaces/{LIVE}/pods/{metadata['name']}", change, "application/merge-patch+json")
+    return pods
 
 
 @pytest.fixture
@@ -257,9 +266,10 @@ def live(server: Server) -> Iterator[Server]:
         ("apps", "deployments"),
         ("leaderworkerset.x-k8s.io", "leaderworkersets"),
         ("resource.k8s.io", "resourceclaimtemplates"),
+        ("policy", "poddisruptionbudgets"),
     ):
         server.call("DELETE", f"/apis/{group}/v1/namespaces/{LIVE}/{plural}?propagationPolicy=Foreground")
-    wait_until(lambda: not server.pods(LIVE), TIMEOUT_SECONDS, lambda: "pods do not end")
+    wait_until(lambda: not end_pods(server), TIMEOUT_SECONDS, lambda: "pods do not end")
 
 
 def test_a_gang_and_a_pair_become_ready_on_simulated_gpus(live: Server) -> None:
@@ -328,3 +338,28 @@ def test_the_pods_of_a_copy_are_in_one_rack(racks: Server, *, exclusive: bool) -
     assert [len(used) for used in by_copy.values()] == [1, 1]
     assert by_copy["0"] <= {"a", "b"}
     assert not exclusive or by_copy["0"] != by_copy["1"]
+
+
+def test_a_budget_counts_groups_whichever_of_their_pods_are_evicted(live: Server) -> None:
+    # Pods end when the test lets them: until then their group is lost.
+    member = {"pool": "h100", "requests": GPU, "annotations": {"testbed.modelplane.ai/delete-after": "1h"}}
+    engine = a_gang(leader=member, worker={**member, "nodes": 2}, copies=2)
+    gang = render(namespace=LIVE, name="kept", spec={"clusterName": "eu-1", "engines": [engine], "disruption": {"minAvailable": 1}})
+    for item in gang.objects:
+        if item.key.startswith(("model-serving-", "resource-claim-", "disruption-budget-")):
+            status, answer = live.apply(item.manifest)
+            assert status in (200, 201), answer
+    name, before = gang.engines[0].workload_name, until_ready(live, wanted=6)
+
+    def evict(pod: str) -> int:
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": LIVE}}
+        return live.call("POST", f"/api/v1/namespaces/{LIVE}/pods/{pod}/eviction", body)[0]
+
+    def restarted() -> bool:
+        ready = {pod["metadata"]["name"]: pod for pod in end_pods(live) if is_ready(pod) and "deletionTimestamp" not in pod["metadata"]}
+        return len(ready) == 6 and ready[f"{name}-0"]["metadata"]["uid"] != before[f"{name}-0"]["metadata"]["uid"]
+
+    wait_until(lambda: evict(f"{name}-0-1") == 201, TIMEOUT_SECONDS, lambda: "no group may be lost")
+    assert [evict(pod) for pod in (f"{name}-1", f"{name}-1-1", f"{name}-1-2")] == [429, 429, 429]
+    wait_until(restarted, TIMEOUT_SECONDS, lambda: "the group does not start again")
+    wait_until(lambda: evict(f"{name}-1-2") == 201, TIMEOUT_SECONDS, lambda: "the other group may not be lost after it")
