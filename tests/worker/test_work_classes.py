@@ -8,6 +8,8 @@ from activities.caches.activities import CacheActivities
 from activities.caches.revisions import RevisionActivities
 from activities.clusters.activities import ClusterActivities
 from activities.clusters.permissions import Usage
+from activities.render.version import renderer_hash
+from activities.render_settings import render_settings
 from activities.workloads.activities import WorkloadActivities
 from api_types.queues import ClusterWork
 from api_types.settings import (
@@ -70,6 +72,7 @@ def test_what_workflows_follow_of_the_settings_is_given_to_them_with_the_facts_o
         "cache_attempts_max": 5,
         "cache_evict_grace_seconds": 9,
         "gateway_scheme": "https",
+        "renderer": renderer_hash(render_settings(given), given.workloads.adopt_renderer),
     }
 
 
