@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from activities.cluster_objects.kinds import LWS_NAME_LABEL
+from activities.cluster_objects.cluster_api import Kind, Resource
+from activities.cluster_objects.kinds import LWS_NAME_LABEL, resolve_all
 from activities.clusters.capacity.adapters import ADAPTERS
 from activities.clusters.capacity.counts import amount, ceiling, floor
 from activities.clusters.capacity.objects import Objects, reduced
@@ -172,6 +173,22 @@ def test_18_5_kueue_free_is_nominal_less_reserved_plus_what_may_be_borrowed() ->
     )
     assert (found["blue/h100-flavor"].nominal, found["blue/h100-flavor"].used, found["blue/h100-flavor"].free) == (8, 0, 12)
     assert (found["stopped/h100-flavor"].active, found["stopped/h100-flavor"].free) == (False, 0)
+
+
+@pytest.mark.parametrize(
+    ("served", "read"),
+    [
+        ({"ClusterQueue": ("v1beta1", "v1beta2"), "Cohort": ("v1beta1", "v1beta2")}, {"ClusterQueue": "v1beta2", "Cohort": "v1beta2"}),
+        ({"ClusterQueue": ("v1beta1",), "Cohort": ("v1alpha1",)}, {"ClusterQueue": "v1beta1", "Cohort": "v1alpha1"}),
+        ({"ClusterQueue": ("v1beta1",)}, {"ClusterQueue": "v1beta1"}),
+    ],
+    ids=["0.15", "0.11", "before cohorts"],
+)
+def test_18_5_kueue_is_read_in_the_best_version_of_each_kind(served: dict[str, tuple[str, ...]], read: dict[str, str]) -> None:
+    found = [Kind(f"kueue.x-k8s.io/{version}", kind) for kind, versions in served.items() for version in versions]
+    resources = {kind: Resource(kind, "", namespaced=False, verbs=frozenset()) for kind in found}
+    wanted = [(version, kind) for version, kind, _ in ADAPTERS["kueue"].kinds]
+    assert {kind.kind: kind.api_version.rpartition("/")[2] for kind in resolve_all(wanted, resources)} == read
 
 
 def test_18_5_kueue_before_v1beta2_is_read_as_well() -> None:
