@@ -148,8 +148,10 @@ class ClusterWatch:
                     self._reflectors[selection] = make(selection)
                     self._running[selection] = tasks.create_task(self._reflectors[selection].run())
             self._update_capacity()
+            # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that arrives together with what it waits for.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._may_serve_others.wait(), _DISCOVERY_SECONDS)
+                async with asyncio.timeout(_DISCOVERY_SECONDS):
+                    await self._may_serve_others.wait()
             self._may_serve_others.clear()
 
     async def _stop_others(self, wanted: Collection[Selection]) -> None:
