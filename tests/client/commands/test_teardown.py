@@ -23,12 +23,12 @@ def test_wkl_10_describe_shows_every_step_and_what_the_current_one_waits_for() -
     progress.waiting = [RemainingObject(**HELD)]
     lines = teardown(manifest(progress))
     assert lines[:6] == [
-        "STEP   WHAT                              STATE     WAITS FOR",
-        "1      withdraw the endpoint             done      <none>",
-        "2      drain                             done      <none>",
-        "3      delete the route                  skipped   <none>",
-        "4      delete the pool or Service        waiting   apps/v1/Deployment/ml/qwen-main (finalizer example.com/hold)",
-        "5      delete the endpoint picker        pending   <none>",
+        "STEP   WHAT                                                STATE     WAITS FOR",
+        "1      withdraw the endpoint                               done      <none>",
+        "2      drain                                               done      <none>",
+        "3      delete the route                                    skipped   <none>",
+        "4      delete the pool or Service                          waiting   apps/v1/Deployment/ml/qwen-main (finalizer example.com/hold)",
+        "5      delete the endpoint picker                          pending   <none>",
     ]
     assert len(lines) == 13
 
