@@ -48,10 +48,11 @@ RENDERER = f"{GROUP}/renderer"
 CREATED_FOR = f"{GROUP}/created-for"
 # An annotation on a namespace of a cluster, set by its administrators: models may run there although we did not create it.
 ALLOW_WORKLOADS = f"{GROUP}/allow-workloads"
-# On namespaces that we create. Nothing that is rendered needs more than `baseline` allows; `restricted` is only recorded, because images of
-# engines run as root.
+# On namespaces that we create. Nothing that is rendered needs more than `baseline` allows, but for what an InferenceClass grants;
+# `restricted` is only recorded, because images of engines run as root.
+POD_SECURITY_ENFORCE = "pod-security.kubernetes.io/enforce"
 POD_SECURITY = {
-    "pod-security.kubernetes.io/enforce": "baseline",
+    POD_SECURITY_ENFORCE: "baseline",
     "pod-security.kubernetes.io/audit": "restricted",
 }
 # Prefix of an annotation on a shared copy; its name is the workload name of a replica that needs the copy.

@@ -17,6 +17,7 @@ from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json
 from activities.cluster_objects.deletion import Deleter
 from activities.cluster_objects.namespaces import ensure_namespace
 from activities.cluster_objects.ownership import conflict
+from activities.cluster_objects.pod_security import check_pod_security
 from activities.heartbeat import heartbeating
 from activities.observe.digest import content_digest, overwritten_fields
 from activities.render.inputs.settings import RenderSettings, workload_namespace
@@ -68,8 +69,9 @@ class WorkloadActivities:
         """Render and apply one replica; objects that are as rendered are left alone, and nothing is pruned.
 
         Raises InvalidInput or Unsupported if it cannot be rendered (the reason is the error's first detail) or is refused by the cluster,
-        CredentialsInvalid if a Secret is missing, PermissionDenied if its namespace there is one of others, NameConflict if an object has
-        another owner, StillThere if an object that is to be replaced is not gone in time (nothing is applied then).
+        CredentialsInvalid if a Secret is missing, PermissionDenied if its namespace there is one of others or does not admit what its
+        pods are granted, NameConflict if an object has another owner, StillThere if an object that is to be replaced is not gone in time
+        (nothing is applied then).
         """
         check_caller(_KIND, order.namespace, order.name)
         cluster = await self.clusters.at(order.connection)
@@ -92,6 +94,7 @@ class WorkloadActivities:
             # Before anything is deleted, and also where everything is there: a new template may name other Secrets of the namespace.
             await self._ensure_namespaces(cluster, order, found)
             plan = await self._plan(cluster, order, rendered, found)
+            await check_pod_security(cluster, (item.manifest for item in plan.items))
             replaced = await _delete_replaced(deleter, order, rendered, found, plan)
             if replaced:
                 # They may be gone with their namespace, and another tenant may have created one of its name since.

@@ -4,12 +4,12 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from api_types.base import Id, Message, Text
+from api_types.base import Id, Message, Name, Text
 from api_types.pins import apiversions
 from api_types.queues import base_queue_problem
 
 # The facts that rendering reads.
-_RENDERED_FROM = ("dra_version", "routing", "scheduler_type", "mesh_provider", "drivers")
+_RENDERED_FROM = ("dra_version", "routing", "scheduler_type", "mesh_provider", "drivers", "pod_policies")
 # No operator means a longer time than this; added to the present it might leave the calendar.
 _YEAR_SECONDS = 366 * 24 * 3600
 
@@ -41,9 +41,10 @@ class Connection(Message):
 class ClusterFacts(Message):
     """What was found out about a connected cluster, and the settings that apply to replicas on it.
 
-    `drivers` maps each device class of the cluster's pools to the DRA driver behind it. Settings come from the worker that connected,
-    because workflow code reads none: `withdraw_after_seconds` is `cluster.unreachableAfter`, `drain_seconds` is `teardown.drainSeconds`,
-    `gateway_scheme` is `gateway.scheme`, `renderer` a hash over the version of its renderer and the settings of that.
+    `drivers` maps each device class of the cluster's pools to the DRA driver behind it, `pod_policies` each pool whose class has a
+    `podPolicy` to that. Settings come from the worker that connected, because workflow code reads none: `withdraw_after_seconds` is
+    `cluster.unreachableAfter`, `drain_seconds` is `teardown.drainSeconds`, `gateway_scheme` is `gateway.scheme`, `renderer` a hash over
+    the version of its renderer and the settings of that.
     """
 
     kubernetes_version: Id = ""
@@ -56,6 +57,7 @@ class ClusterFacts(Message):
     gateway_message: Text = ""
     apis: list[str] = Field(default_factory=list)
     drivers: dict[str, str] = Field(default_factory=dict)
+    pod_policies: dict[Name, dict[str, Any]] = Field(default_factory=dict)
     withdraw_after_seconds: Seconds = 300
     drain_seconds: Seconds = 15
     cache_attempts_max: int = 0

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from api_types.resources.parts.base_types import Flag, Int64, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
+from api_types.resources.parts.pod_policy import PodPolicy
 from api_types.resources.status import ResourceStatus
 
 Cloud = Literal["GKE", "EKS", "AKS", "Nebius", "Vultr"]
@@ -153,6 +154,8 @@ class InferenceClassSpec(ResourceModel):
     """Text for people."""
     provisioning: Provisioning | None = None
     """How to create such nodes; absent for pools that already exist."""
+    pod_policy: PodPolicy | None = None
+    """What the platform grants to engine pods on such nodes."""
     devices: Annotated[
         tuple[Device, ...],
         Field(min_length=1, max_length=16),

@@ -35,6 +35,7 @@ class Field:
     map_keys: MapKeys | None = None
     advice: Advice = _NO_ADVICE
     choices: tuple[str, ...] = ()
+    """The values that the field, or each of its items, may have; empty for any."""
 
 
 @cache
@@ -62,7 +63,7 @@ def _field(name: str, info: FieldInfo) -> Field:
         high=_bound(notes, Le, "le", MaxLen, "max_length"),
         map_keys=next((note for note in notes if isinstance(note, MapKeys)), None),
         advice=next((note for note in notes if isinstance(note, Advice)), _NO_ADVICE),
-        choices=get_args(annotation) if get_origin(annotation) is Literal else (),
+        choices=get_args(item) if get_origin(item) is Literal else (),
     )
 
 

@@ -21,6 +21,7 @@ from activities.render.replica import render_replica
 from api_types import labels
 from api_types.clock import now_ms
 from api_types.resources.model_cache import ModelCacheSpec
+from api_types.resources.parts.pod_policy import policies_by_pool
 from api_types.resources.replica_spec import replica_spec
 from client.errors import Refused
 from client.planning import assumed_cluster
@@ -132,6 +133,7 @@ def _declared_facts(manifest: Mapping[str, Any], classes: Mapping[str, Mapping[s
         "storage_class_name": view.cache_storage_class,
         "gateway_address": ((manifest.get("status") or {}).get("gateway") or {}).get("address") or "",
         "drivers": {entry.device_class: entry.driver for pool in view.pools for entry in pool.device_set.entries if entry.device_class},
+        "pod_policies": policies_by_pool(manifest["spec"].get("nodePools") or (), {name: known["spec"] for name, known in classes.items()}),
         **{field: annotations[key] for key, field in _ANNOTATED.items() if key in annotations},
     }
 

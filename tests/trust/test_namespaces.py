@@ -15,6 +15,7 @@ from activities.caches.activities import CacheActivities
 from activities.cluster_objects.cluster_api import Json, ObjectId, Selection
 from activities.cluster_objects.kinds import DEPLOYMENT, NAMESPACE, VOLUME_CLAIM
 from activities.cluster_objects.namespaces import NOT_ALLOWED
+from activities.cluster_objects.pod_security import NOT_ADMITTED
 from activities.render.inputs.settings import RenderSettings
 from api_types import labels, names
 from api_types.errors import PermissionDenied
@@ -169,6 +170,33 @@ def refusal(api: CoreV1Api, name: str, pod: Json) -> str:
     except ApiException as error:
         return str(error.body)
     return ""
+
+
+async def test_what_a_class_grants_beyond_it_waits_until_an_administrator_of_the_cluster_allows_it(
+    cluster: ClusterUnderTest, testbed: Running, kube: Callable[[ClusterRunning], ApiClient]
+) -> None:
+    """An engine that pins memory for RDMA: `baseline` forbids IPC_LOCK, and others may make pods in that namespace too."""
+    policy = {"capabilities": ["IPC_LOCK"], "seccomp": {"type": "Unconfined"}}
+    order = cluster.order([an_engine()])
+    order = order.model_copy(update={"facts": order.facts.model_copy(update={"pod_policies": {"h100": policy}})})
+    next_step = f"kubectl label --overwrite namespace {order.namespace} pod-security.kubernetes.io/enforce=privileged"
+    with pytest.raises(PermissionDenied, match=next_step) as refused:
+        await cluster.apply(order)
+    assert "(seccomp Unconfined, capability IPC_LOCK)" in str(refused.value)
+    assert refused.value.details == (NOT_ADMITTED,)
+    api, core = await cluster.api(), CoreV1Api(kube(testbed.clusters[cluster.name]))
+    assert (await api.list(Selection(DEPLOYMENT, order.namespace))).items == []
+
+    found = await api.get(ObjectId(NAMESPACE, "", order.namespace))
+    assert found
+    found["metadata"]["labels"][labels.POD_SECURITY_ENFORCE] = "privileged"
+    assert await api.replace(found)
+    await cluster.apply(order)
+    (deployment,) = (await api.list(Selection(DEPLOYMENT, order.namespace))).items
+    (pod,) = pods(deployment)
+    assert pod["spec"]["containers"][0]["securityContext"]["capabilities"] == {"add": ["IPC_LOCK"]}
+    assert refusal(core, order.namespace, pod) == ""
+    assert (await namespace(cluster, order.namespace))["labels"][labels.POD_SECURITY_ENFORCE] == "privileged"
 
 
 async def test_every_pod_that_is_rendered_is_admitted_there(

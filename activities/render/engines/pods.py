@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from activities.render.engines.claims import plugin_resources, pod_claim
-from activities.render.engines.container import engine_type
+from activities.render.engines.container import engine_type, policy
 from activities.render.engines.container.probes import probes
 from activities.render.engines.context import Context
 from activities.render.engines.env import gang_env, merge_env, rewritten
@@ -28,15 +28,20 @@ _OTHER_MODEL_FLAGS = ("-m", "--model-path", "--model-id", "-hf", "--hf-repo")
 
 def pod_template(context: Context, engine: Engine, member: Member, port: int) -> Json:
     """Give the pod template of a member. `port` is where a serving one listens."""
-    settings = context.settings
+    settings, granted = context.settings, policy.policy_of(context, member)
+    volumes, mounts = policy.huge_page_volumes(granted)
     container = compact(
         name=contract.ENGINE_CONTAINER,
         image=member.image,
         command=list(member.command),
         args=[*member.args, *_model_flag(context, engine, member)],
-        env=_environment(context, engine, member),
-        resources=_resources(context, member),
-        volumeMounts=_mounts(context),
+        env=_environment(context, engine, member, policy.variables(granted)),
+        resources=compact(
+            **policy.resources(granted, dict(settings.engine_requests), plugin_resources(member)),
+            claims=[{"name": contract.CLAIM}] if member.claims else None,
+        ),
+        securityContext=policy.container_security(granted),
+        volumeMounts=[*_mounts(context), *mounts],
     )
     if member.serves:
         container |= {"ports": [{"name": contract.ENGINE_PORT_NAME, "containerPort": port}], **probes(context, member, port)}
@@ -48,10 +53,12 @@ def pod_template(context: Context, engine: Engine, member: Member, port: int) ->
         imagePullSecrets=[{"name": context.replica.propagated.get(f"Secret/{name}", name)} for name in member.pull_secrets],
         nodeSelector={labels.POOL: member.pool},
         resourceClaims=[pod_claim(context, engine, member)] if member.claims else None,
-        securityContext={"seccompProfile": {"type": "RuntimeDefault"}},
+        runtimeClassName=granted.runtime_class_name,
+        securityContext={"seccompProfile": policy.seccomp_profile(granted)},
+        serviceAccountName=granted.service_account_name,
         terminationGracePeriodSeconds=settings.termination_grace_seconds,
-        tolerations=_tolerations(context, engine),
-        volumes=_volumes(context),
+        tolerations=policy.tolerations(granted, _tolerations(context, engine)),
+        volumes=[*_volumes(context, policy.shared_memory(granted, settings.shm_size_limit)), *volumes],
     )
     metadata = compact(labels=_labels(context, engine, member), annotations=_annotations(context, engine, member))
     return {**({"metadata": metadata} if metadata else {}), "spec": spec}
@@ -103,9 +110,9 @@ def _annotations(context: Context, engine: Engine, member: Member) -> dict[str, 
     return {**member.annotations, **({labels.PROPAGATED_HASH: rotation} if rotation else {})}
 
 
-def _environment(context: Context, engine: Engine, member: Member) -> list[dict[str, Any]]:
+def _environment(context: Context, engine: Engine, member: Member, granted: list[dict[str, Any]]) -> list[dict[str, Any]]:
     user = [rewritten(variable, context.replica.propagated) for variable in member.env]
-    return merge_env(before=gang_env() if engine.gang else [], user=user, after=[])
+    return merge_env(before=[*(gang_env() if engine.gang else []), *granted], user=user, after=[])
 
 
 def _model_flag(context: Context, engine: Engine, member: Member) -> list[str]:
@@ -133,15 +140,6 @@ def _model_flag(context: Context, engine: Engine, member: Member) -> list[str]:
     return [f"{_MODEL_FLAG}={contract.CACHE_MOUNT_PATH}"]
 
 
-def _resources(context: Context, member: Member) -> Json:
-    plugins = plugin_resources(member)
-    return compact(
-        requests={**context.settings.engine_requests, **plugins},
-        limits=plugins,
-        claims=[{"name": contract.CLAIM}] if member.claims else None,
-    )
-
-
 def _mounts(context: Context) -> list[Json]:
     mounts: list[Json] = [{"name": contract.SHM_VOLUME, "mountPath": contract.SHM_MOUNT_PATH}]
     if context.cache_claim:
@@ -150,9 +148,8 @@ def _mounts(context: Context) -> list[Json]:
     return mounts
 
 
-def _volumes(context: Context) -> list[Json]:
-    size = context.settings.shm_size_limit or None
-    volumes: list[Json] = [{"name": contract.SHM_VOLUME, "emptyDir": compact(medium="Memory", sizeLimit=size)}]
+def _volumes(context: Context, shared_memory: Json) -> list[Json]:
+    volumes = [shared_memory]
     if context.cache_claim:
         volumes.append({"name": contract.CACHE_VOLUME, "persistentVolumeClaim": {"claimName": context.cache_claim}})
     return volumes

@@ -14,6 +14,7 @@ from api_types.validation.rules import (
     hydration,
     metadata,
     parallel,
+    pod_policy,
     routing,
     topology,
 )
@@ -22,6 +23,7 @@ from api_types.validation.rules.rule import Rules
 _GROUPS: tuple[Rules, ...] = (
     metadata.RULES,
     devices.RULES,
+    pod_policy.RULES,
     clusters.RULES,
     engines.RULES,
     disruption.RULES,

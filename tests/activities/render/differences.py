@@ -56,6 +56,11 @@ INTENDED = (
         for name in ("pods-source", "renderer")
     ),
     Intended(
+        "examples/LeaderWorkerSet/*",
+        "spec.leaderWorkerTemplate.leaderTemplate.spec.containers.engine.args",
+        "the examples of SGLang serve metrics, by which the endpoint picker knows their load",
+    ),
+    Intended(
         "cache-huggingface/Job/*",
         "spec.template.spec.containers.hydrate.command",
         "the script: the hub's client is installed from files with known hashes, and without the token; SIGTERM ends it, and what a killed "

@@ -22,10 +22,17 @@ from tests.activities.render.topologies import TOPOLOGIES
 EXAMPLES = Path(__file__).parents[3] / "examples"
 BASELINE = Path(__file__).parents[2] / "golden" / "baseline"
 # Those that the baseline has. set-spec.json holds a deployment in the message that applies it.
-RENDERED = ("models", "testbed/demo.yaml", "testbed/gang.yaml", "testbed/too-big.yaml")
+RENDERED = (
+    "models/chat-behind-a-service.yaml",
+    "models/flat-shape.yaml",
+    "models/gang-from-cache.yaml",
+    "models/gated-cache.yaml",
+    "models/prefill-decode.yaml",
+    "testbed/demo.yaml",
+    "testbed/gang.yaml",
+    "testbed/too-big.yaml",
+)
 MESSAGE = "testbed/set-spec.json"
-# Examples that the baseline does not have.
-ADDED = {"drained.yaml", "gang-in-a-rack.yaml", "adapters.yaml", "wide-expert-parallel.yaml"}
 
 
 @cache
@@ -46,8 +53,7 @@ def _topology(name: str) -> list[Json]:
 
 
 def _examples() -> list[Json]:
-    files = [file for path in RENDERED for file in (sorted((EXAMPLES / path).glob("*.yaml")) or [EXAMPLES / path])]
-    texts = [file.read_text() for file in [*files, BASELINE / "fleet.yaml"] if file.name not in ADDED]
+    texts = [file.read_text() for file in [*(EXAMPLES / path for path in RENDERED), BASELINE / "fleet.yaml"]]
     texts.append(json.dumps(json.loads((EXAMPLES / MESSAGE).read_text())["manifest"]))
     admitted = [one for text in texts for one in admit_all(parse(text, "examples"), CHECKS)]
     facts = read_facts(YAML(typ="safe", pure=True).load((BASELINE / "facts.yaml").read_text()), "facts")

@@ -37,6 +37,24 @@ def _prefill_decode() -> Rendered:
     return render_pair(decode={"args": ["--port=8200"]}, cache="qwen", cache_claim=CLAIM, uid=UID)
 
 
+# What namespaces with Pod Security `baseline` admit; without a RuntimeClass, which clusters of the testbed do not have.
+POLICY: dict[str, object] = {
+    "hugepages": [{"size": "2Mi", "amount": "4Gi"}, {"size": "1Gi", "amount": "2Gi"}],
+    "env": [{"name": "NCCL_IB_HCA", "value": "mlx5"}, {"name": "UCX_TLS", "value": "rc,cuda"}],
+    "resources": {"requests": {"cpu": "16", "memory": "64Gi"}, "limits": {"memory": "512Gi", "ephemeral-storage": "100Gi"}},
+    "rdma": [{"resourceName": "rdma/hca_shared_devices_a"}],
+    "seccomp": {"type": "Localhost", "localhostProfile": "profiles/engine.json"},
+    "shmSize": "64Gi",
+    "tolerations": [{"key": "acme.example/rdma"}, {"key": "acme.example/owner", "operator": "Equal", "value": "ml", "effect": "NoExecute"}],
+    "serviceAccountName": "engines",
+}
+
+
+def _granted() -> Rendered:
+    cluster = a_cluster(pod_policies={"h100": POLICY})
+    return render(a_gang(leader={"pool": "head"}), an_engine("small"), cluster=cluster, uid=UID)
+
+
 def _probed() -> Rendered:
     probes = {"startupSeconds": 2700, "liveness": {"failureThreshold": 10}}
     gang = a_gang(leader={"args": ["--tp=8"]})
@@ -149,6 +167,7 @@ TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "gang-domain-kai-explicit": lambda: _gang_in_domain("kai", "Required", kai_mode="explicit"),
     "probes": _probed,
     "wide": _wide,
+    "pod-policy": _granted,
     "prefill-decode": _prefill_decode,
     "prefill-decode-old-cluster": lambda: render_pair(cluster=a_cluster(kubernetes_version="1.28", dra_version="v1beta1"), uid=UID),
     "drained": lambda: _drained(an_engine(), a_gang("big")),

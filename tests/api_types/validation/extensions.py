@@ -23,6 +23,7 @@ class Extension:
 EXTENSIONS = (
     Extension("InferenceClass", "spec.devices[].claim", "choice", "DevicePlugin"),
     Extension("InferenceClass", "spec.devices[].resourceName", "field", "extended resource of a DevicePlugin device"),
+    Extension("InferenceClass", "spec.podPolicy", "field", "what engine pods on nodes of the class are granted"),
     Extension("InferenceCluster", "spec.cluster.gke.project", "field", "deprecated; overrides the project of the credentials"),
     Extension("ModelDeployment", "spec.replicas", "bound", "0 to 1000 instead of 1 to 10"),
     Extension("ModelDeployment", "spec.rollout", "field", "how a changed template reaches the replicas"),

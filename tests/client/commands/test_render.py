@@ -238,6 +238,14 @@ def test_every_mistake_in_the_facts_is_reported_at_once(cli: Cli, tmp_path: Path
         assert say in result.err
 
 
+def test_pods_have_what_the_class_of_their_pool_grants(cli: Cli, tmp_path: Path) -> None:
+    granting = a_class()
+    granting["spec"]["podPolicy"] = {"capabilities": ["IPC_LOCK"], "shmSize": "64Gi"}
+    objects, _ = rendered(cli, tmp_path, granting, a_cluster("eu", **SITE), a_deployment(replicas=1))
+    engine = objects[1]["spec"]["template"]["spec"]["containers"][0]
+    assert engine["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}}
+
+
 def test_the_size_of_a_cache_among_the_files_decides_how_long_its_engine_may_load(cli: Cli, tmp_path: Path) -> None:
     """A member that asks for probes and chooses no time: 600 s, and 6 s for each GiB of a volume of 850, counted as 1024."""
     deployment = a_deployment(replicas=1, modelCacheRef={"name": "weights"})

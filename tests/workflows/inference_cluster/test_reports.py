@@ -9,7 +9,7 @@ from api_types.messages.observations import ObservedCluster
 from api_types.resources.status import Condition
 from tests.workflows.inference_cluster.builders import a_cluster, a_spec
 from workflows.inference_cluster.reports import cache_report, replica_report, scheduler_report, time_to_withdrawal, unsequenced
-from workflows.inference_cluster.state import ClusterState
+from workflows.inference_cluster.state import ClusterState, KnownClass
 
 NOW = datetime(2026, 1, 1, 1, tzinfo=UTC)
 APPLIED, APPLIED_MS = "2026-01-01T00:00:00Z", 1_767_225_600_000
@@ -50,6 +50,18 @@ def test_replicas_get_how_to_connect_and_where_the_gateway_is() -> None:
     assert (report.connection.name, report.connection.key) == ("eu-1", "kubeconfig")
     assert report.facts
     assert report.facts.gateway_address == "192.0.2.1"
+
+
+def test_replicas_get_what_the_classes_of_the_pools_grant_to_pods() -> None:
+    pools = [{"name": name, "className": name} for name in ("rdma", "plain", "lost")]
+    devices = [{"name": "gpu"}]
+    classes = {
+        "rdma": KnownClass(generation=1, spec={"devices": devices, "podPolicy": {"capabilities": ["IPC_LOCK"]}}),
+        "plain": KnownClass(generation=1, spec={"devices": devices}),
+    }
+    report = replica_report("eu-1", a_cluster(spec=a_spec(*pools), classes=classes), NOW)
+    assert report.facts
+    assert report.facts.pod_policies == {"rdma": {"capabilities": ["IPC_LOCK"]}}
 
 
 def test_replicas_get_nothing_before_the_first_connect() -> None:

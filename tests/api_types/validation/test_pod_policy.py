@@ -1,0 +1,125 @@
+"""What a class may grant to pods, and that a tenant can ask for none of it."""
+
+from typing import Any
+
+import pytest
+
+from tests.activities.render.topologies import POLICY
+from tests.api_types.builders import a_class, a_container, a_deployment, a_member, an_engine, problems
+
+AT = "spec.podPolicy"
+FULL = {**POLICY, "capabilities": ["IPC_LOCK", "SYS_NICE", "SYS_PTRACE"], "runtimeClassName": "nvidia"}
+
+REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
+    (
+        "a capability that is not on the list",
+        {"capabilities": ["SYS_ADMIN"]},
+        [f'{AT}.capabilities[0]: must be IPC_LOCK, SYS_NICE or SYS_PTRACE, got "SYS_ADMIN"'],
+    ),
+    ("a capability twice", {"capabilities": ["IPC_LOCK", "IPC_LOCK"]}, [f"{AT}.capabilities: name each capability once"]),
+    (
+        "half a page",
+        {"hugepages": [{"size": "2Mi", "amount": "3Mi"}]},
+        [f'{AT}.hugepages[size=2Mi].amount: must be a multiple of the page size 2Mi, got "3Mi"'],
+    ),
+    (
+        "pages of no size",
+        {"hugepages": [{"size": "1Gi", "amount": "0"}]},
+        [f'{AT}.hugepages[size=1Gi].amount: must be more than 0, got "0"'],
+    ),
+    (
+        "a variable of the platform",
+        {"env": [{"name": "MODELPLANE_RANK", "value": "0"}]},
+        [f"{AT}.env[name=MODELPLANE_RANK].name: names that begin with MODELPLANE_ or LWS_ are set for each pod by the platform"],
+    ),
+    (
+        "a variable that Kubernetes refuses",
+        {"env": [{"name": "A=B", "value": "0"}]},
+        [f'{AT}.env[name=A=B].name: must be letters, digits and underscores, not beginning with a digit, got "A=B"'],
+    ),
+    (
+        "a request above its limit",
+        {"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}}},
+        [f'{AT}.resources.requests.memory: must be at most the limit "1Gi", got "2Gi"'],
+    ),
+    ("no processors", {"resources": {"limits": {"cpu": "0"}}}, [f'{AT}.resources.limits.cpu: must be more than 0, got "0"']),
+    (
+        "memory as a device",
+        {"rdma": [{"resourceName": "memory"}]},
+        [f'{AT}.rdma[resourceName=memory].resourceName: must look like "rdma/hca_shared_devices_a", got "memory"'],
+    ),
+    (
+        "a resource of Kubernetes as a device",
+        {"rdma": [{"resourceName": "kubernetes.io/x"}]},
+        [f'{AT}.rdma[resourceName=kubernetes.io/x].resourceName: must look like "rdma/hca_shared_devices_a", got "kubernetes.io/x"'],
+    ),
+    (
+        "a profile without its path",
+        {"seccomp": {"type": "Localhost"}},
+        [f"{AT}.seccomp.localhostProfile: required because type is Localhost"],
+    ),
+    (
+        "a path without its type",
+        {"seccomp": {"localhostProfile": "a.json"}},
+        [f"{AT}.seccomp.localhostProfile: allowed only with type: Localhost"],
+    ),
+    (
+        "a path to another folder of the node",
+        {"seccomp": {"type": "Localhost", "localhostProfile": "../x"}},
+        [f'{AT}.seccomp.localhostProfile: must be a path below the kubelet\'s folder of profiles, without "..", got "../x"'],
+    ),
+    ("a runtime class of no name", {"runtimeClassName": "A B"}, [f'{AT}.runtimeClassName: must be a DNS subdomain, got "A B"']),
+    ("no shared memory", {"shmSize": "-1Gi"}, [f'{AT}.shmSize: must be more than 0, got "-1Gi"']),
+    (
+        "a value that nothing compares",
+        {"tolerations": [{"key": "a", "value": "b"}]},
+        [f"{AT}.tolerations[0].value: operator Exists (the default) takes no value; set operator: Equal"],
+    ),
+]
+
+
+def test_a_class_may_grant_all_that_engines_need() -> None:
+    assert problems(a_class(podPolicy=FULL)) == []
+
+
+@pytest.mark.parametrize(("policy", "said"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_what_a_cluster_would_refuse_is_refused_before(policy: dict[str, Any], said: list[str]) -> None:
+    assert problems(a_class(podPolicy=policy)) == said
+
+
+OF_THE_POD = {
+    "securityContext": {"seccompProfile": {"type": "Unconfined"}},
+    "runtimeClassName": "nvidia",
+    "serviceAccountName": "admin",
+    "tolerations": [{"operator": "Exists"}],
+    "volumes": [{"name": "x", "emptyDir": {}}],
+    "hostIPC": True,
+}
+OF_THE_CONTAINER = {
+    "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+    "resources": {"limits": {"hugepages-2Mi": "4Gi"}},
+    "volumeMounts": [{"name": "x", "mountPath": "/dev/hugepages"}],
+}
+
+
+@pytest.mark.parametrize("field", OF_THE_POD)
+def test_a_tenant_cannot_ask_for_what_the_platform_grants_to_pods(field: str) -> None:
+    member = a_member(template={"spec": {field: OF_THE_POD[field]}})
+    (said,) = problems(a_deployment(an_engine(member)))
+    assert said.startswith(f"spec.template.spec.engines[name=a].members[0].template.spec.{field}: unknown field")
+
+
+@pytest.mark.parametrize("field", OF_THE_CONTAINER)
+def test_a_tenant_cannot_ask_for_what_the_platform_grants_to_containers(field: str) -> None:
+    (said,) = problems(a_deployment(an_engine(a_container(**{field: OF_THE_CONTAINER[field]}))))
+    assert f".containers[0].{field}: unknown field" in said
+
+
+def test_a_tenant_has_no_field_for_a_policy() -> None:
+    for deployment in (
+        a_deployment(podPolicy=FULL),
+        a_deployment(an_engine(podPolicy=FULL)),
+        a_deployment(an_engine(a_member(podPolicy=FULL))),
+    ):
+        (said,) = problems(deployment)
+        assert said.endswith("podPolicy: unknown field")
