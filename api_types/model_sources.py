@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 
 _REPOSITORY_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _REVISION = re.compile(r"[A-Za-z0-9._/][A-Za-z0-9._/-]*")
 # Without `$`: a kubelet expands `$(NAME)` in the environment of a container.
 _FILE_PATTERN = re.compile(r"[A-Za-z0-9._/*?\[\]!+=@,~ ()-]+")
@@ -93,6 +94,11 @@ def read_image(text: str) -> ImageReference:
     if at and not is_digest(digest):
         raise ValueError("its digest must be 'sha256:' and 64 hex digits")
     return ImageReference(host, repository, tag, digest)
+
+
+def is_commit(text: str) -> bool:
+    """Whether it is the hash of a commit."""
+    return bool(_COMMIT.fullmatch(text))
 
 
 def is_digest(text: str) -> bool:

@@ -13,6 +13,7 @@ from activities.observe.pods import not_ready_reason
 from api_types import labels
 from api_types.limits import OBSERVED_MAX
 from api_types.messages.observations import ObservedCache, ObservedJob, ObservedVolume
+from api_types.model_sources import is_commit, is_digest
 
 MODEL_CACHE = "ModelCache"
 COMPLETE, FAILED, RUNNING = "Complete", "Failed", "Running"
@@ -39,7 +40,7 @@ class JobSeen(NamedTuple):
 
 
 class JobPodSeen(NamedTuple):
-    """A pod of a hydration Job; `ended_at` is empty unless it failed."""
+    """A pod of a hydration Job; `ended_at` is empty unless it failed, `commit` unless it is complete and says what it staged."""
 
     job_uid: str
     claim: str
@@ -47,6 +48,7 @@ class JobPodSeen(NamedTuple):
     exit_code: int
     message: str
     blocker: str
+    commit: str = ""
 
 
 def read_volume(item: Mapping[str, Any]) -> VolumeSeen | None:
@@ -88,6 +90,8 @@ def read_job_pod(item: Mapping[str, Any]) -> JobPodSeen | None:
     status = item.get("status") or {}
     states = [container.get("state") or {} for container in status.get("containerStatuses") or []]
     ended = next((state["terminated"] for state in states if (state.get("terminated") or {}).get("exitCode")), None)
+    done = next((state["terminated"] for state in states if (state.get("terminated") or {}).get("exitCode") == 0), None)
+    said = str(done.get("message") or "").strip() if done else ""
     not_ready = None if status.get("phase") in {"Running", "Succeeded", "Failed"} else not_ready_reason(item)
     return JobPodSeen(
         job_uid=job,
@@ -96,6 +100,7 @@ def read_job_pod(item: Mapping[str, Any]) -> JobPodSeen | None:
         exit_code=int(ended["exitCode"]) if ended else 0,
         message=_short(str(ended.get("message") or "")) if ended else "",
         blocker=not_ready.text if not_ready else "",
+        commit=said if is_commit(said) or is_digest(said) else "",
     )
 
 
@@ -122,6 +127,7 @@ def _job(job: JobSeen, pods: list[JobPodSeen]) -> ObservedJob:
         exit_code=last.exit_code if failed and last else 0,
         message=(last.message if last and last.message else job.message) if failed else "",
         blocker=waiting[0] if waiting and job.state == RUNNING else "",
+        commit=next((pod.commit for pod in pods if pod.commit), "") if job.state == COMPLETE else "",
     )
 
 

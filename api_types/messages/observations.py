@@ -106,7 +106,7 @@ class ObservedVolume(Message):
 class ObservedJob(Message):
     """A hydration Job. `state` is Running, Complete or Failed; `exit_code` and `message` are those of its last failed pod.
 
-    `blocker` says why its pod does not run, empty if it does.
+    `blocker` says why its pod does not run, empty if it does. `commit` is what a complete one says that it staged, or empty.
     """
 
     claim: Id
@@ -115,6 +115,7 @@ class ObservedJob(Message):
     exit_code: int = 0
     message: Text = ""
     blocker: Text = ""
+    commit: Id = ""
 
 
 class ObservedCache(Message):

@@ -11,7 +11,7 @@ from api_types.errors import error_message, error_type
 from api_types.messages.caches import AwaitCredential
 from workflows.entity.calls import activity_options
 from workflows.entity.context import EntityContext
-from workflows.model_cache.plan import AUTH_REFUSED, download_started, waits_for_credential
+from workflows.model_cache.plan import AUTH_REFUSED, may_tell_revision, waits_for_credential
 from workflows.model_cache.results import reset_backoff
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import CacheState
@@ -71,7 +71,8 @@ class CredentialWatch:
                 if copy.failed and copy.exit_code == AUTH_REFUSED:
                     reset_backoff(copy)
         pin = self.state.pin
-        if pin and not pin.revision and not download_started(self.state.stagings.values()):
+        copies = [copy for staging in self.state.stagings.values() for copy in staging.copies]
+        if pin and not pin.revision and not any(map(may_tell_revision, copies)):
             # With the credential it can perhaps be resolved.
             self.state.pin = None
         self.context.mark_changed()

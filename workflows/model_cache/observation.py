@@ -26,11 +26,15 @@ def record_observation(staging: ClusterStaging, observed: ObservedCache, now: da
             copy.applied_generation = 0
         if copy.ready_at and not bound and fresh:
             losses.append(f"the volume on {staging.site.name} is {volume.phase if volume else 'gone'}; it is filled again")
-            copy.ready_at = copy.job_uid = copy.failed_job_uid = ""
+            # Filled again it would be another revision, if the reference that is written in the spec has moved.
+            copy.ready_at = copy.job_uid = copy.failed_job_uid = copy.pinned_key = ""
             copy.job_observed = False
-        elif not copy.ready_at:
-            job = next((job for job in observed.jobs if job.uid == copy.job_uid), None)
+            continue
+        job = next((job for job in observed.jobs if job.uid == copy.job_uid), None)
+        if not copy.ready_at:
             _record_job(copy, job, now, bound=bound, fresh=fresh)
+        if copy.literal and copy.ready_at and job and job.commit:
+            copy.commit = job.commit
     return losses
 
 

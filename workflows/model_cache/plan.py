@@ -67,9 +67,9 @@ def next_step(staging: ClusterStaging, desired: DesiredStaging, used: Collection
         return NextStep("remove", staging.copies[-1], teardown_steps=_ALL_STEPS) if staging.copies else None
     for copy in staging.copies:
         # A token is on a cluster only while it is needed; the failed Job stays, for its log.
-        if not copy.cleaned_up and (copy.ready_at or copy.failed):
+        if not copy.cleaned_up and (copy.ready_at or copy.failed) and not copy.says_commit_later(now):
             return NextStep("clean_up", copy, teardown_steps=_DOWNLOAD_STEPS if copy.ready_at else (CACHE_CREDENTIAL,))
-    if desired.deleting or staging.unselected_since or not can_stage(staging.site) or not staging.copies:
+    if desired.deleting or staging.unselected_since or not can_stage(staging.site) or not staging.copies or staging.awaits:
         return None
     current, *older = staging.copies
     for copy in older:
@@ -99,10 +99,12 @@ def is_final(copy: Copy, site: CacheSite) -> bool:
     return copy.failed and (copy.exit_code in FINAL_EXIT_CODES or 0 < site.attempts_max <= copy.attempts)
 
 
-def next_check(staging: ClusterStaging, used: Collection[str]) -> datetime | None:
+def next_check(staging: ClusterStaging, used: Collection[str], now: datetime) -> datetime | None:
     """Give when time alone will change the answer of `next_step`; None: never."""
     times = [datetime.fromisoformat(staging.retry_at)] if staging.retry_at else []
-    times += [datetime.fromisoformat(copy.retry_at) for copy in staging.copies[:1] if copy.failed and not is_final(copy, staging.site)]
+    if not staging.awaits:
+        times += [datetime.fromisoformat(copy.retry_at) for copy in staging.copies[:1] if copy.failed and not is_final(copy, staging.site)]
+    times += [copy.commit_awaited_until for copy in staging.copies if not copy.cleaned_up and copy.says_commit_later(now)]
     if staging.unselected_since and not used:
         times.append(_grace_ends(staging))
     return min(times, default=None)
@@ -114,5 +116,31 @@ def waits_for_credential(copy: Copy) -> bool:
 
 
 def download_started(stagings: Iterable[ClusterStaging]) -> bool:
-    """Tell whether a download was started on some cluster: then the revision that it uses is not resolved again."""
+    """Tell whether a download was started on some cluster."""
     return any(copy.attempts for staging in stagings for copy in staging.copies)
+
+
+def may_tell_revision(copy: Copy) -> bool:
+    """Tell whether a volume holds, or will hold, some revision: then it counts, and the reference is not resolved again."""
+    return bool(copy.ready_at) or (bool(copy.job_uid) and not copy.failed)
+
+
+def first_to_stage(stagings: Mapping[str, ClusterStaging], desired: DesiredStaging, now: datetime) -> str:
+    """Name the cluster that stages a reference as it is written; empty if all do what is desired.
+
+    What the reference means may change from one download to the next. So one cluster downloads, and the commit of its volume is the
+    revision of all others. A source whose volumes do not say it cannot be waited for: then every cluster stages what it finds.
+    """
+    if desired.pinned or desired.deleting:
+        return ""
+    found = {name: [copy for copy in staging.copies if copy.is_of(desired.artifact_key)] for name, staging in stagings.items()}
+    if any(copy.ready_at and not copy.commit and not copy.says_commit_later(now) for copies in found.values() for copy in copies):
+        return ""
+
+    def order(name: str) -> tuple[bool, bool, int, str]:
+        site, copies = stagings[name].site, found[name]
+        begun = any(may_tell_revision(copy) for copy in copies)
+        return (not begun, any(is_final(copy, site) for copy in copies), sum(copy.attempts for copy in copies), name)
+
+    able = [name for name, each in stagings.items() if selects(desired.match_labels, each.site) and can_stage(each.site)]
+    return min(able, key=order, default="")

@@ -35,7 +35,7 @@ def replica_report(name: str, state: CacheState, user: User) -> CacheReport:
         claim=user.assigned_claim,
         size_gib=size_gib(state),
         artifact_key=assigned.artifact_key if assigned else "",
-        revision=assigned.revision if assigned else "",
+        revision=(assigned.commit or assigned.revision) if assigned else "",
         message="" if user.assigned_claim else message,
     )
 

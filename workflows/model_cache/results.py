@@ -13,21 +13,23 @@ from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import ClusterStaging, Copy
 
 
-def update_selection(staging: ClusterStaging, desired: DesiredStaging, now: datetime) -> None:
-    """Record whether the cluster is selected still, and which artifact shall be on it."""
+def update_selection(staging: ClusterStaging, desired: DesiredStaging, now: datetime, first: str = "") -> None:
+    """Record whether the cluster is selected still, and which artifact shall be on it; not yet, if another cluster is the `first`."""
+    staging.awaits = first if first != staging.site.name else ""
     if selects(desired.match_labels, staging.site):
         staging.unselected_since = ""
-        if can_stage(staging.site) and not desired.deleting:
+        if can_stage(staging.site) and not desired.deleting and not staging.awaits:
             _move_to_front(staging, desired)
     elif not staging.unselected_since:
         staging.unselected_since = clock.timestamp(now)
 
 
 def _move_to_front(staging: ClusterStaging, desired: DesiredStaging) -> None:
-    if staging.copies and staging.copies[0].artifact_key == desired.artifact_key:
+    if staging.copies and staging.copies[0].is_of(desired.artifact_key):
         return
-    known = next((copy for copy in staging.copies if copy.artifact_key == desired.artifact_key), None)
-    current = known or Copy(artifact_key=desired.artifact_key, claim=desired.claim, revision=desired.revision)
+    known = next((copy for copy in staging.copies if copy.is_of(desired.artifact_key)), None)
+    new = Copy(artifact_key=desired.artifact_key, claim=desired.claim, revision=desired.revision, literal=not desired.pinned)
+    current = known or new
     staging.copies = [current, *(copy for copy in staging.copies if copy is not current)]
 
 

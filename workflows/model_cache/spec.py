@@ -15,6 +15,7 @@ from workflows.model_cache.state import CacheState
 class DesiredStaging(NamedTuple):
     """What shall be staged on the selected clusters; `deleting`: nothing, on none of them.
 
+    `pinned`: the revision is one commit or digest, not a reference as it is written.
     `credential` names the Secret that the source needs, empty if it needs none; `others` are what the Job needs besides.
     """
 
@@ -26,6 +27,7 @@ class DesiredStaging(NamedTuple):
     credential: str = ""
     credential_key: str = ""
     others: tuple[SecretKey, ...] = ()
+    pinned: bool = True
     deleting: bool = False
 
 
@@ -45,6 +47,11 @@ def size_gib(state: CacheState) -> int:
         return artifact_of("", "", state).size_gib if state.spec else 0
     except InvalidSpec:
         return 0
+
+
+def key_of(namespace: str, name: str, state: CacheState, revision: str = "") -> str:
+    """Give the key of the artifact at a revision; empty: as it is written in the spec."""
+    return artifact_key(_as_input(namespace, name, state, revision))
 
 
 def reference_of(artifact: Artifact) -> str:
@@ -69,6 +76,7 @@ def desired_staging(namespace: str, name: str, state: CacheState) -> DesiredStag
         generation=state.generation,
         credential=artifact.credential,
         credential_key=artifact.credential_key,
+        pinned=bool(state.pin.revision),
         others=tuple(SecretKey(name=copy.name, key=copy.key) for copy in options_of(pinned).copies),
     )
 

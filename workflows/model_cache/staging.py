@@ -19,7 +19,7 @@ from workflows.entity.calls import activity_options
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import failure_of
 from workflows.model_cache.claims import claims_in_use
-from workflows.model_cache.plan import NextStep, can_forget, next_check, next_step
+from workflows.model_cache.plan import NextStep, can_forget, first_to_stage, next_check, next_step
 from workflows.model_cache.results import left_behind, record_applied, record_deleted, record_failure, record_success, update_selection
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import CacheState, ClusterStaging, Copy
@@ -48,18 +48,19 @@ class Staging:
         """Start the next step on every cluster that has one, and requeue for those that have one later."""
         now = workflow.now()
         self._collect_finished()
+        first = first_to_stage(self.state.stagings, desired, now)
         for name, staging in sorted(self.state.stagings.items()):
             if name in self.running:
                 continue
             used = claims_in_use(self.state.users, name)
-            update_selection(staging, desired, now)
+            update_selection(staging, desired, now, first)
             if can_forget(staging, desired, used, now):
                 await self._forget(name)
                 continue
             step = next_step(staging, desired, used, now)
             if step and len(self.running) < CONCURRENCY:
                 self.running[name] = asyncio.create_task(self._do(staging, step))
-            elif not step and (time := next_check(staging, used)):
+            elif not step and (time := next_check(staging, used, now)):
                 self.context.requeue_at(time)
 
     def _collect_finished(self) -> None:
@@ -151,7 +152,8 @@ class Staging:
             uid=self.state.uid,
             generation=self.state.generation,
             spec=self.state.spec or {},
-            revision=self.state.pin.revision if self.state.pin else "",
+            # What was staged by the reference as it is written is named after that.
+            revision=self.state.pin.revision if self.state.pin and not copy.literal else "",
             storage_class_name=staging.site.storage_class_name,
             scheduler_type=staging.site.scheduler_type,
             hydrate=hydrate,

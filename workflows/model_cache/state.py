@@ -3,7 +3,7 @@
 Where a field has an alias, that is its name in the JSON of every release so far.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -14,6 +14,11 @@ from api_types.messages.versions import ObservationVersion, Version
 from api_types.payloads.packing import Compact
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState
+
+# With the waits between them some nine minutes: longer than a source is restarted, shorter than anyone waits for weights.
+RESOLVE_ATTEMPTS = 7
+# The watches of Jobs and of pods are not ordered.
+COMMIT_WAIT = timedelta(seconds=30)
 
 
 class StatePart(BaseModel):
@@ -26,12 +31,22 @@ class PinnedRevision(StatePart):
     """Which revision the source's reference meant when it was resolved.
 
     `reference` and `refresh` say what was resolved; when either differs, it is resolved again. `revision` is empty when resolving failed.
+    `errors` counts failures in a row; `retry_at` is when it is resolved again, empty: not by time. `final`: the source itself refused, so
+    that waiting for it helps nothing.
     """
 
     reference: str
     refresh: str = ""
     revision: str = ""
     problem: str = ""
+    errors: int = 0
+    retry_at: str = ""
+    final: bool = False
+
+    @property
+    def waits_for_source(self) -> bool:
+        """Whether nothing is staged yet, because the source may soon say what the reference means."""
+        return bool(self.problem) and not self.revision and not self.final and self.errors < RESOLVE_ATTEMPTS
 
 
 class Copy(StatePart):
@@ -44,6 +59,8 @@ class Copy(StatePart):
         failed_job_uid: the last Job that failed. While it equals `job_uid`, the next attempt waits for `retry_at`.
         missing_credential: which credential the download waits for.
         cleaned_up: neither Job nor credential are left on the cluster.
+        literal: staged by the reference as it is written in the spec. `commit` is what the volume says that it was, and `pinned_key` the
+            key of the artifact that it is, once that commit is the pinned revision.
 
     """
 
@@ -64,6 +81,22 @@ class Copy(StatePart):
     cleaned_up: bool = Field(default=True, alias="tidy")
     started_at: str = ""
     ready_at: str = ""
+    literal: bool = False
+    commit: str = ""
+    pinned_key: str = ""
+
+    def is_of(self, artifact_key: str) -> bool:
+        """Whether it is this artifact, under its own key or under that of the revision that its reference meant."""
+        return artifact_key in (self.artifact_key, self.pinned_key)
+
+    def says_commit_later(self, now: datetime) -> bool:
+        """Whether it is complete, and its pod may be observed a moment later than its Job."""
+        return self.literal and bool(self.ready_at) and not self.commit and now < self.commit_awaited_until
+
+    @property
+    def commit_awaited_until(self) -> datetime:
+        """Until when the pod of a complete Job is waited for."""
+        return datetime.fromisoformat(self.ready_at) + COMMIT_WAIT
 
     @property
     def failed(self) -> bool:
@@ -76,7 +109,8 @@ class ClusterStaging(StatePart):
 
     `site`: the last report of the cluster; `site_version`: that of the report. `unselected_since`: when the selector stopped selecting the
     cluster. `error` is that of the last failed step, which is repeated at `retry_at`; `errors` counts failures in a row. `registered`: the
-    cluster knows that it waits for this cache when it is deleted. `doubted`: a report came of what may be an earlier cluster.
+    cluster knows that it waits for this cache when it is deleted. `doubted`: a report came of what may be an earlier cluster. `awaits`: the
+    cluster whose volume will say which revision is staged here.
     """
 
     site: CacheSite
@@ -90,6 +124,7 @@ class ClusterStaging(StatePart):
     retry_at: str = ""
     registered: bool = False
     doubted: bool = False
+    awaits: str = ""
 
     @property
     def published(self) -> Copy | None:

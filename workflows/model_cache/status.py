@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from activities.observe.cache import BOUND
 from workflows.entity.conditions import FALSE, TRUE, Verdict
 from workflows.model_cache.plan import is_final, selects
-from workflows.model_cache.state import CacheState, ClusterStaging, Copy, PinnedRevision
+from workflows.model_cache.state import RESOLVE_ATTEMPTS, CacheState, ClusterStaging, Copy, PinnedRevision
 
 MESSAGE_MAX = 1024
 _NO_CLUSTERS = "no connected cluster that the selector matches reports a storage class for caches"
@@ -31,6 +31,10 @@ class StagingPhase(NamedTuple):
 def phase_of(staging: ClusterStaging) -> StagingPhase:
     """Give how far the desired artifact is on a cluster."""
     current = staging.copies[0] if staging.copies else None
+    if staging.awaits and (current is None or not current.ready_at):
+        return StagingPhase(
+            "Pending", _obstacle(staging) or f"waits for {staging.awaits}: its volume will say which revision all clusters stage"
+        )
     if current is None:
         return StagingPhase("Pending", _obstacle(staging) or "not started yet")
     if current.ready_at:
@@ -121,8 +125,14 @@ def revision_verdict(pin: PinnedRevision) -> Verdict:
     """Give `RevisionPinned`."""
     if pin.revision and not pin.problem:
         return Verdict(TRUE, "Resolved", pin.revision)
-    fallback = f"revision {pin.revision} stays" if pin.revision else "the revision is used as it is written"
-    return Verdict(FALSE, "Unresolved", f"{pin.problem}; {fallback}")
+    if pin.revision:
+        fallback = f"revision {pin.revision} stays"
+    elif pin.waits_for_source:
+        fallback = f"nothing is staged before attempt {pin.errors + 1} of {RESOLVE_ATTEMPTS}"
+    else:
+        fallback = "one cluster stages the revision as it is written, and the others what it meant there"
+    again = f"; resolved again at {pin.retry_at}" if pin.retry_at else ""
+    return Verdict(FALSE, "Unresolved", f"{pin.problem}; {fallback}{again}")
 
 
 def removal_progress(stagings: Sequence[ClusterStaging]) -> str:
@@ -158,7 +168,7 @@ def _cluster(staging: ClusterStaging, shown: ClusterPhase, retained: Sequence[st
         row |= {"claimName": copy.claim, "artefactKey": copy.artifact_key, "attempts": copy.attempts}
         row |= {
             field: value
-            for field, value in (("revision", copy.revision), ("startedAt", copy.started_at), ("readyAt", copy.ready_at))
+            for field, value in (("revision", copy.commit or copy.revision), ("startedAt", copy.started_at), ("readyAt", copy.ready_at))
             if value
         }
     if shown.cluster in retained:

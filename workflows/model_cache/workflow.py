@@ -157,8 +157,9 @@ class ModelCacheWorkflow(Entity[CacheState]):
             self.context.requeue_after(REPEAT_BROADCAST)
         await self.clusters.survey()
         if self.state.stagings:
+            self.revision.learn()
             await self.revision.pin()
-        desired = desired_staging(self.namespace, self.name, self.state)
+        desired = None if self.revision.is_awaited() else desired_staging(self.namespace, self.name, self.state)
         if not self.state.deleting:
             if desired:
                 await self.staging.start_steps(desired)

@@ -13,6 +13,7 @@ from api_types import labels
 from api_types.messages.observations import ObservedJob, ObservedVolume
 
 CLAIM = "modelcache-ml-team-qwen-0a1b2c3d"
+LISTING = "sha256:" + "ab" * 32
 CACHE = Owner("ModelCache", "ml-team", "qwen", "uid-c")
 
 
@@ -162,3 +163,13 @@ class TestBoard:
         assert touched == []
         index.put_job(Key("ml-team", f"{CLAIM}-hyd"), read_job(a_job(("Failed", "True"))))
         assert index.observation_for(CACHE).jobs[0].exit_code == 41
+
+
+@pytest.mark.parametrize(
+    ("message", "commit"),
+    [("a" * 40, "a" * 40), ("a" * 40 + "\n", "a" * 40), ("", ""), ("staged acme/tiny", ""), ("A" * 40, ""), ("a" * 41, ""), (LISTING, LISTING)],
+    ids=["wkl-85 a commit", "wkl-85 a line", "nothing", "a log", "no hash", "too long", "wkl-85 a digest"],
+)
+def test_a_complete_job_says_the_commit_that_it_staged(message: str, commit: str) -> None:
+    assert observed(a_job(("Complete", "True")), a_pod(0, message=message, phase="Succeeded")).commit == commit
+    assert observed(a_job(), a_pod(0, message=message, phase="Succeeded")).commit == "", "not before it is complete"

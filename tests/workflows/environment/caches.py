@@ -73,14 +73,14 @@ async def end_download(plane: ControlPlane, cluster: str, namespace: str, code: 
     (pod,) = await eventually(lambda: now(pods), lambda found: len(found) == 1, what="the pod of the Job")
     ended = {
         "exitCode": code,
-        "reason": "Error",
+        "reason": "Error" if code else "Completed",
         "message": text,
         "startedAt": "2026-01-01T00:00:00Z",
         "finishedAt": "2026-01-01T00:00:01Z",
     }
     container = {"name": "hydrate", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": ended}}
     path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}/status"
-    status = {"status": {"phase": "Failed", "containerStatuses": [container]}}
+    status = {"status": {"phase": "Failed" if code else "Succeeded", "containerStatuses": [container]}}
     plane.call(cluster, "PATCH", path, status, "application/strategic-merge-patch+json")
 
 

@@ -124,17 +124,17 @@ def test_wkl_95_another_artifact_is_staged_beside_the_old_one_and_a_return_finds
 def test_wkl_97_the_grace_period_begins_when_the_selector_no_longer_matches_and_ends_when_it_matches_again() -> None:
     staging = a_staging(ready(), site=a_site(labels={}))
     update_selection(staging, DESIRED, NOW)
-    assert next_check(staging, frozenset()) == NOW + timedelta(seconds=600)
-    assert next_check(staging, frozenset({"claim-1"})) is None
+    assert next_check(staging, frozenset(), NOW) == NOW + timedelta(seconds=600)
+    assert next_check(staging, frozenset({"claim-1"}), NOW) is None
     assert must_remove(staging, DESIRED, frozenset(), NOW + timedelta(seconds=600))
     staging.site = a_site()
     update_selection(staging, DESIRED, LATER)
-    assert (staging.unselected_since, next_check(staging, frozenset())) == ("", None)
+    assert (staging.unselected_since, next_check(staging, frozenset(), NOW)) == ("", None)
 
 
 def test_a_failed_download_is_checked_when_its_backoff_ends() -> None:
-    assert next_check(a_staging(failed()), frozenset()) == NOW + timedelta(minutes=1)
-    assert next_check(a_staging(failed(42)), frozenset()) is None
+    assert next_check(a_staging(failed()), frozenset(), NOW) == NOW + timedelta(minutes=1)
+    assert next_check(a_staging(failed(42)), frozenset(), NOW) is None
 
 
 def test_a_reset_repeats_even_a_download_that_failed_for_good() -> None:

@@ -38,7 +38,7 @@ def test_the_pinned_revision_is_desired_on_the_selected_clusters() -> None:
 def test_a_revision_that_could_not_be_resolved_is_used_as_it_is_written() -> None:
     desired = desired_staging("ml", "qwen", a_state(a_spec(), revision=""))
     assert desired
-    assert desired.revision == "main"
+    assert (desired.revision, desired.pinned) == ("main", False)
 
 
 def test_a_revision_of_another_source_is_not_used() -> None:

@@ -18,6 +18,8 @@ from workflows.model_cache.status import (
 
 PHASES = [
     ("nothing yet", a_staging(), "Pending", "not started yet"),
+    ("wkl-85 another cluster is first", a_staging(awaits="us-1"), "Pending", "waits for us-1: its volume will say which revision"),
+    ("wkl-85 staged before another was first", a_staging(ready(), awaits="us-1"), "Ready", ""),
     ("no claim seen", a_staging(a_copy()), "Pending", "waits for its volume claim"),
     ("claim not bound, no Job", a_staging(a_copy(job_uid=""), observed=observed(phase="Pending")), "Pending", "which is Pending"),
     ("claim bound, Job running", a_staging(a_copy(), observed=observed(job="Running")), "Hydrating", ""),
@@ -56,7 +58,7 @@ def test_wkl_92_a_long_failure_is_cut_to_one_kib() -> None:
     assert text.endswith("(next attempt at 2026-01-01T00:01:00Z)")
 
 
-LITERAL = "the revision is used as it is written"
+LITERAL = "one cluster stages the revision as it is written, and the others what it meant there"
 
 
 def a_phase(name: str, phase: str, message: str = "", *, selected: bool = True) -> ClusterPhase:
@@ -111,7 +113,17 @@ def test_a_cache_without_clusters_says_in_each_condition_what_is_missing() -> No
     ("pin", "verdict"),
     [
         pytest.param(PinnedRevision(reference="r", revision="c1"), ("True", "Resolved", "c1"), id="wkl-85 pinned"),
-        pytest.param(PinnedRevision(reference="r", problem="silence"), ("False", "Unresolved", f"silence; {LITERAL}"), id="not known"),
+        pytest.param(
+            PinnedRevision(reference="r", problem="silence", errors=2, retry_at="2026-01-01T00:01:00Z"),
+            ("False", "Unresolved", "silence; nothing is staged before attempt 3 of 7; resolved again at 2026-01-01T00:01:00Z"),
+            id="wkl-85 not known yet",
+        ),
+        pytest.param(
+            PinnedRevision(reference="r", problem="no", errors=1, final=True), ("False", "Unresolved", f"no; {LITERAL}"), id="refused"
+        ),
+        pytest.param(
+            PinnedRevision(reference="r", problem="silence", errors=7), ("False", "Unresolved", f"silence; {LITERAL}"), id="not known"
+        ),
         pytest.param(
             PinnedRevision(reference="r", revision="c1", problem="silence"),
             ("False", "Unresolved", "silence; revision c1 stays"),

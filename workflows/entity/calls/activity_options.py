@@ -100,13 +100,14 @@ CACHE_CALL = ClusterOptions(
     ),
 )
 
-# One request to an external service. A minute without a response counts as a failure.
+# One request to an external service. A minute without a response counts as a failure, and so do four failures within some ten seconds: the
+# workflow shows them and starts again.
 EXTERNAL_CALL = ClusterOptions(
     ClusterWork.CACHE,
     ActivityConfig(
         start_to_close_timeout=timedelta(seconds=30),
         schedule_to_close_timeout=timedelta(seconds=60),
-        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15)),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15), maximum_attempts=4),
     ),
 )
 

@@ -23,6 +23,8 @@ NO_SPACE = 43
 # As shells tell it. Not final: whoever ended the pod wants it elsewhere, or later.
 TERMINATED = 128 + signal.SIGTERM
 MARKER = ".modelplane-hydrated"
+# The kubelet has it in the status of the pod, and the control plane reads from there which commit a branch was.
+TERMINATION_LOG = Path("/dev/termination-log")
 MESSAGE_BYTES_MAX = 1000
 FULL = (errno.ENOSPC, errno.EDQUOT)
 UNAUTHORIZED = (401, 403)
@@ -43,6 +45,7 @@ def run(fill: Callable[[], None]) -> int:
     signal.signal(signal.SIGTERM, terminate)
     try:
         fill()
+        report(Path(os.environ["MODELPLANE_TARGET"]))
     except Hopeless as verdict:
         say(str(verdict))
         return verdict.code
@@ -56,6 +59,12 @@ def terminate(*_: object) -> None:
     """End at once: threads of the client would be waited for, and one that downloads does not look at anything else."""
     say("stopped by SIGTERM: the next attempt goes on with what has not arrived")
     os._exit(TERMINATED)
+
+
+def report(target: Path) -> None:
+    """Say which revision is in the volume, where somebody reads it: outside of a pod there is no such file."""
+    if TERMINATION_LOG.exists():
+        TERMINATION_LOG.write_text(json.loads((target / MARKER).read_text(encoding="utf-8"))["commit"], encoding="utf-8")
 
 
 def staged(target: Path, artefact_key: str) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from activities.render.cache.hydration import OCI
+from activities.render.cache.hydration import HUGGINGFACE, OCI
 from tests.activities.render.cache.programs import COMMAND, MARKER, job_environment
 from tests.environment.local_hub import LocalHub, Repo, a_commit, local_hub
 from tests.environment.local_registry import LocalRegistry, install_kit, local_registry
@@ -74,6 +74,22 @@ def test_patterns_mean_what_they_mean_to_the_client(
     assert hydrate(hub, tmp_path, "acme/doubled", **{name: value for name, value in given.items() if value})[0] == 0
     found = [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*")) if path.is_file()]
     assert [name for name in found if not name.startswith(".")] == staged
+
+
+def test_wkl_85_a_pod_says_in_its_status_which_commit_a_branch_was(hub: LocalHub, tmp_path: Path) -> None:
+    """By the kubelet's file, here another one; outside of a pod, where there is none, nothing is written."""
+    said, volume = tmp_path / "termination-log", tmp_path / "volume"
+    volume.mkdir()
+    program = HUGGINGFACE.replace("/dev/termination-log", str(said))
+    assert program != HUGGINGFACE
+    command, environment = [*COMMAND[:-1], program], job_environment(hub, volume, "acme/tiny", revision="main")
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert not said.exists()
+    for _ in ("staged before", "asked again"):
+        said.touch()
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+        assert said.read_text() == a_commit("first")
+        said.unlink()
 
 
 def test_wkl_94_a_volume_of_another_artifact_is_filled_again(hub: LocalHub, tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""A reference that could not be resolved: one cluster stages it, and what its volume holds is staged on the others (wkl-85)."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.workflows.model_cache.builders import DESIRED, NOW, a_copy, a_site, a_staging, failed, observed, ready
+from workflows.model_cache.observation import record_observation
+from workflows.model_cache.plan import first_to_stage, next_check, next_step
+from workflows.model_cache.results import update_selection
+from workflows.model_cache.state import ClusterStaging, Copy
+
+COMMIT = "1" * 40
+WRITTEN = DESIRED._replace(pinned=False, revision="main")
+READY_AT = "2026-01-01T00:00:00Z"
+
+
+def fleet(**stagings: ClusterStaging) -> dict[str, ClusterStaging]:
+    """Clusters of the gold tier by name."""
+    for name, staging in stagings.items():
+        staging.site = staging.site.model_copy(update={"name": name})
+    return stagings
+
+
+def literal(**fields: object) -> Copy:
+    return a_copy(**{"literal": True, **fields})
+
+
+CASES = [
+    ("the first by name", fleet(b=a_staging(), a=a_staging()), "a"),
+    ("one that can stage", fleet(a=a_staging(site=a_site(storage_class_name="")), b=a_staging()), "b"),
+    ("one that the selector matches", fleet(a=a_staging(site=a_site(labels={})), b=a_staging()), "b"),
+    ("the one that has begun", fleet(a=a_staging(), b=a_staging(literal())), "b"),
+    ("another one when its download failed", fleet(a=a_staging(failed(literal=True)), b=a_staging()), "b"),
+    ("one that may try again before one that may not", fleet(a=a_staging(failed(42, literal=True)), b=a_staging(failed(1))), "b"),
+    ("none to wait for", fleet(a=a_staging(site=a_site(storage_class_name=""))), ""),
+    ("the complete one, whose pod is observed in a moment", fleet(a=a_staging(), b=a_staging(ready(literal=True))), "b"),
+    ("no one, where a volume of an earlier release says nothing", fleet(a=a_staging(), b=a_staging(ready())), ""),
+]
+
+
+@pytest.mark.parametrize(("stagings", "expected"), [case[1:] for case in CASES], ids=[f"wkl-85 {case[0]}" for case in CASES])
+def test_who_is_first(stagings: dict[str, ClusterStaging], expected: str) -> None:
+    assert first_to_stage(stagings, WRITTEN, NOW) == expected
+    assert first_to_stage(stagings, DESIRED, NOW) == "", "a pinned revision is staged everywhere at once"
+    assert first_to_stage(stagings, WRITTEN._replace(deleting=True), NOW) == ""
+
+
+def test_wkl_85_a_volume_that_never_says_its_commit_holds_nobody_up() -> None:
+    clusters = fleet(a=a_staging(), b=a_staging(ready(literal=True)))
+    assert first_to_stage(clusters, WRITTEN, NOW + timedelta(seconds=30)) == ""
+
+
+def test_wkl_85_a_cluster_that_is_not_the_first_stages_nothing_and_asks_for_no_time() -> None:
+    for staging in (a_staging(), a_staging(failed(literal=True))):
+        update_selection(staging, WRITTEN, NOW, "us-1")
+        assert staging.awaits == "us-1"
+        assert next_step(staging, WRITTEN, frozenset(), NOW + timedelta(hours=1)) is None
+        assert next_check(staging, frozenset(), NOW) is None
+    update_selection(staging, WRITTEN, NOW, "eu-1")
+    assert staging.awaits == ""
+    assert next_step(staging, WRITTEN, frozenset(), NOW + timedelta(hours=1))
+
+
+def test_wkl_85_the_first_cluster_stages_the_reference_as_it_is_written() -> None:
+    staging = a_staging()
+    update_selection(staging, WRITTEN, NOW, "eu-1")
+    assert [(copy.literal, copy.revision) for copy in staging.copies] == [(True, "main")]
+    update_selection(other := a_staging(), DESIRED, NOW)
+    assert [(copy.literal, copy.revision) for copy in other.copies] == [(False, "c1")]
+
+
+def test_wkl_85_the_commit_of_a_complete_job_is_recorded_also_when_its_pod_is_observed_after_it() -> None:
+    staging = a_staging(literal(cleaned_up=False))
+    (copy,) = staging.copies
+    record_observation(staging, observed(job="Complete"), NOW)
+    assert (copy.ready_at, copy.commit) == (READY_AT, "")
+    assert next_step(staging, WRITTEN, frozenset(), NOW) is None, "the Job stays until its pod has said it"
+    assert next_check(staging, frozenset(), NOW) == NOW + timedelta(seconds=30)
+    record_observation(staging, observed(job="Complete", commit=COMMIT), NOW)
+    assert copy.commit == COMMIT
+    step = next_step(staging, WRITTEN, frozenset(), NOW)
+    assert step
+    assert step.kind == "clean_up"
+
+
+def test_wkl_85_the_volume_of_the_first_cluster_is_that_of_the_pinned_revision() -> None:
+    staging = a_staging(ready(literal=True, commit=COMMIT, pinned_key="key-of-commit"))
+    update_selection(staging, DESIRED._replace(artifact_key="key-of-commit", claim="claim-2", revision=COMMIT), NOW)
+    assert [copy.claim for copy in staging.copies] == ["claim-1"]
+
+
+def test_wkl_90_a_lost_volume_of_the_first_cluster_is_filled_with_the_pinned_revision() -> None:
+    staging = a_staging(ready(literal=True, commit=COMMIT, pinned_key="key-of-commit"))
+    assert record_observation(staging, observed(phase=""), NOW)
+    update_selection(staging, DESIRED._replace(artifact_key="key-of-commit", claim="claim-2", revision=COMMIT), NOW)
+    assert [(copy.claim, copy.literal) for copy in staging.copies] == [("claim-2", False), ("claim-1", True)]
