@@ -23,19 +23,24 @@ _TIMEOUT = timedelta(seconds=10)
 async def ended_uids(client: Client, owner: Owner, wanted: Collection[str]) -> set[str]:
     """Give those of the `wanted` uids that ended runs of the owner's workflow had. Raises ServerError if one cannot be asked now."""
     found: set[str] = set()
-    runs = client.list_workflows(ended_runs_query(owner.workflow_id), limit=_RUNS_MAX, rpc_timeout=_TIMEOUT)
     try:
-        async for run in runs:
-            try:
-                account = await client.get_workflow_handle(run.id, run_id=run.run_id).query("account", rpc_timeout=_TIMEOUT)
-            except WorkflowQueryFailedError:
-                continue
-            if account.get("uid") in wanted:
-                found.add(account["uid"])
+        async for run in client.list_workflows(ended_runs_query(owner.workflow_id), limit=_RUNS_MAX, rpc_timeout=_TIMEOUT):
+            found |= {await _uid_of(client, run.id, run.run_id)} & set(wanted)
             if len(found) == len(wanted):
                 break
     except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return found
         raise ServerError(f"earlier runs of {owner.workflow_id} cannot be asked which objects are theirs: {error.message}") from error
     return found
+
+
+async def _uid_of(client: Client, workflow_id: str, run_id: str) -> str:
+    """Give the uid that a run had; empty if it ended before it had one, or is not kept any more."""
+    try:
+        account = await client.get_workflow_handle(workflow_id, run_id=run_id).query("account", rpc_timeout=_TIMEOUT)
+    except WorkflowQueryFailedError:
+        return ""
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return ""
+        raise
+    return str(account.get("uid", ""))

@@ -53,8 +53,9 @@ def test_wkl_85_a_volume_that_never_says_its_commit_holds_nobody_up() -> None:
 
 def test_wkl_85_a_cluster_that_is_not_the_first_stages_nothing_and_asks_for_no_time() -> None:
     for staging in (a_staging(), a_staging(failed(literal=True))):
+        before = list(staging.copies)
         update_selection(staging, WRITTEN, NOW, "us-1")
-        assert staging.awaits == "us-1"
+        assert (staging.awaits, staging.copies) == ("us-1", before)
         assert next_step(staging, WRITTEN, frozenset(), NOW + timedelta(hours=1)) is None
         assert next_check(staging, frozenset(), NOW) is None
     update_selection(staging, WRITTEN, NOW, "eu-1")

@@ -32,7 +32,7 @@ def complain(moment):
         raise OSError(28, "No space left on device")
     if when == moment and kind:
         name, _, status = kind.partition(":")
-        error = getattr(errors, name)(f"{status} for {os.environ.get('HF_TOKEN', 'anonymous')}")
+        error = getattr(errors, name)(f"{status} for {os.environ.get('HF_TOKEN', 'anonymous')} by {os.environ.get('HTTPS_PROXY', '')}")
         error.response = types.SimpleNamespace(status_code=int(status))
         raise error
 
@@ -202,6 +202,12 @@ def test_the_exit_code_says_whether_a_retry_can_help(hub: Hub, says: str, token:
     assert not (hub.volume / MARKER).exists()
     assert TOKEN not in ended.stdout + ended.stderr
     assert 0 < len(ended.stderr.splitlines()[-1].encode()) <= 1024
+
+
+def test_the_login_of_a_proxy_is_not_in_the_log_and_its_address_alone_is(hub: Hub) -> None:
+    ended = hub.run(HUB_ERROR="HfHubHTTPError:500@info", HTTPS_PROXY="http://robot:pa55word@proxy:3128")
+    assert (ended.returncode, "pa55word" in ended.stderr) == (1, False)
+    assert "http://proxy:3128" in hub.run(HUB_ERROR="HfHubHTTPError:500@info", HTTPS_PROXY="http://proxy:3128").stderr
 
 
 def test_a_download_that_cannot_fit_does_not_start(hub: Hub) -> None:

@@ -80,6 +80,15 @@ def test_wkl_93_three_kills_on_a_volume_that_is_just_large_enough_end_in_success
         assert (volume.seen_at / "model.safetensors").read_bytes() == WEIGHTS
 
 
+def test_wkl_93_what_the_client_kept_for_itself_takes_no_room_from_the_next_attempt(hub: LocalHub, tmp_path: Path) -> None:
+    with small_volume(tmp_path / "volume", VOLUME_MIB) as volume:
+        kept = volume.seen_at / ".modelplane" / "huggingface" / "xet"
+        kept.mkdir(parents=True)
+        (kept / "chunks").write_bytes(bytes(6 << 20))
+        ended = finish(hub, volume.path, *volume.around)
+        assert ended.returncode == 0, ended.stderr
+
+
 def test_wkl_93_files_that_arrived_before_the_kill_are_not_sent_again(hub: LocalHub, tmp_path: Path) -> None:
     with downloading(hub, tmp_path):
         wait_until((tmp_path / "config.json").is_file, "the small file")
