@@ -167,7 +167,15 @@ class TestBoard:
 
 @pytest.mark.parametrize(
     ("message", "commit"),
-    [("a" * 40, "a" * 40), ("a" * 40 + "\n", "a" * 40), ("", ""), ("staged acme/tiny", ""), ("A" * 40, ""), ("a" * 41, ""), (LISTING, LISTING)],
+    [
+        ("a" * 40, "a" * 40),
+        ("a" * 40 + "\n", "a" * 40),
+        ("", ""),
+        ("staged acme/tiny", ""),
+        ("A" * 40, ""),
+        ("a" * 41, ""),
+        (LISTING, LISTING),
+    ],
     ids=["wkl-85 a commit", "wkl-85 a line", "nothing", "a log", "no hash", "too long", "wkl-85 a digest"],
 )
 def test_a_complete_job_says_the_commit_that_it_staged(message: str, commit: str) -> None:
