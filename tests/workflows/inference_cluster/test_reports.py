@@ -62,6 +62,8 @@ def test_replicas_get_what_the_classes_of_the_pools_grant_to_pods() -> None:
     report = replica_report("eu-1", a_cluster(spec=a_spec(*pools), classes=classes), NOW)
     assert report.facts
     assert report.facts.pod_policies == {"rdma": {"capabilities": ["IPC_LOCK"]}}
+    # A class that grants something else is a reason to render anew; whether pods follow is decided there.
+    assert report.facts.rendered_from()["pod_policies"] == report.facts.pod_policies
 
 
 def test_replicas_get_nothing_before_the_first_connect() -> None:
