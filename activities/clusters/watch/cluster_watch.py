@@ -147,11 +147,14 @@ class ClusterWatch:
                 if task is None or task.done():
                     self._reflectors[selection] = make(selection)
                     self._running[selection] = tasks.create_task(self._reflectors[selection].run())
+                    self._running[selection].add_done_callback(lambda _: self._may_serve_others.set())
             self._update_capacity()
             # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that arrives together with what it waits for.
             with suppress(TimeoutError):
                 async with asyncio.timeout(_DISCOVERY_SECONDS):
                     await self._may_serve_others.wait()
+                # A kind may be named and not be served, for as long as the server of its group is down.
+                await asyncio.sleep(RETRY_SECONDS)
             self._may_serve_others.clear()
 
     async def _stop_others(self, wanted: Collection[Selection]) -> None:
