@@ -22,7 +22,7 @@ from activities.cluster_objects.ownership import Owner, conflict, owner_of
 from activities.heartbeat import heartbeating
 from activities.observe.cache import BOUND, MODEL_CACHE
 from activities.observe.digest import content_digest
-from activities.render.cache.artifact import claim_name, read_artifact
+from activities.render.cache.artifact import claim_name, read_artifact, read_volume
 from activities.render.cache.volumes import options_of, render_cache
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.settings import RenderSettings, workload_namespace
@@ -63,6 +63,7 @@ class CacheActivities:
         wanted = _input(order)
         with as_activity_errors():
             artifact, options, claim = read_artifact(wanted), options_of(wanted), claim_name(wanted)
+            access_mode = read_volume(order.spec).access_mode
         credential = await read_together(self.store, order.namespace, references_of(artifact, options))
         targets = _Targets.of(claim, workload_namespace(order.namespace, self.settings))
         async with heartbeating() as report, cluster.applying():
@@ -76,7 +77,7 @@ class CacheActivities:
                 # It is being deleted already; an apply now would be lost when the deletion ends.
                 await Deleter(cluster, owner_of(live.volume).uid, report, self.force_after).until_gone([targets.volume])
                 live = live._replace(volume=None)
-            kept, warnings = await _immutable_fields(cluster, live.volume, artifact.size_gib, order.storage_class_name)
+            kept, warnings = await _immutable_fields(cluster, live.volume, artifact.size_gib, order.storage_class_name, access_mode)
             rendered = _render(replace(wanted, credential_missing=bool(credential.missing), **kept), order, self.settings)
             shared = targets.volume.namespace == self.settings.workload_namespace
             await ensure_namespace(cluster, targets.volume.namespace, f"{MODEL_CACHE} {order.namespace}/{order.name}", shared=shared)
@@ -205,18 +206,23 @@ async def _adoptable(live: _Live, order: ApplyCache) -> set[str]:
     return ended
 
 
-async def _immutable_fields(cluster: ClusterApi, volume: Json | None, size_gib: int, class_name: str) -> tuple[Json, list[str]]:
+async def _immutable_fields(
+    cluster: ClusterApi, volume: Json | None, size_gib: int, class_name: str, access_mode: str
+) -> tuple[Json, list[str]]:
     """Give what an existing volume must keep, as fields of `CacheInput`, and warnings.
 
-    The storage class of a claim is immutable, and its size where the class does not allow expansion: the API server would refuse the claim.
+    The storage class and the access mode of a claim are immutable, and so is its size where the class does not allow expansion: the API
+    server would refuse the claim.
     """
     if volume is None:
         return {}, []
     spec = volume["spec"]
-    kept: Json = {"volume_class": spec.get("storageClassName", "")}
+    kept: Json = {"volume_class": spec.get("storageClassName", ""), "volume_access": spec["accessModes"][0]}
     warnings: list[str] = []
     if class_name and kept["volume_class"] != class_name:
         warnings.append(f"the volume keeps storage class {kept['volume_class']}; {class_name} is used from the next artifact on")
+    if kept["volume_access"] != access_mode:
+        warnings.append(f"the volume keeps access mode {kept['volume_access']}; {access_mode} is used from the next artifact on")
     phase = (volume.get("status") or {}).get("phase", "Pending")
     # The server stores a quantity in its own form (`1024Gi` becomes `1Ti`), so what is compared is what the texts mean.
     held, wanted = str(spec["resources"]["requests"]["storage"]), f"{size_gib}Gi"

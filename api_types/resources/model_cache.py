@@ -1,6 +1,7 @@
 """ModelCache: weights, staged once per matching cluster on storage that all its pods can mount."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -84,6 +85,23 @@ class S3Model(ResourceModel):
     """Volume size per cluster, in GiB."""
 
 
+_ClassName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
+
+
+class CacheVolume(ResourceModel):
+    """What kind of volume the weights are on, one per cluster."""
+
+    refused_fields: ClassVar[Mapping[str, str]] = {
+        "nodeLocal": "unknown field; a cache is one volume per cluster, which pods on every node have to mount: "
+        "a volume of one node's disk is accessMode ReadWriteOnce with a storageClassName of such volumes",
+    }
+
+    access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
+    """ReadWriteOnce: only pods on one node at a time can mount it, so it serves one engine pod per cluster, or several on one node."""
+    storage_class_name: _ClassName | None = None
+    """The storage class on every selected cluster; absent means the one that the cluster reports for caches."""
+
+
 class ModelCacheSpec(ResourceModel):
     """Which weights, and where."""
 
@@ -95,6 +113,8 @@ class ModelCacheSpec(ResourceModel):
     """Needed for OCI."""
     s3: S3Model | None = None
     """Needed for S3."""
+    volume: CacheVolume | None = None
+    """Another kind of volume than one that all nodes can mount, of the class for caches."""
     cluster_selector: LabelSelector | None = None
     """Which clusters stage it; absent means all. Also narrows where its users may be placed."""
     hydration: Hydration | None = None

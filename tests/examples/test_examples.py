@@ -54,9 +54,9 @@ def test_every_shape_of_the_api_has_its_example(story: str, file: str, kinds: li
     assert [document["kind"] for document in documents] == kinds, story
 
 
-def test_only_the_flat_shape_and_gangs_without_a_cache_are_warned_about() -> None:
+def test_only_the_flat_shape_gangs_without_a_cache_and_volumes_of_one_node_are_warned_about() -> None:
     warned = {path.name for path in MANIFESTS if any(one.warnings for one in admit_all(parse(path.read_text(), str(path)), CHECKS))}
-    assert warned == {"flat-shape.yaml", "gang.yaml"}
+    assert warned == {"flat-shape.yaml", "gang.yaml", "one-node.yaml"}
 
 
 def test_the_script_is_short_and_needs_no_more_than_the_sdk_and_the_shared_types() -> None:

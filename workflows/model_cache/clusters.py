@@ -15,7 +15,7 @@ from workflows.entity.calls.sending import send_all
 from workflows.entity.context import EntityContext
 from workflows.model_cache.plan import can_stage, selects
 from workflows.model_cache.sites import new_staging, record_site
-from workflows.model_cache.spec import match_labels
+from workflows.model_cache.spec import match_labels, volume_class
 from workflows.model_cache.state import CacheState
 
 # Reports of clusters may be lost with their receiver: every six hours all are queried again.
@@ -52,9 +52,11 @@ class Clusters:
         if staging is not None:
             if record_site(staging, site):
                 self.context.mark_changed()
-        elif self.state.spec is not None and not self.state.deleting and can_stage(site) and selects(match_labels(self.state.spec), site):
-            self.state.stagings[site.name] = new_staging(site)
-            self.context.mark_changed()
+        elif self.state.spec is not None and not self.state.deleting and selects(match_labels(self.state.spec), site):
+            fresh = new_staging(site, volume_class(self.state.spec))
+            if can_stage(site, fresh.storage_class):
+                self.state.stagings[site.name] = fresh
+                self.context.mark_changed()
 
     def repeat_survey(self) -> None:
         """Query all clusters again in the next pass."""

@@ -36,9 +36,9 @@ def selects(match_labels: Mapping[str, str], site: CacheSite) -> bool:
     return all(site.labels.get(key) == value for key, value in match_labels.items())
 
 
-def can_stage(site: CacheSite) -> bool:
-    """Tell whether an artifact can be staged on a cluster that has none."""
-    return site.present and not site.deleting and site.connection is not None and bool(site.storage_class_name)
+def can_stage(site: CacheSite, storage_class: str) -> bool:
+    """Tell whether an artifact can be staged on a cluster that has none; `storage_class` is that of its volume."""
+    return site.present and not site.deleting and site.connection is not None and bool(storage_class)
 
 
 def must_remove(staging: ClusterStaging, desired: DesiredStaging, used: Collection[str], now: datetime) -> bool:
@@ -69,7 +69,8 @@ def next_step(staging: ClusterStaging, desired: DesiredStaging, used: Collection
         # A token is on a cluster only while it is needed; the failed Job stays, for its log.
         if not copy.cleaned_up and (copy.ready_at or copy.failed) and not copy.says_commit_later(now):
             return NextStep("clean_up", copy, teardown_steps=_DOWNLOAD_STEPS if copy.ready_at else (CACHE_CREDENTIAL,))
-    if desired.deleting or staging.unselected_since or not can_stage(staging.site) or not staging.copies or staging.awaits:
+    unready = not can_stage(staging.site, staging.storage_class) or staging.awaits
+    if desired.deleting or staging.unselected_since or unready or not staging.copies:
         return None
     current, *older = staging.copies
     for copy in older:
@@ -142,5 +143,7 @@ def first_to_stage(stagings: Mapping[str, ClusterStaging], desired: DesiredStagi
         begun = any(may_tell_revision(copy) for copy in copies)
         return (not begun, any(is_final(copy, site) for copy in copies), sum(copy.attempts for copy in copies), name)
 
-    able = [name for name, each in stagings.items() if selects(desired.match_labels, each.site) and can_stage(each.site)]
+    able = [
+        name for name, each in stagings.items() if selects(desired.match_labels, each.site) and can_stage(each.site, each.storage_class)
+    ]
     return min(able, key=order, default="")

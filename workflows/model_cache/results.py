@@ -16,9 +16,11 @@ from workflows.model_cache.state import ClusterStaging, Copy
 def update_selection(staging: ClusterStaging, desired: DesiredStaging, now: datetime, first: str = "") -> None:
     """Record whether the cluster is selected still, and which artifact shall be on it; not yet, if another cluster is the `first`."""
     staging.awaits = first if first != staging.site.name else ""
+    if not desired.deleting:
+        staging.volume_class = desired.volume_class
     if selects(desired.match_labels, staging.site):
         staging.unselected_since = ""
-        if can_stage(staging.site) and not desired.deleting and not staging.awaits:
+        if can_stage(staging.site, staging.storage_class) and not desired.deleting and not staging.awaits:
             _move_to_front(staging, desired)
     elif not staging.unselected_since:
         staging.unselected_since = clock.timestamp(now)

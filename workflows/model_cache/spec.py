@@ -24,6 +24,7 @@ class DesiredStaging(NamedTuple):
     claim: str = ""
     revision: str = ""
     generation: int = 0
+    volume_class: str = ""
     credential: str = ""
     credential_key: str = ""
     others: tuple[SecretKey, ...] = ()
@@ -34,6 +35,11 @@ class DesiredStaging(NamedTuple):
 def match_labels(spec: Mapping[str, Any] | None) -> dict[str, str]:
     """Give the labels that a cluster must have."""
     return dict(((spec or {}).get("clusterSelector") or {}).get("matchLabels") or {})
+
+
+def volume_class(spec: Mapping[str, Any] | None) -> str:
+    """Give the storage class that the spec names for all clusters; empty for the one that each reports."""
+    return str(((spec or {}).get("volume") or {}).get("storageClassName") or "")
 
 
 def artifact_of(namespace: str, name: str, state: CacheState) -> Artifact:
@@ -74,6 +80,7 @@ def desired_staging(namespace: str, name: str, state: CacheState) -> DesiredStag
         claim=claim_name(pinned),
         revision=state.pin.revision or artifact.revision,
         generation=state.generation,
+        volume_class=volume_class(state.spec),
         credential=artifact.credential,
         credential_key=artifact.credential_key,
         pinned=bool(state.pin.revision),

@@ -154,7 +154,7 @@ class Staging:
             spec=self.state.spec or {},
             # What was staged by the reference as it is written is named after that.
             revision=self.state.pin.revision if self.state.pin and not copy.literal else "",
-            storage_class_name=staging.site.storage_class_name,
+            storage_class_name=staging.storage_class,
             scheduler_type=staging.site.scheduler_type,
             hydrate=hydrate,
             failed_job_uid=copy.failed_job_uid,

@@ -110,7 +110,8 @@ class ClusterStaging(StatePart):
     `site`: the last report of the cluster; `site_version`: that of the report. `unselected_since`: when the selector stopped selecting the
     cluster. `error` is that of the last failed step, which is repeated at `retry_at`; `errors` counts failures in a row. `registered`: the
     cluster knows that it waits for this cache when it is deleted. `doubted`: a report came of what may be an earlier cluster. `awaits`: the
-    cluster whose volume will say which revision is staged here.
+    cluster whose volume will say which revision is staged here. `volume_class`: the storage class that the spec names, empty for the one
+    that the cluster reports.
     """
 
     site: CacheSite
@@ -125,6 +126,12 @@ class ClusterStaging(StatePart):
     registered: bool = False
     doubted: bool = False
     awaits: str = ""
+    volume_class: str = ""
+
+    @property
+    def storage_class(self) -> str:
+        """The storage class of a new volume; empty if there is none."""
+        return self.volume_class or self.site.storage_class_name
 
     @property
     def published(self) -> Copy | None:

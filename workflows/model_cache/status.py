@@ -65,7 +65,7 @@ def _obstacle(staging: ClusterStaging) -> str:
         return f"{staging.error.type}: {staging.error.message}"[:MESSAGE_MAX]
     if staging.site.connection is None:
         return f"InferenceCluster {staging.site.name} is not connected"
-    if not staging.site.storage_class_name:
+    if not staging.storage_class:
         return f"InferenceCluster {staging.site.name} reports no storage class for caches"
     return ""
 

@@ -3,7 +3,9 @@
 Equal content has an equal key, so a volume is named after the key and never holds two revisions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from activities.render.inputs.facts import CacheInput
 from activities.render.inputs.findings import Findings
@@ -29,6 +31,18 @@ SOURCE_S3 = "S3"
 SOURCES = (SOURCE_HUGGINGFACE, SOURCE_OCI, SOURCE_S3)
 # As servers outside AWS take it.
 _REGION = "us-east-1"
+
+
+SHARED = "ReadWriteMany"
+ACCESS_MODES = (SHARED, "ReadWriteOnce")
+
+
+@dataclass(frozen=True)
+class WantedVolume:
+    """The kind of volume; an empty `storage_class` is the one that the cluster reports."""
+
+    access_mode: str = SHARED
+    storage_class: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,15 @@ def read_artifact(cache: CacheInput) -> Artifact:
         findings.problem("spec", f"source must be one of {', '.join(SOURCES)}")
     findings.raise_if_any(f"ModelCache {cache.namespace}/{cache.name}")
     return artifact
+
+
+def read_volume(spec: Mapping[str, Any]) -> WantedVolume:
+    """Read what kind of volume a cache wants. Raises InvalidSpec with all problems."""
+    findings = Findings()
+    block = Reader(spec, "spec", findings).object("volume")
+    wanted = WantedVolume(block.choice("accessMode", SHARED, ACCESS_MODES), block.text("storageClassName"))
+    findings.raise_if_any("ModelCache")
+    return wanted
 
 
 def artifact_key(cache: CacheInput) -> str:

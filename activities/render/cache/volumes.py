@@ -16,6 +16,7 @@ from activities.render.cache.artifact import (
     artifact_key,
     claim_name,
     read_artifact,
+    read_volume,
 )
 from activities.render.cache.hydration import CLIENT_REQUIREMENTS, FINAL_EXIT_CODES, HUGGINGFACE, OCI, S3, S3_REQUIREMENTS
 from activities.render.cache.options import HydrationOptions, SourceCopy, read_options
@@ -77,7 +78,9 @@ def render_cache(cache: CacheInput, cluster: ClusterInput, settings: RenderSetti
         field, setting = ("spec.s3.endpoint without TLS", "s3.allowPlainHttp") if s3 else ("spec.oci.plainHTTP", "oci.allowPlainHttp")
         problem = f"{field} is refused unless the operator sets {setting}"
         raise PlainHttpRefused(f"ModelCache {cache.namespace}/{cache.name}", (problem,))
-    if not (cache.volume_class or cluster.facts.storage_class_name):
+    wanted = read_volume(cache.spec)
+    storage_class = cache.volume_class or wanted.storage_class or cluster.facts.storage_class_name
+    if not storage_class:
         problem = f"cluster {cluster.name} reports no storage class for caches: it cannot stage models"
         raise StorageClassMissing(f"ModelCache {cache.namespace}/{cache.name}", (problem,))
     claim = names.cache_claim_name(cache.namespace, cache.name, artifact.key)
@@ -86,7 +89,8 @@ def render_cache(cache: CacheInput, cluster: ClusterInput, settings: RenderSetti
     if options.service_account and namespace != cache.namespace and not cache.ready:
         problem = f"spec.hydration.serviceAccountName is refused where all tenants share namespace {namespace}"
         raise ServiceAccountRefused(f"ModelCache {cache.namespace}/{cache.name}", (problem,))
-    volume = _Volume(cache, artifact, options, claim, namespace, cluster.facts, settings)
+    access_mode = cache.volume_access or wanted.access_mode
+    volume = _Volume(cache, artifact, options, claim, namespace, cluster.facts, settings, storage_class, access_mode)
     objects = [volume.claim_item()]
     copies: list[Copy] = []
     held = SECRET_MISSING if cache.credential_missing and (artifact.credential or options.copies) and not cache.ready else ""
@@ -128,6 +132,8 @@ class _Volume:
     namespace: str
     facts: ClusterFacts
     settings: RenderSettings
+    storage_class: str
+    access_mode: str
 
     @property
     def owner(self) -> Owner:
@@ -151,8 +157,8 @@ class _Volume:
             "kind": "PersistentVolumeClaim",
             "metadata": {"name": self.claim, "namespace": self.namespace},
             "spec": {
-                "accessModes": ["ReadWriteMany"],
-                "storageClassName": self.cache.volume_class or self.facts.storage_class_name,
+                "accessModes": [self.access_mode],
+                "storageClassName": self.storage_class,
                 "resources": {"requests": {"storage": self.cache.volume_size or f"{self.artifact.size_gib}Gi"}},
             },
         }

@@ -107,7 +107,8 @@ class CacheInput:
 
     `revision` is the resolved commit or digest; empty means the literal one of the spec. `ready`: the artifact is staged here, so that only
     its volume is wanted. `credential_missing`: the named Secret, or its key, does not exist yet, so that staging has to wait.
-    `volume_class` and `volume_size` (a quantity) are those of the existing volume, where they cannot follow the spec; else empty.
+    `volume_class`, `volume_access` and `volume_size` (a quantity) are those of the existing volume, where they cannot follow the spec, else
+    empty.
     """
 
     namespace: str
@@ -120,4 +121,5 @@ class CacheInput:
     ready: bool = False
     credential_missing: bool = False
     volume_class: str = ""
+    volume_access: str = ""
     volume_size: str = ""

@@ -1,7 +1,7 @@
 """Rules for caches and serving stacks."""
 
 from api_types.model_sources import is_bucket, is_endpoint, is_file_pattern, is_prefix, is_region, is_repository_id, is_revision, read_image
-from api_types.resources.model_cache import SOURCE_BLOCKS, HuggingFaceModel, ModelCacheSpec, OciModel, S3Model
+from api_types.resources.model_cache import SOURCE_BLOCKS, CacheVolume, HuggingFaceModel, ModelCacheSpec, OciModel, S3Model
 from api_types.resources.serving_stack import ServingStackSpec
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
 
@@ -57,6 +57,13 @@ def bucket_is_valid(model: S3Model, context: RuleContext) -> Findings:
         yield context.error("required unless endpoint is set: it says where on AWS the bucket is", "region")
 
 
+def volume_serves_one_node(volume: CacheVolume, context: RuleContext) -> Findings:
+    """Warn of a volume that pods on several nodes cannot mount: the second would wait for ever, and no object says why it was chosen."""
+    if volume.access_mode == "ReadWriteOnce":
+        text = "pods on one node at a time can mount it: have one replica per cluster, with all its pods on one node, or use ReadWriteMany"
+        yield context.warning(text, "accessMode")
+
+
 def stack_has_a_kubeconfig(spec: ServingStackSpec, context: RuleContext) -> Findings:
     """Require a kubeconfig: an identity alone has no address of a cluster."""
     if spec.secrets and all(secret.type != "Kubeconfig" for secret in spec.secrets):
@@ -68,5 +75,6 @@ RULES: Rules = {
     HuggingFaceModel: (repository_id_is_valid, revision_is_valid, file_patterns_are_valid),
     OciModel: (image_reference_is_valid,),
     S3Model: (bucket_is_valid,),
+    CacheVolume: (volume_serves_one_node,),
     ServingStackSpec: (stack_has_a_kubeconfig,),
 }

@@ -235,6 +235,19 @@ async def test_a_volume_that_cannot_be_expanded_or_change_its_class_is_kept_with
     await remove(cluster, order, applied)
 
 
+async def test_a_volume_keeps_its_access_mode_with_a_warning(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster, hydrate=False)
+    once = {**order.spec, "volume": {"accessMode": "ReadWriteOnce", "storageClassName": SHARED}}
+    applied = await apply(cluster, order.model_copy(update={"spec": once}))
+    assert applied.warnings == []
+    volume = await live(cluster, order, applied, kinds.VOLUME_CLAIM)
+    assert volume
+    assert volume["spec"]["accessModes"] == ["ReadWriteOnce"]
+    again = await apply(cluster, order)
+    assert again.warnings == ["the volume keeps access mode ReadWriteOnce; ReadWriteMany is used from the next artifact on"]
+    await remove(cluster, order, applied)
+
+
 async def test_a_size_that_the_server_writes_in_its_own_form_is_compared_by_what_it_means(cluster: ClusterUnderTest) -> None:
     """1024Gi is stored as 1Ti; the growth that the class does not allow would end in a refusal by the API server."""
     order = an_order(cluster, 1024)

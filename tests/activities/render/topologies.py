@@ -144,7 +144,9 @@ def _oci_cache_behind_a_proxy() -> Rendered:
 
 def _s3_cache() -> Rendered:
     block = {"endpoint": "https://storage.googleapis.com", "bucket": "acme-models", "prefix": "qwen", "sizeGiB": 40}
-    return _cache({"source": "S3", "s3": {**block, "pathStyle": True, "authSecret": {"name": "bucket"}}}, "sha256:" + "cd" * 32)
+    volume = {"accessMode": "ReadWriteOnce", "storageClassName": "fast-ssd"}
+    spec: dict[str, object] = {"source": "S3", "s3": {**block, "pathStyle": True, "authSecret": {"name": "bucket"}}, "volume": volume}
+    return _cache(spec, "sha256:" + "cd" * 32)
 
 
 TOPOLOGIES: dict[str, Callable[[], Rendered]] = {

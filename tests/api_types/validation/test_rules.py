@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from api_types.resources.inference_class import InferenceClassSpec
+from api_types.resources.model_cache import CacheVolume
 from api_types.validation.manifests import NO_CHECKS
 from tests.api_types.builders import (
     CUT,
@@ -62,6 +63,7 @@ PLATFORMS = "belongs to the platform; use a namespace of your own"
 LABELS = "spec.template.metadata.labels"
 POOL = "spec.nodePools[name=p]"
 OCI = {"image": "registry.example/model:1", "sizeGiB": 10}
+CLASS_PATTERN = 'must match ^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$, got "A b"'
 ELSEWHERE = {"bucket": "acme-models", "prefix": "models/qwen", "sizeGiB": 10}
 BUCKET = {**ELSEWHERE, "region": "eu-central-1"}
 NOT_A_REPOSITORY = "not a repository id; write owner/name or name, of letters, digits, dot, underscore and hyphen"
@@ -178,6 +180,17 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         "ruling-16 an OCI cache without its block",
         a_cache(source="OCI"),
         ["spec.oci: required because source is OCI"],
+    ),
+    ("ruling-16 a volume of another class", a_cache(volume={"storageClassName": "fast-ssd"}), []),
+    (
+        "a volume on each node",
+        a_cache(volume={"nodeLocal": True}),
+        [f"spec.volume.nodeLocal: {CacheVolume.refused_fields['nodeLocal']}"],
+    ),
+    (
+        "a class that is no name",
+        a_cache(volume={"storageClassName": "A b"}),
+        ["spec.volume.storageClassName: " + CLASS_PATTERN],
     ),
     ("ruling-16 a bucket", a_document("ModelCache", "w", {"source": "S3", "s3": BUCKET}), []),
     (

@@ -8,6 +8,7 @@ from tests.api_types.builders import (
     GANG_LEADER,
     GANG_WORKER,
     REQUEST,
+    a_cache,
     a_cluster,
     a_container,
     a_deployment,
@@ -21,6 +22,7 @@ from tests.api_types.builders import (
     warnings,
 )
 
+ONE_NODE = "pods on one node at a time can mount it: have one replica per cluster, with all its pods on one node, or use ReadWriteMany"
 TWICE = [{"name": "X", "value": "1"}, {"name": "X", "value": "2"}]
 ENGINE = "spec.template.spec.engines[name=a]"
 POOL = "spec.nodePools[name=p]"
@@ -71,6 +73,12 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         an_endpoint(api="OpenAI"),
         ["spec.api: ignored; endpoints have an OpenAI-style API"],
     ),
+    (
+        "a volume for the pods of one node",
+        a_cache(volume={"accessMode": "ReadWriteOnce"}),
+        [f"spec.volume.accessMode: {ONE_NODE}"],
+    ),
+    ("a volume for all nodes", a_cache(volume={"accessMode": "ReadWriteMany"}), []),
     (
         "ruling-21 a project on the cluster",
         a_cluster(source="GKE", cluster={"gke": {"project": "acme"}}),

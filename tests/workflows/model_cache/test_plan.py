@@ -109,7 +109,19 @@ def test_the_next_step_on_a_cluster(case: Case) -> None:
 def test_wkl_84_nothing_is_staged_on_a_cluster_without_a_storage_class() -> None:
     staging = a_staging(site=a_site(storage_class_name=""))
     update_selection(staging, DESIRED, NOW)
-    assert (staging.copies, can_stage(staging.site)) == ([], False)
+    assert (staging.copies, can_stage(staging.site, staging.storage_class)) == ([], False)
+
+
+def test_wkl_84_a_class_that_the_spec_names_needs_none_of_the_cluster() -> None:
+    staging = a_staging(site=a_site(storage_class_name=""))
+    named = DESIRED._replace(volume_class="fast-ssd")
+    update_selection(staging, named, NOW)
+    assert (staging.storage_class, [copy.claim for copy in staging.copies]) == ("fast-ssd", ["claim-1"])
+    step = next_step(staging, named, (), NOW)
+    assert step
+    assert step.kind == "stage"
+    update_selection(staging, DESIRED, NOW)
+    assert staging.storage_class == ""
 
 
 def test_wkl_95_another_artifact_is_staged_beside_the_old_one_and_a_return_finds_the_old_one() -> None:

@@ -375,6 +375,17 @@ def test_an_existing_volume_keeps_its_class_and_size_where_they_are_immutable() 
     assert keys(staged(a_cache(volume_class="older"), {"storage_class_name": ""})) == ["cache-claim", "cache-hydrate"]
 
 
+def test_a_volume_of_another_kind_is_claimed_as_the_spec_says() -> None:
+    spec = {**a_cache().spec, "volume": {"accessMode": "ReadWriteOnce", "storageClassName": "fast-ssd"}}
+    claim = the(staged(a_cache(spec=spec), {"storage_class_name": ""}), "cache-claim")
+    assert (claim["spec"]["accessModes"], claim["spec"]["storageClassName"]) == (["ReadWriteOnce"], "fast-ssd")
+    assert claim_name(a_cache(spec=spec)) == claim_name(a_cache())
+    kept = the(staged(a_cache(spec=spec, volume_class="older", volume_access="ReadWriteMany")), "cache-claim")
+    assert (kept["spec"]["accessModes"], kept["spec"]["storageClassName"]) == (["ReadWriteMany"], "older")
+    with pytest.raises(InvalidSpec, match="accessMode must be one of ReadWriteMany, ReadWriteOnce, is 'Any'"):
+        staged(a_cache(spec={**a_cache().spec, "volume": {"accessMode": "Any"}}))
+
+
 def hash_of(rendered: Rendered) -> str:
     found: str = job(rendered)["metadata"]["annotations"]["modelplane.ai/template-hash"]
     return found
