@@ -1,5 +1,6 @@
 """A simulated cluster behaves as a real one where it matters: devices run out, deletion waits, groups form, routes are judged."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -186,6 +187,21 @@ def test_a_pod_that_was_ready_can_be_made_to_crash_and_to_recover(
     eventually(lambda: ready(core.read_namespaced_pod("engine", namespace)), equals=False)
     core.patch_namespaced_pod("engine", namespace, {"metadata": {"annotations": {"testbed.modelplane.ai/fail": None}}})
     eventually(lambda: ready(core.read_namespaced_pod("engine", namespace)))
+
+
+@pytest.mark.parametrize(("sleep", "grace"), [(4, 3600), (3600, 4)], ids=["sleep", "grace period"])
+def test_a_deleted_pod_is_there_until_its_sleep_or_its_grace_period_ends(
+    sleep: int, grace: int, api: client.ApiClient, namespace: str, eventually: Callable[..., None]
+) -> None:
+    core = client.CoreV1Api(api)
+    container = {"name": "engine", "image": "engine:1", "lifecycle": {"preStop": {"sleep": {"seconds": sleep}}}}
+    core.create_namespaced_pod(namespace, pod({}, containers=[container], terminationGracePeriodSeconds=3600))
+    eventually(lambda: ready(core.read_namespaced_pod("engine", namespace)))
+    begun = time.monotonic()
+    core.delete_namespaced_pod("engine", namespace, grace_period_seconds=grace)
+    eventually(lambda: phases(api, namespace), equals=[])
+    # The time of a deletion is in whole seconds.
+    assert time.monotonic() - begun >= min(sleep, grace) - 1
 
 
 @pytest.mark.parametrize(("annotations", "outcome"), [({}, "succeeded"), ({"testbed.modelplane.ai/fail": "exit"}, "failed")])
