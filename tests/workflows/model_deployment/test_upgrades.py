@@ -1,4 +1,4 @@
-"""A newer version of the worker, which makes other pods: they stay until their owner, or a setting, has them replaced."""
+"""What makes other pods of an equal spec: they stay until their owner, or a setting, has them replaced, and then go one by one."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from api_types import names
+from activities.secrets.store import SecretStore, StoredSecret
+from api_types import labels, names
 from api_types.messages.scheduling import SetPolicy
 from tests.workflows.environment import worker_of_another_renderer as newer
+from tests.workflows.environment.forking import WORKER
 from tests.workflows.environment.harness import ControlPlane, Json, WorkerProcess, a_deployment, eventually
 from tests.workflows.environment.topologies import run, watching
 
@@ -22,9 +24,9 @@ ROLLED_SECONDS = 400.0
 
 
 @asynccontextmanager
-async def replaced_by(plane: ControlPlane, log: Path, **settings: str) -> AsyncIterator[None]:
-    """Stop the worker, and run a newer one in its place during the body."""
-    other = WorkerProcess({**plane.worker.settings, **settings}, log, NEWER)
+async def replaced_by(plane: ControlPlane, log: Path, module: str = NEWER, **settings: str) -> AsyncIterator[None]:
+    """Stop the worker, and run another one in its place during the body."""
+    other = WorkerProcess({**plane.worker.settings, **settings}, log, module)
     await asyncio.to_thread(plane.worker.stop)
     await asyncio.to_thread(other.start)
     try:
@@ -112,3 +114,31 @@ async def test_a_setting_lets_a_newer_worker_replace_pods_within_the_budget(plan
     assert uids(plane, namespace) == after
     await plane.delete("ModelDeployment", "rolling", namespace)
     await plane.gone("ModelDeployment", "rolling", namespace)
+
+
+async def test_a_rotated_secret_restarts_replicas_within_the_budget(
+    plane: ControlPlane, store: SecretStore, namespace: str, tmp_path: Path
+) -> None:
+    def token(value: bytes) -> StoredSecret:
+        return StoredSecret(namespace, "hub", {"token": value}, labels={labels.PROPAGATE: "true"})
+
+    await store.put(token(b"one"))
+    document = a_deployment("gated", namespace, replicas=3)
+    (member,) = document["spec"]["template"]["spec"]["engines"][0]["members"]
+    env = [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}]
+    member["template"]["spec"]["containers"][0]["env"] = env
+    async with replaced_by(plane, tmp_path / "restarting.log", WORKER, MODELPLANE_SECRETS__RESTART_ON_ROTATION="true"):
+        await plane.apply(document)
+        await plane.ready("ModelDeployment", "gated", namespace)
+        before = uids(plane, namespace)
+        async with watching(plane, "gated", namespace) as watched:
+            await store.put(token(b"two"))
+
+            def is_done(seen: Json) -> bool:
+                return bool(rollout(seen).get("adoption") and rollout(seen)["updatedReady"] == 3 and "pending" not in rollout(seen))
+
+            await plane.until("ModelDeployment", "gated", is_done, namespace)
+        assert watched.endpoints_fewest == 2
+        assert uids(plane, namespace).keys().isdisjoint(before)
+        await plane.delete("ModelDeployment", "gated", namespace)
+        await plane.gone("ModelDeployment", "gated", namespace)
