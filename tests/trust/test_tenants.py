@@ -40,15 +40,31 @@ from workflows.entity.admission import admitted
 
 TENANTS = [info for info in KINDS if info.namespaced and info.user_may_apply]
 MEMBER = "spec.template.spec.engines.[].members.[]"
+ENGINE = "spec.template.spec.engines.[]"
 POD = f"{MEMBER}.template.spec"
 ENV = f"{POD}.containers.[].env.[]"
+ADAPTER = {"name": "sql", "modelCacheRef": {"name": "sql"}}
+BUCKET = {"bucket": "models", "endpoint": "https://s3.example", "sizeGiB": 10}
+OCI = {"source": "OCI", "oci": {"image": "registry.example/m:1", "sizeGiB": 10}}
+
+
+def with_value(document: Any, path: str, value: Any) -> Any:
+    """Set a field; what is on the way there is made."""
+    first, _, rest = path.partition(".")
+    if not first or first == "{}":
+        return {**(document or {}), **value} if first else value
+    if first == "[]":
+        held = document or [{}]
+        return [with_value(held[0], rest, value), *held[1:]]
+    return {**(document or {}), first: with_value((document or {}).get(first), rest, value)}
+
+
 DOCUMENTS: dict[str, dict[str, Any]] = {
-    "ModelDeployment": builders.a_deployment(),
+    "ModelDeployment": with_value(builders.a_deployment(), f"{ENGINE}.adapters", [ADAPTER]),
     "ModelService": builders.a_service(),
     "ModelEndpoint": builders.an_endpoint(),
-    "ModelCache": builders.a_cache(),
+    "ModelCache": with_value(builders.a_cache(), "spec.s3", BUCKET),
 }
-OCI = {"source": "OCI", "oci": {"image": "registry.example/m:1", "sizeGiB": 10}}
 
 
 class Attempt(NamedTuple):
@@ -106,8 +122,37 @@ ATTEMPTS = [
     Attempt(f"{POD}.imagePullSecrets.[].namespace", "other", "unknown field", "ModelDeployment"),
     Attempt("spec.template.spec.modelCacheRef.namespace", "other", "unknown field", "ModelDeployment"),
     Attempt("spec.huggingFace.authSecret.namespace", "modelplane-system", "unknown field", "ModelCache"),
+    Attempt(f"{ENGINE}.adapters.[].modelCacheRef.namespace", "other", "unknown field", "ModelDeployment"),
+    Attempt("spec.s3.authSecret.namespace", "modelplane-system", "unknown field", "ModelCache"),
     Attempt("spec.endpoints.[].selector.namespace", "other", "unknown field", "ModelService"),
     Attempt("spec.endpoints.[].selector.namespaceSelector", {}, "unknown field", "ModelService"),
+]
+
+# What becomes an annotation, a part of an address, an argument of a program or a path is of a closed alphabet.
+ATTEMPTS += [
+    Attempt(f"{ENGINE}.{field}", value, says, "ModelDeployment")
+    for field, values, says in (
+        ("topology.domain.nodeLabel", ("rack\nx: y", "../rack"), "must be the key of a node label"),
+        ("topology.domain", ({"nodeLabel": "rack", "topologyName": "a\nb"}, {"nodeLabel": "rack", "topologyName": "../b"}), "not the name"),
+        ("topology.deviceConstraints.[].matchAttribute", ("pcieRoot", "../a/b", "a.b/c\n"), "must be <domain>/<name>"),
+        ("topology.deviceConstraints", ([{"matchAttribute": "a/b", "requests": ["others"]}],), "no member of the engine requests"),
+        ("adapters.[].modelCacheRef.name", ("other/sql", "../sql", "sql\n"), "not the name of a ModelCache"),
+        ("adapters.[].name", ("../sql", "sql,x=/etc", "--api-key", "sql=/etc"), "must be a DNS label"),
+    )
+    for value in values
+]
+ATTEMPTS += [
+    Attempt(f"spec.{field}", value, says, "ModelCache")
+    for field, values, says in (
+        ("huggingFace.allowPatterns", (["$(HF_TOKEN)"], ["a\nb"]), "is not a pattern of files"),
+        ("huggingFace.ignorePatterns", (["`id`"], ["*" * 257]), "ignorePatterns[0]"),
+        ("s3.bucket", ("../x", "a/b", "models.evil.example/"), "not a bucket"),
+        ("s3.prefix", ("../other", "a/../b", "/x", "$(MODELPLANE_S3_CREDENTIALS)"), "not a prefix"),
+        ("s3.endpoint", ("https://u:p@h", "https://h/x", "https://h?x", "file:///etc/passwd", "http://h\r\nx"), "not an endpoint"),
+        ("s3.region", ("x.evil.example/", "x@evil", "eu\n"), "not a region"),
+        ("volume.storageClassName", ("../x", "a/b", ""), "storageClassName: must"),
+    )
+    for value in values
 ]
 
 OWN_NAME = "a name within the object, hashed with its namespace into what is made of it"
@@ -143,6 +188,10 @@ HARMLESS = [
     Harmless("spec.huggingFace.authSecret.*", OWN_NAMESPACE),
     Harmless("spec.oci.image", "asked by the client for what is outside, which checks where it connects to: see SECURITY.md"),
     Harmless("spec.oci.pullSecret", OWN_NAMESPACE),
+    Harmless(f"{ENGINE}.topology.domain.topologyName", "an annotation of the tenant's pods; the object has levels of nodes alone"),
+    Harmless(f"{ENGINE}.topology.deviceConstraints.[].requests.[]", "names requests of the same engine"),
+    Harmless("spec.huggingFace.*Patterns.[]", "matched in a pod of the tenant"),
+    Harmless("spec.s3.authSecret.*", OWN_NAMESPACE),
     Harmless("spec.clusterSelector.*", FLEET),
     *(Harmless(f"spec.hydration.proxy.{field}", OWN_POD) for field in ("http", "https", "noProxy.[]")),
     Harmless("spec.hydration.proxy.urlSecret.*", OWN_NAMESPACE),
@@ -201,17 +250,6 @@ def test_every_kind_that_tenants_write_has_a_document() -> None:
 
 
 # --- both doors -------------------------------------------------------------------------------------------------------------------------
-
-
-def with_value(document: Any, path: str, value: Any) -> Any:
-    """Set a field; what is on the way there is made."""
-    first, _, rest = path.partition(".")
-    if not first or first == "{}":
-        return {**(document or {}), **value} if first else value
-    if first == "[]":
-        held = document or [{}]
-        return [with_value(held[0], rest, value), *held[1:]]
-    return {**(document or {}), first: with_value((document or {}).get(first), rest, value)}
 
 
 def cases() -> list[Any]:

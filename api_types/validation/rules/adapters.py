@@ -4,14 +4,17 @@ from api_types.limits import ADAPTER_CACHES_MAX
 from api_types.resources.model_deployment import Engine, ReplicaTemplateSpec
 from api_types.resources.model_replica import ModelReplicaSpec, ReplicaEngine
 from api_types.resources.parts.adapters import Adapter
-from api_types.validation.rules.metadata import is_dns_label
+from api_types.validation.rules.metadata import is_dns_label, is_dns_subdomain
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
 
 
-def adapter_name_is_a_label(adapter: Adapter, context: RuleContext) -> Findings:
-    """Require a DNS label: the name is part of the name of a volume, and of a path."""
+def adapter_can_be_found(adapter: Adapter, context: RuleContext) -> Findings:
+    """Require a DNS label, which is part of the name of a volume and of a path, and a name that a cache can have."""
     if not is_dns_label(adapter.name):
         yield context.error("must be a DNS label: lower-case letters, digits, hyphen", "name")
+    if not is_dns_subdomain(adapter.model_cache_ref.name):
+        text = "not the name of a ModelCache; use lower-case letters, digits, '-' and '.', and no namespace: it is that of the deployment"
+        yield context.error(text, "modelCacheRef", "name")
 
 
 def adapters_have_caches_of_their_own(spec: ReplicaTemplateSpec | ModelReplicaSpec, context: RuleContext) -> Findings:
@@ -33,5 +36,5 @@ def adapters_have_caches_of_their_own(spec: ReplicaTemplateSpec | ModelReplicaSp
 RULES: Rules = {
     ReplicaTemplateSpec: (adapters_have_caches_of_their_own,),
     ModelReplicaSpec: (adapters_have_caches_of_their_own,),
-    Adapter: (adapter_name_is_a_label,),
+    Adapter: (adapter_can_be_found,),
 }

@@ -46,9 +46,11 @@ def constraints_name_requests(engine: Engine, context: RuleContext) -> Findings:
 
 
 def domain_is_usable(domain: TopologyDomain, context: RuleContext) -> Findings:
-    """Require a label key, and mode Required for an exclusive domain."""
+    """Require a label key, a name that an object can have, and mode Required for an exclusive domain."""
     if problem := node_label_problem(domain.node_label):
         yield context.error(problem, "nodeLabel")
+    if domain.topology_name is not None and not is_dns_subdomain(domain.topology_name):
+        yield context.error("not the name of a Topology; use lower-case letters, digits, '-' and '.', at most 253", "topologyName")
     if domain.exclusive and domain.mode != "Required":
         yield context.error(f"an exclusive domain needs mode Required, got {domain.mode}", "exclusive")
 
