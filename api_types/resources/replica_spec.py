@@ -29,6 +29,12 @@ def replica_spec(template: Mapping[str, Any], cluster: str, engines: Sequence[Ma
     return spec
 
 
+def pods_source(spec: Mapping[str, Any], *engines: Mapping[str, Any]) -> list[Any]:
+    """Give what pods are made from of the spec of a replica: some of its engines, but for what changes without replacing pods."""
+    shared = [spec.get("serving"), spec.get("modelCacheRef")]
+    return [shared, [{field: value for field, value in engine.items() if field != "copies"} for engine in engines]]
+
+
 def _member(member: Mapping[str, Any], place: Mapping[str, Any]) -> dict[str, Any]:
     filled: dict[str, Any] = {field: member[field] for field in _MEMBER_COPIED if field in member}
     filled["nodePoolName"] = place["pool"]

@@ -1,6 +1,7 @@
 """How a ModelReplica brings its cluster to the present generation."""
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from activities.secrets.store import SecretMissing
 from api_types.messages.cluster_work import Applied
@@ -9,7 +10,7 @@ from workflows.entity.context import EntityContext
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
 from workflows.model_replica.decisions.cluster import access_of
 from workflows.model_replica.decisions.observation import drift, drift_message
-from workflows.model_replica.decisions.plan import DRIFT_DELAY, ApplyReason, decide_apply, recent_repairs
+from workflows.model_replica.decisions.plan import DRIFT_DELAY, ApplyReason, decide_apply, ends_all_pods, recent_repairs
 from workflows.model_replica.decisions.requests import apply_request
 from workflows.model_replica.orders import Apply, Order
 from workflows.model_replica.reports import DeploymentReports
@@ -29,11 +30,22 @@ _REASONS = {
 }
 
 
+# Histories of before know no such wait.
+DRAIN_PATCH = "drain-before-replacing"
+Patched = Callable[[str], bool]
+
+
+def all_patched(_: str) -> bool:
+    """Stand for `workflow.patched` where no history is replayed."""
+    return True
+
+
 class ReplicaApply:
     """Applies the replica's objects, and records the result."""
 
-    def __init__(self, context: EntityContext[ModelReplicaState], reports: DeploymentReports) -> None:
+    def __init__(self, context: EntityContext[ModelReplicaState], reports: DeploymentReports, patched: Patched) -> None:
         self._context = context
+        self._patched = patched
         self._reports = reports
         # What the last apply was of, and the one that failed because something it copies is missing. A new run makes an attempt of its own.
         self._last: tuple[int, ApplyInputs] | None = None
@@ -52,12 +64,36 @@ class ReplicaApply:
         """Order an apply of the present generation if one is due, or have the next pass decide again when it is."""
         state = self._context.state
         if access_of(state) is None or self.awaits_copies:
+            self._end_drain()
             return []
         decision = decide_apply(state, self._context.moment())
         state.drift_since = decision.drift_since
         if decision.check_at is not None:
             self._context.requeue_at(decision.check_at)
+        if decision.reason == "spec" and ends_all_pods(state) and self._patched(DRAIN_PATCH):
+            if self._drains():
+                return []
+        else:
+            self._end_drain()
         return self._begin(decision.reason) if decision.reason else []
+
+    def _drains(self) -> bool:
+        """Have no new request come to pods that the apply ends, and tell whether running ones still have time."""
+        state = self._context.state
+        if not state.drain_until:
+            facts = state.cluster.facts if state.cluster else None
+            until = self._context.moment() + timedelta(seconds=facts.drain_seconds if facts else 0)
+            state.drain_until = until.isoformat()
+            self._context.mark_changed()
+        if self._context.is_future(state.drain_until):
+            self._context.requeue_at(datetime.fromisoformat(state.drain_until))
+            return True
+        return False
+
+    def _end_drain(self) -> None:
+        if self._context.state.drain_until:
+            self._context.state.drain_until = ""
+            self._context.mark_changed()
 
     def _begin(self, reason: ApplyReason) -> list[Order]:
         state = self._context.state
@@ -90,7 +126,10 @@ class ReplicaApply:
         changed = state.applied_generation not in (0, generation) or state.applied_inputs not in (None, order.inputs)
         state.prune, state.prune_at = state.prune or changed or order.request.search, ""
         state.applied, state.applied_generation, state.inventory_complete = applied, generation, True
-        state.applied_inputs, state.applied_mode = order.inputs, state.mode()
+        state.applied_inputs, state.applied_mode, state.applied_sources = order.inputs, state.mode(), state.pod_sources()
+        if state.drain_until:
+            # What is observed until the new pods are there is of those that end.
+            state.serving, state.drain_until = False, ""
         state.copies_due = ""
         state.failure, state.retry_at, state.attempts, state.drift_since = NO_FAILURE, "", 0, ""
         if state.observed and drift(applied, state.observed):
@@ -100,6 +139,7 @@ class ReplicaApply:
     def failed(self, failure: Failure, reason: str) -> None:
         """Record why an apply failed; `reason` is that of the condition, if the error has one."""
         state = self._context.state
+        self._end_drain()
         state.failure, state.failure_reason = failure, reason or _REASONS.get(failure.type, failure.type)
         pause = backoff_after(failure, state.attempts)
         if reason == SecretMissing.__name__:
@@ -113,6 +153,7 @@ class ReplicaApply:
 
     def cancelled(self) -> None:
         """Decide anew after an apply was cancelled because it had become pointless."""
+        self._end_drain()
         self._context.requeue()
 
     def _withdraw_on_mode_change(self) -> list[Order]:

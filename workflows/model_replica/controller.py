@@ -7,7 +7,7 @@ from typing import Any
 
 from api_types.messages.entities import ClusterChanged
 from workflows.entity.context import EntityContext
-from workflows.model_replica.apply import ReplicaApply
+from workflows.model_replica.apply import Patched, ReplicaApply, all_patched
 from workflows.model_replica.cluster import ReplicaCluster
 from workflows.model_replica.decisions.verdicts import assess
 from workflows.model_replica.orders import Order
@@ -20,12 +20,12 @@ from workflows.model_replica.teardown import ReplicaTeardown
 class ReplicaController:
     """Decides over a replica: what to apply, what to report, and the steps of its teardown."""
 
-    def __init__(self, context: EntityContext[ModelReplicaState]) -> None:
+    def __init__(self, context: EntityContext[ModelReplicaState], patched: Patched = all_patched) -> None:
         self._context = context
         self._state = context.state
         self.cluster = ReplicaCluster(context)
         self.reports = DeploymentReports(context)
-        self.applying = ReplicaApply(context, self.reports)
+        self.applying = ReplicaApply(context, self.reports, patched)
         self.teardown = ReplicaTeardown(context, self.cluster, self.reports)
         if not self._state.uid:
             messages.start(self._state)

@@ -13,6 +13,7 @@ from api_types.messages.cluster_work import Applied
 from api_types.messages.entities import ClusterChanged, StartReplica
 from api_types.messages.observations import ObservedReplica
 from api_types.messages.versions import ObservationVersion, Version
+from api_types.resources.replica_spec import pods_source
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState, none_if_empty
 from workflows.model_replica.teardown_progress import TeardownProgress
@@ -82,7 +83,8 @@ class ModelReplicaState(EntityState):
         picker_flags: extra flags of its endpoint picker.
         adoption: the highest one that its deployment has sent: pods may be replaced once although their spec is the same.
         applied_inputs: what came from outside the spec into the last apply; None before the first one.
-        applied_mode: how the engines shared the work then.
+        applied_mode: how the engines shared the work then; `applied_sources`: a hash over what pods were made from, by engine.
+        drain_until: an apply that ends all pods of an engine waits until then for requests to end; empty while none does.
         drift_since: since when the present drift persists; `drift_repairs`: the repairs that followed one another so far, the last one at
             `drift_repaired_at`.
         copies_due: since when copies of Secrets have to be compared with their sources; empty: they have not.
@@ -114,6 +116,8 @@ class ModelReplicaState(EntityState):
     adoption: int = 0
     applied_inputs: Annotated[ApplyInputs | None, BeforeValidator(none_if_empty)] = None
     applied_mode: str = ""
+    applied_sources: dict[str, str] = Field(default_factory=dict)
+    drain_until: str = ""
     copies_due: str = ""
     overdue: list[str] = Field(default_factory=list)
     apply_started: bool = Field(default=False, alias="attempted")
@@ -145,6 +149,11 @@ class ModelReplicaState(EntityState):
     def adapter_claims(self) -> dict[str, str]:
         """Give the volume claims of the adapters' caches that are ready, by cache."""
         return {name: self.adapters[name].cache_claim for name in sorted(self.adapters) if self.adapters[name].cache_claim}
+
+    def pod_sources(self) -> dict[str, str]:
+        """Give a hash over what the pods of each engine are made from."""
+        spec = self.spec or {"engines": []}
+        return {engine["name"]: short_hash(pods_source(spec, engine)) for engine in spec["engines"]}
 
     def mode(self) -> str:
         """Give how the engines share the work."""

@@ -45,7 +45,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
         super().__init__(state)
         if (state.start.namespace, state.start.name) != (self.namespace, self.name):
             raise InvalidInput(f"birth: is that of {state.start.namespace}/{state.start.name}, and this is {self.title}")
-        self.controller = ReplicaController(self.context)
+        self.controller = ReplicaController(self.context, workflow.patched)
         self.cache = ReplicaCache(self.context)
         self.pruning = ReplicaPruning(self.context)
         self.copies = CopiesWait(self.context, self.controller.copies_found)

@@ -1,6 +1,5 @@
 """What every part of one replica's rendering needs to see, gathered once."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ from activities.render.version import RENDERER_VERSION
 from api_types import labels, names
 from api_types.digests import short_hash
 from api_types.messages.cluster_work import ClusterFacts
+from api_types.resources.replica_spec import pods_source
 
 
 @dataclass(frozen=True)
@@ -78,21 +78,18 @@ class Context:
 
     def engine_annotations(self, engine: Engine) -> dict[str, str]:
         """Annotate an engine's workload with what its pods are made from: its own part of the spec."""
-        return self._pods_from([self._source_of(tree) for tree in self.replica.spec["engines"] if tree["name"] == engine.name])
+        trees = [tree for tree in self.replica.spec["engines"] if tree["name"] == engine.name]
+        return _pods_from(pods_source(self.replica.spec, *trees))
 
     def picker_annotations(self) -> dict[str, str]:
         """Annotate the picker's workload with what its pods are made from: all engines, and its own flags."""
-        return self._pods_from([[self._source_of(tree) for tree in self.replica.spec["engines"]], dict(self.replica.picker_flags)])
-
-    def _pods_from(self, source: Any) -> dict[str, str]:
-        shared = [self.replica.spec.get("serving"), self.replica.spec.get("modelCacheRef")]
-        return {labels.PODS_SOURCE: short_hash([shared, source]), labels.RENDERER: RENDERER_VERSION}
-
-    @staticmethod
-    def _source_of(engine: Mapping[str, Any]) -> dict[str, Any]:
-        """Leave out of an engine what changes without replacing a pod."""
-        return {key: value for key, value in engine.items() if key != "copies"}
+        shared, engines = pods_source(self.replica.spec, *self.replica.spec["engines"])
+        return _pods_from([shared, [engines, dict(self.replica.picker_flags)]])
 
     def metadata(self, name: str) -> dict[str, str]:
         """Place a namespaced object."""
         return {"name": name, "namespace": self.namespace}
+
+
+def _pods_from(source: list[Any]) -> dict[str, str]:
+    return {labels.PODS_SOURCE: short_hash(source), labels.RENDERER: RENDERER_VERSION}

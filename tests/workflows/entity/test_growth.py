@@ -68,6 +68,7 @@ BOUNDS = {
     "ModelReplicaState.adapters": "one per cache of the adapters of the spec; dropped when it leaves the spec",
     "AdapterCache.cache_mounted": "one per volume that was assigned since the replica was last Ready",
     "ModelReplicaState.picker_flags": "the flags of an annotation",
+    "ModelReplicaState.applied_sources": "one per engine of the spec",
     "ModelReplicaState.overdue": "one per engine of the spec",
     "TeardownProgress.waiting": "one per object of the inventory; replaced by every attempt",
     "TeardownProgress.outcomes": "one per step of the teardown, and steps are constants",

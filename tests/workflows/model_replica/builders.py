@@ -68,4 +68,6 @@ def a_replica(**changes: Any) -> ModelReplicaState:
     state = ModelReplicaState(**(fields | changes))
     if "applied_inputs" not in changes:
         state.applied_inputs = state.inputs()
+    if "applied_sources" not in changes:
+        state.applied_sources = state.pod_sources()
     return state

@@ -1,5 +1,6 @@
 """A replica whose pods would be other ones although its template is the same: it asks, shows it, and waits. No server is needed."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -72,6 +73,8 @@ def test_an_adoption_is_applied_once_and_reported() -> None:
     state = a_replica(applied=HELD)
     replica = Replica(state)
     assert messages.set_template(state, a_template(state, adoption=7))
+    replica.step()
+    replica.now += timedelta(seconds=ClusterFacts().drain_seconds)
     replica.step()
     assert [order.request.adoption for order in applies(replica)] == [True]
     assert (report_of(state).adoption, status_of(state)["adoption"]) == (7, 7)

@@ -1,8 +1,11 @@
 """When a ModelReplica applies, and why: a pure decision over its state and the time."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from activities.render.objects.inventory_keys import ENGINE_PREFIX
+from activities.render.objects.queues import KUEUE
 from api_types.messages.cluster_work import Applied
 from workflows.entity import backoff
 from workflows.model_replica.decisions.observation import drift
@@ -45,6 +48,32 @@ def decide_apply(state: ModelReplicaState, now: datetime) -> ApplyDecision:
     if drift_due > now:
         return ApplyDecision(None, since, drift_due)
     return ApplyDecision("drift", since)
+
+
+def ends_all_pods(state: ModelReplicaState) -> bool:
+    """Tell whether an apply now ends all pods of an engine at once, while requests may come in.
+
+    On a cluster that is not connected it will hardly end any, and is tried again and again.
+    """
+    if not (state.serving and state.applied and state.applied_sources and state.cluster and state.cluster.connected):
+        return False
+    before, sources = state.applied_sources, state.pod_sources()
+    if not before.keys() <= sources.keys():
+        return True
+    adopts = state.adoption > (state.applied_inputs.adoption if state.applied_inputs else 0)
+    pending = state.applied.pending if adopts else ()
+    replaced = [
+        engine
+        for engine in (state.spec or {})["engines"]
+        if sources[engine["name"]] != before.get(engine["name"], sources[engine["name"]]) or f"{ENGINE_PREFIX}{engine['name']}" in pending
+    ]
+    return any(int(engine.get("copies", 1)) == 1 or _is_recreated(state, engine) for engine in replaced)
+
+
+def _is_recreated(state: ModelReplicaState, engine: Mapping[str, Any]) -> bool:
+    """Tell whether the cluster lets nobody change the workload of an engine in place."""
+    facts = state.cluster.facts if state.cluster else None
+    return bool(facts and facts.scheduler_type == KUEUE and len(engine.get("members", ())) > 1)
 
 
 def _copies_are_due(state: ModelReplicaState, applied: Applied) -> bool:

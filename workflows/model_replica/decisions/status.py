@@ -11,10 +11,15 @@ from workflows.model_replica.decisions.observation import endpoint_url, observed
 from workflows.model_replica.state import ModelReplicaState, ReplicaReport
 
 
+def is_serving(state: ModelReplicaState) -> bool:
+    """Tell whether new requests may come: its pods serve, and are not about to be replaced."""
+    return state.serving and not state.drain_until
+
+
 def endpoint(state: ModelReplicaState) -> str:
     """Give the address at which this replica answers; empty while it must not be used."""
     facts = state.cluster.facts if state.cluster else None
-    if not (state.serving and facts and facts.gateway_address) or state.deleting:
+    if not (is_serving(state) and facts and facts.gateway_address) or state.deleting:
         return ""
     return endpoint_url(facts.gateway_address, state.start.namespace, state.start.name, facts.gateway_scheme)
 
@@ -65,7 +70,7 @@ def report_of(state: ModelReplicaState) -> ReplicaReport:
     ready, applied = condition_of(state.conditions, "Ready"), state.applied
     return ReplicaReport(
         ready=ready is not None and ready.status == TRUE,
-        serving=state.serving,
+        serving=is_serving(state),
         endpoint=endpoint(state),
         phase="Terminating" if state.deleting else detailed_phase(state),
         generation=state.applied_generation,
@@ -90,7 +95,7 @@ def account_of(state: ModelReplicaState, *, gone: bool) -> ReplicaAccount:
         template_sequence=state.template_sequence,
         entry=state.entry,
         ready=is_true(state.conditions, "Ready"),
-        serving=state.serving,
+        serving=is_serving(state),
         deleting=state.deleting,
         gone=gone,
     )

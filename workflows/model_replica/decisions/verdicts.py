@@ -55,10 +55,16 @@ def assess(state: ModelReplicaState) -> Assessment:
         "ModelAccepted": accepted,
         "ModelReady": Verdict(FALSE, "ModelStarting", model) if model else Verdict(TRUE, "Serving"),
         "RoutingReady": Verdict(FALSE, "Configuring", routing) if routing else Verdict(TRUE, "RouteConfigured"),
-        "Serving": Verdict(TRUE, "Serving") if serving else Verdict(FALSE, "NotServing", not_serving),
+        "Serving": _serving_verdict(state, not_serving, serving=serving),
         "Ready": Verdict(TRUE, "Available") if ready else unready,
     }
     return Assessment(conditions, serving, late, state.applied_generation, ready, warnings)
+
+
+def _serving_verdict(state: ModelReplicaState, why_not: str, *, serving: bool) -> Verdict:
+    if serving and state.drain_until:
+        return Verdict(FALSE, "Draining", f"its pods are about to be replaced; running requests have until {state.drain_until} to end")
+    return Verdict(TRUE, "Serving") if serving else Verdict(FALSE, "NotServing", why_not)
 
 
 def _overdue_warnings(state: ModelReplicaState, applied: Applied, seen: ObservedReplica) -> tuple[list[str], tuple[Warned, ...]]:

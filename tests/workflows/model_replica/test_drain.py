@@ -1,0 +1,134 @@
+"""An apply that ends all pods of an engine: no new request comes to them, and running ones have their time. No server is needed."""
+
+from datetime import timedelta
+from itertools import groupby
+from typing import Any
+
+import pytest
+
+from api_types.messages.cluster_work import ClusterFacts
+from api_types.messages.entities import SetTemplate
+from tests.workflows.model_replica.builders import APPLIED, CLUSTER, a_replica, observed
+from tests.workflows.model_replica.controlled import BEGINNING, NO_ANSWER, URL, Replica
+from workflows.entity.failures import Failure
+from workflows.model_replica.orders import Apply
+from workflows.model_replica.reducers import messages
+from workflows.model_replica.state import ModelReplicaState
+
+DRAIN_SECONDS = 15
+ENDED = BEGINNING + timedelta(seconds=DRAIN_SECONDS)
+
+
+def engines(**fields: Any) -> dict[str, Any]:
+    return {"engines": [{"name": "main", **fields}]}
+
+
+def order(state: ModelReplicaState, spec: dict[str, Any], **fields: Any) -> None:
+    """Have the deployment send another template."""
+    assert messages.set_template(state, SetTemplate(uid="u", **{"generation": 2, "sequence": 1, "spec": spec, **fields}))
+
+
+def applies(replica: Replica) -> int:
+    return sum(isinstance(each, Apply) for each in replica.orders)
+
+
+def endpoints(replica: Replica) -> list[str]:
+    """Each endpoint that was reported, once in a row."""
+    return [endpoint for endpoint, _ in groupby(replica.endpoints())]
+
+
+def serving(**changes: Any) -> Replica:
+    replica = Replica(a_replica(**changes))
+    replica.step()
+    assert endpoints(replica) == [URL]
+    return replica
+
+
+def test_the_endpoint_of_a_single_copy_is_withdrawn_and_requests_end_before_the_pod_is_replaced() -> None:
+    replica = serving()
+    order(replica.state, engines(image="2"))
+    replica.step()
+    assert (endpoints(replica), applies(replica)) == ([URL, ""], 0)
+    assert replica.condition("Serving")[:2] == ("False", "Draining")
+    replica.now = ENDED - timedelta(seconds=1)
+    replica.step()
+    assert applies(replica) == 0
+    replica.now = ENDED
+    (workload,) = observed().workloads
+    replica.state.observed = observed(workloads=[workload.model_copy(update={"current": False})])
+    replica.step()
+    # What is ready is the old pod still.
+    assert (endpoints(replica), applies(replica)) == ([URL, ""], 1)
+    replica.state.observed = observed()
+    replica.step()
+    assert (endpoints(replica), applies(replica)) == ([URL, "", URL], 1)
+
+
+CHANGES = [
+    pytest.param({}, engines(image="2"), True, id="another image of a single copy"),
+    pytest.param({"spec": engines(copies=2)}, engines(copies=2, image="2"), False, id="another image of two copies, one after the other"),
+    pytest.param({}, engines(copies=3), False, id="more copies"),
+    pytest.param({}, {"engines": [{"name": "other", "copies": 2}]}, True, id="another engine in place of this one"),
+    pytest.param({}, {"engines": [{"name": "main"}, {"name": "more"}]}, False, id="one more engine"),
+    pytest.param({"serving": False}, engines(image="2"), False, id="it does not serve"),
+    pytest.param({"applied_sources": {}}, engines(image="2"), False, id="not known what its pods were made from"),
+]
+
+
+@pytest.mark.parametrize(("state", "spec", "drains"), CHANGES)
+def test_only_what_ends_all_pods_of_an_engine_waits(state: dict[str, Any], spec: dict[str, Any], drains: bool) -> None:
+    replica = Replica(a_replica(**state))
+    order(replica.state, spec)
+    replica.controller.apply()
+    assert bool(replica.state.drain_until) is drains
+
+
+def test_a_group_that_is_recreated_waits_whatever_its_copies() -> None:
+    facts = ClusterFacts(gateway_address="10.0.0.1", drain_seconds=DRAIN_SECONDS, scheduler_type="kueue")
+    gang = {"copies": 2, "members": [{"role": "Leader"}, {"role": "Worker"}]}
+    replica = serving(spec=engines(**gang), cluster=CLUSTER.model_copy(update={"facts": facts}))
+    order(replica.state, engines(**gang, image="2"))
+    replica.step()
+    assert (endpoints(replica), applies(replica)) == ([URL, ""], 0)
+
+
+def test_an_adoption_waits_where_something_is_pending() -> None:
+    held = APPLIED.model_copy(update={"pending": ["model-serving-main"], "pending_causes": ["renderer 0.2.0"]})
+    replica = serving(applied=held)
+    order(replica.state, replica.state.spec or {}, generation=1, adoption=5)
+    replica.step()
+    assert (endpoints(replica), applies(replica)) == ([URL, ""], 0)
+    settled = serving()
+    order(settled.state, settled.state.spec or {}, generation=1, adoption=5)
+    settled.step()
+    assert (endpoints(settled), applies(settled)) == ([URL], 1)
+
+
+@pytest.mark.parametrize("failure", [NO_ANSWER, Failure("InvalidInput", "the engine is not valid")], ids=["it may succeed later", "final"])
+def test_wkl_103_an_apply_that_fails_gives_the_endpoint_back(failure: Failure) -> None:
+    replica = serving()
+    replica.apply_failures = [failure]
+    order(replica.state, engines(image="2"))
+    replica.step()
+    replica.now = ENDED
+    replica.step()
+    assert (endpoints(replica), applies(replica)) == ([URL, "", URL], 1)
+
+
+def test_a_template_that_is_taken_back_gives_the_endpoint_back() -> None:
+    replica = serving()
+    before = replica.state.spec or {}
+    order(replica.state, engines(image="2"))
+    replica.step()
+    order(replica.state, before, generation=3, sequence=2)
+    replica.step()
+    assert (endpoints(replica), replica.state.drain_until) == ([URL, "", URL], "")
+
+
+def test_a_cluster_that_is_lost_meanwhile_gives_the_endpoint_back() -> None:
+    replica = serving()
+    order(replica.state, engines(image="2"))
+    replica.step()
+    replica.controller.cluster_changed(CLUSTER.model_copy(update={"sequence": 2, "connected": False}))
+    replica.step()
+    assert (endpoints(replica), replica.state.drain_until) == ([URL, "", URL], "")
