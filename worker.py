@@ -227,6 +227,7 @@ def build_activities(settings: Settings) -> Activities:
     store = secret_store(settings)
     pool = KubernetesPool(store, settings.kubeconfig, settings.cluster.max_concurrent_requests, settings.cluster.max_concurrent_applies)
     force_after = timedelta(seconds=settings.teardown.force_after) if settings.teardown.force_after is not None else None
+    renderer = renderer_hash(render_settings(settings), settings.workloads.adopt_renderer)
     return Activities(
         messaging=EntityClient(),
         clusters=ClusterActivities(
@@ -237,7 +238,7 @@ def build_activities(settings: Settings) -> Activities:
                 "cache_attempts_max": settings.cache.max_attempts,
                 "cache_evict_grace_seconds": settings.cache.evict_grace,
                 "gateway_scheme": settings.gateway.scheme,
-                "renderer": renderer_hash(render_settings(settings), settings.workloads.adopt_renderer),
+                "renderer": renderer,
             },
             toleration_keys=settings.workloads.toleration_keys,
             store=store,
@@ -247,7 +248,7 @@ def build_activities(settings: Settings) -> Activities:
                 picker_replicas=settings.epp.replicas,
             ),
         ),
-        workloads=WorkloadActivities(pool, store, render_settings(settings), force_after, settings.workloads.adopt_renderer),
+        workloads=WorkloadActivities(pool, store, render_settings(settings), force_after, settings.workloads.adopt_renderer, renderer),
         caches=CacheActivities(pool, store, render_settings(settings), force_after),
         revisions=RevisionActivities(
             store,

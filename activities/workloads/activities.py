@@ -55,7 +55,7 @@ _NAMES_MAX = 5
 class WorkloadActivities:
     """What a ModelReplica does on its cluster. `force_after`: when pods that do not end are deleted without grace (None: never).
 
-    `adopt_renderer` is `workloads.adoptRenderer`.
+    `adopt_renderer` is `workloads.adoptRenderer`, `renderer` as in `ClusterFacts`.
     """
 
     clusters: ClusterPool
@@ -63,6 +63,7 @@ class WorkloadActivities:
     settings: RenderSettings
     force_after: timedelta | None = None
     adopt_renderer: AdoptRenderer = "OnRestart"
+    renderer: str = ""
 
     @activity.defn
     async def apply_replica(self, order: ApplyReplica) -> Applied:
@@ -115,7 +116,7 @@ class WorkloadActivities:
                 report({"applied": len(inventory), "of": len(prepared.needed.copies) + len(plan.items)})
         done = {entry.identity for entry in inventory} | {target.identity for target in replaced}
         applied = _applied(prepared, plan, [*inventory, *(entry for entry in order.inventory if entry.identity not in done)], changed)
-        return applied.model_copy(update={"overwritten": overwritten[:_NAMES_MAX]})
+        return applied.model_copy(update={"renderer": self.renderer, "overwritten": overwritten[:_NAMES_MAX]})
 
     async def _plan(self, cluster: ClusterApi, order: ApplyReplica, rendered: Rendered, found: dict[ObjectId, Json | None]) -> Plan:
         if order.adoption:
@@ -134,7 +135,8 @@ class WorkloadActivities:
         for copy in prepared.needed.copies:
             if await write_copy(cluster, self.store, copy, prepared.rendered.workload_name, order.uid):
                 changed.append(copy.inventory_key)
-            inventory.append(AppliedObject(key=copy.inventory_key, id=str(ObjectId.of(copy.manifest))))
+            version = prepared.needed.versions.get(copy.inventory_key, "")
+            inventory.append(AppliedObject(key=copy.inventory_key, id=str(ObjectId.of(copy.manifest)), hash=version))
         return inventory, changed
 
     @activity.defn
@@ -151,9 +153,12 @@ class WorkloadActivities:
         """Delete what is in the inventory and no longer rendered; return when it is gone, or after `wait_seconds`.
 
         Nothing is deleted while workloads are held back: the previous ones keep running. Not to be called while
-        pods stay that an apply would replace: they read what is no longer rendered.
+        pods stay that an apply would replace: they read what is no longer rendered. Raises a TransientError on a worker that renders
+        otherwise than the one that applied: what it would not render is in use.
         """
         check_caller(_KIND, order.namespace, order.name)
+        if order.renderer not in ("", self.renderer):
+            raise TransientError("the last apply was made by a worker of another version or with other settings")
         cluster = await self.clusters.at(order.connection)
         prepared = await prepare(cluster, self.store, order, self.settings)
         if prepared.rendered.held:

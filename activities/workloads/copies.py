@@ -26,13 +26,15 @@ from api_types.messages.cluster_work import AppliedObject, ApplyReplica
 class Needed:
     """The copies that one replica needs.
 
-    `rewrites` is for `ReplicaInput.propagated`. `hash` covers the versions of what is copied. `kept` are copies whose source is gone: a
-    missing input deletes nothing that running pods use. `warnings` name keys that pods need and the source does not have.
+    `rewrites` is for `ReplicaInput.propagated`. `hash` covers the versions of what is copied, and `versions` has them by inventory key.
+    `kept` are copies whose source is gone: a missing input deletes nothing that running pods use. `warnings` name keys that pods need and
+    the source does not have.
     """
 
     copies: tuple[Copy, ...] = ()
     rewrites: Mapping[str, str] = field(default_factory=dict)
     hash: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
     kept: tuple[AppliedObject, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -69,11 +71,14 @@ async def needed_copies(store: SecretReader, order: ApplyReplica, settings: Rend
             REASON_MISSING,
         )
     copied = {str(Reference(copy.kind, copy.source_name)): copy for copy in planned.copies}
-    versions = sorted((name, info.version) for name, info in found.items() if info and name in copied)
+    # A source that is gone counts as it was when it was copied last: its copy stays, and pods that read it are not to be replaced for that.
+    versions = {name: info.version for name, info in found.items() if info and name in copied}
+    counted = sorted((versions | {name: entry.hash for name, entry in held.items() if entry.hash}).items())
     return Needed(
         copies=(*planned.copies, *platform.copies),
         rewrites={**(planned.rewrites or {}), **{name: ObjectId.parse(entry.id).name for name, entry in held.items()}},
-        hash=short_hash(versions) if versions else "",
+        hash=short_hash(counted) if counted else "",
+        versions={copy.inventory_key: versions[name] for name, copy in copied.items()},
         kept=(*held.values(), *platform.kept),
         warnings=tuple(
             f"{name} of namespace {order.namespace} has no key {key!r}, which a pod references"

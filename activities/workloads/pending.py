@@ -124,12 +124,14 @@ def _with_stored_pods(item: Item, live: Json) -> Item | None:
     if own is None:
         return None
     before, metadata = _annotations(live), item.manifest["metadata"]
-    about_pods = {key: before.get(key, metadata["annotations"][key]) for key in (labels.PODS_SOURCE, labels.RENDERER)}
+    annotations = {key: value for key, value in metadata["annotations"].items() if key != labels.RENDERER}
+    # Of pods that are older than these annotations, the spec is known by their generation, and the renderer is not.
+    about_pods = {key: before[key] for key in (labels.PODS_SOURCE, labels.RENDERER) if key in before}
     return with_content(
         item,
         {
             **item.manifest,
-            "metadata": {**metadata, "annotations": {**metadata["annotations"], **about_pods}},
+            "metadata": {**metadata, "annotations": {**annotations, **about_pods}},
             "spec": {**item.manifest["spec"], field: own},
         },
     )

@@ -148,7 +148,8 @@ class ClusterObject(Message):
 class AppliedObject(ClusterObject):
     """One applied object on a cluster.
 
-    `digest` is empty for a copy that is shared with other replicas: no single replica detects drift of it.
+    `digest` is empty for a copy that is shared with other replicas: no single replica detects drift of it. The `hash` of a copy is the
+    version of its source.
     """
 
     key: str
@@ -163,7 +164,7 @@ class ApplyReplica(Message):
     adapters, by cache; `picker_flags` are extra flags of its endpoint picker. `adoption` allows to replace pods although the spec
     that they are made from is the same; without it they stay as they are. `wait_seconds` is for objects that are deleted, as in
     `RunTeardownStep`. `search`: `inventory` may be incomplete, because an earlier run or an interrupted apply wrote more; what is found by
-    its labels joins it.
+    its labels joins it. `renderer`, for pruning: that of the last apply, as in `Applied`.
     """
 
     connection: Connection
@@ -183,6 +184,7 @@ class ApplyReplica(Message):
     adoption: bool = False
     inventory: list[AppliedObject] = Field(default_factory=list)
     search: bool = False
+    renderer: Id = ""
     wait_seconds: float = Field(default=0, alias="patienceSeconds")
 
 
@@ -207,7 +209,8 @@ class Applied(Message):
     those of a PrefillDecode replica. `picker_guards`: the gateway refuses requests while the endpoint picker does not answer.
     `overwritten`: fields that others had written since the apply before, and by which field manager. `pending` are the inventory keys of
     workloads whose pods would be other ones, and stay; `pending_causes` says why, and `adopting` whether the deployment shall replace them
-    without being told to. `inputs_hash` is over all that was rendered from besides the spec.
+    without being told to. `inputs_hash` is over all that was rendered from besides the spec. `renderer` is that of the worker that applied,
+    as in `ClusterFacts`.
     """
 
     hash: str
@@ -225,6 +228,7 @@ class Applied(Message):
     pending_causes: list[str] = Field(default_factory=list)
     adopting: bool = False
     inputs_hash: str = ""
+    renderer: Id = ""
     overwritten: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)
 

@@ -10,6 +10,7 @@ _MISSING_SECONDS = (2, 900)
 _POLL_SECONDS = (10, 600)
 _DELETION_CHECK_SECONDS = (30, 900)
 _REPAIR_SECONDS = (2, 300)
+_RENDERER_SECONDS = (15, 1800)
 
 
 def transient(attempt: int) -> timedelta:
@@ -59,6 +60,12 @@ def check_of_deletion(checks: int) -> timedelta:
     """Give the wait before the next check that a workflow which is being deleted still runs: 30 s doubling to 15 min."""
     shortest, longest = _DELETION_CHECK_SECONDS
     return timedelta(seconds=min(shortest * 2 ** min(checks, 8), longest))
+
+
+def renderer(applies: int) -> timedelta:
+    """Give the wait before an apply is made again that a worker of another version made: 15 s doubling to 30 min."""
+    shortest, longest = _RENDERER_SECONDS
+    return timedelta(seconds=min(shortest * 2 ** min(applies, 7), longest))
 
 
 def repair(repairs: int) -> timedelta:

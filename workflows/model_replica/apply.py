@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from activities.secrets.store import SecretMissing
 from api_types.messages.cluster_work import Applied
+from workflows.entity import backoff
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
@@ -18,6 +19,10 @@ from workflows.model_replica.state import ApplyInputs, ModelReplicaState
 
 # What is missing may appear right after an attempt that missed it, and shall be taken up within a minute.
 COPIES_PAUSE_MAX = timedelta(seconds=30)
+
+# So many applies in a row by workers that render otherwise than that of the cluster's facts are followed by another one. An upgrade is
+# over by then; what is left are workers that do not agree, and the next change of inputs begins anew.
+OTHER_RENDERERS_MAX = 8
 
 # The reason that a condition shows for an error, where it is not the error's own name.
 _REASONS = {
@@ -125,6 +130,7 @@ class ReplicaApply:
             state.drift_repaired_at = self._context.moment().isoformat()
         changed = state.applied_generation not in (0, generation) or state.applied_inputs not in (None, order.inputs)
         state.prune, state.prune_at = state.prune or changed or order.request.search, ""
+        self._check_renderer(order, applied)
         state.applied, state.applied_generation, state.inventory_complete = applied, generation, True
         state.applied_inputs, state.applied_mode, state.applied_sources = order.inputs, state.mode(), state.pod_sources()
         if state.drain_until:
@@ -135,6 +141,21 @@ class ReplicaApply:
         if state.observed and drift(applied, state.observed):
             # It may have been observed before this apply: check again when a newer observation can have arrived.
             self._context.requeue_after(DRIFT_DELAY)
+
+    def _check_renderer(self, order: Apply, applied: Applied) -> None:
+        """Apply again later if a worker did this that renders otherwise than the one that sees the cluster.
+
+        While one version of the worker takes over from another, either may get an apply, and only one of them finds what is pending.
+        """
+        state, expected = self._context.state, order.request.facts.renderer
+        if state.applied_inputs != order.inputs or not applied.renderer or applied.renderer == expected:
+            state.rendered_otherwise = 0
+        state.render_at = ""
+        if applied.renderer and expected and applied.renderer != expected and state.rendered_otherwise < OTHER_RENDERERS_MAX:
+            pause = backoff.renderer(state.rendered_otherwise)
+            state.rendered_otherwise += 1
+            state.render_at = (self._context.moment() + pause).isoformat()
+            self._context.requeue_after(pause)
 
     def failed(self, failure: Failure, reason: str) -> None:
         """Record why an apply failed; `reason` is that of the condition, if the error has one."""

@@ -39,7 +39,8 @@ class ReplicaPruning:
         if state.prune_at and self._context.is_future(state.prune_at):
             self._context.requeue_at(datetime.fromisoformat(state.prune_at))
             return
-        order = apply_request(state).model_copy(update={"wait_seconds": ATTEMPT_TIMEOUT.total_seconds()})
+        about = {"wait_seconds": ATTEMPT_TIMEOUT.total_seconds(), "renderer": state.applied.renderer}
+        order = apply_request(state).model_copy(update=about)
         summary = f"delete what older generations of {self._context.name} left"
         try:
             pruned = await self._context.run_until(

@@ -88,6 +88,8 @@ class ModelReplicaState(EntityState):
         drift_since: since when the present drift persists; `drift_repairs`: the repairs that followed one another so far, the last one at
             `drift_repaired_at`.
         copies_due: since when copies of Secrets have to be compared with their sources; empty: they have not.
+        rendered_otherwise: applies that followed one another by workers that render otherwise than that of the cluster's facts; the next
+            one is due at `render_at`.
         observed: the last observation; `observed_version`: that of the observation.
         prune: something of an older generation may still be there; deleted at `prune_at`, after `prune_attempts` attempts in vain.
         overdue: engines whose progress deadline has passed.
@@ -119,6 +121,8 @@ class ModelReplicaState(EntityState):
     applied_sources: dict[str, str] = Field(default_factory=dict)
     drain_until: str = ""
     copies_due: str = ""
+    rendered_otherwise: int = 0
+    render_at: str = ""
     overdue: list[str] = Field(default_factory=list)
     apply_started: bool = Field(default=False, alias="attempted")
     inventory_complete: bool = Field(default=False, alias="whole")

@@ -11,6 +11,7 @@ from activities.cluster_objects.cluster_api import Json, Kind, ObjectId, Selecti
 from activities.render.inputs.settings import RenderSettings
 from activities.secrets.store import StoredSecret
 from activities.workloads.copies import is_copy
+from activities.workloads.pending import SECRETS_CAUSE
 from api_types import labels
 from api_types.errors import CredentialsInvalid, NameConflict, error_reason
 from api_types.messages.cluster_work import Applied, ApplyReplica
@@ -177,6 +178,22 @@ async def test_a_source_that_was_deleted_deletes_no_copy_of_running_pods(cluster
     assert (await cluster.apply(next_order)).changed == []
     assert await cluster.prune(next_order) == []
     assert await copy_at(cluster, applied) is not None
+
+
+async def test_a_source_that_was_deleted_is_no_reason_to_replace_pods_and_one_that_changed_is(cluster: ClusterUnderTest) -> None:
+    restarting = RenderSettings(restart_on_rotation=True)
+    order = an_order(cluster, token(), token("other"))
+    for name in ("hub", "other"):
+        await put(cluster, order.namespace, name)
+    applied = await cluster.apply(order, restarting)
+    await cluster.store.delete("Secret", order.namespace, "hub")
+    for _ in range(2):
+        order = order.model_copy(update={"inventory": applied.inventory})
+        applied = await cluster.apply(order, restarting)
+        assert (applied.pending, applied.changed) == ([], [])
+    await put(cluster, order.namespace, "other", data={"token": b"rotated"})
+    rotated = await cluster.apply(order.model_copy(update={"inventory": applied.inventory}), restarting)
+    assert (rotated.pending_causes, rotated.adopting) == ([SECRETS_CAUSE], True)
 
 
 async def test_a_copy_that_is_no_longer_referenced_is_pruned(cluster: ClusterUnderTest) -> None:

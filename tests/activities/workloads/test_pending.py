@@ -1,13 +1,16 @@
 """Pods that would be other ones although their spec is the same: they stay until the deployment allows it. On a real API server."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from activities.cluster_objects.cluster_api import Json
 from activities.render.inputs.settings import RenderSettings
+from activities.render.version import RENDERER_VERSION
 from activities.workloads import pending
 from api_types import labels
+from api_types.errors import TransientError
 from api_types.messages.cluster_work import Applied, ApplyReplica
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, target
 from tests.activities.environment.operator import patch
@@ -125,6 +128,19 @@ async def test_claims_of_pods_that_stay_are_neither_made_nor_deleted(cluster: Cl
     assert len([entry for entry in adopted.inventory if "ResourceClaimTemplate" in entry.id]) == 2
 
 
+async def test_a_worker_that_renders_otherwise_prunes_nothing_that_the_one_that_applied_has_made(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine(), an_engine("second")])
+    older, newer = (replace(cluster.workloads(), renderer=name) for name in ("r1", "r2"))
+    first = await cluster.environment(order).run(older.apply_replica, order)
+    assert first.renderer == "r1"
+    # What is left of an earlier generation is pruned by the one that applied only.
+    less = again(order, first, generation=2, spec={**order.spec, "engines": [an_engine()]}, renderer=first.renderer)
+    with pytest.raises(TransientError, match="a worker of another version or with other settings"):
+        await cluster.environment(order).run(newer.prune_replica, less)
+    pruned = await cluster.environment(order).run(older.prune_replica, less)
+    assert any("second" in name for name in pruned.removed)
+
+
 async def test_the_picker_stays_with_its_configuration_and_rights(cluster: ClusterUnderTest) -> None:
     pooled = cluster.facts.model_copy(update={"routing": "pool"})
     order = cluster.order([an_engine()]).model_copy(update={"facts": pooled})
@@ -173,6 +189,9 @@ async def test_objects_of_an_earlier_version_say_by_their_generation_what_they_a
     first = await cluster.apply(order)
     bare = {"metadata": {"annotations": {labels.PODS_SOURCE: None, labels.RENDERER: None}}}
     await patch(cluster, target(first, WORKLOAD), bare)
-    assert (await cluster.apply(again(order, first), OTHERS)).pending == [WORKLOAD]
+    held = await cluster.apply(again(order, first), OTHERS)
+    assert (held.pending, held.pending_causes) == ([WORKLOAD], [f"renderer {RENDERER_VERSION}"])
+    # The next apply says no other cause: this renderer did not make them.
+    assert (await cluster.apply(again(order, held), OTHERS)).pending_causes == held.pending_causes
     await patch(cluster, target(first, WORKLOAD), bare)
     assert (await cluster.apply(again(order, first, generation=2), OTHERS)).pending == []

@@ -9,6 +9,7 @@ from api_types.messages.cluster_work import Applied, ClusterFacts
 from api_types.messages.entities import SetTemplate
 from tests.workflows.model_replica.builders import APPLIED, CLUSTER, a_replica
 from tests.workflows.model_replica.controlled import Replica
+from workflows.model_replica.apply import OTHER_RENDERERS_MAX
 from workflows.model_replica.decisions.status import report_of, status_of
 from workflows.model_replica.orders import Apply
 from workflows.model_replica.reducers import messages
@@ -83,6 +84,41 @@ def test_an_adoption_is_applied_once_and_reported() -> None:
     replica.controller.cluster_changed(reporting(renderer="r2"))
     replica.step()
     assert [order.request.adoption for order in applies(replica)] == [True, False]
+
+
+def test_an_apply_by_a_worker_that_renders_otherwise_than_that_of_the_facts_is_repeated() -> None:
+    replica = Replica(a_replica())
+    replica.controller.cluster_changed(reporting(renderer="r2"))
+    older = APPLIED.model_copy(update={"renderer": "r1"})
+    for pause in (15, 30, 60):
+        (order,) = replica.controller.applying.next_orders()
+        assert isinstance(order, Apply)
+        replica.controller.applying.applied(order, older)
+        replica.now += timedelta(seconds=pause - 1)
+        assert replica.controller.applying.next_orders() == []
+        replica.now += timedelta(seconds=1)
+    (order,) = replica.controller.applying.next_orders()
+    assert isinstance(order, Apply)
+    replica.controller.applying.applied(order, HELD.model_copy(update={"renderer": "r2"}))
+    assert report_of(replica.state).pending == "renderer 0.2.0"
+    replica.now += timedelta(days=1)
+    assert replica.controller.applying.next_orders() == []
+
+
+def test_workers_that_never_agree_cost_a_limited_number_of_applies() -> None:
+    replica = Replica(a_replica())
+    replica.controller.cluster_changed(reporting(renderer="r2"))
+    for count in (1 + OTHER_RENDERERS_MAX, 0):
+        made = 0
+        while orders := replica.controller.applying.next_orders():
+            assert isinstance(orders[0], Apply)
+            replica.controller.applying.applied(orders[0], APPLIED.model_copy(update={"renderer": "r1"}))
+            replica.now += timedelta(hours=1)
+            made += 1
+        assert made == count
+    # Another input begins anew.
+    replica.controller.cluster_changed(reporting(3, renderer="r3"))
+    assert replica.controller.applying.next_orders()
 
 
 def test_a_change_that_becomes_pending_is_an_event_once() -> None:

@@ -18,7 +18,7 @@ DRIFT_DELAY = backoff.repair(0)
 # longest of these waits, so that a fight that goes on stays one.
 DRIFT_MEMORY = timedelta(minutes=15)
 
-ApplyReason = Literal["spec", "copies", "drift"]
+ApplyReason = Literal["spec", "copies", "renderer", "drift"]
 
 
 class ApplyDecision(NamedTuple):
@@ -41,8 +41,11 @@ def decide_apply(state: ModelReplicaState, now: datetime) -> ApplyDecision:
         return ApplyDecision("spec", state.drift_since)
     if _copies_are_due(state, applied):
         return ApplyDecision("copies", state.drift_since)
+    render_at = datetime.fromisoformat(state.render_at) if state.render_at else None
+    if render_at and render_at <= now:
+        return ApplyDecision("renderer", state.drift_since)
     if state.observed is None or not drift(applied, state.observed):
-        return ApplyDecision(None, "")
+        return ApplyDecision(None, "", render_at)
     since = state.drift_since or now.isoformat()
     drift_due = _drift_due(state, datetime.fromisoformat(since), now)
     if drift_due > now:
