@@ -20,6 +20,9 @@ RANKS_MAX = 8
 ADAPTERS_MAX = 16
 """LoRA adapters of one engine."""
 
+MODEL_NAMES_MAX = 8
+"""Public model names of one LoRA adapter."""
+
 ADAPTER_CACHES_MAX = 32
 """ModelCaches of all adapters of one replica: it is registered at each of them."""
 

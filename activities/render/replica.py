@@ -18,7 +18,7 @@ from activities.render.objects import components, inventory_keys
 from activities.render.objects.manifest import Item, Json, labelled_item, set_hash, with_template_hash
 from activities.render.objects.queues import KUEUE
 from activities.render.objects.rendered import WAITING_FOR_CACHE, Rendered, RenderedEngine, RenderedRouting
-from activities.render.routing import monitoring, picker, picker_config, routes
+from activities.render.routing import monitoring, picker, picker_config, rewrites, routes
 from activities.render.version import renderer_hash
 from api_types.digests import short_hash
 
@@ -34,6 +34,7 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
     subject = f"ModelReplica {replica.namespace}/{replica.name}"
     findings = Findings()
     spec = read_spec(replica.spec, findings)
+    rewrites.check_names(spec.engines, findings)
     findings.raise_if_any(subject)
     context = Context.of(replica, cluster, settings, spec, findings)
     routes.check_surface(context)

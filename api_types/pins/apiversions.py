@@ -14,6 +14,8 @@ INFERENCE = f"{INFERENCE_GROUP}/v1"
 # Objectives and rewrites are still in the older group; they move to that of the router.
 INFERENCE_EXPERIMENTAL_GROUP = "inference.networking.x-k8s.io"
 LLM_D_GROUP = "llm-d.ai"
+# Best first: where both are served, the picker reads those of the router's group and no others (llm-d-router v0.9, ControllerConfig).
+MODEL_REWRITES = (f"{LLM_D_GROUP}/v1alpha2", f"{INFERENCE_EXPERIMENTAL_GROUP}/v1alpha2")
 PICKER_CONFIG = f"{LLM_D_GROUP}/v1alpha1"
 LEADER_WORKER_SET = "leaderworkerset.x-k8s.io/v1"
 POD_MONITOR = "monitoring.coreos.com/v1"
@@ -33,4 +35,4 @@ KUEUE_VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 # What the serving stack installs on a cluster.
 STACK = frozenset({GATEWAY, INFERENCE, LEADER_WORKER_SET, POD_MONITOR})
 # All of which rendering asks whether a cluster serves them: facts name these and no others.
-RENDERED = STACK | {COMPUTE_DOMAIN}
+RENDERED = STACK | {COMPUTE_DOMAIN, *MODEL_REWRITES}

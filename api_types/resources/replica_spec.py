@@ -32,7 +32,15 @@ def replica_spec(template: Mapping[str, Any], cluster: str, engines: Sequence[Ma
 def pods_source(spec: Mapping[str, Any], *engines: Mapping[str, Any]) -> list[Any]:
     """Give what pods are made from of the spec of a replica: some of its engines, but for what changes without replacing pods."""
     shared = [spec.get("serving"), spec.get("modelCacheRef")]
-    return [shared, [{field: value for field, value in engine.items() if field != "copies"} for engine in engines]]
+    return [shared, [_pods_of(engine) for engine in engines]]
+
+
+def _pods_of(engine: Mapping[str, Any]) -> dict[str, Any]:
+    source = {field: value for field, value in engine.items() if field != "copies"}
+    if adapters := source.get("adapters"):
+        # The endpoint picker alone knows the public names.
+        source["adapters"] = [{field: value for field, value in adapter.items() if field != "modelNames"} for adapter in adapters]
+    return source
 
 
 def _member(member: Mapping[str, Any], place: Mapping[str, Any]) -> dict[str, Any]:

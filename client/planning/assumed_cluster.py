@@ -16,7 +16,7 @@ from api_types.resources.replica_spec import replica_spec
 from scheduler import Documents
 
 # With what only some clusters serve.
-FACTS = {"storage_class_name": "assumed-rwx", "apis": sorted({*apiversions.STACK, apiversions.COMPUTE_DOMAIN})}
+FACTS = {"storage_class_name": "assumed-rwx", "apis": sorted(apiversions.RENDERED)}
 _NAME = "assumed"
 _POOL = "assumed"
 _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']|device\.(?:attributes|capacity)\[["']([^"']+)["']\]""")

@@ -228,6 +228,13 @@ ADD_ONS: tuple[Definitions, ...] = (
         files=("config/crd/bases/inference.networking.k8s.io_inferencepools.yaml",),
     ),
     Definitions(
+        name="inference-extension-rewrites",
+        module="sigs.k8s.io/gateway-api-inference-extension",
+        version=INFERENCE_EXTENSION_OF_SEVERAL_PORTS,
+        checksum="h1:w9Awt60cmI1vM7Y6N81h8wDCBP0WkmxpdI7GKY0v070=",
+        files=("config/crd/bases/inference.networking.x-k8s.io_inferencemodelrewrites.yaml",),
+    ),
+    Definitions(
         name="prometheus-operator",
         module="github.com/prometheus-operator/prometheus-operator",
         version=PROMETHEUS_OPERATOR,

@@ -137,6 +137,7 @@ ATTEMPTS += [
         ("topology.deviceConstraints.[].matchAttribute", ("pcieRoot", "../a/b", "a.b/c\n"), "must be <domain>/<name>"),
         ("topology.deviceConstraints", ([{"matchAttribute": "a/b", "requests": ["others"]}],), "no member of the engine requests"),
         ("adapters.[].modelCacheRef.name", ("other/sql", "../sql", "sql\n"), "not the name of a ModelCache"),
+        ("adapters.[].modelNames.[]", ("a b", "a\nb", "é", "a\u0000"), "must be printable ASCII"),
         ("adapters.[].name", ("../sql", "sql,x=/etc", "--api-key", "sql=/etc"), "must be a DNS label"),
     )
     for value in values

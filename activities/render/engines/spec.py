@@ -113,11 +113,12 @@ class Topology:
 
 @dataclass(frozen=True)
 class Adapter:
-    """A LoRA adapter and the name of its ModelCache. `vllm`: the flags of vLLM that load it are added."""
+    """A LoRA adapter and the name of its ModelCache. `vllm`: the flags of vLLM that load it are added; `model_names`: its public names."""
 
     name: str
     cache: str
     vllm: bool = False
+    model_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ monitor or of what is copied.
 """
 
 MODEL_ROUTE = "model-route"
+MODEL_REWRITE = "model-rewrite"
 INFERENCE_POOL = "inference-pool"
 MODEL_SERVICE = "model-service"
 # The Deployment of the endpoint picker; what belongs to it has keys that begin so.

@@ -44,8 +44,12 @@ STEPS = (
         4,
         "delete the pool or Service",
         components.ROUTING,
-        ((apiversions.INFERENCE, "InferencePool"), (apiversions.CORE, "Service")),
-        (inventory_keys.INFERENCE_POOL, inventory_keys.MODEL_SERVICE),
+        (
+            *((version, "InferenceModelRewrite") for version in apiversions.MODEL_REWRITES),
+            (apiversions.INFERENCE, "InferencePool"),
+            (apiversions.CORE, "Service"),
+        ),
+        (inventory_keys.MODEL_REWRITE, inventory_keys.INFERENCE_POOL, inventory_keys.MODEL_SERVICE),
     ),
     TeardownStep(
         5,

@@ -8,7 +8,7 @@ from activities.render.engines.options import parallel
 from activities.render.inputs.findings import RoutingUnsupported
 from activities.render.objects import components, contract, inventory_keys
 from activities.render.objects.manifest import Item, Json, labelled_item
-from activities.render.routing import picker
+from activities.render.routing import picker, rewrites
 from api_types import labels
 from api_types.pins import apiversions
 
@@ -16,12 +16,14 @@ POOL = "pool"
 
 
 def check_surface(context: Context) -> None:
-    """Raise RoutingUnsupported where the cluster cannot route what the replica needs."""
+    """Raise RoutingUnsupported or ServingStackMissing where the cluster cannot route what the replica needs."""
     if context.facts.routing == POOL:
+        rewrites.check_cluster(context)
         return
     needs = [
         *(["PrefillDecode"] if context.spec.disaggregated else []),
         *(["dataParallel"] if any(engine.ranks > 1 for engine in context.spec.engines) else []),
+        *(["modelNames"] if rewrites.renames(context.spec.engines) else []),
         *(["flowControl"] if context.spec.flow_control else []),
     ]
     if needs:
@@ -35,7 +37,7 @@ def surface(context: Context) -> list[Item]:
         backend = {"name": context.workload, "port": contract.ENGINE_PORT}
         return [_service(context), _route(context, backend)]
     backend = {"group": apiversions.INFERENCE_GROUP, "kind": "InferencePool", "name": context.pool}
-    return [_pool(context), _route(context, backend)]
+    return [_pool(context), *rewrites.rewrites(context), _route(context, backend)]
 
 
 def serving_selector(context: Context) -> dict[str, str]:

@@ -4,6 +4,7 @@ from api_types.limits import ADAPTER_CACHES_MAX
 from api_types.resources.model_deployment import Engine, ReplicaTemplateSpec
 from api_types.resources.model_replica import ModelReplicaSpec, ReplicaEngine
 from api_types.resources.parts.adapters import Adapter
+from api_types.validation.model_names import model_name_problems
 from api_types.validation.rules.metadata import is_dns_label, is_dns_subdomain
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
 
@@ -33,8 +34,17 @@ def adapters_have_caches_of_their_own(spec: ReplicaTemplateSpec | ModelReplicaSp
         yield context.error(text, "engines")
 
 
+def model_names_are_clear(spec: ReplicaTemplateSpec | ModelReplicaSpec, context: RuleContext) -> Findings:
+    """Refuse public names that no request can have, or that could mean two adapters."""
+    engines: tuple[Engine | ReplicaEngine, ...] = spec.engines
+    adapters = [(index, at, adapter) for index, engine in enumerate(engines) for at, adapter in enumerate(engine.adapters or ())]
+    for problem in model_name_problems([(adapter.name, adapter.model_names or ()) for _, _, adapter in adapters]):
+        index, at, _ = adapters[problem.adapter]
+        yield context.error(problem.text, "engines", index, "adapters", at, "modelNames", problem.at)
+
+
 RULES: Rules = {
-    ReplicaTemplateSpec: (adapters_have_caches_of_their_own,),
-    ModelReplicaSpec: (adapters_have_caches_of_their_own,),
+    ReplicaTemplateSpec: (adapters_have_caches_of_their_own, model_names_are_clear),
+    ModelReplicaSpec: (adapters_have_caches_of_their_own, model_names_are_clear),
     Adapter: (adapter_can_be_found,),
 }

@@ -95,6 +95,14 @@ def _adapted() -> Rendered:
     return render(an_engine(adapters=adapters), gang, cache="qwen", cache_claim=CLAIM, adapter_claims=claims, uid=UID)
 
 
+def _renamed(api: str) -> Rendered:
+    """An adapter that has public names."""
+    names = ["acme/support", "support:2026"]
+    engine = an_engine(adapters=[{"name": "support", "modelCacheRef": {"name": "support-lora"}, "load": "VLLM", "modelNames": names}])
+    cluster = a_cluster(apis=sorted({*apiversions.STACK, api}))
+    return render(engine, cache="qwen", cache_claim=CLAIM, adapter_claims={"support-lora": CLAIM}, cluster=cluster, uid=UID)
+
+
 def _wide() -> Rendered:
     engines = [{**engine, "dataParallel": {"size": 8}} for engine in a_pair()]
     serving = {"mode": "PrefillDecode", "flowControl": {"maxRequests": 500, "queueSeconds": 30}}
@@ -161,6 +169,8 @@ TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "gang": _gang,
     "gang-kai-explicit": _kai_explicit,
     "adapters": _adapted,
+    "adapters-renamed": lambda: _renamed(apiversions.MODEL_REWRITES[0]),
+    "adapters-renamed-older": lambda: _renamed(apiversions.MODEL_REWRITES[1]),
     "gang-close": _close_gang,
     "gang-domain": lambda: _gang_in_domain("none", "Required"),
     "gang-domain-preferred": lambda: _gang_in_domain("none", "Preferred"),

@@ -60,3 +60,39 @@ def test_caches_of_a_template_are_named_once_that_of_the_model_first() -> None:
     spec = adapted(adapter("a", "z"), adapter("b", "c"), adapter("c", "z"), adapter("d", "qwen"))["spec"]["template"]["spec"]
     assert (adapter_caches(spec), referenced_caches(spec)) == (["c", "z"], ["qwen", "c", "z"])
     assert referenced_caches({"engines": [{"name": "a"}]}) == []
+
+
+NAMES = f"{ENGINE}.adapters[name=x].modelNames[0]"
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["acme/x:2026", "x-latest"], []),
+        (["an x"], [f"{NAMES}: 'an x' must be printable ASCII without spaces"]),
+        (["é"], [f"{NAMES}: 'é' must be printable ASCII without spaces"]),
+        (["x"], [f'{NAMES}: "x" is the name of an adapter already; leave it out']),
+        (["y"], [f'{NAMES}: "y" is the name of an adapter already; leave it out']),
+    ],
+)
+def test_a_public_name_is_one_that_a_request_can_have(names: list[str], said: list[str]) -> None:
+    assert problems(adapted(adapter(modelNames=names), adapter("y", "y-lora"))) == said
+
+
+def test_a_public_name_means_one_adapter_in_all_engines() -> None:
+    def two(second: str) -> list[str]:
+        engines = [an_engine(name=name, adapters=[adapter(of, modelNames=["public"])]) for name, of in (("a", "first"), ("b", second))]
+        return problems(a_deployment(*engines))
+
+    path = "spec.template.spec.engines[name=b].adapters[name=second].modelNames[0]"
+    assert two("second") == [f'{path}: "public" already means adapter "first"; give each adapter its own']
+    assert two("first") == []
+
+
+def test_public_names_have_bounds() -> None:
+    def said(names: list[str]) -> list[str]:
+        return problems(adapted(adapter(modelNames=names)))
+
+    assert said([f"name-{index}" for index in range(8)]) == []
+    assert len(said([f"name-{index}" for index in range(9)])) == 1
+    assert (len(said([])), said(["a" * 253]), len(said(["a" * 254]))) == (1, [], 1)

@@ -11,7 +11,7 @@ from activities.render.engines.spec import Adapter, Engine, Member
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader
 from activities.render.objects.manifest import Json
-from api_types.limits import ADAPTERS_MAX
+from api_types.limits import ADAPTERS_MAX, MODEL_NAMES_MAX
 from api_types.validation.rules.metadata import is_dns_label
 
 MOUNT_PATH = "/mnt/adapters"
@@ -67,6 +67,7 @@ def _read_adapter(value: object, index: int, engine: Reader) -> Adapter:
         name=reader.text("name", required=True),
         cache=reader.object("modelCacheRef").text("name", required=True),
         vllm=reader.choice("load", "Mount", ("Mount", _VLLM)) == _VLLM,
+        model_names=reader.texts("modelNames")[:MODEL_NAMES_MAX],
     )
 
 
