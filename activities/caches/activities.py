@@ -92,6 +92,7 @@ class CacheActivities:
             claim=claim,
             artifact_key=artifact.key,
             volume_digest=content_digest(stored),
+            access_mode=stored["spec"]["accessModes"][0],
             job_uid=job_uid,
             credential_version=credential.version,
             credential_missing=credential.missing if rendered.held else "",

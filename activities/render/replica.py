@@ -7,6 +7,7 @@ before the endpoint is published.
 from activities.render.engines import disaggregation, disruption, pods, queueing, workloads
 from activities.render.engines.admission import read_spec
 from activities.render.engines.claims import claim_templates
+from activities.render.engines.container import weights
 from activities.render.engines.context import Context
 from activities.render.engines.flags import find_flag
 from activities.render.engines.options import adapters, parallel, topology
@@ -29,7 +30,8 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
     """Give everything that the replica needs on its cluster.
 
     While its cache is not ready there, the engine workloads are left out and `held` says so. Raises InvalidSpec with all problems at once,
-    DRAUnavailable, RoutingUnsupported, ServingStackMissing or TopologyUnsupported where the cluster lacks what the spec needs.
+    DRAUnavailable, ImageVolumesUnsupported, RoutingUnsupported, ServingStackMissing or TopologyUnsupported where the cluster lacks what the
+    spec needs.
     """
     subject = f"ModelReplica {replica.namespace}/{replica.name}"
     findings = Findings()
@@ -39,6 +41,8 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
     context = Context.of(replica, cluster, settings, spec, findings)
     routes.check_surface(context)
     topology.check_cluster(context)
+    weights.check_cluster(context)
+    weights.check_nodes(context)
     queueing.check_queue(context)
     _check_served_model(context)
 

@@ -56,7 +56,7 @@ async def needed_copies(store: SecretReader, order: ApplyReplica, settings: Rend
     """
     findings = Findings()
     spec = read_spec(order.spec, findings)
-    wanted = references(spec) if not findings.problems and settings.secrets_propagation != OFF else ()
+    wanted = references(spec, order.mounts.values()) if not findings.problems and settings.secrets_propagation != OFF else ()
     known = {entry.key: entry for entry in order.inventory if is_copy(entry)}
     platform = await _pull_secrets(store, order, settings, known)
     if not wanted:

@@ -52,6 +52,7 @@ def _replica(order: ApplyReplica, needed: Needed) -> ReplicaInput:
         cache_claim=order.cache_claim,
         cache_gib=order.cache_gib,
         adapter_claims=order.adapter_claims,
+        mounts=order.mounts,
         propagated=needed.rewrites,
         propagated_hash=needed.hash,
         picker_flags=order.picker_flags,

@@ -190,12 +190,13 @@ def _copied(workload: Json) -> list[str | None]:
 
 
 def _claims(workload: Json) -> list[list[str]]:
-    """Give the volume claims that each pod template mounts."""
+    """Give the volume claims, and the images in their place, that each pod template mounts."""
     return [
         [
-            volume["persistentVolumeClaim"]["claimName"]
+            volume[kind][name]
             for volume in template["spec"].get("volumes", ())
-            if "persistentVolumeClaim" in volume
+            for kind, name in (("persistentVolumeClaim", "claimName"), ("image", "reference"))
+            if kind in volume
         ]
         for template in _templates(workload)
     ]

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from api_types.base import Id, Message, SentAt, Text
-from api_types.messages.cluster_work import Connection, Seconds
+from api_types.messages.cluster_work import CacheMount, Connection, Seconds
 
 # --- with clusters ----------------------------------------------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class CacheUse(Message):
 class CacheReport(Message):
     """What a replica must know of its cache on its cluster: `claim` is the volume claim to mount, empty while there is none.
 
-    `size_gib` is the size of the volume that the cache asks for.
+    `size_gib` is the size of the volume that the cache asks for; `mount` says how the claim is mounted, where that is not as usual.
     """
 
     cache: Id
@@ -87,6 +87,7 @@ class CacheReport(Message):
     phase: Id = ""
     claim: Id = ""
     size_gib: int = Field(default=0, ge=0)
+    mount: CacheMount | None = None
     artifact_key: Id = Field(default="", alias="artefactKey")
     revision: Id = ""
     message: Text = ""
@@ -145,12 +146,13 @@ class CacheApplied(Message):
     """What was applied. `job_uid` is empty if no Job was created; `credential_missing` then says which Secret it waits for.
 
     `credential_version` is the keyed digest of the Secret that was read, empty if there was none. `volume_digest` is a `content_digest`.
-    `adopted` are the uids of earlier runs of this cache whose objects are its own from now on.
+    `access_mode` is what the volume has. `adopted` are the uids of earlier runs of this cache whose objects are its own from now on.
     """
 
     claim: str
     artifact_key: str = Field(alias="artefactKey")
     volume_digest: str
+    access_mode: Id = ""
     job_uid: str = ""
     credential_version: str = ""
     credential_missing: str = ""

@@ -157,14 +157,27 @@ class AppliedObject(ClusterObject):
     digest: str = ""
 
 
+class CacheMount(Message):
+    """How pods mount what a cache holds, where that is not simply a volume claim for all nodes.
+
+    `access_mode` is that of the volume claim. With an `image`, by its digest, there is no claim: nodes pull it, with `pull_secret`, a
+    Secret of the namespace; empty without one.
+    """
+
+    access_mode: Id = ""
+    image: Id = ""
+    pull_secret: Name = ""
+
+
 class ApplyReplica(Message):
     """Render and apply one replica.
 
     `cache_claim` is the volume claim of its cache that is ready on the cluster, of `cache_gib` GiB, `adapter_claims` those of its LoRA
-    adapters, by cache; `picker_flags` are extra flags of its endpoint picker. `adoption` allows to replace pods although the spec
-    that they are made from is the same; without it they stay as they are. `wait_seconds` is for objects that are deleted, as in
-    `RunTeardownStep`. `search`: `inventory` may be incomplete, because an earlier run or an interrupted apply wrote more; what is found by
-    its labels joins it. `renderer`, for pruning: that of the last apply, as in `Applied`.
+    adapters, by cache; `mounts` says by cache how these are mounted, where that is not as usual. `picker_flags` are extra flags of its
+    endpoint picker. `adoption` allows to replace pods although the spec that they are made from is the same; without it they stay as they
+    are. `wait_seconds` is for objects that are deleted, as in `RunTeardownStep`. `search`: `inventory` may be incomplete, because an
+    earlier run or an interrupted apply wrote more; what is found by its labels joins it.
+    `renderer`, for pruning: that of the last apply, as in `Applied`.
     """
 
     connection: Connection
@@ -180,6 +193,7 @@ class ApplyReplica(Message):
     cache_claim: str = ""
     cache_gib: int = 0
     adapter_claims: dict[str, str] = Field(default_factory=dict)
+    mounts: dict[Name, CacheMount] = Field(default_factory=dict)
     picker_flags: dict[str, str] = Field(default_factory=dict)
     adoption: bool = False
     inventory: list[AppliedObject] = Field(default_factory=list)

@@ -100,6 +100,8 @@ class CacheVolume(ResourceModel):
     """ReadWriteOnce: only pods on one node at a time can mount it, so it serves one engine pod per cluster, or several on one node."""
     storage_class_name: _ClassName | None = None
     """The storage class on every selected cluster; absent means the one that the cluster reports for caches."""
+    image: Flag = False
+    """With source OCI: pods mount the image itself, which their nodes pull, so nothing is staged. Needs Kubernetes 1.33."""
 
 
 class ModelCacheSpec(ResourceModel):

@@ -39,6 +39,7 @@ ADVICE = {
         "SecretMissing": "apply the Secret or ConfigMap that the message names",
         "NameConflict": "an object that Modelplane does not own has this name on the cluster; remove or rename it",
         "RoutingUnsupported": f"change the cluster's annotation {labels.ROUTING}, or install on the cluster what the message names",
+        "ImageVolumesUnsupported": "upgrade the cluster, or remove spec.volume.image of the ModelCache that the message names",
         "TopologyUnsupported": "change the engine's topology as the message says, or select clusters whose scheduler can place it",
         "WaitingForWorker": "see which task queue has no worker: `modelplane get ic -o wide`, then describe the cluster",
         "ClusterUnreachable": "see the cluster: `modelplane get ic -o wide`",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from activities.render.cache.artifact import SHARED, claim_name, is_pulled, read_artifact, read_volume
 from activities.render.cache.volumes import StorageClassMissing, render_cache
 from activities.render.inputs.facts import CacheInput, ClusterInput, InvalidFacts, ReplicaInput
 from activities.render.inputs.facts_file import GivenFacts
@@ -20,6 +21,8 @@ from activities.render.objects.rendered import Rendered
 from activities.render.replica import render_replica
 from api_types import labels
 from api_types.clock import now_ms
+from api_types.messages.cluster_work import CacheMount
+from api_types.referenced_caches import model_cache, referenced_caches
 from api_types.resources.model_cache import ModelCacheSpec
 from api_types.resources.parts.pod_policy import policies_by_pool
 from api_types.resources.replica_spec import replica_spec
@@ -69,7 +72,8 @@ def render_all(
         inputs = assumed_cluster.replicas(documents, assumed, NO_UID, FIRST_GENERATION)
     else:
         inputs = _replica_inputs(documents, findings, policy)
-    jobs = [*_caches(documents, facts, settings, findings), *_replicas(inputs, facts, settings, findings)]
+    mounting = (_with_mounts(wanted, documents) for wanted in inputs)
+    jobs = [*_caches(documents, facts, settings, findings), *_replicas(mounting, facts, settings, findings)]
     unmatched = list[tuple[str, str]]()
     outputs = [replace(output, note=note) for job in jobs if (output := _run(job, findings, unmatched))]
     for title, problem in unmatched:
@@ -205,6 +209,23 @@ def _replica_inputs(documents: Documents, findings: Findings, policy: SchedulerO
     for manifest, decision in zip(documents.placed, decisions, strict=False):
         for wanted in _changed_replicas(manifest, decision):
             yield replace(wanted, cache_gib=_cache_gib(wanted, documents))
+
+
+def _with_mounts(wanted: ReplicaInput, documents: Documents) -> ReplicaInput:
+    """Say how a replica mounts the caches that are among the objects; an image is there without being staged."""
+    mounts, claims = dict[str, CacheMount](), dict[str, str]()
+    for name in referenced_caches(wanted.spec):
+        manifest = documents.caches.get((wanted.namespace, name))
+        if manifest is None:
+            continue
+        cache = CacheInput(wanted.namespace, name, NO_UID, FIRST_GENERATION, wanted.cluster, manifest["spec"])
+        if is_pulled(cache.spec):
+            artifact = read_artifact(cache)
+            mounts[name], claims[name] = CacheMount(image=artifact.image, pull_secret=artifact.credential), claim_name(cache)
+        elif (access_mode := read_volume(cache.spec).access_mode) != SHARED:
+            mounts[name] = CacheMount(access_mode=access_mode)
+    own = claims.pop(model_cache(wanted.spec), wanted.cache_claim)
+    return replace(wanted, mounts=mounts, cache_claim=own, adapter_claims={**wanted.adapter_claims, **claims})
 
 
 def _cache_gib(wanted: ReplicaInput, documents: Documents) -> int:

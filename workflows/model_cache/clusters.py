@@ -13,9 +13,9 @@ from api_types.messages.signals import InferenceClusterSignals
 from workflows.entity.calls.querying import query_each, query_pages
 from workflows.entity.calls.sending import send_all
 from workflows.entity.context import EntityContext
-from workflows.model_cache.plan import can_stage, selects
+from workflows.model_cache.plan import selects
 from workflows.model_cache.sites import new_staging, record_site
-from workflows.model_cache.spec import match_labels, volume_class
+from workflows.model_cache.spec import match_labels, pulled, volume_class
 from workflows.model_cache.state import CacheState
 
 # Reports of clusters may be lost with their receiver: every six hours all are queried again.
@@ -53,8 +53,8 @@ class Clusters:
             if record_site(staging, site):
                 self.context.mark_changed()
         elif self.state.spec is not None and not self.state.deleting and selects(match_labels(self.state.spec), site):
-            fresh = new_staging(site, volume_class(self.state.spec))
-            if can_stage(site, fresh.storage_class):
+            fresh = new_staging(site, volume_class(self.state.spec), pulled=pulled(self.state.spec))
+            if fresh.can_stage:
                 self.state.stagings[site.name] = fresh
                 self.context.mark_changed()
 

@@ -36,11 +36,6 @@ def selects(match_labels: Mapping[str, str], site: CacheSite) -> bool:
     return all(site.labels.get(key) == value for key, value in match_labels.items())
 
 
-def can_stage(site: CacheSite, storage_class: str) -> bool:
-    """Tell whether an artifact can be staged on a cluster that has none; `storage_class` is that of its volume."""
-    return site.present and not site.deleting and site.connection is not None and bool(storage_class)
-
-
 def must_remove(staging: ClusterStaging, desired: DesiredStaging, used: Collection[str], now: datetime) -> bool:
     """Tell whether all has to be removed from a cluster now; never while a claim there is `used`."""
     if used:
@@ -69,13 +64,15 @@ def next_step(staging: ClusterStaging, desired: DesiredStaging, used: Collection
         # A token is on a cluster only while it is needed; the failed Job stays, for its log.
         if not copy.cleaned_up and (copy.ready_at or copy.failed) and not copy.says_commit_later(now):
             return NextStep("clean_up", copy, teardown_steps=_DOWNLOAD_STEPS if copy.ready_at else (CACHE_CREDENTIAL,))
-    unready = not can_stage(staging.site, staging.storage_class) or staging.awaits
+    unready = not staging.can_stage or staging.awaits
     if desired.deleting or staging.unselected_since or unready or not staging.copies:
         return None
     current, *older = staging.copies
     for copy in older:
         if copy.claim not in used and (current.ready_at or not copy.ready_at):
             return NextStep("remove", copy, teardown_steps=_ALL_STEPS)
+    if current.image:
+        return None
     hydrate = needs_attempt(current, staging.site, now)
     if current.applied_generation != desired.generation or (hydrate and not current.missing_credential):
         return NextStep("stage", current, hydrate=hydrate or _is_downloading(current))
@@ -123,7 +120,7 @@ def download_started(stagings: Iterable[ClusterStaging]) -> bool:
 
 def may_tell_revision(copy: Copy) -> bool:
     """Tell whether a volume holds, or will hold, some revision: then it counts, and the reference is not resolved again."""
-    return bool(copy.ready_at) or (bool(copy.job_uid) and not copy.failed)
+    return not copy.image and (bool(copy.ready_at) or (bool(copy.job_uid) and not copy.failed))
 
 
 def first_to_stage(stagings: Mapping[str, ClusterStaging], desired: DesiredStaging, now: datetime) -> str:
@@ -132,7 +129,7 @@ def first_to_stage(stagings: Mapping[str, ClusterStaging], desired: DesiredStagi
     What the reference means may change from one download to the next. So one cluster downloads, and the commit of its volume is the
     revision of all others. A source whose volumes do not say it cannot be waited for: then every cluster stages what it finds.
     """
-    if desired.pinned or desired.deleting:
+    if desired.pinned or desired.pulled or desired.deleting:
         return ""
     found = {name: [copy for copy in staging.copies if copy.is_of(desired.artifact_key)] for name, staging in stagings.items()}
     if any(copy.ready_at and not copy.commit and not copy.says_commit_later(now) for copies in found.values() for copy in copies):
@@ -143,7 +140,5 @@ def first_to_stage(stagings: Mapping[str, ClusterStaging], desired: DesiredStagi
         begun = any(may_tell_revision(copy) for copy in copies)
         return (not begun, any(is_final(copy, site) for copy in copies), sum(copy.attempts for copy in copies), name)
 
-    able = [
-        name for name, each in stagings.items() if selects(desired.match_labels, each.site) and can_stage(each.site, each.storage_class)
-    ]
+    able = [name for name, each in stagings.items() if selects(desired.match_labels, each.site) and each.can_stage]
     return min(able, key=order, default="")

@@ -1,8 +1,10 @@
 """What a ModelCache reports to its users and to observers. Pure."""
 
+from activities.render.cache.artifact import SHARED
 from api_types.messages.caches import CacheAccount, CacheChanged, CacheReport
+from api_types.messages.cluster_work import CacheMount
 from workflows.model_cache.spec import match_labels, size_gib
-from workflows.model_cache.state import CacheState, User
+from workflows.model_cache.state import CacheState, Copy, User
 from workflows.model_cache.status import phase_of
 
 
@@ -34,13 +36,23 @@ def replica_report(name: str, state: CacheState, user: User) -> CacheReport:
         phase="Ready" if published else phase,
         claim=user.assigned_claim,
         size_gib=size_gib(state),
+        mount=_mount(assigned) if assigned else None,
         artifact_key=assigned.artifact_key if assigned else "",
         revision=(assigned.commit or assigned.revision) if assigned else "",
         message="" if user.assigned_claim else message,
     )
 
 
+def _mount(copy: Copy) -> CacheMount | None:
+    """Say how an artifact is mounted; None for a volume that all nodes can mount."""
+    if copy.image:
+        return CacheMount(image=copy.image, pull_secret=copy.pull_secret)
+    return CacheMount(access_mode=copy.access_mode) if copy.access_mode not in ("", SHARED) else None
+
+
 def account(namespace: str, name: str, state: CacheState) -> CacheAccount:
     """Say where this cache has objects, as far as it knows."""
-    clusters = [] if state.deleting else [cluster for cluster, staging in state.stagings.items() if staging.copies]
+    clusters = (
+        [] if state.deleting else [cluster for cluster, staging in state.stagings.items() if any(not copy.image for copy in staging.copies)]
+    )
     return CacheAccount(namespace=namespace, name=name, uid=state.uid, clusters=clusters)

@@ -8,7 +8,7 @@ from api_types.messages.caches import CacheApplied
 from api_types.resources.status import LeftBehind
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
 from workflows.model_cache.observation import record_observation
-from workflows.model_cache.plan import NextStep, can_stage, selects
+from workflows.model_cache.plan import NextStep, selects
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import ClusterStaging, Copy
 
@@ -17,13 +17,25 @@ def update_selection(staging: ClusterStaging, desired: DesiredStaging, now: date
     """Record whether the cluster is selected still, and which artifact shall be on it; not yet, if another cluster is the `first`."""
     staging.awaits = first if first != staging.site.name else ""
     if not desired.deleting:
-        staging.volume_class = desired.volume_class
+        staging.volume_class, staging.pulled = desired.volume_class, desired.pulled
     if selects(desired.match_labels, staging.site):
         staging.unselected_since = ""
-        if can_stage(staging.site, staging.storage_class) and not desired.deleting and not staging.awaits:
-            _move_to_front(staging, desired)
+        if staging.can_stage and not desired.deleting and not staging.awaits:
+            if desired.pulled:
+                _pull(staging, desired, now)
+            else:
+                _move_to_front(staging, desired)
     elif not staging.unselected_since:
         staging.unselected_since = clock.timestamp(now)
+
+
+def _pull(staging: ClusterStaging, desired: DesiredStaging, now: datetime) -> None:
+    """Let pods mount the image. Without its digest they could have different ones, so it is waited for."""
+    if not desired.image:
+        return
+    _move_to_front(staging, desired)
+    current = staging.copies[0]
+    current.image, current.pull_secret, current.ready_at = desired.image, desired.credential, current.ready_at or clock.timestamp(now)
 
 
 def _move_to_front(staging: ClusterStaging, desired: DesiredStaging) -> None:
@@ -49,7 +61,7 @@ def record_failure(staging: ClusterStaging, failure: Failure, now: datetime) -> 
 def record_applied(staging: ClusterStaging, copy: Copy, generation: int, applied: CacheApplied, now: datetime) -> None:
     """Record what was applied for an artifact; a Job with another uid is another attempt."""
     copy.applied_generation, copy.claim_digest, copy.warning = generation, applied.volume_digest, "; ".join(applied.warnings)
-    copy.missing_credential = applied.credential_missing
+    copy.missing_credential, copy.access_mode = applied.credential_missing, applied.access_mode
     if applied.job_uid and applied.job_uid != copy.job_uid:
         copy.job_uid, copy.job_observed, copy.attempts = applied.job_uid, False, copy.attempts + 1
         copy.failure, copy.exit_code, copy.started_at = "", 0, clock.timestamp(now)
@@ -79,6 +91,7 @@ def left_behind(stagings: Mapping[str, ClusterStaging], namespace: str, reason: 
         LeftBehind(kind=kind, name=name, namespace=namespace, location=cluster, reason=reason)
         for cluster, staging in sorted(stagings.items())
         for copy in staging.copies
+        if not copy.image
         for kind, name in (
             ("Job", names.cache_job_name(copy.claim)),
             ("Secret", names.cache_credential_name(copy.claim)),

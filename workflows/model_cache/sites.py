@@ -4,9 +4,9 @@ from api_types.messages.caches import CacheSite
 from workflows.model_cache.state import ClusterStaging
 
 
-def new_staging(site: CacheSite, volume_class: str = "") -> ClusterStaging:
+def new_staging(site: CacheSite, volume_class: str = "", *, pulled: bool = False) -> ClusterStaging:
     """Begin with a cluster that is not known yet."""
-    staging = ClusterStaging(site=site, volume_class=volume_class)
+    staging = ClusterStaging(site=site, volume_class=volume_class, pulled=pulled)
     _take(staging, site)
     return staging
 

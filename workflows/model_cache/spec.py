@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from activities.render.cache.artifact import Artifact, artifact_key, claim_name, read_artifact
+from activities.render.cache.artifact import Artifact, artifact_key, claim_name, is_pulled, read_artifact
 from activities.render.cache.volumes import options_of
 from activities.render.inputs.facts import CacheInput
 from activities.render.inputs.findings import InvalidSpec
@@ -16,6 +16,7 @@ class DesiredStaging(NamedTuple):
     """What shall be staged on the selected clusters; `deleting`: nothing, on none of them.
 
     `pinned`: the revision is one commit or digest, not a reference as it is written.
+    `pulled`: nodes pull the `image`, which is empty while its digest is not known.
     `credential` names the Secret that the source needs, empty if it needs none; `others` are what the Job needs besides.
     """
 
@@ -30,6 +31,8 @@ class DesiredStaging(NamedTuple):
     others: tuple[SecretKey, ...] = ()
     pinned: bool = True
     deleting: bool = False
+    pulled: bool = False
+    image: str = ""
 
 
 def match_labels(spec: Mapping[str, Any] | None) -> dict[str, str]:
@@ -40,6 +43,11 @@ def match_labels(spec: Mapping[str, Any] | None) -> dict[str, str]:
 def volume_class(spec: Mapping[str, Any] | None) -> str:
     """Give the storage class that the spec names for all clusters; empty for the one that each reports."""
     return str(((spec or {}).get("volume") or {}).get("storageClassName") or "")
+
+
+def pulled(spec: Mapping[str, Any] | None) -> bool:
+    """Tell whether nodes pull what the spec names, so that nothing is staged on clusters."""
+    return is_pulled(spec or {})
 
 
 def artifact_of(namespace: str, name: str, state: CacheState) -> Artifact:
@@ -74,6 +82,7 @@ def desired_staging(namespace: str, name: str, state: CacheState) -> DesiredStag
         # The spec changed while the old one was resolved: its revision means nothing to another source.
         return None
     pinned = _as_input(namespace, name, state, state.pin.revision)
+    exactly = read_artifact(pinned)
     return DesiredStaging(
         match_labels=match_labels(state.spec),
         artifact_key=artifact_key(pinned),
@@ -84,6 +93,8 @@ def desired_staging(namespace: str, name: str, state: CacheState) -> DesiredStag
         credential=artifact.credential,
         credential_key=artifact.credential_key,
         pinned=bool(state.pin.revision),
+        pulled=exactly.pulled,
+        image=exactly.image if exactly.pulled and exactly.revision else "",
         others=tuple(SecretKey(name=copy.name, key=copy.key) for copy in options_of(pinned).copies),
     )
 

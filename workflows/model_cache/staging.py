@@ -162,6 +162,10 @@ class Staging:
 
     async def _remove(self, staging: ClusterStaging, step: NextStep) -> None:
         connection, cluster = staging.site.connection, staging.site.name
+        if step.copy.image:
+            # Nothing of it is on the cluster, but what nodes have pulled.
+            record_deleted(staging, step)
+            return
         if connection is None:
             return
         titles = ", ".join(each.title for each in CACHE_STEPS if each.number in step.teardown_steps)

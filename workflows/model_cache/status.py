@@ -36,7 +36,10 @@ def phase_of(staging: ClusterStaging) -> StagingPhase:
             "Pending", _obstacle(staging) or f"waits for {staging.awaits}: its volume will say which revision all clusters stage"
         )
     if current is None:
-        return StagingPhase("Pending", _obstacle(staging) or "not started yet")
+        waits = "waits for the digest of the image, see RevisionPinned" if staging.pulled else "not started yet"
+        return StagingPhase("Pending", _obstacle(staging) or waits)
+    if current.image:
+        return StagingPhase("Ready", _obstacle(staging) or f"nothing to stage: nodes pull {current.image}")
     if current.ready_at:
         return StagingPhase("Ready", _obstacle(staging) or current.warning)
     if current.failed:
@@ -65,7 +68,7 @@ def _obstacle(staging: ClusterStaging) -> str:
         return f"{staging.error.type}: {staging.error.message}"[:MESSAGE_MAX]
     if staging.site.connection is None:
         return f"InferenceCluster {staging.site.name} is not connected"
-    if not staging.storage_class:
+    if not staging.storage_class and not staging.pulled:
         return f"InferenceCluster {staging.site.name} reports no storage class for caches"
     return ""
 
@@ -165,7 +168,8 @@ def _cluster(staging: ClusterStaging, shown: ClusterPhase, retained: Sequence[st
     if shown.message:
         row["message"] = shown.message
     if copy:
-        row |= {"claimName": copy.claim, "artefactKey": copy.artifact_key, "attempts": copy.attempts}
+        row |= {} if copy.image else {"claimName": copy.claim}
+        row |= {"artefactKey": copy.artifact_key, "attempts": copy.attempts}
         row |= {
             field: value
             for field, value in (("revision", copy.commit or copy.revision), ("startedAt", copy.started_at), ("readyAt", copy.ready_at))

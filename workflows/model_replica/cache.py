@@ -34,7 +34,8 @@ class ReplicaCache:
         known = followed.cache
         if known is None or known.uid != message.uid or message.sequence >= known.sequence:
             followed.cache = message
-            followed.cache_claim = message.claim or followed.cache_claim
+            if message.claim:
+                followed.cache_claim, followed.cache_mount = message.claim, message.mount
             followed.cache_gib = message.size_gib or followed.cache_gib
             self._context.mark_changed()
 
@@ -82,7 +83,7 @@ class ReplicaCache:
         known = followed.cache_registered
         if known and known != name:
             await self._unregister(key)
-            followed.cache, followed.cache_claim, followed.cache_gib = None, "", 0
+            followed.cache, followed.cache_claim, followed.cache_mount, followed.cache_gib = None, "", None, 0
         claims = mounted_claims(state, key)
         registration = self._registration(key)
         if not name:

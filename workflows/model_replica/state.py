@@ -9,10 +9,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from api_types.digests import short_hash
 from api_types.messages.caches import CacheReport
-from api_types.messages.cluster_work import Applied
+from api_types.messages.cluster_work import Applied, CacheMount
 from api_types.messages.entities import ClusterChanged, StartReplica
 from api_types.messages.observations import ObservedReplica
 from api_types.messages.versions import ObservationVersion, Version
+from api_types.referenced_caches import model_cache
 from api_types.resources.replica_spec import pods_source
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState, none_if_empty
@@ -30,6 +31,7 @@ class ApplyInputs(NamedTuple):
     adapter_claims: dict[str, str] | None = None
     facts: str = ""
     adoption: int = 0
+    mounts: dict[str, CacheMount] | None = None
 
 
 class ReplicaReport(BaseModel):
@@ -62,6 +64,7 @@ class AdapterCache(BaseModel):
     cache: CacheReport | None = None
     cache_registered: str = ""
     cache_claim: str = ""
+    cache_mount: CacheMount | None = None
     cache_gib: int = 0
     cache_mounted: list[str] = Field(default_factory=list)
 
@@ -78,6 +81,7 @@ class ModelReplicaState(EntityState):
             earlier cluster.
         cache: the last report of its cache; `cache_registered`: the name of the cache at which it is registered.
         cache_claim: the volume claim of its cache that is ready on the cluster, and `cache_gib` its size; kept when the cache is lost.
+        cache_mount: how that claim is mounted, None for as usual.
         cache_mounted: the claims that its pods may mount, as last reported to the cache.
         adapters: how it follows the caches of its adapters, by name.
         picker_flags: extra flags of its endpoint picker.
@@ -111,6 +115,7 @@ class ModelReplicaState(EntityState):
     cache: CacheReport | None = None
     cache_registered: str = ""
     cache_claim: str = ""
+    cache_mount: CacheMount | None = None
     cache_gib: int = 0
     cache_mounted: list[str] = Field(default_factory=list)
     adapters: dict[str, AdapterCache] = Field(default_factory=dict)
@@ -148,7 +153,7 @@ class ModelReplicaState(EntityState):
         """Give what the next apply takes from outside the spec."""
         facts = self.cluster.facts if self.cluster else None
         seen = short_hash([facts.renderer, facts.rendered_from()]) if facts else ""
-        return ApplyInputs(self.cache_claim, self.picker_flags, self.adapter_claims() or None, seen, self.adoption)
+        return ApplyInputs(self.cache_claim, self.picker_flags, self.adapter_claims() or None, seen, self.adoption, self.mounts() or None)
 
     def adapter_claims(self) -> dict[str, str]:
         """Give the volume claims of the adapters' caches that are ready, by cache."""
@@ -158,6 +163,14 @@ class ModelReplicaState(EntityState):
         """Give a hash over what the pods of each engine are made from."""
         spec = self.spec or {"engines": []}
         return {engine["name"]: short_hash(pods_source(spec, engine)) for engine in spec["engines"]}
+
+    def mounts(self) -> dict[str, CacheMount]:
+        """Give by cache how its claim is mounted, where that is not as usual."""
+        followed = {
+            model_cache(self.spec or {}): self.cache_mount,
+            **{name: self.adapters[name].cache_mount for name in sorted(self.adapters)},
+        }
+        return {name: mount for name, mount in followed.items() if name and mount}
 
     def mode(self) -> str:
         """Give how the engines share the work."""

@@ -60,7 +60,8 @@ class BucketFolder:
 class Artifact:
     """What exactly is staged. `credential` names a Secret of the cache's namespace, empty without one; `key` its key, empty for all.
 
-    Of the files of the origin those are staged that match one of `allow`, if there are any, and none of `ignore`.
+    Of the files of the origin those are staged that match one of `allow`, if there are any, and none of `ignore`. `pulled`: nothing is
+    staged, pods mount the image itself.
     """
 
     source: str
@@ -75,6 +76,7 @@ class Artifact:
     allow: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     folder: BucketFolder | None = None
+    pulled: bool = False
 
     @property
     def key(self) -> str:
@@ -82,6 +84,9 @@ class Artifact:
         content: dict[str, object] = {"source": self.source, "origin": self.origin, "revision": self.revision}
         if self.allow or self.ignore:
             content["files"] = {"allow": self.allow, "ignore": self.ignore}
+        if self.pulled:
+            # Pods that move from a volume to the image, or back, mount something else.
+            content["pulled"] = True
         return content_hash(content)
 
 
@@ -92,7 +97,7 @@ def read_artifact(cache: CacheInput) -> Artifact:
     spec = Reader(cache.spec, "spec", findings)
     source = spec.choice("source", "", SOURCES)
     if source == SOURCE_OCI:
-        artifact = _oci(spec.object("oci"), cache.revision)
+        artifact = _oci(spec.object("oci"), cache.revision, pulled=is_pulled(cache.spec))
     elif source == SOURCE_S3:
         artifact = _s3(spec.object("s3"), cache.revision)
     else:
@@ -110,6 +115,11 @@ def read_volume(spec: Mapping[str, Any]) -> WantedVolume:
     wanted = WantedVolume(block.choice("accessMode", SHARED, ACCESS_MODES), block.text("storageClassName"))
     findings.raise_if_any("ModelCache")
     return wanted
+
+
+def is_pulled(spec: Mapping[str, Any]) -> bool:
+    """Tell whether pods mount the image of a cache itself, so that there is no volume to stage."""
+    return spec.get("source") == SOURCE_OCI and (spec.get("volume") or {}).get("image") is True
 
 
 def artifact_key(cache: CacheInput) -> str:
@@ -156,7 +166,7 @@ def _patterns(block: Reader, name: str) -> tuple[str, ...]:
     return tuple(sorted(set(patterns)))
 
 
-def _oci(block: Reader, revision: str) -> Artifact:
+def _oci(block: Reader, revision: str, *, pulled: bool) -> Artifact:
     image = block.text("image", required=True)
     reference = _image(block, image)
     digest = revision or reference.digest
@@ -172,6 +182,7 @@ def _oci(block: Reader, revision: str) -> Artifact:
         image=f"{reference.name}@{digest}" if digest else image,
         plain_http=block.fields.get("plainHTTP") is True,
         scratch_on_node=block.choice("scratch", "claim", ("claim", "node")) == "node",
+        pulled=pulled,
     )
 
 

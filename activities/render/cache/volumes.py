@@ -67,12 +67,16 @@ class ServiceAccountRefused(NotRenderable):
 
 
 def render_cache(cache: CacheInput, cluster: ClusterInput, settings: RenderSettings) -> Rendered:
-    """Give the volume claim and, until the artifact is staged, the copy of its credential and the Job.
+    """Give the volume claim and, until the artifact is staged, the copy of its credential and the Job; nothing for an image that is pulled.
 
     Without the credential only the claim is rendered, and `held` says why. Raises InvalidSpec, StorageClassMissing,
     PlainHttpRefused or ServiceAccountRefused.
     """
     artifact = read_artifact(cache)
+    namespace = workload_namespace(cache.namespace, settings)
+    if artifact.pulled:
+        claim = names.cache_claim_name(cache.namespace, cache.name, artifact.key)
+        return Rendered(objects=(), hash=set_hash([]), warnings=(), workload_name=claim, namespace=namespace)
     if artifact.plain_http and not allows_plain_http(artifact, settings) and not cache.ready:
         s3 = artifact.source == SOURCE_S3
         field, setting = ("spec.s3.endpoint without TLS", "s3.allowPlainHttp") if s3 else ("spec.oci.plainHTTP", "oci.allowPlainHttp")
@@ -85,7 +89,6 @@ def render_cache(cache: CacheInput, cluster: ClusterInput, settings: RenderSetti
         raise StorageClassMissing(f"ModelCache {cache.namespace}/{cache.name}", (problem,))
     claim = names.cache_claim_name(cache.namespace, cache.name, artifact.key)
     options = options_of(cache)
-    namespace = workload_namespace(cache.namespace, settings)
     if options.service_account and namespace != cache.namespace and not cache.ready:
         problem = f"spec.hydration.serviceAccountName is refused where all tenants share namespace {namespace}"
         raise ServiceAccountRefused(f"ModelCache {cache.namespace}/{cache.name}", (problem,))

@@ -11,8 +11,10 @@ from activities.render.objects.manifest import Owner
 from activities.render.version import RENDERER_VERSION
 from api_types import labels, names
 from api_types.digests import short_hash
-from api_types.messages.cluster_work import ClusterFacts
+from api_types.messages.cluster_work import CacheMount, ClusterFacts
 from api_types.resources.replica_spec import pods_source
+
+_AS_USUAL = CacheMount()
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,10 @@ class Context:
         found = self.replica.cache_claim if cache == self.spec.cache else self.replica.adapter_claims.get(cache)
         known = self.cluster.cache_claims
         return found or known.get(f"{self.replica.namespace}/{cache}") or known.get(cache, "")
+
+    def mount_of(self, cache: str) -> CacheMount:
+        """Give how what a cache holds is mounted."""
+        return self.replica.mounts.get(cache, _AS_USUAL)
 
     def engine_name(self, engine: Engine) -> str:
         """Name the workload of an engine."""

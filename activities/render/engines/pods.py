@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from activities.render.engines.claims import plugin_resources, pod_claim
-from activities.render.engines.container import engine_type, policy
+from activities.render.engines.container import engine_type, policy, weights
 from activities.render.engines.container.probes import probes
 from activities.render.engines.context import Context
 from activities.render.engines.env import gang_env, merge_env, rewritten
@@ -50,7 +50,7 @@ def pod_template(context: Context, engine: Engine, member: Member, port: int) ->
         containers=[container],
         # A Service called `vllm` in the namespace would set VLLM_PORT=tcp://… in every pod, which vLLM refuses to start with.
         enableServiceLinks=False,
-        imagePullSecrets=[{"name": context.replica.propagated.get(f"Secret/{name}", name)} for name in member.pull_secrets],
+        imagePullSecrets=_pull_secrets(context, engine, member),
         nodeSelector={labels.POOL: member.pool},
         resourceClaims=[pod_claim(context, engine, member)] if member.claims else None,
         runtimeClassName=granted.runtime_class_name,
@@ -140,10 +140,15 @@ def _model_flag(context: Context, engine: Engine, member: Member) -> list[str]:
     return [f"{_MODEL_FLAG}={contract.CACHE_MOUNT_PATH}"]
 
 
+def _pull_secrets(context: Context, engine: Engine, member: Member) -> list[Json]:
+    wanted = dict.fromkeys((*member.pull_secrets, *weights.pull_secrets(context, engine)))
+    return [{"name": context.replica.propagated.get(f"Secret/{name}", name)} for name in wanted]
+
+
 def _mounts(context: Context) -> list[Json]:
     mounts: list[Json] = [{"name": contract.SHM_VOLUME, "mountPath": contract.SHM_MOUNT_PATH}]
     if context.cache_claim:
-        read_only = context.settings.cache_mount_read_only or None
+        read_only = context.settings.cache_mount_read_only or bool(context.mount_of(context.spec.cache).image) or None
         mounts.append(compact(name=contract.CACHE_VOLUME, mountPath=contract.CACHE_MOUNT_PATH, readOnly=read_only))
     return mounts
 
@@ -151,7 +156,7 @@ def _mounts(context: Context) -> list[Json]:
 def _volumes(context: Context, shared_memory: Json) -> list[Json]:
     volumes = [shared_memory]
     if context.cache_claim:
-        volumes.append({"name": contract.CACHE_VOLUME, "persistentVolumeClaim": {"claimName": context.cache_claim}})
+        volumes.append({"name": contract.CACHE_VOLUME, **weights.volume(context, context.spec.cache)})
     return volumes
 
 

@@ -1,18 +1,20 @@
 """Which Secrets and ConfigMaps the pods of a replica name; `objects/propagation.py` decides which of them are copied."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from activities.render.engines.spec import ReplicaSpec
 from activities.render.objects.propagation import CONFIG_MAP, SECRET, Reference
+from api_types.messages.cluster_work import CacheMount
 
 _FIELDS = {"secretKeyRef": SECRET, "configMapKeyRef": CONFIG_MAP}
 
 
-def references(spec: ReplicaSpec) -> tuple[Reference, ...]:
-    """Give what the pods of a replica name, each once with all its keys, by kind and name."""
+def references(spec: ReplicaSpec, mounts: Iterable[CacheMount] = ()) -> tuple[Reference, ...]:
+    """Give what the pods of a replica name, each once with all its keys, by kind and name; with `mounts`, also to pull images of caches."""
     merged: dict[str, Reference] = {}
-    for reference in _all_references(spec):
+    pulling = [Reference(SECRET, mount.pull_secret) for mount in mounts if mount.pull_secret]
+    for reference in (*_all_references(spec), *pulling):
         known = merged.get(str(reference), reference)
         # No keys means everything: it absorbs any list of keys.
         keys = tuple(sorted({*known.keys, *reference.keys})) if known.keys and reference.keys else ()

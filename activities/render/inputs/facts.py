@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from api_types.messages.cluster_work import ClusterFacts
+from api_types.messages.cluster_work import CacheMount, ClusterFacts
 from api_types.pins import apiversions
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
@@ -80,7 +80,8 @@ class ReplicaInput:
     """One ModelReplica to render: identity, wire-form spec, and what others resolved for it.
 
     `spec` is the ModelReplica spec in camelCase. `cache_claim` is the claim of the cache that is ready on the cluster, of `cache_gib` GiB;
-    empty and 0 while unknown; `adapter_claims` has those of LoRA adapters by cache. `propagated` maps `Secret/<name>` or `ConfigMap/<name>`
+    empty and 0 while unknown; `adapter_claims` has those of LoRA adapters by cache, and `mounts`, by cache too, how claims are mounted
+    where that is not as usual. `propagated` maps `Secret/<name>` or `ConfigMap/<name>`
     to the name of its copy on the cluster, `propagated_hash` is a keyed hash over the copied data. `picker_flags` are extra flags of the
     endpoint picker.
     """
@@ -96,6 +97,7 @@ class ReplicaInput:
     cache_claim: str = ""
     cache_gib: int = 0
     adapter_claims: Mapping[str, str] = field(default_factory=dict)
+    mounts: Mapping[str, CacheMount] = field(default_factory=dict)
     propagated: Mapping[str, str] = field(default_factory=dict)
     propagated_hash: str = ""
     picker_flags: Mapping[str, str] = field(default_factory=dict)

@@ -45,6 +45,12 @@ class ServingStackMissing(NotRenderable):
     reason = "ServingStackMissing"
 
 
+class ImageVolumesUnsupported(NotRenderable):
+    """The cluster is too old to mount images as volumes."""
+
+    reason = "ImageVolumesUnsupported"
+
+
 class TopologyUnsupported(NotRenderable):
     """The cluster cannot keep pods together as the replica asks."""
 

@@ -64,6 +64,25 @@ def volume_serves_one_node(volume: CacheVolume, context: RuleContext) -> Finding
         yield context.warning(text, "accessMode")
 
 
+def image_is_mounted_alone(spec: ModelCacheSpec, context: RuleContext) -> Findings:
+    """Reject what means nothing where pods mount the image itself: it would be asked for, and silently have no effect."""
+    volume, oci = spec.volume, spec.oci
+    if volume is None or not volume.image:
+        return
+    if spec.source != "OCI":
+        yield context.error(f"only images are mounted so, and source is {spec.source}; remove it, or use source OCI", "volume", "image")
+    for field, given in (("accessMode", volume.access_mode != "ReadWriteMany"), ("storageClassName", volume.storage_class_name)):
+        if given:
+            yield context.error("no volume is made for volume.image, which nodes pull; remove one of them", "volume", field)
+    for field, unused in (("plainHTTP", oci and oci.plain_http), ("scratch", oci and oci.scratch != "claim")):
+        if unused:
+            yield context.error(
+                "no Job unpacks an image with volume.image, which nodes pull as they are configured; remove it", "oci", field
+            )
+    if spec.hydration:
+        yield context.error("no Job runs for volume.image, which nodes pull as they are configured; remove it", "hydration")
+
+
 def stack_has_a_kubeconfig(spec: ServingStackSpec, context: RuleContext) -> Findings:
     """Require a kubeconfig: an identity alone has no address of a cluster."""
     if spec.secrets and all(secret.type != "Kubeconfig" for secret in spec.secrets):
@@ -71,7 +90,7 @@ def stack_has_a_kubeconfig(spec: ServingStackSpec, context: RuleContext) -> Find
 
 
 RULES: Rules = {
-    ModelCacheSpec: (source_block_is_present,),
+    ModelCacheSpec: (source_block_is_present, image_is_mounted_alone),
     HuggingFaceModel: (repository_id_is_valid, revision_is_valid, file_patterns_are_valid),
     OciModel: (image_reference_is_valid,),
     S3Model: (bucket_is_valid,),

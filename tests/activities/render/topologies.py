@@ -7,6 +7,7 @@ from activities.render.cache.volumes import render_cache
 from activities.render.inputs.facts import CacheInput
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
+from api_types.messages.cluster_work import CacheMount
 from api_types.pins import apiversions
 from tests.activities.render.builders import CLAIM, GPU, a_cluster, a_gang, a_member, a_pair, an_engine, render, render_pair
 
@@ -103,6 +104,13 @@ def _renamed(api: str) -> Rendered:
     return render(engine, cache="qwen", cache_claim=CLAIM, adapter_claims={"support-lora": CLAIM}, cluster=cluster, uid=UID)
 
 
+def _pulled() -> Rendered:
+    """A gang with a model and an adapter in images."""
+    mounts = {name: CacheMount(image=f"registry.acme.example/{name}@sha256:{'ab' * 32}", pull_secret=name) for name in ("qwen", "lora")}
+    gang = a_gang(adapters=[{"name": "support", "modelCacheRef": {"name": "lora"}}])
+    return render(gang, cache="qwen", cache_claim=CLAIM, adapter_claims={"lora": "lora"}, mounts=mounts, uid=UID)
+
+
 def _wide() -> Rendered:
     engines = [{**engine, "dataParallel": {"size": 8}} for engine in a_pair()]
     serving = {"mode": "PrefillDecode", "flowControl": {"maxRequests": 500, "queueSeconds": 30}}
@@ -177,6 +185,7 @@ TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "gang-domain-kueue": lambda: _gang_in_domain("kueue", "Required"),
     "gang-domain-kai": lambda: _gang_in_domain("kai", "Preferred"),
     "gang-domain-kai-explicit": lambda: _gang_in_domain("kai", "Required", kai_mode="explicit"),
+    "gang-image": _pulled,
     "probes": _probed,
     "wide": _wide,
     "pod-policy": _granted,

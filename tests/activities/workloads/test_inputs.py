@@ -2,8 +2,10 @@
 
 from activities.workloads.copies import Needed
 from activities.workloads.inputs import _replica
-from api_types.messages.cluster_work import ApplyReplica, ClusterFacts, Connection
+from api_types.messages.cluster_work import ApplyReplica, CacheMount, ClusterFacts, Connection
 from tests.activities.render.builders import CLAIM
+
+MOUNTS = {"qwen": CacheMount(access_mode="ReadWriteOnce")}
 
 
 def test_the_claim_of_the_cache_and_its_size_are_passed_on() -> None:
@@ -20,6 +22,7 @@ def test_the_claim_of_the_cache_and_its_size_are_passed_on() -> None:
         spec={},
         cache_claim=CLAIM,
         cache_gib=850,
+        mounts=MOUNTS,
     )
     replica = _replica(order, Needed())
-    assert (replica.cache_claim, replica.cache_gib) == (CLAIM, 850)
+    assert (replica.cache_claim, replica.cache_gib, replica.mounts) == (CLAIM, 850, MOUNTS)

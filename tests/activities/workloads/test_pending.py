@@ -11,7 +11,7 @@ from activities.render.version import RENDERER_VERSION
 from activities.workloads import pending
 from api_types import labels
 from api_types.errors import TransientError
-from api_types.messages.cluster_work import Applied, ApplyReplica
+from api_types.messages.cluster_work import Applied, ApplyReplica, CacheMount
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, target
 from tests.activities.environment.operator import patch
 from tests.activities.render.builders import a_gang, a_member, an_engine
@@ -182,6 +182,19 @@ async def test_another_volume_of_the_cache_waits_for_its_turn_only(cluster: Clus
     first = await cluster.apply(order)
     moved = await cluster.apply(again(order, first, cache_claim="claim-b"))
     assert (moved.pending, moved.pending_causes, moved.adopting) == ([WORKLOAD], [pending.CACHE_CAUSE], True)
+
+
+async def test_an_image_in_place_of_a_volume_waits_for_its_turn_too(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()], cache_claim="claim-a")
+    order = order.model_copy(update={"spec": {**order.spec, "modelCacheRef": {"name": "weights"}}})
+    first = await cluster.apply(order)
+    mounts = [{"weights": CacheMount(image=f"registry.example/m@sha256:{digit * 64}")} for digit in "ab"]
+    moved = await cluster.apply(again(order, first, cache_claim="claim-b", mounts=mounts[0]))
+    assert (moved.pending, moved.pending_causes, moved.adopting) == ([WORKLOAD], [pending.CACHE_CAUSE], True)
+    pulled = await cluster.apply(again(order, moved, cache_claim="claim-b", mounts=mounts[0], adoption=True))
+    assert pulled.pending == []
+    newer = await cluster.apply(again(order, pulled, cache_claim="claim-c", mounts=mounts[1]))
+    assert (newer.pending, newer.pending_causes) == ([WORKLOAD], [pending.CACHE_CAUSE])
 
 
 async def test_objects_of_an_earlier_version_say_by_their_generation_what_they_are_made_from(cluster: ClusterUnderTest) -> None:

@@ -188,6 +188,38 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         [f"spec.volume.nodeLocal: {CacheVolume.refused_fields['nodeLocal']}"],
     ),
     (
+        "ruling-16 an image as a volume",
+        a_document("ModelCache", "w", {"source": "OCI", "oci": {**OCI, "pullSecret": "p"}, "volume": {"image": True}}),
+        [],
+    ),
+    (
+        "an image as a volume, and a volume",
+        a_document(
+            "ModelCache",
+            "w",
+            {
+                "source": "OCI",
+                "oci": {**OCI, "plainHTTP": True, "scratch": "node"},
+                "volume": {"image": True, "storageClassName": "fast"},
+                "hydration": {"disableXet": True},
+            },
+        ),
+        [
+            "spec.volume.storageClassName: no volume is made for volume.image, which nodes pull; remove one of them",
+            "spec.oci.plainHTTP: no Job unpacks an image with volume.image, which nodes pull as they are configured; remove it",
+            "spec.oci.scratch: no Job unpacks an image with volume.image, which nodes pull as they are configured; remove it",
+            "spec.hydration: no Job runs for volume.image, which nodes pull as they are configured; remove it",
+        ],
+    ),
+    (
+        "a repository as a volume",
+        a_cache(volume={"image": True, "accessMode": "ReadWriteOnce"}),
+        [
+            "spec.volume.image: only images are mounted so, and source is HuggingFace; remove it, or use source OCI",
+            "spec.volume.accessMode: no volume is made for volume.image, which nodes pull; remove one of them",
+        ],
+    ),
+    (
         "a class that is no name",
         a_cache(volume={"storageClassName": "A b"}),
         ["spec.volume.storageClassName: " + CLASS_PATTERN],

@@ -258,3 +258,21 @@ def test_the_size_of_a_cache_among_the_files_decides_how_long_its_engine_may_loa
         one for one in objects if one["kind"] == "Deployment" and one["metadata"]["labels"]["app.kubernetes.io/component"] == "engine"
     ]
     assert engine["spec"]["template"]["spec"]["containers"][0]["startupProbe"]["failureThreshold"] == 675
+
+
+def test_a_cache_in_an_image_is_mounted_without_being_staged(cli: Cli, tmp_path: Path) -> None:
+    cache, image = a_cache(), "registry.example/m@sha256:" + "ab" * 32
+    cache["spec"] = {"source": "OCI", "oci": {"image": image, "sizeGiB": 10}, "volume": {"image": True}}
+    deployment = a_deployment(replicas=1, modelCacheRef={"name": "weights"})
+    objects, _ = rendered(cli, tmp_path, cache, deployment)
+    assert not {"PersistentVolumeClaim", "Job"} & {one["kind"] for one in objects}
+    (engine,) = [one for one in objects if one["kind"] == "Deployment" and one["spec"]["template"]["spec"].get("volumes", [])[1:]]
+    assert engine["spec"]["template"]["spec"]["volumes"][1]["image"]["reference"] == image
+
+
+def test_a_volume_of_one_node_among_the_files_is_warned_about(cli: Cli, tmp_path: Path) -> None:
+    cache, deployment = a_cache(), a_deployment(replicas=1, modelCacheRef={"name": "weights"})
+    cache["spec"]["volume"] = {"accessMode": "ReadWriteOnce"}
+    deployment["spec"]["template"]["spec"]["engines"][0]["copies"] = 2
+    _, err = rendered(cli, tmp_path, cache, deployment)
+    assert "this replica has 2 pods: those on a second node wait for ever" in err

@@ -433,6 +433,28 @@ async def an_image_by_tag(tenant: Tenant) -> None:
     await clean_up(plane, "pack", namespace)
 
 
+async def an_image_as_a_volume(tenant: Tenant) -> None:
+    plane, namespace = tenant.plane, tenant.namespace
+    image = f"registry.acme.example/models/qwen@sha256:{'ab' * 32}"
+    document = a_cache("pulled", namespace, "", match=in_cluster(plane, "prod-eu"))
+    document["spec"] = {**document["spec"], "source": "OCI", "oci": {"image": image, "sizeGiB": 20}, "volume": {"image": True}}
+    del document["spec"]["huggingFace"]
+    await plane.apply(document)
+    seen = await plane.ready("ModelCache", "pulled", namespace)
+    assert clusters_of(seen)["prod-eu"]["message"] == f"nothing to stage: nodes pull {image}"
+    await plane.apply(a_deployment("chat", namespace, modelCacheRef={"name": "pulled"}))
+    await plane.ready("ModelDeployment", "chat", namespace)
+    (engine,) = engines(plane, "prod-eu", namespace)
+    pod = engine["spec"]["template"]["spec"]
+    assert [volume["image"]["reference"] for volume in pod["volumes"] if "image" in volume] == [image]
+    assert objects(plane, "prod-eu", namespace) == []
+    await plane.delete("ModelCache", "pulled", namespace)
+    await plane.until("ModelCache", "pulled", lambda seen: reason(seen, "Deleting") == "InUse", namespace)
+    await plane.delete("ModelDeployment", "chat", namespace)
+    await plane.gone("ModelDeployment", "chat", namespace)
+    await plane.gone("ModelCache", "pulled", namespace)
+
+
 STORIES = {
     "wkl-61 wkl-62 wkl-87 wkl-98 engines wait for their cache and then hold it": engines_wait,
     "wkl-88 without clusters no token is needed": without_clusters,
@@ -442,6 +464,7 @@ STORIES = {
     "wkl-96 wkl-97 a cluster keeps its volume without its storage class, and while a pod mounts it": a_cluster_without_its_storage_class,
     "a cluster that is deleted waits until caches have removed their volumes": a_deleted_cluster,
     "wkl-100 an image by tag is pinned to its digest": an_image_by_tag,
+    "wkl-98 an image as a volume is mounted without an object of its cache": an_image_as_a_volume,
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.workflows.model_cache.builders import DESIRED, LATER, NOW, a_copy, a_site, a_staging, failed, ready
-from workflows.model_cache.plan import can_stage, must_remove, next_check, next_step
+from workflows.model_cache.plan import must_remove, next_check, next_step
 from workflows.model_cache.results import reset_backoff, update_selection
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import ClusterStaging, Copy
@@ -109,7 +109,7 @@ def test_the_next_step_on_a_cluster(case: Case) -> None:
 def test_wkl_84_nothing_is_staged_on_a_cluster_without_a_storage_class() -> None:
     staging = a_staging(site=a_site(storage_class_name=""))
     update_selection(staging, DESIRED, NOW)
-    assert (staging.copies, can_stage(staging.site, staging.storage_class)) == ([], False)
+    assert (staging.copies, staging.can_stage) == ([], False)
 
 
 def test_wkl_84_a_class_that_the_spec_names_needs_none_of_the_cluster() -> None:

@@ -3,12 +3,14 @@
 from datetime import datetime
 
 from api_types.messages.caches import CacheApplied
-from tests.workflows.model_cache.builders import NOW, a_copy, a_staging, failed, observed, ready
+from tests.workflows.model_cache.builders import DESIRED, LATER, NOW, a_copy, a_site, a_staging, failed, observed, ready
 from workflows.entity.failures import NO_FAILURE, Failure
-from workflows.model_cache.plan import NextStep
-from workflows.model_cache.results import left_behind, record_applied, record_deleted, record_failure, record_success
+from workflows.model_cache.observation import record_observation
+from workflows.model_cache.plan import NextStep, first_to_stage, may_tell_revision, next_step
+from workflows.model_cache.results import left_behind, record_applied, record_deleted, record_failure, record_success, update_selection
 from workflows.model_cache.state import Copy
 
+PULLED = DESIRED._replace(pulled=True, image="registry.example/m@sha256:ab", credential="registry")
 APPLIED = CacheApplied(claim="claim-1", artifact_key="key-1", volume_digest="d", job_uid="j2")
 
 
@@ -74,3 +76,34 @@ def test_a_forced_deletion_lists_volumes_and_what_was_not_cleaned_up() -> None:
         ("us-1", "PersistentVolumeClaim", "claim-1"),
     ]
     assert {(item.namespace, item.reason) for item in left} == {("ml", "deletion was forced")}
+
+
+def test_an_image_is_ready_at_once_where_nothing_could_be_staged_and_needs_no_step() -> None:
+    staging = a_staging(site=a_site(storage_class_name=""))
+    update_selection(staging, PULLED, NOW)
+    (copy,) = staging.copies
+    assert (copy.image, copy.pull_secret, copy.ready_at) == (PULLED.image, "registry", "2026-01-01T00:00:00Z")
+    assert next_step(staging, PULLED, frozenset(), NOW) is None
+    assert record_observation(staging, observed(phase=""), NOW) == []
+    assert copy.ready_at
+    assert not may_tell_revision(copy)
+    update_selection(staging, PULLED._replace(credential="other"), LATER)
+    assert (staging.copies, copy.pull_secret, copy.ready_at) == ([copy], "other", "2026-01-01T00:00:00Z")
+    assert left_behind({"eu-1": staging}, "ml", "why") == []
+
+
+def test_an_image_without_a_digest_is_waited_for_on_all_clusters() -> None:
+    staging, unknown = a_staging(), PULLED._replace(image="", pinned=False)
+    assert first_to_stage({"eu-1": staging}, unknown, NOW) == ""
+    update_selection(staging, unknown, NOW)
+    assert staging.copies == []
+
+
+def test_wkl_95_a_volume_is_removed_once_the_image_is_mounted_in_its_place() -> None:
+    volume = ready()
+    staging = a_staging(volume)
+    update_selection(staging, PULLED._replace(artifact_key="key-2", claim="claim-2"), NOW)
+    assert next_step(staging, PULLED, frozenset({"claim-1"}), NOW) is None
+    assert next_step(staging, PULLED, frozenset(), NOW) == NextStep("remove", volume, teardown_steps=(1, 2, 3))
+    update_selection(staging, DESIRED, NOW)
+    assert [copy.image for copy in staging.copies] == ["", PULLED.image]

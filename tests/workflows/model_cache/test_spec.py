@@ -4,11 +4,14 @@ from typing import Any
 
 from activities.render.cache.artifact import artifact_key
 from activities.render.inputs.facts import CacheInput
-from workflows.model_cache.reports import replica_report
+from api_types.messages.cluster_work import CacheMount
+from tests.workflows.model_cache.builders import a_staging, ready
+from workflows.model_cache.reports import account, replica_report
 from workflows.model_cache.spec import artifact_of, desired_staging, nothing_staged, reference_of
 from workflows.model_cache.state import CacheState, PinnedRevision, User
 
 COMMIT = "1" * 40
+PULLED_WITH = "pull"
 
 
 def a_spec(**fields: Any) -> dict[str, Any]:
@@ -60,3 +63,31 @@ def test_replicas_are_told_the_size_of_the_volume() -> None:
 def test_a_deleted_cache_desires_nothing_even_if_its_source_cannot_be_read() -> None:
     desired = nothing_staged(CacheState(spec={"clusterSelector": {"matchLabels": {"tier": "gold"}}}))
     assert (desired.deleting, desired.match_labels) == (True, {"tier": "gold"})
+
+
+def test_an_image_is_pulled_by_the_digest_that_was_pinned_and_by_no_tag() -> None:
+    spec = {"source": "OCI", "oci": {"image": "registry.example/m:1", "pullSecret": "pull", "sizeGiB": 9}, "volume": {"image": True}}
+    digest = "sha256:" + "ab" * 32
+    found = [desired_staging("ml", "qwen", a_state(spec, revision=revision)) for revision in (digest, "")]
+    assert [(each.pulled, each.image, each.credential) for each in found if each] == [
+        (True, f"registry.example/m@{digest}", "pull"),
+        (True, "", "pull"),
+    ]
+    staged = desired_staging("ml", "qwen", a_state({**spec, "volume": {}}, revision=digest))
+    assert staged
+    assert (staged.pulled, staged.image) == (False, "")
+
+
+def test_replicas_are_told_how_a_claim_is_mounted_where_that_is_not_as_usual() -> None:
+    copies = {
+        "usual": (ready(access_mode="ReadWriteMany"), None),
+        "of an older version": (ready(), None),
+        "one node": (ready(access_mode="ReadWriteOnce"), CacheMount(access_mode="ReadWriteOnce")),
+        "pulled": (ready(image="m@sha256:a", pull_secret=PULLED_WITH), CacheMount(image="m@sha256:a", pull_secret=PULLED_WITH)),
+    }
+    for name, (copy, mount) in copies.items():
+        state = CacheState(spec=a_spec(), stagings={"eu-1": a_staging(copy)})
+        user = User(workflow_id="modelreplica/ml/r", cluster="eu-1", assigned_claim="claim-1")
+        assert replica_report("qwen", state, user).mount == mount, name
+        # A cluster that is being deleted waits for objects, and nothing is there for an image.
+        assert account("ml", "qwen", state).clusters == ([] if copy.image else ["eu-1"]), name

@@ -41,6 +41,13 @@ PHASES = [
         "Pending",
         "ClusterUnreachable: silence",
     ),
+    ("an image without its digest", a_staging(pulled=True), "Pending", "waits for the digest of the image"),
+    (
+        "an image, without a storage class",
+        a_staging(ready(image="r/m@sha256:a"), pulled=True, site=a_site(storage_class_name="")),
+        "Ready",
+        "nothing to stage: nodes pull r/m@sha256:a",
+    ),
     ("a volume that cannot grow", a_staging(ready(warning="ExpansionUnsupported: no")), "Ready", "ExpansionUnsupported"),
 ]
 

@@ -6,7 +6,7 @@ import pytest
 
 from activities.render.objects.teardown import ENGINES, SWEEP
 from api_types.messages.caches import CacheChanged, CacheReport
-from api_types.messages.cluster_work import ClusterFacts
+from api_types.messages.cluster_work import CacheMount, ClusterFacts
 from api_types.messages.observations import Observed, ObservedPool
 from api_types.messages.versions import ObservationOrder
 from api_types.names import inference_pool_name
@@ -255,6 +255,20 @@ def test_the_size_of_the_cache_is_kept_as_its_claim_is() -> None:
     for report in (known, known.model_copy(update={"sequence": 10, "phase": "Failed", "claim": "", "size_gib": 0})):
         cache.record_report(report)
         assert apply_request(replica.state).cache_gib == 850
+
+
+def test_wkl_61_an_image_of_a_cache_reaches_the_next_apply_and_stays_while_its_cache_says_nothing() -> None:
+    pulled, newer = (CacheMount(image=f"m@sha256:{digit * 64}", pull_secret=f"pull-{digit}") for digit in "ab")
+    replica = Replica(a_replica(spec=ADAPTED, cache_claim="c", cache_registered="weights", adapters={"lora": AdapterCache()}))
+    cache = ReplicaCache(replica.context)
+    for name, mount in (("weights", pulled), ("lora", newer)):
+        cache.record_report(CacheReport(cache=name, uid=name, sequence=1, cluster="eu", phase="Ready", claim=f"of-{name}", mount=mount))
+    cache.record_report(CacheReport(cache="weights", uid="weights", sequence=2, cluster="eu", phase="Failed"))
+    (order,) = [order for order in replica.step() if isinstance(order, Apply)]
+    assert order.request.mounts == {"weights": pulled, "lora": newer}
+    assert replica.state.inputs().mounts == order.request.mounts
+    cache.record_report(CacheReport(cache="weights", uid="weights", sequence=3, cluster="eu", phase="Ready", claim="volume"))
+    assert apply_request(replica.state).mounts == {"lora": newer}
 
 
 ADAPTED = {

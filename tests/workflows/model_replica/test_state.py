@@ -22,7 +22,7 @@ def test_the_names_on_the_wire_are_those_of_the_first_version() -> None:
     inputs = ApplyInputs("claim", {"v": "4"}, None, "facts", 3)
     carried = from_json(to_json(a_replica(failure=Failure("NameConflict", "taken"), applied_inputs=inputs)))
     assert {"birth", "told", "prunes", "attempted", "whole"} <= set(carried)
-    assert (carried["failure"], carried["appliedInputs"]) == (["NameConflict", "taken"], ["claim", {"v": "4"}, None, "facts", 3])
+    assert (carried["failure"], carried["appliedInputs"]) == (["NameConflict", "taken"], ["claim", {"v": "4"}, None, "facts", 3, None])
     assert {"looks", "trouble", "taken", "givenUp"} <= set(carried["teardown"])
 
 

@@ -28,6 +28,7 @@ def apply_request(state: ModelReplicaState) -> ApplyReplica:
         cache_claim=state.cache_claim,
         cache_gib=state.cache_gib,
         adapter_claims=state.adapter_claims(),
+        mounts=state.mounts(),
         picker_flags=state.picker_flags,
         adoption=state.adoption > (state.applied_inputs.adoption if state.applied_inputs else 0),
         inventory=state.applied.inventory if state.applied else [],

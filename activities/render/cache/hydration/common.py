@@ -62,7 +62,7 @@ def terminate(*_: object) -> None:
 
 
 def report(target: Path) -> None:
-    """Say which revision is in the volume, where somebody reads it: outside of a pod there is no such file."""
+    """Say which revision is in the volume, where the kubelet reads it: outside of a pod there is no such file."""
     if TERMINATION_LOG.exists():
         TERMINATION_LOG.write_text(json.loads((target / MARKER).read_text(encoding="utf-8"))["commit"], encoding="utf-8")
 

@@ -4,6 +4,7 @@ The engine is opaque, so it is told nothing about them unless the user says that
 the model flag is.
 """
 
+from activities.render.engines.container import weights
 from activities.render.engines.context import Context
 from activities.render.engines.flags import find_flag
 from activities.render.engines.pods import member_path
@@ -44,18 +45,18 @@ def missing_claims(context: Context) -> bool:
 
 def mount_adapters(context: Context, engine: Engine, member: Member, template: Json) -> Json:
     """Give a member's pod template with every adapter whose cache is ready, and with the flags that load those that ask for it."""
-    mounted = [(adapter, claim) for adapter in engine.adapters if (claim := context.claim_of(adapter.cache))]
+    mounted = [adapter for adapter in engine.adapters if context.claim_of(adapter.cache)]
     if not mounted:
         return template
     spec = dict(template["spec"])
     container = dict(spec["containers"][0])
-    mounts = [{"name": f"{_VOLUME_PREFIX}{adapter.name}", "mountPath": _path(adapter), "readOnly": True} for adapter, _ in mounted]
+    mounts = [{"name": f"{_VOLUME_PREFIX}{adapter.name}", "mountPath": _path(adapter), "readOnly": True} for adapter in mounted]
     container["volumeMounts"] = [*container["volumeMounts"], *mounts]
     flags = _flags(context, engine, member)
     if flags:
         container["args"] = [*container.get("args", ()), *flags]
     # Not read-only as a volume: a volume that a pod may write with another mount is attached once.
-    volumes = [{"name": f"{_VOLUME_PREFIX}{adapter.name}", "persistentVolumeClaim": {"claimName": claim}} for adapter, claim in mounted]
+    volumes = [{"name": f"{_VOLUME_PREFIX}{adapter.name}", **weights.volume(context, adapter.cache)} for adapter in mounted]
     spec["containers"] = [container, *spec["containers"][1:]]
     spec["volumes"] = [*spec["volumes"], *volumes]
     return {**template, "spec": spec}

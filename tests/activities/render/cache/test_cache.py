@@ -199,6 +199,14 @@ def test_wkl_95_another_commit_is_another_volume_beside_the_old_one() -> None:
     assert claim_name(a_cache(commit=COMMIT)) == claim_name(a_cache(commit=COMMIT, sizeGiB=40, ready=True))
 
 
+def test_an_image_that_pods_mount_is_another_artifact_and_needs_no_object() -> None:
+    spec = {"source": "OCI", "oci": {"image": "registry.example/m@sha256:" + "ab" * 32, "sizeGiB": 20}}
+    staged, pulled = (CacheInput("ml", "m", "u", 1, "eu", {**spec, **more}) for more in ({}, {"volume": {"image": True}}))
+    assert artifact_key(staged) != artifact_key(pulled)
+    rendered = render_cache(pulled, ClusterInput.assumed("eu"), RenderSettings())
+    assert (rendered.objects, rendered.copies, rendered.held) == ((), (), "")
+
+
 def test_wkl_99_no_two_caches_share_a_volume() -> None:
     places = [("ml", "team-qwen"), ("ml-team", "qwen"), ("ml", "qwen"), ("ml-team-qwen", "qwen")]
     claims = {claim_name(a_cache(namespace=namespace, name=name)) for namespace, name in places}
