@@ -11,6 +11,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from activities.caches.revisions import RevisionActivities
+from activities.render.cache.artifact import can_be_pin
 from api_types import clock, labels
 from api_types.errors import error_message
 from api_types.messages.caches import ResolveRevision
@@ -84,9 +85,15 @@ class Revision:
         return bool(pin and pin.waits_for_source and not download_started(self.state.stagings.values()))
 
     def learn(self) -> None:
-        """Pin the commit that a volume holds which was filled by the reference as it is written."""
+        """Pin the commit that a volume holds which was filled by the reference as it is written.
+
+        A cluster says it, and could say anything: what is no commit of this kind of source counts as nothing said.
+        """
         pin, namespace, name = self.state.pin, self.context.namespace, self.context.name
-        if pin is None or pin.revision or pin.reference != reference_of(artifact_of(namespace, name, self.state)):
+        artifact = artifact_of(namespace, name, self.state)
+        for copy in (copy for staging in self.state.stagings.values() for copy in staging.copies if copy.literal and copy.commit):
+            copy.commit = copy.commit if can_be_pin(artifact.source, copy.commit) else ""
+        if pin is None or pin.revision or pin.reference != reference_of(artifact):
             return
         written = key_of(namespace, name, self.state)
         found = [

@@ -15,14 +15,19 @@ from botocore.credentials import Credentials
 
 from activities.clients.hubs.huggingface import error_for
 from activities.clients.outward.addresses import AddressRules
+from activities.clients.outward.redaction import without_credential
 from activities.clients.outward.requests import Answer, HostRefused, OutwardClient, no_usable_answer
 from activities.render.cache.artifact import Artifact, BucketFolder
 from activities.render.cache.hydration.s3 import File, Login, file_name, listing_digest, read_login
 from api_types.errors import CredentialsInvalid, InvalidInput, ModelplaneError, ServerError, Unsupported
 from api_types.settings import Network
 
-# A page has up to 1000 objects, whose keys have up to 1024 bytes, three characters each.
+# A page has up to 1000 objects, whose keys have up to 1024 bytes, three characters each. An object has some ten elements.
 _PAGE_BYTES_MAX = 8 << 20
+_PAGE_OBJECTS_MAX = 1000
+_ELEMENTS_MAX = 30 * _PAGE_OBJECTS_MAX
+_KEY_CHARACTERS_MAX = 1024
+_PART_CHARACTERS = 64 << 10
 PAGES_MAX = 20
 _CODE = re.compile(r"[A-Za-z0-9]{1,64}")
 _ELSEWHERE = frozenset({"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"})
@@ -55,7 +60,9 @@ class S3Buckets:
             if not token:
                 break
         else:
-            raise InvalidInput(f"{artifact.origin} has more than {PAGES_MAX * 1000} objects: name the folder of the model as prefix")
+            raise InvalidInput(
+                f"{artifact.origin} has more than {PAGES_MAX * _PAGE_OBJECTS_MAX} objects: name the folder of the model as prefix"
+            )
         if not files:
             raise InvalidInput(f"no object is below {artifact.origin}")
         return listing_digest(files)
@@ -75,7 +82,11 @@ class S3Buckets:
             raise no_usable_answer(host, f"status {answer.status}: {error}") from None
         if answer.status != HTTPStatus.OK:
             raise _error(answer, found, host, artifact, with_credential=login is not None)
-        return _Page(found, folder.prefix, artifact)
+        try:
+            return _Page(found, folder.prefix, artifact)
+        except InvalidInput as error:
+            # A key is quoted, and a server may have made it of what it was sent.
+            raise InvalidInput(without_credential(error.message, f"token {login.token}" if login else "")) from None
 
 
 class _Page:
@@ -84,10 +95,15 @@ class _Page:
     def __init__(self, found: ET.Element, prefix: str, artifact: Artifact) -> None:
         self.files: list[File] = []
         decode = unquote_plus if found.findtext("{*}EncodingType") == "url" else str
+        items = found.findall("{*}Contents")
+        if len(items) > _PAGE_OBJECTS_MAX:
+            raise ServerError(f"the listing of {artifact.origin} has a page of more than {_PAGE_OBJECTS_MAX} objects")
         try:
-            for item in found.findall("{*}Contents"):
+            for item in items:
                 key = decode(_text(item, "Key"))
                 size, etag = int(_text(item, "Size")), _text(item, "ETag")
+                if len(key) > _KEY_CHARACTERS_MAX:
+                    raise ServerError(f"the listing of {artifact.origin} has a key of more than {_KEY_CHARACTERS_MAX} characters")
                 try:
                     name = file_name(key, prefix)
                 except ValueError as error:
@@ -118,14 +134,38 @@ def _signed(url: str, folder: BucketFolder, login: Login | None) -> dict[str, st
     return dict(request.headers.items())
 
 
+class _FewElements(ET.TreeBuilder):
+    """A tree that raises ValueError when it grows too large: each element takes some hundred bytes, and may be written in four."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._elements = 0
+
+    def start(self, tag: str, attrs: dict[str, str], /) -> ET.Element:
+        """Add an element."""
+        self._elements += 1
+        if self._elements > _ELEMENTS_MAX:
+            raise ValueError(f"XML with more than {_ELEMENTS_MAX} elements")
+        return super().start(tag, attrs)
+
+
 def _parsed(answer: Answer) -> ET.Element:
-    """Read XML without a document type: nothing can be defined in it that grows. Raises ValueError."""
-    if b"<!" in answer.body:
+    """Read XML without a document type, so that nothing is defined in it. Raises ValueError.
+
+    It is read as UTF-8 whatever it says of itself: in another encoding a document type would not be found.
+    """
+    text = answer.body.decode()
+    if "<!" in text:
         raise ValueError("XML with a document type")
+    parser = ET.XMLParser(target=_FewElements())  # noqa: S314 -- without definitions, and of bounded size
     try:
-        return ET.fromstring(answer.body)  # noqa: S314 -- without definitions, and of bounded size
+        # In parts: the parser itself goes through all that it was given, whatever is raised.
+        for at in range(0, len(text), _PART_CHARACTERS):
+            parser.feed(text[at : at + _PART_CHARACTERS])
+        found: ET.Element = parser.close()
     except ET.ParseError as error:
         raise ValueError(f"no XML: {error}") from None
+    return found
 
 
 def _error(answer: Answer, found: ET.Element, host: str, artifact: Artifact, *, with_credential: bool) -> ModelplaneError:

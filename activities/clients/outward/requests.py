@@ -26,6 +26,8 @@ from api_types.errors import ServerError
 REQUEST_SECONDS = 8.0
 CONNECT_SECONDS = 5.0
 REDIRECTS_MAX = 3
+# Of a request itself: what only its server may see, and what no log shows.
+_CREDENTIALS = frozenset({"authorization", "x-amz-security-token"})
 
 log = structlog.get_logger("modelplane.outward")
 
@@ -54,7 +56,7 @@ class OutwardClient:
         self._trusted = _origin(urlsplit(trusted)) if trusted else None
 
     async def get(self, url: str, headers: Mapping[str, str], *, size_max: int, plain_http: bool = False, encoded: bool = False) -> Answer:
-        """Send a GET request and follow redirects, without the header Authorization to another origin.
+        """Send a GET request and follow redirects, without its credentials to another origin.
 
         `encoded`: the address is sent as it is written, because it is signed; the caller has encoded each part of it.
 
@@ -67,7 +69,10 @@ class OutwardClient:
                 return await self._follow(url, headers, size_max, plain_http=plain_http, encoded=encoded)
         except (_Failure, TooLarge, TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             reason = str(error) or f"no complete answer within {REQUEST_SECONDS:.0f} s"
-            raise no_usable_answer(host, without_credential(reason, headers.get("Authorization", ""))) from None
+            for name, value in headers.items():
+                if name.lower() in _CREDENTIALS:
+                    reason = without_credential(reason, value if " " in value else f"token {value}")
+            raise no_usable_answer(host, reason) from None
 
     async def _follow(self, url: str, headers: Mapping[str, str], size_max: int, *, plain_http: bool, encoded: bool) -> Answer:
         for _ in range(REDIRECTS_MAX + 1):
@@ -84,7 +89,7 @@ class OutwardClient:
             target = urlsplit(url)
             plain_http = plain_http and parts.scheme == "http"
             if _origin(target) != _origin(parts):
-                headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+                headers = {name: value for name, value in headers.items() if name.lower() not in _CREDENTIALS}
             try:
                 self._check_host(target)
             except HostRefused as error:

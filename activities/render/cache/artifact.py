@@ -15,6 +15,7 @@ from api_types.digests import content_hash
 from api_types.model_sources import (
     ImageReference,
     is_bucket,
+    is_commit,
     is_digest,
     is_endpoint,
     is_file_pattern,
@@ -120,6 +121,11 @@ def read_volume(spec: Mapping[str, Any]) -> WantedVolume:
 def is_pulled(spec: Mapping[str, Any]) -> bool:
     """Tell whether pods mount the image of a cache itself, so that there is no volume to stage."""
     return spec.get("source") == SOURCE_OCI and (spec.get("volume") or {}).get("image") is True
+
+
+def can_be_pin(source: str, text: str) -> bool:
+    """Tell whether a text can be what a reference of the source means: a commit of the hub, else a digest."""
+    return is_commit(text) if source == SOURCE_HUGGINGFACE else is_digest(text)
 
 
 def artifact_key(cache: CacheInput) -> str:

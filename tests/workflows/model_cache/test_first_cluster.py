@@ -5,12 +5,16 @@ from datetime import timedelta
 import pytest
 
 from tests.workflows.model_cache.builders import DESIRED, NOW, a_copy, a_site, a_staging, failed, observed, ready
+from workflows.entity.context import EntityContext
 from workflows.model_cache.observation import record_observation
 from workflows.model_cache.plan import first_to_stage, next_check, next_step
 from workflows.model_cache.results import update_selection
-from workflows.model_cache.state import ClusterStaging, Copy
+from workflows.model_cache.revision import Revision
+from workflows.model_cache.spec import artifact_of, desired_staging, key_of, reference_of
+from workflows.model_cache.state import CacheState, ClusterStaging, Copy, PinnedRevision
 
 COMMIT = "1" * 40
+DIGEST = f"sha256:{'2' * 64}"
 WRITTEN = DESIRED._replace(pinned=False, revision="main")
 READY_AT = "2026-01-01T00:00:00Z"
 
@@ -96,3 +100,27 @@ def test_wkl_90_a_lost_volume_of_the_first_cluster_is_filled_with_the_pinned_rev
     assert record_observation(staging, observed(phase=""), NOW)
     update_selection(staging, DESIRED._replace(artifact_key="key-of-commit", claim="claim-2", revision=COMMIT), NOW)
     assert [(copy.claim, copy.literal) for copy in staging.copies] == [("claim-2", False), ("claim-1", True)]
+
+
+SOURCES: dict[str, tuple[dict[str, object], str]] = {
+    "HuggingFace": ({"source": "HuggingFace", "huggingFace": {"repo": "acme/m", "revision": "main", "sizeGiB": 1}}, COMMIT),
+    "OCI": ({"source": "OCI", "oci": {"image": "registry.example/m:1", "sizeGiB": 1}}, DIGEST),
+    "S3": ({"source": "S3", "s3": {"bucket": "models", "region": "eu-central-1", "sizeGiB": 1}}, DIGEST),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("said", [COMMIT, DIGEST])
+def test_what_is_no_revision_of_the_source_is_pinned_for_no_cluster(source: str, said: str) -> None:
+    """A cluster says what its volume holds; all others are told to stage that, and could not even read it."""
+    spec, possible = SOURCES[source]
+    state = CacheState(uid="u", spec=spec)
+    written = key_of("ml", "m", state)
+    state.stagings = fleet(a=a_staging(ready(literal=True, artifact_key=written, commit=said)), b=a_staging())
+    state.pin = PinnedRevision(reference=reference_of(artifact_of("ml", "m", state)), problem="refused", final=True)
+    context = EntityContext("ModelCache", state, lambda: None, "ModelCache/ml/m", lambda: NOW + timedelta(minutes=5))
+    Revision(context).learn()
+    assert state.pin.revision == (said if said == possible else "")
+    desired = desired_staging("ml", "m", state)
+    assert desired
+    assert first_to_stage(state.stagings, desired, context.moment()) == "", "no other cluster waits for it"

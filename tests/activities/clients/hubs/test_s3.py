@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from activities.clients.hubs import s3 as hub
 from activities.clients.hubs.s3 import S3Buckets
@@ -123,18 +124,73 @@ ANSWERS = {
     "no XML": b"<html>",
     "a document type": b'<!DOCTYPE x [<!ENTITY a "aaaa">]><ListBucketResult><Name>&a;</Name></ListBucketResult>',
     "an object without a size": b"<ListBucketResult><Contents><Key>qwen/a</Key><ETag>e</ETag></Contents></ListBucketResult>",
+    # Small, but each element of it takes some hundred bytes of the worker's memory.
+    "more elements than a page has": b"<a>" * 40_000 + b"</a>" * 40_000,
+    "more objects than a page has": b"<L>" + 1001 * b"<Contents><Key>qwen (1)/a</Key><Size>1</Size><ETag>e</ETag></Contents>" + b"</L>",
+    "a key that no bucket has": b"<L><Contents><Key>" + b"x" * 2000 + b"</Key><Size>1</Size><ETag>e</ETag></Contents></L>",
     "no way on": b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
 }
 
 
-@pytest.mark.parametrize("body", ANSWERS.values(), ids=ANSWERS)
-async def test_an_answer_that_is_no_listing_is_an_error_of_the_server(body: bytes) -> None:
+# The same characters in another encoding hide it from a search in bytes.
+ANSWERS["a document type in UTF-16"] = ANSWERS["a document type"].decode().encode("utf-16")
+
+
+def answering(body: bytes, requests: list[dict[str, str]] | None = None) -> type[http.server.BaseHTTPRequestHandler]:
+    """A server with one answer for all; the headers that it is sent are noted."""
+
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if requests is not None:
+                requests.append({name.lower(): value for name, value in self.headers.items()})
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
-    with serving(Handler) as host:
-        assert isinstance(await raised(an_artifact(f"http://{host}")), ServerError)
+    return Handler
+
+
+@pytest.mark.parametrize("body", ANSWERS.values(), ids=ANSWERS)
+async def test_an_answer_that_is_no_listing_is_an_error_of_the_server(body: bytes) -> None:
+    with serving(answering(body)) as host:
+        assert isinstance(await raised(an_artifact(f"http://{host}", prefix="")), ServerError)
+
+
+OF_A_SESSION = "FwoGZXIvYXdzEBYaDKsessiontokenofatenant"
+TEMPORARY = f"{ADMINISTRATOR}\naws_session_token = {OF_A_SESSION}\n"
+QUOTING = {
+    "in a key": b"<L><Contents><Key>../" + OF_A_SESSION.encode() + b"</Key><Size>1</Size><ETag>e</ETag></Contents></L>",
+    "in a redirect": b"ftp://x/" + OF_A_SESSION.encode(),
+}
+
+
+@pytest.mark.parametrize("where", QUOTING)
+async def test_a_server_that_quotes_the_token_of_a_session(where: str) -> None:
+    class Redirecting(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", QUOTING[where].decode())
+            self.end_headers()
+
+    sent: list[dict[str, str]] = []
+    with capture_logs() as logged, serving(answering(QUOTING[where], sent) if where == "in a key" else Redirecting) as host:
+        error = await raised(an_artifact(f"http://{host}", prefix=""), TEMPORARY)
+    assert all(request["x-amz-security-token"] == OF_A_SESSION for request in sent)
+    assert OF_A_SESSION not in f"{error} {logged}"
+    assert "[redacted]" in f"{error} {logged}"
+
+
+async def test_another_server_gets_no_credential_by_a_redirect() -> None:
+    sent: list[dict[str, str]] = []
+    with serving(answering(b"<html>", sent)) as other:
+
+        class Redirecting(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(307)
+                self.send_header("Location", f"http://{other}/x")
+                self.end_headers()
+
+        with serving(Redirecting) as host:
+            assert isinstance(await raised(an_artifact(f"http://{host}"), TEMPORARY), ServerError)
+    assert [sorted({"authorization", "x-amz-security-token"} & set(request)) for request in sent] == [[]]
