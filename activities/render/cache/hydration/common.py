@@ -29,6 +29,7 @@ MESSAGE_BYTES_MAX = 1000
 FULL = (errno.ENOSPC, errno.EDQUOT)
 UNAUTHORIZED = (401, 403)
 MISSING = 404
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY")
 
 
 class Hopeless(Exception):
@@ -44,6 +45,7 @@ def run(fill: Callable[[], None]) -> int:
     # The first process of a container gets no signal that it has no handler for, and would be killed when its grace period is over.
     signal.signal(signal.SIGTERM, terminate)
     try:
+        check_proxies()
         fill()
         report(Path(os.environ["MODELPLANE_TARGET"]))
     except Hopeless as verdict:
@@ -53,6 +55,15 @@ def run(fill: Callable[[], None]) -> int:
         say(f"{type(error).__name__}: {error}")
         return NO_SPACE if error.errno in FULL else 1
     return 0
+
+
+def check_proxies() -> None:
+    """Refuse a login that clients would read as host and port, and quote: what they say becomes the status of the cache."""
+    for name in PROXIES:
+        address = os.environ.get(name, "")
+        login = address.rpartition("@")[0]
+        if set("/?#") & set(login.partition("://")[2] or login):
+            raise Hopeless(AUTH_REFUSED, "the address of the proxy cannot be used: write / ? and # of its login as %2F %3F and %23")
 
 
 def terminate(*_: object) -> None:
@@ -139,7 +150,7 @@ SECRETS: list[str] = []
 def say(text: str) -> None:
     """Write one line to the log, short enough to become the pod's termination message, and without credentials."""
     # An address with a login.
-    proxies = [os.environ.get(name, "") for name in ("HTTP_PROXY", "HTTPS_PROXY")]
+    proxies = [os.environ.get(name, "") for name in PROXIES]
     for secret in (*SECRETS, *(proxy for proxy in proxies if "@" in proxy)):
         text = text.replace(secret, "***")
     line = " ".join(text.split())

@@ -210,6 +210,16 @@ def test_the_login_of_a_proxy_is_not_in_the_log_and_its_address_alone_is(hub: Hu
     assert "http://proxy:3128" in hub.run(HUB_ERROR="HfHubHTTPError:500@info", HTTPS_PROXY="http://proxy:3128").stderr
 
 
+@pytest.mark.parametrize("password", ["pa55/word", "pa55#word", "pa55?word"])
+def test_a_login_that_clients_would_read_as_a_host_is_not_given_to_them(hub: Hub, password: str) -> None:
+    """The client of the hub says `Invalid port: 'pa55'`, and what it says is in the status of the cache."""
+    for address in (f"http://robot:{password}@proxy:3128", f"robot:{password}@proxy:3128"):
+        ended = hub.run(HTTPS_PROXY=address)
+        assert (ended.returncode, "pa55" in ended.stderr) == (41, False)
+        assert "%2F" in ended.stderr
+    assert hub.run(HTTPS_PROXY="http://robot:pa55%2Fword@proxy:3128/").returncode == 0
+
+
 def test_a_download_that_cannot_fit_does_not_start(hub: Hub) -> None:
     ended = hub.run(HUB_SIZE=str(1 << 60))
     assert ended.returncode == 43
