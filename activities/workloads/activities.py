@@ -286,5 +286,5 @@ def _applied(prepared: Prepared, plan: Plan, inventory: list[AppliedObject], cha
         pending_causes=list(plan.causes),
         adopting=plan.asked and bool(plan.pending),
         inputs_hash=rendered.inputs_hash,
-        warnings=prepared.warnings,
+        warnings=[*prepared.warnings, *plan.warnings],
     )

@@ -41,13 +41,14 @@ class Plan:
     """What an apply does.
 
     `items` are applied, in order. `pending` has, by inventory key, the workloads whose pods stay. `causes` says why they would change;
-    `asked`: users asked for that, so that it only waits for its turn.
+    `asked`: users asked for that, so that it only waits for its turn. `warnings`: what pods that stay lack.
     """
 
     items: tuple[Item, ...]
     pending: Mapping[str, StoredPods] = field(default_factory=dict)
     causes: tuple[str, ...] = ()
     asked: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,25 @@ async def plan_apply(cluster: ClusterApi, work: Applying) -> Plan:
         if own is None or await _replaces_pods(cluster, item, live, recreated=live["metadata"]["name"] in work.recreated):
             stored[item.key], kept[item.key] = live, own
     changes = {item.key: _cause(item.manifest, stored[item.key]) for item in work.items if item.key in stored}
+    named = {name for live in stored.values() for name in _claim_templates(live)}
     return Plan(
-        items=tuple(planned for item in work.items if (planned := _planned(item, kept, work.found)) is not None),
+        items=tuple(planned for item in work.items if (planned := _planned(item, kept, work.found, named)) is not None),
         pending={key: StoredPods(live["kind"], live["metadata"]["name"], _template_hashes(live)) for key, live in stored.items()},
         causes=tuple(dict.fromkeys(changes.values())),
         asked=any(cause in (CACHE_CAUSE, SECRETS_CAUSE) for cause in changes.values()),
+        warnings=await _lacking(cluster, work, named),
+    )
+
+
+async def _lacking(cluster: ClusterApi, work: Applying, named: Collection[str]) -> tuple[str, ...]:
+    """Say which claim templates of pods that stay are gone and are not rendered any more: nothing can make them again."""
+    rendered = {item.manifest["metadata"]["name"] for item in work.items if item.key.startswith(CLAIM_TEMPLATE_PREFIX)}
+    earlier = [ObjectId.parse(entry.id) for entry in work.inventory if entry.key.startswith(CLAIM_TEMPLATE_PREFIX)]
+    wanted = [target for target in earlier if target.name in named and target.name not in rendered]
+    gone = [target for target in wanted if await cluster.get(target) is None]
+    return tuple(
+        f"{target.kind.kind}/{target.name} is gone, without which pods that stay do not start again: run `modelplane rollout restart`"
+        for target in gone
     )
 
 
@@ -137,8 +152,8 @@ def _with_stored_pods(item: Item, live: Json) -> Item | None:
     )
 
 
-def _planned(item: Item, kept: Mapping[str, Item | None], found: Mapping[ObjectId, Json | None]) -> Item | None:
-    """Give what is applied in place of an item while pods stay; None for nothing."""
+def _planned(item: Item, kept: Mapping[str, Item | None], found: Mapping[ObjectId, Json | None], named: Collection[str]) -> Item | None:
+    """Give what is applied in place of an item while pods stay; None for nothing. `named` are the claim templates of these pods."""
     if item.key in kept:
         return kept[item.key]
     live = found[ObjectId.of(item.manifest)]
@@ -146,7 +161,7 @@ def _planned(item: Item, kept: Mapping[str, Item | None], found: Mapping[ObjectI
         # Claims are immutable, so other ones have another name: these are for the pods to come.
         engine = item.manifest["metadata"]["labels"][labels.ENGINE]
         stays = any(names.label_value(key.removeprefix(ENGINE_PREFIX)) == engine for key in kept if key.startswith(ENGINE_PREFIX))
-        return item if live or not stays else None
+        return item if live or not stays or item.manifest["metadata"]["name"] in named else None
     read = _READ_BY_PICKER.get(item.manifest["kind"])
     if PICKER in kept and item.key.startswith(PICKER) and read and live and (own := owned_part(live, read)) is not None:
         return with_content(item, {**item.manifest, read: own})
@@ -187,6 +202,12 @@ def _copied(workload: Json) -> list[str | None]:
     """Give the hash of the copied Secrets that each pod template carries, if it carries one."""
     found = [_annotations({"metadata": {}, **template}).get(labels.PROPAGATED_HASH) for template in _templates(workload)]
     return found if any(found) else []
+
+
+def _claim_templates(workload: Json) -> list[str]:
+    """Give the names of the claim templates that the pods of a workload get their devices from."""
+    claims = [claim for template in _templates(workload) for claim in template["spec"].get("resourceClaims", ())]
+    return [claim["resourceClaimTemplateName"] for claim in claims if "resourceClaimTemplateName" in claim]
 
 
 def _claims(workload: Json) -> list[list[str]]:

@@ -13,7 +13,7 @@ from api_types import labels
 from api_types.errors import TransientError
 from api_types.messages.cluster_work import Applied, ApplyReplica, CacheMount
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, target
-from tests.activities.environment.operator import patch
+from tests.activities.environment.operator import delete, patch
 from tests.activities.render.builders import a_gang, a_member, an_engine
 
 pytestmark = pytest.mark.testbed
@@ -124,8 +124,23 @@ async def test_claims_of_pods_that_stay_are_neither_made_nor_deleted(cluster: Cl
     assert held.pending == [WORKLOAD]
     assert [entry.id for entry in held.inventory if "ResourceClaimTemplate" in entry.id] == [str(old)]
     assert await api.get(old) is not None
+    assert held.warnings == []
+    await delete(cluster, old)
+    lacking = f"ResourceClaimTemplate/{old.name} is gone, without which pods that stay do not start again: run `modelplane rollout restart`"
+    assert (await cluster.apply(again(order, held, spec=other))).warnings == [lacking]
     adopted = await cluster.apply(again(order, held, spec=other, adoption=True))
     assert len([entry for entry in adopted.inventory if "ResourceClaimTemplate" in entry.id]) == 2
+
+
+async def test_claims_of_pods_that_stay_are_made_again_when_they_are_gone(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine("main", a_member(requests=[SMALL]))])
+    first = await cluster.apply(order)
+    held = await cluster.apply(again(order, first), OTHERS)
+    claims = target(first, "resource-claim-main-standalone")
+    await delete(cluster, claims)
+    repaired = await cluster.apply(again(order, held), OTHERS)
+    assert (repaired.pending, repaired.warnings) == ([WORKLOAD], [])
+    assert await (await cluster.api()).get(claims) is not None
 
 
 async def test_a_worker_that_renders_otherwise_prunes_nothing_that_the_one_that_applied_has_made(cluster: ClusterUnderTest) -> None:
