@@ -12,6 +12,7 @@ from tests.workflows.model_replica.controlled import Replica
 from workflows.model_replica.apply import OTHER_RENDERERS_MAX
 from workflows.model_replica.decisions.status import report_of, status_of
 from workflows.model_replica.orders import Apply
+from workflows.model_replica.pruning import ReplicaPruning
 from workflows.model_replica.reducers import messages
 from workflows.model_replica.state import ModelReplicaState
 
@@ -28,7 +29,7 @@ def applies(replica: Replica) -> list[Apply]:
 
 
 def a_template(state: ModelReplicaState, **fields: Any) -> SetTemplate:
-    return SetTemplate(uid="u", generation=1, sequence=1, spec=state.spec or {}, **fields)
+    return SetTemplate(uid="u", generation=1, spec=state.spec or {}, **{"sequence": 1, **fields})
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,24 @@ def test_what_is_pending_is_reported_and_shown_and_deletes_nothing() -> None:
     assert "pending" not in status_of(a_replica())
 
 
+async def test_what_is_no_longer_rendered_stays_while_pods_stay_that_read_it() -> None:
+    replica = Replica(a_replica(applied=HELD, prune=True))
+    replica.controller.conclude()
+    await ReplicaPruning(replica.context).step()
+    assert replica.state.prune
+
+
+def test_facts_that_change_end_the_wait_of_an_apply_that_failed() -> None:
+    state = a_replica(retry_at="2026-01-01T12:00:00+00:00", generation=2)
+    replica = Replica(state)
+    replica.controller.cluster_changed(reporting(gateway_message="hello"))
+    replica.step()
+    assert applies(replica) == []
+    replica.controller.cluster_changed(reporting(3, dra_version="v1"))
+    replica.step()
+    assert len(applies(replica)) == 1
+
+
 def test_an_adoption_is_applied_once_and_reported() -> None:
     state = a_replica(applied=HELD)
     replica = Replica(state)
@@ -80,7 +99,8 @@ def test_an_adoption_is_applied_once_and_reported() -> None:
     assert [order.request.adoption for order in applies(replica)] == [True]
     assert (report_of(state).adoption, status_of(state)["adoption"]) == (7, 7)
     # An older one, or the same again, allows nothing.
-    messages.set_template(state, a_template(state, adoption=5))
+    messages.set_template(state, a_template(state, sequence=2, adoption=5))
+    assert state.adoption == 7
     replica.controller.cluster_changed(reporting(renderer="r2"))
     replica.step()
     assert [order.request.adoption for order in applies(replica)] == [True, False]

@@ -171,6 +171,15 @@ def test_a_shared_copy_never_counts_as_drift() -> None:
     assert drift(made, ObservedReplica(objects=[ObservedObject(id=ours.id, digest="d2")])) == [ours]
 
 
+def test_an_object_in_another_version_of_its_api_is_no_drift() -> None:
+    ours = AppliedObject(key="resource-claim-main", id="resource.k8s.io/v1beta2/ResourceClaimTemplate/ml/claim", digest="d1")
+    made = applied().model_copy(update={"inventory": [ours]})
+    seen = ObservedObject(id="resource.k8s.io/v1/ResourceClaimTemplate/ml/claim", digest="d1")
+    assert drift(made, ObservedReplica(objects=[seen])) == []
+    other = seen.model_copy(update={"id": "example.com/v1/ResourceClaimTemplate/ml/claim"})
+    assert drift(made, ObservedReplica(objects=[other])) == [ours]
+
+
 def test_wkl_105_drift_names_what_was_modified_and_what_is_missing() -> None:
     inventory = [
         AppliedObject(key="model-serving-main", id="apps/v1/Deployment/ml/qwen-main", digest="d1"),

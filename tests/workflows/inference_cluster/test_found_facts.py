@@ -1,0 +1,40 @@
+"""What the watch finds out about a cluster that runs is taken over; what is declared, and its gateway, are not its to say."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from api_types.messages.cluster_work import ClusterFacts
+from tests.workflows.inference_cluster.builders import a_cluster
+from workflows.entity.context import EntityContext
+from workflows.inference_cluster.connection import ClusterConnection
+from workflows.inference_cluster.state import ClusterState
+
+
+def found(state: ClusterState, facts: ClusterFacts | None) -> ClusterFacts | None:
+    """What a cluster knows after the watch has reported."""
+    context = EntityContext("InferenceCluster", state, lambda: None, "inferencecluster/eu", lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    ClusterConnection(context).update_found(facts)
+    return state.facts
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [({"dra_version": "v1"}, True), ({"kubernetes_version": "1.36.0"}, True), ({"kubernetes_version": "1.35.9"}, False)],
+    ids=["another version of DRA", "another release", "a patch release"],
+)
+def test_an_upgrade_is_taken_over_and_told_where_rendering_reads_it(facts: dict[str, Any], told: bool) -> None:
+    state = a_cluster(facts=ClusterFacts(kubernetes_version="1.35.1", dra_version="v1beta2", gateway_address="192.0.2.1"))
+    seen = ClusterFacts(**{"kubernetes_version": "1.35.1", "dra_version": "v1beta2", **facts})
+    after = found(state, seen)
+    assert after is not None
+    assert (after.kubernetes_version, after.dra_version) == (seen.kubernetes_version, seen.dra_version)
+    assert (after.gateway_address, after.storage_class_name) == ("192.0.2.1", "rwx")
+    assert [event.reason for event in state.events] == (["FactsChanged"] if told else [])
+
+
+def test_before_the_first_contact_nothing_is_found() -> None:
+    assert found(a_cluster(facts=None), ClusterFacts(dra_version="v1")) is None
+    known = a_cluster()
+    assert found(known, None) == known.facts
