@@ -43,6 +43,7 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
     topology.check_cluster(context)
     weights.check_cluster(context)
     weights.check_nodes(context)
+    weights.check_pull_secrets(context)
     queueing.check_queue(context)
     _check_served_model(context)
 

@@ -27,6 +27,7 @@ from activities.secrets.store import StoredSecret
 from activities.workloads.copies import needed_copies
 from api_types import labels, names
 from api_types.errors import InvalidInput
+from api_types.messages.cluster_work import CacheMount
 from api_types.pins import apiversions
 from api_types.pins.charts import STACK_NAMESPACES
 from api_types.resources.kinds import KINDS
@@ -381,6 +382,10 @@ def test_secrets_that_the_platform_makes_in_the_namespace_of_a_tenant_are_not_fo
         )
         with pytest.raises(InvalidSpec, match=f"{name}.*kept for what the platform makes"):
             rendering.render(rendering.an_engine("main", rendering.a_member(**used)))
+        if kind == "imagePullSecrets":
+            mounts = {"qwen": CacheMount(image="registry.example/m:1", pull_secret=name)}
+            with pytest.raises(InvalidSpec, match=f"{name}.*kept for what the platform makes"):
+                rendering.render(cache="qwen", cache_claim="image", mounts=mounts)
 
 
 @pytest.mark.parametrize("key", sorted(PRIORITY_LABELS))

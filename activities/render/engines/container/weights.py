@@ -6,6 +6,7 @@ A pod that cannot mount its volume waits without an error of its own, so what no
 from activities.render.engines.context import Context
 from activities.render.engines.spec import Engine
 from activities.render.inputs.findings import ImageVolumesUnsupported
+from activities.render.objects import contract
 from activities.render.objects.manifest import Json
 
 _ONE_NODE = "ReadWriteOnce"
@@ -52,6 +53,14 @@ def check_nodes(context: Context) -> None:
                 f"{what}, and this replica has {pods} pods: those on a second node wait for ever (Multi-Attach error). Have one pod, or "
                 "use a cache with accessMode ReadWriteMany",
             )
+
+
+def check_pull_secrets(context: Context) -> None:
+    """Refuse Secrets that the platform makes in the namespace: nodes would pull images of a tenant with its credentials."""
+    for cache in _caches(context):
+        secret = context.mount_of(cache).pull_secret
+        if secret and contract.is_made_by_platform(secret):
+            context.findings.problem(f"ModelCache {cache}", f"pullSecret {secret!r} {contract.PLATFORM_NAME_REFUSED}")
 
 
 def volume(context: Context, cache: str) -> Json:
