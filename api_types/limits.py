@@ -17,6 +17,9 @@ REQUESTS_MAX = 16
 RANKS_MAX = 8
 """Data-parallel ranks of one pod: an InferencePool has at most so many ports."""
 
+EVENTS_PORT = 5557
+"""Where vLLM and SGLang publish what is in their KV cache unless they are told otherwise."""
+
 ADAPTERS_MAX = 16
 """LoRA adapters of one engine."""
 

@@ -190,6 +190,8 @@ HARMLESS = [
     Harmless("spec.huggingFace.authSecret.*", OWN_NAMESPACE),
     Harmless("spec.oci.image", "asked by the client for what is outside, which checks where it connects to: see SECURITY.md"),
     Harmless("spec.oci.pullSecret", OWN_NAMESPACE),
+    Harmless("spec.template.spec.serving.prefixCache.modelName", "a name in the configuration of the tenant's picker"),
+    Harmless("spec.template.spec.serving.prefixCache.tokenizerUrl", "asked by the tenant's picker, with no credential"),
     Harmless(f"{ENGINE}.topology.domain.topologyName", "an annotation of the tenant's pods; the object has levels of nodes alone"),
     Harmless(f"{ENGINE}.topology.deviceConstraints.[].requests.[]", "names requests of the same engine"),
     Harmless("spec.huggingFace.*Patterns.[]", "matched in a pod of the tenant"),

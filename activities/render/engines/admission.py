@@ -14,6 +14,7 @@ from activities.render.engines.disruption import read_drain, read_min_available
 from activities.render.engines.env import read_env
 from activities.render.engines.options.adapters import check_adapters, read_adapters
 from activities.render.engines.options.parallel import check_ranks, read_flow_control, read_ranks
+from activities.render.engines.options.prefix_cache import check_precise_cache, read_precise_cache
 from activities.render.engines.options.topology import check_topology, read_topology
 from activities.render.engines.spec import (
     DECODE,
@@ -56,8 +57,17 @@ def read_spec(spec: Mapping[str, Any], findings: Findings) -> ReplicaSpec:
     for engine in engines:
         if engine.gang and not cache:
             findings.warn(f"engine {engine.name}", "several nodes without modelCacheRef: each of them fetches the model by itself")
-    flow_control = read_flow_control(reader.object("serving"))
-    return ReplicaSpec(mode=mode, cache=cache, engines=engines, min_available=read_min_available(reader), flow_control=flow_control)
+    serving = reader.object("serving")
+    found = ReplicaSpec(
+        mode=mode,
+        cache=cache,
+        engines=engines,
+        min_available=read_min_available(reader),
+        flow_control=read_flow_control(serving),
+        precise_cache=read_precise_cache(serving),
+    )
+    check_precise_cache(found, findings)
+    return found
 
 
 def _engine(value: Any, index: int, findings: Findings) -> Engine:

@@ -130,6 +130,15 @@ class FlowControl:
 
 
 @dataclass(frozen=True)
+class PreciseCache:
+    """Where the endpoint picker learns what pods have cached: the name of the model, its tokenizer, and the port of the events."""
+
+    model: str
+    tokenizer_url: str
+    port: int
+
+
+@dataclass(frozen=True)
 class Engine:
     """One serving unit: a Standalone member, or a Leader with its Workers."""
 
@@ -167,6 +176,7 @@ class ReplicaSpec:
     engines: tuple[Engine, ...]
     min_available: int | str = 0
     flow_control: FlowControl | None = None
+    precise_cache: PreciseCache | None = None
 
     @property
     def disaggregated(self) -> bool:

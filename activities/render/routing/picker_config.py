@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from activities.render.engines.context import Context
 from activities.render.engines.flags import find_flag
+from activities.render.engines.options.prefix_cache import TOPICS, event_format
 from activities.render.engines.pods import member_path
 from activities.render.engines.spec import DECODE, PREFILL, Engine
 from activities.render.objects.manifest import Json, compact
+from api_types import labels
 from api_types.pins import apiversions
 
 FILE = "epp-config.yaml"
@@ -24,6 +26,9 @@ _LRU_CAPACITY_PER_SERVER = 31250
 _PREFILL_TOKENS_MIN = 16
 
 _PRODUCER = "approx-prefix-cache-producer"
+_PRECISE_PRODUCER = "precise-prefix-cache-producer"
+_EVENT_WORKERS = 8
+_NOTIFICATIONS = "endpoint-notification-source"
 _PREFIX_SCORER = "prefix-cache-scorer"
 _QUEUE_SCORER = "queue-scorer"
 _KV_CACHE_SCORER = "kv-cache-utilization-scorer"
@@ -64,14 +69,8 @@ def config_text(context: Context) -> str:
     tokens = block_size(context, context.spec.picker_engine).tokens
     scorers = _scorers(context)
     plugins = [
-        _plugin(
-            _PRODUCER,
-            autoTune=False,
-            blockSizeTokens=tokens,
-            maxPrefixBlocksToMatch=_PREFIX_BLOCKS_MAX,
-            lruCapacityPerServer=_LRU_CAPACITY_PER_SERVER,
-        ),
-        _plugin(_PREFIX_SCORER),
+        *_producers(context, tokens),
+        _plugin(_PREFIX_SCORER, **({"prefixMatchInfoProducerName": _PRECISE_PRODUCER} if context.spec.precise_cache else {})),
         *([_plugin("disagg-headers-handler")] if disaggregated else []),
         *(_plugin(name) for name in scorers if name != _PREFIX_SCORER),
         *([_plugin(name) for name in _FILTERS.values()] if disaggregated else []),
@@ -88,6 +87,7 @@ def config_text(context: Context) -> str:
         "kind": "EndpointPickerConfig",
         **_flow_control(context),
         "plugins": plugins,
+        **_data_layer(context),
         "schedulingProfiles": [_profile(name, filter_name, scorers) for name, filter_name in profiles],
     }
     return json.dumps(config, indent=2) + "\n"
@@ -95,6 +95,44 @@ def config_text(context: Context) -> str:
 
 def _plugin(name: str, **parameters: object) -> Json:
     return compact(type=name, parameters=parameters)
+
+
+def _producers(context: Context, tokens: int) -> list[Json]:
+    """Give what tells the prefix scorer about the pods, and what that needs.
+
+    The form of the precise one is that of the guide precise-prefix-cache-routing of llm-d 0.8, which has picker v0.9.0; `blockSize` and the
+    fields of the events are those of llm-d-kv-cache v0.8.0, which v0.9.0 still reads. The seed of the engines' hashes is of no matter: the
+    picker hashes the tokens of events and of requests itself. Its selector of pods is one that engines here do not all match.
+    """
+    precise = context.spec.precise_cache
+    if precise is None:
+        approximate = _plugin(
+            _PRODUCER,
+            autoTune=False,
+            blockSizeTokens=tokens,
+            maxPrefixBlocksToMatch=_PREFIX_BLOCKS_MAX,
+            lruCapacityPerServer=_LRU_CAPACITY_PER_SERVER,
+        )
+        return [approximate]
+    events = {
+        "topicFilter": TOPICS,
+        "concurrency": _EVENT_WORKERS,
+        **({"engineType": engine} if (engine := event_format(context.spec.picker_engine)) else {}),
+        "discoverPods": True,
+        "podDiscoveryConfig": {"podLabelSelector": f"{labels.SERVING}={context.workload}", "socketPort": precise.port},
+    }
+    return [
+        _plugin("token-producer", modelName=precise.model, vllm={"url": precise.tokenizer_url}),
+        _plugin(_NOTIFICATIONS),
+        _plugin(_PRECISE_PRODUCER, tokenProcessorConfig={"blockSize": tokens}, speculativeIndexing=True, kvEventsConfig=events),
+    ]
+
+
+def _data_layer(context: Context) -> Json:
+    if context.spec.precise_cache is None:
+        return {}
+    # The metrics of the pods are read beside it, as without this block.
+    return {"dataLayer": {"sources": [{"pluginRef": _NOTIFICATIONS, "extractors": [{"pluginRef": _PRECISE_PRODUCER}]}]}}
 
 
 def _flow_control(context: Context) -> Json:

@@ -6,7 +6,7 @@ from activities.render.inputs.findings import Findings, ServingStackMissing
 from activities.render.objects import components, inventory_keys
 from activities.render.objects.manifest import Item, labelled_item
 from api_types.pins import apiversions
-from api_types.validation.model_names import model_name_problems
+from api_types.validation.serving import model_name_problems
 
 
 def renames(engines: tuple[Engine, ...]) -> dict[str, list[str]]:

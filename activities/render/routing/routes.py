@@ -24,6 +24,7 @@ def check_surface(context: Context) -> None:
         *(["PrefillDecode"] if context.spec.disaggregated else []),
         *(["dataParallel"] if any(engine.ranks > 1 for engine in context.spec.engines) else []),
         *(["modelNames"] if rewrites.renames(context.spec.engines) else []),
+        *(["prefixCache mode Precise"] if context.spec.precise_cache else []),
         *(["flowControl"] if context.spec.flow_control else []),
     ]
     if needs:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from api_types.limits import ENGINES_MAX, MEMBERS_MAX
 from api_types.resources.parts.base_types import Advice, MapKeys, Name63, ResourceModel, Whole
-from api_types.resources.parts.parallel import FlowControl
+from api_types.resources.parts.parallel import FlowControl, PrefixCache
 
 Role = Literal["Standalone", "Leader", "Worker"]
 Phase = Literal["Prefill", "Decode"]
@@ -45,6 +45,8 @@ class Serving(ResourceModel):
     """PrefillDecode splits prompt and generation over two engines."""
     flow_control: FlowControl | None = None
     """Where requests wait while all pods are busy; absent leaves them in the pods."""
+    prefix_cache: PrefixCache | None = None
+    """How the endpoint picker knows what pods have cached; absent means Approximate."""
 
 
 class Worker(ResourceModel):

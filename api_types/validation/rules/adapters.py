@@ -4,9 +4,9 @@ from api_types.limits import ADAPTER_CACHES_MAX
 from api_types.resources.model_deployment import Engine, ReplicaTemplateSpec
 from api_types.resources.model_replica import ModelReplicaSpec, ReplicaEngine
 from api_types.resources.parts.adapters import Adapter
-from api_types.validation.model_names import model_name_problems
 from api_types.validation.rules.metadata import is_dns_label, is_dns_subdomain
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
+from api_types.validation.serving import model_name_problems
 
 
 def adapter_can_be_found(adapter: Adapter, context: RuleContext) -> Findings:

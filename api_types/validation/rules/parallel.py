@@ -1,8 +1,9 @@
-"""Rules for data parallelism, on a ModelDeployment and on a ModelReplica alike."""
+"""Rules for data parallelism and for what the endpoint picker follows, on a ModelDeployment and on a ModelReplica alike."""
 
 from api_types.resources.model_deployment import Engine, ReplicaTemplateSpec
 from api_types.resources.model_replica import ModelReplicaSpec, ReplicaEngine
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
+from api_types.validation.serving import precise_problem, url_problem
 
 
 def ranks_are_equal(spec: ReplicaTemplateSpec | ModelReplicaSpec, context: RuleContext) -> Findings:
@@ -16,7 +17,29 @@ def ranks_are_equal(spec: ReplicaTemplateSpec | ModelReplicaSpec, context: RuleC
             return
 
 
+def precise_cache_can_be_followed(spec: ReplicaTemplateSpec | ModelReplicaSpec, context: RuleContext) -> Findings:
+    """Require what Precise needs, and refuse it where nothing reads it."""
+    wanted = spec.serving.prefix_cache if spec.serving else None
+    if wanted is None:
+        return
+    path = ("serving", "prefixCache")
+    given = {"modelName": wanted.model_name, "tokenizerUrl": wanted.tokenizer_url, "eventsPort": wanted.events_port}
+    if wanted.mode != "Precise":
+        for field in (field for field, value in given.items() if value is not None):
+            yield context.error("is read with mode Precise alone; set the mode, or remove the field", *path, field)
+        return
+    for field in ("modelName", "tokenizerUrl"):
+        if given[field] is None:
+            yield context.error("is needed with mode Precise", *path, field)
+    if wanted.tokenizer_url is not None and (problem := url_problem(wanted.tokenizer_url)):
+        yield context.error(problem, *path, "tokenizerUrl")
+    engines: tuple[Engine | ReplicaEngine, ...] = spec.engines
+    ranks = max(engine.data_parallel.size if engine.data_parallel else 1 for engine in engines)
+    if problem := precise_problem(disaggregated=spec.serving is not None and spec.serving.mode == "PrefillDecode", ranks=ranks):
+        yield context.error(problem, *path)
+
+
 RULES: Rules = {
-    ReplicaTemplateSpec: (ranks_are_equal,),
-    ModelReplicaSpec: (ranks_are_equal,),
+    ReplicaTemplateSpec: (ranks_are_equal, precise_cache_can_be_followed),
+    ModelReplicaSpec: (ranks_are_equal, precise_cache_can_be_followed),
 }

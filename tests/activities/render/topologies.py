@@ -1,5 +1,6 @@
 """One rendered set per topology that users run; the golden files and the tests on real API servers share them."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -111,6 +112,17 @@ def _pulled() -> Rendered:
     return render(gang, cache="qwen", cache_claim=CLAIM, adapter_claims={"lora": "lora"}, mounts=mounts, uid=UID)
 
 
+def _precise() -> Rendered:
+    """A picker that follows the KV events of two copies."""
+    topic = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": "tcp://*:5557", "topic": "kv@$(POD_IP):8000@acme/qwen"}
+    address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    member = a_member(args=["--block-size=64", "--kv-events-config", json.dumps(topic)], env=[address])
+    cache = {"mode": "Precise", "modelName": "acme/qwen", "tokenizerUrl": "http://render.ml-team.svc:8000"}
+    return render(
+        spec={"clusterName": "eu-1", "engines": [an_engine("main", member, copies=2)], "serving": {"prefixCache": cache}}, uid=UID
+    )
+
+
 def _wide() -> Rendered:
     engines = [{**engine, "dataParallel": {"size": 8}} for engine in a_pair()]
     serving = {"mode": "PrefillDecode", "flowControl": {"maxRequests": 500, "queueSeconds": 30}}
@@ -187,6 +199,7 @@ TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "gang-domain-kai-explicit": lambda: _gang_in_domain("kai", "Required", kai_mode="explicit"),
     "gang-image": _pulled,
     "probes": _probed,
+    "precise": _precise,
     "wide": _wide,
     "pod-policy": _granted,
     "prefill-decode": _prefill_decode,

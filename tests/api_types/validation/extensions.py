@@ -40,6 +40,8 @@ EXTENSIONS = (
     Extension("ModelDeployment", "spec.template.spec.serving.flowControl", "field", "where requests wait"),
     Extension("ModelReplica", "spec.engines[].dataParallel", "field", "ranks within a pod"),
     Extension("ModelReplica", "spec.serving.flowControl", "field", "where requests wait"),
+    Extension("ModelDeployment", "spec.template.spec.serving.prefixCache", "field", "how the picker knows what is cached"),
+    Extension("ModelReplica", "spec.serving.prefixCache", "field", "how the picker knows what is cached"),
     Extension("ModelDeployment", "spec.template.spec.engines[].adapters", "field", "LoRA adapters"),
     Extension("ModelReplica", "spec.engines[].adapters", "field", "LoRA adapters"),
     Extension("ModelReplica", "spec.engines[].topology", "field", "how close together pods and their devices are"),

@@ -1,0 +1,88 @@
+"""Which pods hold the beginning of a prompt: guessed from earlier requests, or known from events that the engines publish.
+
+The engines are started by the user, so what they must be told is only looked for, and a warning says what is missing.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from activities.render.engines.container.engine_type import SGLANG, VLLM, engine_type
+from activities.render.engines.flags import find_flag
+from activities.render.engines.pods import member_path
+from activities.render.engines.spec import PREFILL_DECODE, Engine, PreciseCache, ReplicaSpec
+from activities.render.inputs.findings import Findings
+from activities.render.inputs.reader import Reader
+from activities.render.objects import contract
+from api_types.limits import EVENTS_PORT
+from api_types.validation.serving import precise_problem, url_problem
+
+# With which the topics begin that the picker reads.
+TOPICS = "kv@"
+_FLAG = "--kv-events-config"
+_PRECISE = "Precise"
+_WHERE = "serving, prefixCache"
+
+
+def read_precise_cache(serving: Reader) -> PreciseCache | None:
+    """Read `serving.prefixCache`; None where the picker guesses."""
+    block = serving.object("prefixCache")
+    if block.choice("mode", "Approximate", ("Approximate", _PRECISE)) != _PRECISE:
+        return None
+    url = block.text("tokenizerUrl", required=True)
+    if url and (problem := url_problem(url)):
+        block.findings.problem(block.where, f"tokenizerUrl {problem}")
+    return PreciseCache(block.text("modelName", required=True), url, block.integer("eventsPort", EVENTS_PORT, 1024, 65535))
+
+
+def check_precise_cache(spec: ReplicaSpec, findings: Findings) -> None:
+    """Refuse what the picker cannot follow, and say what the engines do not seem to publish."""
+    wanted = spec.precise_cache
+    if wanted is None:
+        return
+    ranks = max((engine.ranks for engine in spec.engines), default=1)
+    if problem := precise_problem(disaggregated=spec.mode == PREFILL_DECODE, ranks=ranks):
+        findings.problem(_WHERE, problem)
+    for engine in spec.engines:
+        if any(member.serves for member in engine.members):  # one without is refused elsewhere
+            _check_engine(engine, wanted, findings)
+
+
+def event_format(engine: Engine) -> str:
+    """Name the engine whose format the events have; empty for that of vLLM, which the picker assumes."""
+    return SGLANG if engine_type(engine.server) == SGLANG else ""
+
+
+def _check_engine(engine: Engine, wanted: PreciseCache, findings: Findings) -> None:
+    where, known = member_path(engine, engine.server), engine_type(engine.server)
+    flag = find_flag(engine.server, _FLAG)
+    if flag is None and known in (VLLM, SGLANG):
+        example = {"publisher": "zmq", "endpoint": f"tcp://*:{wanted.port}", "topic": _topic(wanted)}
+        shown = json.dumps(({"enable_kv_cache_events": True} if known == VLLM else {}) | example, separators=(",", ":"))
+        findings.warn(where, f"without {_FLAG} the endpoint picker never learns what is cached: add {_FLAG} {shown} to args")
+    found = _settings(flag.value) if flag else {}
+    if flag is None or not found:  # a file, a variable, or what a shell puts there
+        return
+    if known == VLLM and found.get("enable_kv_cache_events") is not True:
+        findings.warn(where, f"{_FLAG} has no enable_kv_cache_events: true, so no events are published: add it")
+    if found.get("publisher", "zmq") != "zmq":
+        findings.warn(where, f"{_FLAG} publishes to {found['publisher']!r}: the endpoint picker reads 'zmq'")
+    endpoint = str(found.get("endpoint", f"tcp://*:{EVENTS_PORT}"))
+    port = endpoint.rpartition(":")[2]
+    if port.isdecimal() and port != str(wanted.port):
+        findings.warn(where, f"{_FLAG} publishes on port {port}, the endpoint picker reads {wanted.port}: set eventsPort, or the endpoint")
+    topic = str(found.get("topic", ""))
+    if not topic.startswith(TOPICS) or not topic.endswith(f"@{wanted.model}"):
+        findings.warn(where, f"{_FLAG} has topic {topic!r}: the endpoint picker reads {_topic(wanted)!r}")
+
+
+def _topic(wanted: PreciseCache) -> str:
+    return f"{TOPICS}$(POD_IP):{contract.ENGINE_PORT}@{wanted.model}"
+
+
+def _settings(value: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, Mapping) else {}
