@@ -52,6 +52,12 @@ class Limit:
     high: int | None = None
 
 
+def followed(**change: Any) -> dict[str, Any]:
+    """Give a deployment with precise prefix caching."""
+    wanted = {"mode": "Precise", "modelName": "m", "tokenizerUrl": "http://r"} | change
+    return a_deployment(serving={"prefixCache": wanted})
+
+
 def provisioned(cloud: str, **recipe: Any) -> dict[str, Any]:
     """Give a class with a recipe for a cloud."""
     base: dict[str, dict[str, Any]] = {
@@ -111,6 +117,11 @@ COUNTS = [
     Limit("ranks of a pod", "dataParallel.size", lambda n: a_deployment(an_engine(dataParallel={"size": n})), 1, 8),
     Limit("waiting requests", "flowControl.maxRequests", lambda n: a_deployment(serving={"flowControl": {"maxRequests": n}}), 1, 1_000_000),
     Limit("seconds of waiting", "flowControl.queueSeconds", lambda n: a_deployment(serving={"flowControl": {"queueSeconds": n}}), 1, 3600),
+    Limit("port of events", "prefixCache.eventsPort", lambda n: followed(eventsPort=n), 1024, 65535),
+    Limit("letters of a model's name", "prefixCache.modelName", lambda n: followed(modelName="m" * n), 1, 253),
+    Limit(
+        "letters of a tokenizer's address", "prefixCache.tokenizerUrl", lambda n: followed(tokenizerUrl="http://r/".ljust(n, "a")), 9, 1024
+    ),
     Limit("pods per node", "podsPerNode", lambda n: a_deployment(an_engine(a_member(podsPerNode=n))), 1, 64),
     Limit("sleep before a stop", "preStopSeconds", lambda n: a_deployment(an_engine(drain={"preStopSeconds": n})), 0, 3600),
     Limit("grace period", "graceSeconds", lambda n: a_deployment(an_engine(drain={"graceSeconds": n})), 1, 7200),
