@@ -120,7 +120,10 @@ COUNTS = [
     Limit("port of events", "prefixCache.eventsPort", lambda n: followed(eventsPort=n), 1024, 65535),
     Limit("letters of a model's name", "prefixCache.modelName", lambda n: followed(modelName="m" * n), 1, 253),
     Limit(
-        "letters of a tokenizer's address", "prefixCache.tokenizerUrl", lambda n: followed(tokenizerUrl="http://r/".ljust(n, "a")), 9, 1024
+        "letters of a tokenizer's address",
+        "prefixCache.tokenizerUrl",
+        lambda n: followed(tokenizerUrl="http://r/".ljust(n, "a")),
+        high=1024,
     ),
     Limit("pods per node", "podsPerNode", lambda n: a_deployment(an_engine(a_member(podsPerNode=n))), 1, 64),
     Limit("sleep before a stop", "preStopSeconds", lambda n: a_deployment(an_engine(drain={"preStopSeconds": n})), 0, 3600),
