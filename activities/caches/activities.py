@@ -22,8 +22,9 @@ from activities.cluster_objects.ownership import Owner, conflict, owner_of
 from activities.heartbeat import heartbeating
 from activities.observe.cache import BOUND, MODEL_CACHE
 from activities.observe.digest import content_digest
+from activities.render.cache.access import options_of
 from activities.render.cache.artifact import claim_name, read_artifact, read_volume
-from activities.render.cache.volumes import options_of, render_cache
+from activities.render.cache.volumes import render_cache
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.settings import RenderSettings, workload_namespace
 from activities.render.objects.rendered import Rendered

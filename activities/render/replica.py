@@ -4,6 +4,7 @@ RBAC and claims are before the pods that need them, pods before what sends them 
 before the endpoint is published.
 """
 
+from activities.render.cache import own_volume
 from activities.render.engines import disaggregation, disruption, pods, queueing, workloads
 from activities.render.engines.admission import read_spec
 from activities.render.engines.claims import claim_templates
@@ -15,13 +16,14 @@ from activities.render.engines.spec import DECODE, Engine
 from activities.render.inputs.facts import ClusterInput, ReplicaInput
 from activities.render.inputs.findings import Findings, InvalidSpec, NotRenderable
 from activities.render.inputs.settings import RenderSettings
-from activities.render.objects import components, inventory_keys
+from activities.render.objects import components, contract, inventory_keys
 from activities.render.objects.manifest import Item, Json, labelled_item, set_hash, with_template_hash
 from activities.render.objects.queues import KUEUE
 from activities.render.objects.rendered import WAITING_FOR_CACHE, Rendered, RenderedEngine, RenderedRouting
 from activities.render.routing import monitoring, picker, picker_config, rewrites, routes
 from activities.render.version import renderer_hash
 from api_types.digests import short_hash
+from api_types.messages.cluster_work import CacheMount
 
 __all__ = ["InvalidSpec", "Item", "NotRenderable", "Rendered", "render_replica"]
 
@@ -88,6 +90,7 @@ def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
         template = adapters.mount_adapters(context, engine, member, template)
         if context.spec.disaggregated:
             template = disaggregation.decorate(context, engine, member, template, port)
+        template = _filled(context, template)
         template = disruption.drained(context, engine, member, template)
         template = topology.keep_together(context, engine, member, template)
         template, template_hash = with_template_hash(queueing.queue_pod(context, engine, member, template))
@@ -119,6 +122,19 @@ def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
         kv_block_size_source=block_size.source,
         recreate_on_change=engine.gang and context.facts.scheduler_type == KUEUE,
     )
+
+
+def _filled(context: Context, template: Json) -> Json:
+    """Let a pod fill the volume of its model, where it has its own."""
+    cache = context.spec.cache
+    own = context.mount_of(cache).node_local if cache and context.cache_claim else None
+    if own is None:
+        return template
+    for source in own_volume.sources(context.replica.namespace, {cache: CacheMount(node_local=own)}):
+        if contract.is_made_by_platform(source.name):
+            context.findings.problem(f"ModelCache {cache}", f"{source} {contract.PLATFORM_NAME_REFUSED}")
+    of = (context.replica.namespace, cache, own)
+    return own_volume.fill_before_start(template, contract.CACHE_VOLUME, of, context.replica.propagated, context.settings)
 
 
 def _workload(context: Context, engine: Engine, templates: list[Json]) -> Json:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from activities.cluster_objects.cluster_api import Json, ObjectId
 from activities.cluster_objects.ownership import owner_of
+from activities.render.cache import own_volume
 from activities.render.engines.admission import read_spec
 from activities.render.engines.references import references
 from activities.render.inputs.findings import Findings
@@ -56,7 +57,8 @@ async def needed_copies(store: SecretReader, order: ApplyReplica, settings: Rend
     """
     findings = Findings()
     spec = read_spec(order.spec, findings)
-    wanted = references(spec, order.mounts.values()) if not findings.problems and settings.secrets_propagation != OFF else ()
+    filling = own_volume.sources(order.namespace, order.mounts)
+    wanted = references(spec, order.mounts.values(), filling) if not findings.problems and settings.secrets_propagation != OFF else ()
     known = {entry.key: entry for entry in order.inventory if is_copy(entry)}
     platform = await _pull_secrets(store, order, settings, known)
     if not wanted:
@@ -90,8 +92,8 @@ async def needed_copies(store: SecretReader, order: ApplyReplica, settings: Rend
 
 
 async def _pull_secrets(store: SecretReader, order: ApplyReplica, settings: RenderSettings, known: Mapping[str, AppliedObject]) -> Needed:
-    """Find the platform's own pull secrets, for pods with images of this project: those of the endpoint picker, and with a sidecar."""
-    if order.facts.routing != POOL:
+    """Find the platform's own pull secrets, for pods with images of this project: pickers, sidecars, and what fills volumes."""
+    if order.facts.routing != POOL and not any(mount.node_local for mount in order.mounts.values()):
         return Needed()
     copies, problems = await pull_secret_copies(store, order.namespace, settings)
     missing = [problem for key, problem in problems.items() if key not in known]

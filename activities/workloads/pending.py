@@ -211,12 +211,12 @@ def _claim_templates(workload: Json) -> list[str]:
 
 
 def _claims(workload: Json) -> list[list[str]]:
-    """Give the volume claims, and the images in their place, that each pod template mounts."""
+    """Give the volume claims that each pod template mounts, and what it has in their place."""
     return [
         [
-            volume[kind][name]
+            str(volume[kind][name])
             for volume in template["spec"].get("volumes", ())
-            for kind, name in (("persistentVolumeClaim", "claimName"), ("image", "reference"))
+            for kind, name in (("persistentVolumeClaim", "claimName"), ("image", "reference"), ("ephemeral", "volumeClaimTemplate"))
             if kind in volume
         ]
         for template in _templates(workload)

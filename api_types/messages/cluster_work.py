@@ -157,16 +157,26 @@ class AppliedObject(ClusterObject):
     digest: str = ""
 
 
+class NodeLocal(Message):
+    """A volume of its own for each pod, which the pod fills before its engine starts: what fills it, as `spec` of the cache says it."""
+
+    spec: dict[str, Any]
+    revision: Id = ""
+    storage_class_name: Name
+    size_gib: int = Field(ge=1)
+
+
 class CacheMount(Message):
     """How pods mount what a cache holds, where that is not simply a volume claim for all nodes.
 
     `access_mode` is that of the volume claim. With an `image`, by its digest, there is no claim: nodes pull it, with `pull_secret`, a
-    Secret of the namespace; empty without one.
+    Secret of the namespace; empty without one. With `node_local` there is no claim for all pods either.
     """
 
     access_mode: Id = ""
     image: Id = ""
     pull_secret: Name = ""
+    node_local: NodeLocal | None = None
 
 
 class ApplyReplica(Message):

@@ -1,7 +1,6 @@
 """ModelCache: weights, staged once per matching cluster on storage that all its pods can mount."""
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -91,15 +90,12 @@ _ClassName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0
 class CacheVolume(ResourceModel):
     """What kind of volume the weights are on, one per cluster."""
 
-    refused_fields: ClassVar[Mapping[str, str]] = {
-        "nodeLocal": "unknown field; a cache is one volume per cluster, which pods on every node have to mount: "
-        "a volume of one node's disk is accessMode ReadWriteOnce with a storageClassName of such volumes",
-    }
-
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
     """ReadWriteOnce: only pods on one node at a time can mount it, so it serves one engine pod per cluster, or several on one node."""
     storage_class_name: _ClassName | None = None
     """The storage class on every selected cluster; absent means the one that the cluster reports for caches."""
+    node_local: Flag = False
+    """Each pod gets a volume of its own of `storage_class_name`, and fills it before its engine starts."""
     image: Flag = False
     """With source OCI: pods mount the image itself, which their nodes pull, so nothing is staged. Needs Kubernetes 1.33."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from activities.render.cache.artifact import SHARED, claim_name, is_pulled, read_artifact, read_volume
+from activities.render.cache.artifact import IMAGE, NODE_LOCAL, SHARED, by_pods, claim_name, read_artifact, read_volume
 from activities.render.cache.volumes import StorageClassMissing, render_cache
 from activities.render.inputs.facts import CacheInput, ClusterInput, InvalidFacts, ReplicaInput
 from activities.render.inputs.facts_file import GivenFacts
@@ -21,7 +21,7 @@ from activities.render.objects.rendered import Rendered
 from activities.render.replica import render_replica
 from api_types import labels
 from api_types.clock import now_ms
-from api_types.messages.cluster_work import CacheMount
+from api_types.messages.cluster_work import CacheMount, NodeLocal
 from api_types.referenced_caches import model_cache, referenced_caches
 from api_types.resources.model_cache import ModelCacheSpec
 from api_types.resources.parts.pod_policy import policies_by_pool
@@ -219,11 +219,14 @@ def _with_mounts(wanted: ReplicaInput, documents: Documents) -> ReplicaInput:
         if manifest is None:
             continue
         cache = CacheInput(wanted.namespace, name, NO_UID, FIRST_GENERATION, wanted.cluster, manifest["spec"])
-        if is_pulled(cache.spec):
-            artifact = read_artifact(cache)
+        how, artifact, volume = by_pods(cache.spec), read_artifact(cache), read_volume(cache.spec)
+        if how == NODE_LOCAL:
+            content = NodeLocal(spec=dict(cache.spec), storage_class_name=volume.storage_class, size_gib=artifact.size_gib)
+            mounts[name], claims[name] = CacheMount(node_local=content), claim_name(cache)
+        elif how == IMAGE:
             mounts[name], claims[name] = CacheMount(image=artifact.image, pull_secret=artifact.credential), claim_name(cache)
-        elif (access_mode := read_volume(cache.spec).access_mode) != SHARED:
-            mounts[name] = CacheMount(access_mode=access_mode)
+        elif volume.access_mode != SHARED:
+            mounts[name] = CacheMount(access_mode=volume.access_mode)
     own = claims.pop(model_cache(wanted.spec), wanted.cache_claim)
     return replace(wanted, mounts=mounts, cache_claim=own, adapter_claims={**wanted.adapter_claims, **claims})
 

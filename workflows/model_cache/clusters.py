@@ -15,7 +15,7 @@ from workflows.entity.calls.sending import send_all
 from workflows.entity.context import EntityContext
 from workflows.model_cache.plan import selects
 from workflows.model_cache.sites import new_staging, record_site
-from workflows.model_cache.spec import match_labels, pulled, volume_class
+from workflows.model_cache.spec import gets_by_pods, match_labels, volume_class
 from workflows.model_cache.state import CacheState
 
 # Reports of clusters may be lost with their receiver: every six hours all are queried again.
@@ -53,7 +53,7 @@ class Clusters:
             if record_site(staging, site):
                 self.context.mark_changed()
         elif self.state.spec is not None and not self.state.deleting and selects(match_labels(self.state.spec), site):
-            fresh = new_staging(site, volume_class(self.state.spec), pulled=pulled(self.state.spec))
+            fresh = new_staging(site, volume_class(self.state.spec), by_pods=gets_by_pods(self.state.spec))
             if fresh.can_stage:
                 self.state.stagings[site.name] = fresh
                 self.context.mark_changed()

@@ -71,7 +71,7 @@ def next_step(staging: ClusterStaging, desired: DesiredStaging, used: Collection
     for copy in older:
         if copy.claim not in used and (current.ready_at or not copy.ready_at):
             return NextStep("remove", copy, teardown_steps=_ALL_STEPS)
-    if current.image:
+    if current.by_pods:
         return None
     hydrate = needs_attempt(current, staging.site, now)
     if current.applied_generation != desired.generation or (hydrate and not current.missing_credential):
@@ -120,7 +120,7 @@ def download_started(stagings: Iterable[ClusterStaging]) -> bool:
 
 def may_tell_revision(copy: Copy) -> bool:
     """Tell whether a volume holds, or will hold, some revision: then it counts, and the reference is not resolved again."""
-    return not copy.image and (bool(copy.ready_at) or (bool(copy.job_uid) and not copy.failed))
+    return not copy.by_pods and (bool(copy.ready_at) or (bool(copy.job_uid) and not copy.failed))
 
 
 def first_to_stage(stagings: Mapping[str, ClusterStaging], desired: DesiredStaging, now: datetime) -> str:
@@ -129,7 +129,7 @@ def first_to_stage(stagings: Mapping[str, ClusterStaging], desired: DesiredStagi
     What the reference means may change from one download to the next. So one cluster downloads, and the commit of its volume is the
     revision of all others. A source whose volumes do not say it cannot be waited for: then every cluster stages what it finds.
     """
-    if desired.pinned or desired.pulled or desired.deleting:
+    if desired.pinned or desired.by_pods or desired.deleting:
         return ""
     found = {name: [copy for copy in staging.copies if copy.is_of(desired.artifact_key)] for name, staging in stagings.items()}
     if any(copy.ready_at and not copy.commit and not copy.says_commit_later(now) for copies in found.values() for copy in copies):

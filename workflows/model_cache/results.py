@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
+from activities.render.cache.artifact import IMAGE, NODE_LOCAL
 from api_types import clock, names
 from api_types.messages.caches import CacheApplied
 from api_types.resources.status import LeftBehind
@@ -17,25 +18,27 @@ def update_selection(staging: ClusterStaging, desired: DesiredStaging, now: date
     """Record whether the cluster is selected still, and which artifact shall be on it; not yet, if another cluster is the `first`."""
     staging.awaits = first if first != staging.site.name else ""
     if not desired.deleting:
-        staging.volume_class, staging.pulled = desired.volume_class, desired.pulled
+        staging.volume_class, staging.by_pods = desired.volume_class, bool(desired.by_pods)
     if selects(desired.match_labels, staging.site):
         staging.unselected_since = ""
         if staging.can_stage and not desired.deleting and not staging.awaits:
-            if desired.pulled:
-                _pull(staging, desired, now)
+            if desired.by_pods:
+                _leave_to_pods(staging, desired, now)
             else:
                 _move_to_front(staging, desired)
     elif not staging.unselected_since:
         staging.unselected_since = clock.timestamp(now)
 
 
-def _pull(staging: ClusterStaging, desired: DesiredStaging, now: datetime) -> None:
-    """Let pods mount the image. Without its digest they could have different ones, so it is waited for."""
-    if not desired.image:
+def _leave_to_pods(staging: ClusterStaging, desired: DesiredStaging, now: datetime) -> None:
+    """Let pods get the artifact themselves. Without one commit or digest they could have different ones, so it is waited for."""
+    if not desired.exact:
         return
     _move_to_front(staging, desired)
     current = staging.copies[0]
-    current.image, current.pull_secret, current.ready_at = desired.image, desired.credential, current.ready_at or clock.timestamp(now)
+    current.node_local, current.ready_at = desired.by_pods == NODE_LOCAL, current.ready_at or clock.timestamp(now)
+    if desired.by_pods == IMAGE:
+        current.image, current.pull_secret = desired.image, desired.credential
 
 
 def _move_to_front(staging: ClusterStaging, desired: DesiredStaging) -> None:
@@ -91,7 +94,7 @@ def left_behind(stagings: Mapping[str, ClusterStaging], namespace: str, reason: 
         LeftBehind(kind=kind, name=name, namespace=namespace, location=cluster, reason=reason)
         for cluster, staging in sorted(stagings.items())
         for copy in staging.copies
-        if not copy.image
+        if not copy.by_pods
         for kind, name in (
             ("Job", names.cache_job_name(copy.claim)),
             ("Secret", names.cache_credential_name(copy.claim)),

@@ -4,9 +4,9 @@ from api_types.messages.caches import CacheSite
 from workflows.model_cache.state import ClusterStaging
 
 
-def new_staging(site: CacheSite, volume_class: str = "", *, pulled: bool = False) -> ClusterStaging:
+def new_staging(site: CacheSite, volume_class: str = "", *, by_pods: bool = False) -> ClusterStaging:
     """Begin with a cluster that is not known yet."""
-    staging = ClusterStaging(site=site, volume_class=volume_class, pulled=pulled)
+    staging = ClusterStaging(site=site, volume_class=volume_class, by_pods=by_pods)
     _take(staging, site)
     return staging
 

@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from activities.render.cache.artifact import Artifact, artifact_key, claim_name, is_pulled, read_artifact
-from activities.render.cache.volumes import options_of
+from activities.render.cache.access import options_of
+from activities.render.cache.artifact import NODE_LOCAL, Artifact, artifact_key, by_pods, claim_name, read_artifact
 from activities.render.inputs.facts import CacheInput
 from activities.render.inputs.findings import InvalidSpec
 from api_types.digests import report_digest
 from api_types.messages.caches import SecretKey
+from api_types.messages.cluster_work import NodeLocal
+from api_types.model_sources import is_commit, is_digest
+from api_types.resources.model_cache import SOURCE_BLOCKS
 from workflows.model_cache.state import CacheState
 
 
@@ -16,7 +19,7 @@ class DesiredStaging(NamedTuple):
     """What shall be staged on the selected clusters; `deleting`: nothing, on none of them.
 
     `pinned`: the revision is one commit or digest, not a reference as it is written.
-    `pulled`: nodes pull the `image`, which is empty while its digest is not known.
+    `by_pods`: how each pod gets it, empty for a volume that is staged; `exact`: the revision is one commit or digest.
     `credential` names the Secret that the source needs, empty if it needs none; `others` are what the Job needs besides.
     """
 
@@ -31,7 +34,8 @@ class DesiredStaging(NamedTuple):
     others: tuple[SecretKey, ...] = ()
     pinned: bool = True
     deleting: bool = False
-    pulled: bool = False
+    by_pods: str = ""
+    exact: bool = False
     image: str = ""
 
 
@@ -45,9 +49,18 @@ def volume_class(spec: Mapping[str, Any] | None) -> str:
     return str(((spec or {}).get("volume") or {}).get("storageClassName") or "")
 
 
-def pulled(spec: Mapping[str, Any] | None) -> bool:
-    """Tell whether nodes pull what the spec names, so that nothing is staged on clusters."""
-    return is_pulled(spec or {})
+def gets_by_pods(spec: Mapping[str, Any] | None) -> bool:
+    """Tell whether each pod gets by itself what the spec names, so that nothing is staged on clusters."""
+    return bool(by_pods(spec or {}))
+
+
+def node_local_of(state: CacheState, revision: str) -> NodeLocal | None:
+    """Say how pods fill volumes of their own with a revision; None if the spec asks for something else."""
+    spec = state.spec or {}
+    if by_pods(spec) != NODE_LOCAL:
+        return None
+    content = {field: spec[field] for field in ("source", *SOURCE_BLOCKS.values(), "volume", "hydration") if field in spec}
+    return NodeLocal(spec=content, revision=revision, storage_class_name=volume_class(spec), size_gib=size_gib(state))
 
 
 def artifact_of(namespace: str, name: str, state: CacheState) -> Artifact:
@@ -93,8 +106,9 @@ def desired_staging(namespace: str, name: str, state: CacheState) -> DesiredStag
         credential=artifact.credential,
         credential_key=artifact.credential_key,
         pinned=bool(state.pin.revision),
-        pulled=exactly.pulled,
-        image=exactly.image if exactly.pulled and exactly.revision else "",
+        by_pods=exactly.by_pods,
+        exact=bool(state.pin.revision) or is_digest(exactly.revision) or is_commit(exactly.revision),
+        image=exactly.image,
         others=tuple(SecretKey(name=copy.name, key=copy.key) for copy in options_of(pinned).copies),
     )
 

@@ -162,8 +162,8 @@ class Staging:
 
     async def _remove(self, staging: ClusterStaging, step: NextStep) -> None:
         connection, cluster = staging.site.connection, staging.site.name
-        if step.copy.image:
-            # Nothing of it is on the cluster, but what nodes have pulled.
+        if step.copy.by_pods:
+            # Nothing of it is on the cluster, but what pods and nodes have.
             record_deleted(staging, step)
             return
         if connection is None:

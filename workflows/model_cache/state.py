@@ -60,6 +60,7 @@ class Copy(StatePart):
         missing_credential: which credential the download waits for.
         cleaned_up: neither Job nor credential are left on the cluster.
         access_mode: that of the volume claim. `image`: pods mount this image, which nodes pull with `pull_secret`; there is no claim.
+        node_local: pods fill volumes of their own; there is no claim.
         literal: staged by the reference as it is written in the spec. `commit` is what the volume says that it was, and `pinned_key` the
             key of the artifact that it is, once that commit is the pinned revision.
 
@@ -88,6 +89,12 @@ class Copy(StatePart):
     access_mode: str = ""
     image: str = ""
     pull_secret: str = ""
+    node_local: bool = False
+
+    @property
+    def by_pods(self) -> bool:
+        """Whether nothing of it is staged on the cluster, because each pod has its own."""
+        return bool(self.image) or self.node_local
 
     def is_of(self, artifact_key: str) -> bool:
         """Whether it is this artifact, under its own key or under that of the revision that its reference meant."""
@@ -115,7 +122,7 @@ class ClusterStaging(StatePart):
     cluster. `error` is that of the last failed step, which is repeated at `retry_at`; `errors` counts failures in a row. `registered`: the
     cluster knows that it waits for this cache when it is deleted. `doubted`: a report came of what may be an earlier cluster. `awaits`: the
     cluster whose volume will say which revision is staged here. `volume_class`: the storage class that the spec names, empty for the one
-    that the cluster reports. `pulled`: nodes pull the artifact, so that nothing is staged on the cluster.
+    that the cluster reports. `by_pods`: each pod has its own, so that nothing is staged on the cluster.
     """
 
     site: CacheSite
@@ -131,13 +138,13 @@ class ClusterStaging(StatePart):
     doubted: bool = False
     awaits: str = ""
     volume_class: str = ""
-    pulled: bool = False
+    by_pods: bool = False
 
     @property
     def can_stage(self) -> bool:
         """Whether an artifact can be staged on the cluster if it has none."""
         site = self.site
-        return site.present and not site.deleting and site.connection is not None and (self.pulled or bool(self.storage_class))
+        return site.present and not site.deleting and site.connection is not None and (self.by_pods or bool(self.storage_class))
 
     @property
     def storage_class(self) -> str:

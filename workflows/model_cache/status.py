@@ -36,10 +36,11 @@ def phase_of(staging: ClusterStaging) -> StagingPhase:
             "Pending", _obstacle(staging) or f"waits for {staging.awaits}: its volume will say which revision all clusters stage"
         )
     if current is None:
-        waits = "waits for the digest of the image, see RevisionPinned" if staging.pulled else "not started yet"
+        waits = "waits for the revision that all pods get, see RevisionPinned" if staging.by_pods else "not started yet"
         return StagingPhase("Pending", _obstacle(staging) or waits)
-    if current.image:
-        return StagingPhase("Ready", _obstacle(staging) or f"nothing to stage: nodes pull {current.image}")
+    if current.by_pods:
+        how = f"nodes pull {current.image}" if current.image else "each pod fills a volume of its own before its engine starts"
+        return StagingPhase("Ready", _obstacle(staging) or f"nothing to stage: {how}")
     if current.ready_at:
         return StagingPhase("Ready", _obstacle(staging) or current.warning)
     if current.failed:
@@ -68,7 +69,7 @@ def _obstacle(staging: ClusterStaging) -> str:
         return f"{staging.error.type}: {staging.error.message}"[:MESSAGE_MAX]
     if staging.site.connection is None:
         return f"InferenceCluster {staging.site.name} is not connected"
-    if not staging.storage_class and not staging.pulled:
+    if not staging.storage_class and not staging.by_pods:
         return f"InferenceCluster {staging.site.name} reports no storage class for caches"
     return ""
 
@@ -168,7 +169,7 @@ def _cluster(staging: ClusterStaging, shown: ClusterPhase, retained: Sequence[st
     if shown.message:
         row["message"] = shown.message
     if copy:
-        row |= {} if copy.image else {"claimName": copy.claim}
+        row |= {} if copy.by_pods else {"claimName": copy.claim}
         row |= {"artefactKey": copy.artifact_key, "attempts": copy.attempts}
         row |= {
             field: value

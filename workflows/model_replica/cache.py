@@ -35,7 +35,9 @@ class ReplicaCache:
         if known is None or known.uid != message.uid or message.sequence >= known.sequence:
             followed.cache = message
             if message.claim:
-                followed.cache_claim, followed.cache_mount = message.claim, message.mount
+                known_mount = followed.cache_mount if message.claim == followed.cache_claim else None
+                kept = known_mount if known_mount and known_mount.node_local else None
+                followed.cache_claim, followed.cache_mount = message.claim, message.mount or kept
             followed.cache_gib = message.size_gib or followed.cache_gib
             self._context.mark_changed()
 

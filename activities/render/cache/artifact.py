@@ -4,7 +4,7 @@ Equal content has an equal key, so a volume is named after the key and never hol
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from activities.render.inputs.facts import CacheInput
@@ -34,6 +34,8 @@ SOURCES = (SOURCE_HUGGINGFACE, SOURCE_OCI, SOURCE_S3)
 _REGION = "us-east-1"
 
 
+IMAGE = "image"
+NODE_LOCAL = "nodeLocal"
 SHARED = "ReadWriteMany"
 ACCESS_MODES = (SHARED, "ReadWriteOnce")
 
@@ -61,8 +63,8 @@ class BucketFolder:
 class Artifact:
     """What exactly is staged. `credential` names a Secret of the cache's namespace, empty without one; `key` its key, empty for all.
 
-    Of the files of the origin those are staged that match one of `allow`, if there are any, and none of `ignore`. `pulled`: nothing is
-    staged, pods mount the image itself.
+    Of the files of the origin those are staged that match one of `allow`, if there are any, and none of `ignore`. `by_pods`: nothing is
+    staged, each pod has its own: `image` or `nodeLocal`.
     """
 
     source: str
@@ -77,7 +79,7 @@ class Artifact:
     allow: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     folder: BucketFolder | None = None
-    pulled: bool = False
+    by_pods: str = ""
 
     @property
     def key(self) -> str:
@@ -85,9 +87,9 @@ class Artifact:
         content: dict[str, object] = {"source": self.source, "origin": self.origin, "revision": self.revision}
         if self.allow or self.ignore:
             content["files"] = {"allow": self.allow, "ignore": self.ignore}
-        if self.pulled:
-            # Pods that move from a volume to the image, or back, mount something else.
-            content["pulled"] = True
+        if self.by_pods:
+            # Pods that move from a shared volume to their own, or back, mount something else.
+            content["byPods"] = self.by_pods
         return content_hash(content)
 
 
@@ -98,7 +100,7 @@ def read_artifact(cache: CacheInput) -> Artifact:
     spec = Reader(cache.spec, "spec", findings)
     source = spec.choice("source", "", SOURCES)
     if source == SOURCE_OCI:
-        artifact = _oci(spec.object("oci"), cache.revision, pulled=is_pulled(cache.spec))
+        artifact = _oci(spec.object("oci"), cache.revision)
     elif source == SOURCE_S3:
         artifact = _s3(spec.object("s3"), cache.revision)
     else:
@@ -106,7 +108,7 @@ def read_artifact(cache: CacheInput) -> Artifact:
     if not source:
         findings.problem("spec", f"source must be one of {', '.join(SOURCES)}")
     findings.raise_if_any(f"ModelCache {cache.namespace}/{cache.name}")
-    return artifact
+    return replace(artifact, by_pods=by_pods(cache.spec))
 
 
 def read_volume(spec: Mapping[str, Any]) -> WantedVolume:
@@ -118,9 +120,12 @@ def read_volume(spec: Mapping[str, Any]) -> WantedVolume:
     return wanted
 
 
-def is_pulled(spec: Mapping[str, Any]) -> bool:
-    """Tell whether pods mount the image of a cache itself, so that there is no volume to stage."""
-    return spec.get("source") == SOURCE_OCI and (spec.get("volume") or {}).get("image") is True
+def by_pods(spec: Mapping[str, Any]) -> str:
+    """Tell how pods get what a cache holds without a volume that is staged: `image`, `nodeLocal`, or empty for not so."""
+    volume = spec.get("volume") or {}
+    if volume.get("image") is True and spec.get("source") == SOURCE_OCI:
+        return IMAGE
+    return NODE_LOCAL if volume.get("nodeLocal") is True else ""
 
 
 def can_be_pin(source: str, text: str) -> bool:
@@ -172,7 +177,7 @@ def _patterns(block: Reader, name: str) -> tuple[str, ...]:
     return tuple(sorted(set(patterns)))
 
 
-def _oci(block: Reader, revision: str, *, pulled: bool) -> Artifact:
+def _oci(block: Reader, revision: str) -> Artifact:
     image = block.text("image", required=True)
     reference = _image(block, image)
     digest = revision or reference.digest
@@ -188,7 +193,6 @@ def _oci(block: Reader, revision: str, *, pulled: bool) -> Artifact:
         image=f"{reference.name}@{digest}" if digest else image,
         plain_http=block.fields.get("plainHTTP") is True,
         scratch_on_node=block.choice("scratch", "claim", ("claim", "node")) == "node",
-        pulled=pulled,
     )
 
 

@@ -4,10 +4,11 @@ Secrets and ConfigMaps that it names are of the cache's namespace. Each is copie
 there only while it is needed. Nothing is set for what the spec leaves out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from activities.render.cache.artifact import SOURCE_OCI, Artifact
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader
 from activities.render.objects.manifest import Json, compact
@@ -59,7 +60,7 @@ class HydrationOptions:
         """All that is copied to the cluster."""
         return tuple(copy for copy in (self.proxy_secret, self.ca_bundle, *self.pull_secrets) if copy)
 
-    def variables(self, claim: str, *, with_hub: bool) -> list[Json]:
+    def variables(self, name_of: Callable[[SourceCopy], str], *, with_hub: bool) -> list[Json]:
         """Give the environment of the Job's container; `with_hub`: the variables of the hub's client too."""
         values = {"HTTP_PROXY": self.http_proxy, "HTTPS_PROXY": self.https_proxy, "NO_PROXY": ",".join(self.no_proxy)}
         if self.ca_bundle:
@@ -70,28 +71,37 @@ class HydrationOptions:
             values["HF_HUB_DISABLE_XET"] = "1"
         variables: list[Json] = [{"name": name, "value": value} for name, value in values.items() if value]
         if self.proxy_secret:
-            reference = {"name": names.cache_copy_name(claim, self.proxy_secret.purpose), "key": self.proxy_secret.key}
+            reference = {"name": name_of(self.proxy_secret), "key": self.proxy_secret.key}
             variables += [{"name": name, "valueFrom": {"secretKeyRef": reference}} for name in ("HTTP_PROXY", "HTTPS_PROXY")]
         return variables
 
-    def volumes(self, claim: str) -> list[Json]:
-        """Give the volumes of the pod."""
+    def volumes(self, name_of: Callable[[SourceCopy], str], prefix: str = "", *, as_they_are: bool = False) -> list[Json]:
+        """Give the volumes of the pod; `as_they_are`: a ConfigMap was not copied to a Secret."""
         if not self.ca_bundle:
             return []
         items = [{"key": self.ca_bundle.key, "path": _CA_FILE}]
-        return [{"name": _CA, "secret": {"secretName": names.cache_copy_name(claim, self.ca_bundle.purpose), "items": items}}]
+        name = name_of(self.ca_bundle)
+        if as_they_are and self.ca_bundle.kind == CONFIG_MAP:
+            return [{"name": f"{prefix}{_CA}", "configMap": {"name": name, "items": items}}]
+        return [{"name": f"{prefix}{_CA}", "secret": {"secretName": name, "items": items}}]
 
-    def mounts(self) -> list[Json]:
+    def mounts(self, prefix: str = "") -> list[Json]:
         """Give the mounts of the container."""
-        return [{"name": _CA, "mountPath": _CA_FOLDER, "readOnly": True}] if self.ca_bundle else []
+        return [{"name": f"{prefix}{_CA}", "mountPath": _CA_FOLDER, "readOnly": True}] if self.ca_bundle else []
 
-    def pull_references(self, claim: str) -> list[Json]:
+    def pull_references(self, name_of: Callable[[SourceCopy], str]) -> list[Json]:
         """Give the pull secrets of the pod."""
-        return [{"name": names.cache_copy_name(claim, copy.purpose)} for copy in self.pull_secrets]
+        return [{"name": name_of(copy)} for copy in self.pull_secrets]
 
     def pod_fields(self) -> Json:
         """Give further fields of the pod."""
         return compact(serviceAccountName=self.service_account or None, tolerations=list(self.tolerations))
+
+
+def credential_of(artifact: Artifact) -> SourceCopy:
+    """Give what the source of an artifact asks for; without a name it asks for nothing."""
+    key = "" if artifact.source == SOURCE_OCI else artifact.credential_key
+    return SourceCopy(names.CACHE_CREDENTIAL, SECRET, artifact.credential, key)
 
 
 def read_options(spec: Mapping[str, Any], findings: Findings) -> HydrationOptions:

@@ -10,11 +10,11 @@ from api_types.messages.cluster_work import CacheMount
 _FIELDS = {"secretKeyRef": SECRET, "configMapKeyRef": CONFIG_MAP}
 
 
-def references(spec: ReplicaSpec, mounts: Iterable[CacheMount] = ()) -> tuple[Reference, ...]:
-    """Give what the pods of a replica name, each once with all its keys, by kind and name; with `mounts`, also to pull images of caches."""
+def references(spec: ReplicaSpec, mounts: Iterable[CacheMount] = (), others: Iterable[Reference] = ()) -> tuple[Reference, ...]:
+    """Give what the pods of a replica name, each once with all its keys, by kind and name; with `mounts`, and `others`, also for caches."""
     merged: dict[str, Reference] = {}
     pulling = [Reference(SECRET, mount.pull_secret) for mount in mounts if mount.pull_secret]
-    for reference in (*_all_references(spec), *pulling):
+    for reference in (*_all_references(spec), *pulling, *others):
         known = merged.get(str(reference), reference)
         # No keys means everything: it absorbs any list of keys.
         keys = tuple(sorted({*known.keys, *reference.keys})) if known.keys and reference.keys else ()

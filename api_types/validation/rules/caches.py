@@ -59,7 +59,7 @@ def bucket_is_valid(model: S3Model, context: RuleContext) -> Findings:
 
 def volume_serves_one_node(volume: CacheVolume, context: RuleContext) -> Findings:
     """Warn of a volume that pods on several nodes cannot mount: the second would wait for ever, and no object says why it was chosen."""
-    if volume.access_mode == "ReadWriteOnce":
+    if volume.access_mode == "ReadWriteOnce" and not volume.node_local:
         text = "pods on one node at a time can mount it: have one replica per cluster, with all its pods on one node, or use ReadWriteMany"
         yield context.warning(text, "accessMode")
 
@@ -83,6 +83,29 @@ def image_is_mounted_alone(spec: ModelCacheSpec, context: RuleContext) -> Findin
         yield context.error("no Job runs for volume.image, which nodes pull as they are configured; remove it", "hydration")
 
 
+def pods_can_fill_their_own_volume(spec: ModelCacheSpec, context: RuleContext) -> Findings:
+    """Reject what would be without effect, or missing, where each pod of an engine fills a volume of its own."""
+    volume, hydration = spec.volume, spec.hydration
+    if volume is None or not volume.node_local:
+        return
+    if volume.image:
+        yield context.error("an image is on the node without a volume; remove volume.nodeLocal or volume.image", "volume", "nodeLocal")
+    elif not volume.storage_class_name:
+        yield context.error(
+            "required with volume.nodeLocal: name a class of volumes on the disks of nodes, which binds at the first consumer",
+            "volume",
+            "storageClassName",
+        )
+    for field, given in (
+        ("serviceAccountName", hydration and hydration.service_account_name),
+        ("tolerations", hydration and hydration.tolerations),
+    ):
+        if given:
+            yield context.error(
+                "no Job runs for volume.nodeLocal: engine pods have those of their InferenceClass; remove it", "hydration", field
+            )
+
+
 def stack_has_a_kubeconfig(spec: ServingStackSpec, context: RuleContext) -> Findings:
     """Require a kubeconfig: an identity alone has no address of a cluster."""
     if spec.secrets and all(secret.type != "Kubeconfig" for secret in spec.secrets):
@@ -90,7 +113,7 @@ def stack_has_a_kubeconfig(spec: ServingStackSpec, context: RuleContext) -> Find
 
 
 RULES: Rules = {
-    ModelCacheSpec: (source_block_is_present, image_is_mounted_alone),
+    ModelCacheSpec: (source_block_is_present, image_is_mounted_alone, pods_can_fill_their_own_volume),
     HuggingFaceModel: (repository_id_is_valid, revision_is_valid, file_patterns_are_valid),
     OciModel: (image_reference_is_valid,),
     S3Model: (bucket_is_valid,),

@@ -245,6 +245,7 @@ async def test_a_volume_keeps_its_access_mode_with_a_warning(cluster: ClusterUnd
     assert volume["spec"]["accessModes"] == ["ReadWriteOnce"]
     again = await apply(cluster, order)
     assert again.warnings == ["the volume keeps access mode ReadWriteOnce; ReadWriteMany is used from the next artifact on"]
+    assert again.access_mode == "ReadWriteOnce"
     await remove(cluster, order, applied)
 
 

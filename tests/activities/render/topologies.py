@@ -8,7 +8,7 @@ from activities.render.cache.volumes import render_cache
 from activities.render.inputs.facts import CacheInput
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
-from api_types.messages.cluster_work import CacheMount
+from api_types.messages.cluster_work import CacheMount, NodeLocal
 from api_types.pins import apiversions
 from tests.activities.render.builders import CLAIM, GPU, a_cluster, a_gang, a_member, a_pair, an_engine, render, render_pair
 
@@ -123,6 +123,33 @@ def _precise() -> Rendered:
     )
 
 
+def node_local(**spec: Any) -> CacheMount:
+    """A volume of each pod, for a gated repository behind a proxy, with authorities in a ConfigMap."""
+    block = {"repo": "Qwen/Qwen3-8B", "sizeGiB": 20, "authSecret": {"name": "hub"}}
+    hydration = {
+        "proxy": {"urlSecret": {"name": "proxy", "key": "url"}},
+        "caBundle": {"configMapKeyRef": {"name": "company-ca", "key": "bundle.pem"}},
+        "imagePullSecrets": [{"name": "mirror"}],
+    }
+    volume = {"nodeLocal": True, "storageClassName": "local-nvme"}
+    content = {"source": "HuggingFace", "huggingFace": block, "volume": volume, "hydration": hydration, **spec}
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    return CacheMount(node_local=NodeLocal(spec=content, revision=commit, storage_class_name="local-nvme", size_gib=20))
+
+
+def _node_local() -> Rendered:
+    settings = {"pull_secrets": ("company-registry",)}
+    return render_pair(cache="qwen", cache_claim=CLAIM, mounts={"qwen": node_local()}, settings=settings, uid=UID)
+
+
+def _node_local_gang() -> Rendered:
+    oci = {"image": "registry.acme.example/models/qwen:1.0", "sizeGiB": 40, "pullSecret": "registry", "scratch": "node"}
+    mount = node_local(source="OCI", oci=oci)
+    own = mount.node_local
+    pinned = mount.model_copy(update={"node_local": own and own.model_copy(update={"revision": "sha256:" + "ab" * 32})})
+    return render(a_gang(), cache="qwen", cache_claim=CLAIM, mounts={"qwen": pinned}, uid=UID)
+
+
 def _wide() -> Rendered:
     engines = [{**engine, "dataParallel": {"size": 8}} for engine in a_pair()]
     serving = {"mode": "PrefillDecode", "flowControl": {"maxRequests": 500, "queueSeconds": 30}}
@@ -198,6 +225,8 @@ TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "gang-domain-kai": lambda: _gang_in_domain("kai", "Preferred"),
     "gang-domain-kai-explicit": lambda: _gang_in_domain("kai", "Required", kai_mode="explicit"),
     "gang-image": _pulled,
+    "gang-node-local": _node_local_gang,
+    "prefill-decode-node-local": _node_local,
     "probes": _probed,
     "precise": _precise,
     "wide": _wide,

@@ -14,10 +14,11 @@ from activities.workloads.copies import is_copy
 from activities.workloads.pending import SECRETS_CAUSE
 from api_types import labels
 from api_types.errors import CredentialsInvalid, NameConflict, error_reason
-from api_types.messages.cluster_work import Applied, ApplyReplica
+from api_types.messages.cluster_work import Applied, ApplyReplica, CacheMount
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, target
 from tests.activities.environment.operator import delete
 from tests.activities.render.builders import a_member, an_engine
+from tests.activities.render.topologies import node_local
 
 pytestmark = pytest.mark.testbed
 
@@ -277,3 +278,21 @@ async def test_a_pull_secret_that_is_taken_out_of_the_settings_is_pruned(cluster
     assert removed == [str(target(applied, f"pull-secret-{name}"))]
     assert await copy_at(cluster, applied, f"pull-secret-{name}") is None
     await cluster.store.delete("Secret", labels.SYSTEM_NAMESPACE, name)
+
+
+async def test_what_nodes_pull_and_what_fills_volumes_of_pods_is_copied_beside_them(cluster: ClusterUnderTest) -> None:
+    image = CacheMount(image="registry.example/m@sha256:" + "ab" * 32, pull_secret="registry")  # noqa: S106 -- a name
+    mounts = {"qwen": node_local(), "lora": image}
+    order = cluster.order([an_engine()], cache_claim="claim", mounts=mounts)
+    order = order.model_copy(update={"spec": {**order.spec, "modelCacheRef": {"name": "qwen"}}})
+    for name, key in (("hub", "HF_TOKEN"), ("proxy", "url")):
+        await put(cluster, order.namespace, name, data={key: b"x"})
+    await put(cluster, order.namespace, "company-ca", kind="ConfigMap", data={"bundle.pem": b"x"})
+    for name in ("mirror", "registry"):
+        await put(cluster, order.namespace, name, type=DOCKER, data={".dockerconfigjson": b"{}"})
+    applied = await cluster.apply(order)
+    keys = {entry.key for entry in applied.inventory if is_copy(entry)}
+    assert keys == {"secret-hub", "secret-proxy", "secret-mirror", "secret-registry", "configmap-company-ca"}
+    (filling,) = (await pod_of(cluster, applied))["initContainers"]
+    copy = target(applied, "secret-hub").name
+    assert {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": copy, "key": "HF_TOKEN"}}} in filling["env"]

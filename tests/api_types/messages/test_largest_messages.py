@@ -124,6 +124,7 @@ BOUNDS = {
     "CapacitySnapshot": "an item per pool and queue, packed admissions; `tests/activities/clusters/capacity/test_large_cluster.py`",
     "ClusterFacts": "kinds that we apply, and device classes of eight pools",
     "WatchCluster": "eight pools",
+    "NodeLocal": "the spec of a manifest",
     "ApplyReplica": "the spec of a manifest, and objects of one replica",
     "AppliedEngine": "two members",
     "Applied": "objects of one replica",

@@ -63,6 +63,6 @@ EXTENSIONS = (
     Extension("ModelCache", "spec.source", "choice", "OCI"),
     Extension("ModelCache", "spec.source", "choice", "S3"),
     Extension("ModelCache", "spec.s3", "field", "a model in a bucket of S3, or of a server with its protocol"),
-    Extension("ModelCache", "spec.volume", "field", "access mode and storage class of the volumes, or the image in place of one"),
+    Extension("ModelCache", "spec.volume", "field", "the kind of the volumes, or what pods have in their place"),
     Extension("ModelCache", "spec.oci", "field", "a model packed as an OCI artifact"),
 )

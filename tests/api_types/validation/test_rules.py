@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from api_types.resources.inference_class import InferenceClassSpec
-from api_types.resources.model_cache import CacheVolume
 from api_types.validation.manifests import NO_CHECKS
 from tests.api_types.builders import (
     CUT,
@@ -67,6 +66,7 @@ CLASS_PATTERN = 'must match ^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$, got "A b"'
 ELSEWHERE = {"bucket": "acme-models", "prefix": "models/qwen", "sizeGiB": 10}
 BUCKET = {**ELSEWHERE, "region": "eu-central-1"}
 NOT_A_REPOSITORY = "not a repository id; write owner/name or name, of letters, digits, dot, underscore and hyphen"
+OWN_VOLUME_CLASS = "required with volume.nodeLocal: name a class of volumes on the disks of nodes, which binds at the first consumer"
 PATTERN_HINT = "use letters, digits, spaces, ._-/+=@,~() and the wildcards * ? [ ] !, such as *.safetensors or original/*"
 NOT_A_PATH = "its repository must be lower-case letters and digits, separated by single '.', '_' or '/', by '__' or by '-'"
 ENV = "spec.template.spec.engines[name=a].members[0].template.spec.containers[0].env[name=X].valueFrom"
@@ -182,10 +182,22 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         ["spec.oci: required because source is OCI"],
     ),
     ("ruling-16 a volume of another class", a_cache(volume={"storageClassName": "fast-ssd"}), []),
+    ("ruling-16 a volume of each pod", a_cache(volume={"nodeLocal": True, "storageClassName": "local"}), []),
     (
-        "a volume on each node",
-        a_cache(volume={"nodeLocal": True}),
-        [f"spec.volume.nodeLocal: {CacheVolume.refused_fields['nodeLocal']}"],
+        "a volume of each pod, without a class",
+        a_cache(volume={"nodeLocal": True}, hydration={"serviceAccountName": "x", "tolerations": [{"operator": "Exists"}]}),
+        [
+            f"spec.volume.storageClassName: {OWN_VOLUME_CLASS}",
+            *(
+                f"spec.hydration.{field}: no Job runs for volume.nodeLocal: engine pods have those of their InferenceClass; remove it"
+                for field in ("serviceAccountName", "tolerations")
+            ),
+        ],
+    ),
+    (
+        "an image and a volume of each pod",
+        a_document("ModelCache", "w", {"source": "OCI", "oci": OCI, "volume": {"image": True, "nodeLocal": True}}),
+        ["spec.volume.nodeLocal: an image is on the node without a volume; remove volume.nodeLocal or volume.image"],
     ),
     (
         "ruling-16 an image as a volume",

@@ -276,3 +276,13 @@ def test_a_volume_of_one_node_among_the_files_is_warned_about(cli: Cli, tmp_path
     deployment["spec"]["template"]["spec"]["engines"][0]["copies"] = 2
     _, err = rendered(cli, tmp_path, cache, deployment)
     assert "this replica has 2 pods: those on a second node wait for ever" in err
+
+
+def test_pods_of_a_cache_on_the_disks_of_nodes_fill_their_own_volumes(cli: Cli, tmp_path: Path) -> None:
+    cache = a_cache()
+    cache["spec"]["volume"] = {"nodeLocal": True, "storageClassName": "local"}
+    objects, _ = rendered(cli, tmp_path, cache, a_deployment(replicas=1, modelCacheRef={"name": "weights"}))
+    assert not {"PersistentVolumeClaim", "Job"} & {one["kind"] for one in objects}
+    (engine,) = [one for one in objects if one["kind"] == "Deployment" and one["spec"]["template"]["spec"].get("initContainers")]
+    claim = engine["spec"]["template"]["spec"]["volumes"][1]["ephemeral"]["volumeClaimTemplate"]["spec"]
+    assert (claim["storageClassName"], claim["resources"]) == ("local", {"requests": {"storage": "10Gi"}})

@@ -17,7 +17,9 @@ def objects(plane: ControlPlane, cluster: str, namespace: str) -> list[str]:
     found = []
     for base, plural in (("/api/v1", "persistentvolumeclaims"), ("/apis/batch/v1", "jobs"), ("/api/v1", "secrets"), ("/api/v1", "pods")):
         listed = plane.get(cluster, f"{base}/namespaces/{namespace}/{plural}") or {"items": []}
-        found += [f"{plural}/{item['metadata']['name']}" for item in listed["items"] if labels.CACHE in (item["metadata"]["labels"] or {})]
+        found += [
+            f"{plural}/{item['metadata']['name']}" for item in listed["items"] if labels.CACHE in (item["metadata"].get("labels") or {})
+        ]
     return sorted(found)
 
 

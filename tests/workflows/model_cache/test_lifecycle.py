@@ -15,6 +15,7 @@ from functools import partial
 import pytest
 
 from activities.secrets.store import SecretStore, StoredSecret
+from testbed.cluster.objects import STORAGE_CLASS
 from tests.environment.local_hub import LocalHub, Repo, a_commit
 from tests.environment.local_registry import local_registry
 from tests.environment.waiting import SHORTEST_PAUSE_SECONDS
@@ -433,7 +434,8 @@ async def an_image_by_tag(tenant: Tenant) -> None:
     await clean_up(plane, "pack", namespace)
 
 
-async def an_image_as_a_volume(tenant: Tenant) -> None:
+async def weights_of_pods(tenant: Tenant) -> None:
+    """First an image, then volumes of pods: neither has an object of the cache, and pods go from one to the other."""
     plane, namespace = tenant.plane, tenant.namespace
     image = f"registry.acme.example/models/qwen@sha256:{'ab' * 32}"
     document = a_cache("pulled", namespace, "", match=in_cluster(plane, "prod-eu"))
@@ -444,9 +446,17 @@ async def an_image_as_a_volume(tenant: Tenant) -> None:
     assert clusters_of(seen)["prod-eu"]["message"] == f"nothing to stage: nodes pull {image}"
     await plane.apply(a_deployment("chat", namespace, modelCacheRef={"name": "pulled"}))
     await plane.ready("ModelDeployment", "chat", namespace)
-    (engine,) = engines(plane, "prod-eu", namespace)
-    pod = engine["spec"]["template"]["spec"]
-    assert [volume["image"]["reference"] for volume in pod["volumes"] if "image" in volume] == [image]
+
+    def volumes() -> list[Json]:
+        (engine,) = engines(plane, "prod-eu", namespace)
+        found: list[Json] = engine["spec"]["template"]["spec"]["volumes"]
+        return found
+
+    assert [volume["image"]["reference"] for volume in volumes() if "image" in volume] == [image]
+    document["spec"]["volume"] = {"nodeLocal": True, "storageClassName": STORAGE_CLASS}
+    await plane.apply(document)
+    await eventually(lambda: now(volumes), lambda found: any("ephemeral" in volume for volume in found), what="volumes of the pods")
+    await plane.ready("ModelDeployment", "chat", namespace)
     assert objects(plane, "prod-eu", namespace) == []
     await plane.delete("ModelCache", "pulled", namespace)
     await plane.until("ModelCache", "pulled", lambda seen: reason(seen, "Deleting") == "InUse", namespace)
@@ -464,7 +474,7 @@ STORIES = {
     "wkl-96 wkl-97 a cluster keeps its volume without its storage class, and while a pod mounts it": a_cluster_without_its_storage_class,
     "a cluster that is deleted waits until caches have removed their volumes": a_deleted_cluster,
     "wkl-100 an image by tag is pinned to its digest": an_image_by_tag,
-    "wkl-98 an image as a volume is mounted without an object of its cache": an_image_as_a_volume,
+    "wkl-98 an image and volumes of pods have no object of their cache": weights_of_pods,
 }
 
 

@@ -9,8 +9,9 @@ from workflows.model_cache.observation import record_observation
 from workflows.model_cache.plan import NextStep, first_to_stage, may_tell_revision, next_step
 from workflows.model_cache.results import left_behind, record_applied, record_deleted, record_failure, record_success, update_selection
 from workflows.model_cache.state import Copy
+from workflows.model_cache.status import phase_of
 
-PULLED = DESIRED._replace(pulled=True, image="registry.example/m@sha256:ab", credential="registry")
+PULLED = DESIRED._replace(by_pods="image", exact=True, image="registry.example/m@sha256:ab", credential="registry")
 APPLIED = CacheApplied(claim="claim-1", artifact_key="key-1", volume_digest="d", job_uid="j2")
 
 
@@ -93,7 +94,7 @@ def test_an_image_is_ready_at_once_where_nothing_could_be_staged_and_needs_no_st
 
 
 def test_an_image_without_a_digest_is_waited_for_on_all_clusters() -> None:
-    staging, unknown = a_staging(), PULLED._replace(image="", pinned=False)
+    staging, unknown = a_staging(), PULLED._replace(exact=False, pinned=False)
     assert first_to_stage({"eu-1": staging}, unknown, NOW) == ""
     update_selection(staging, unknown, NOW)
     assert staging.copies == []
@@ -107,3 +108,20 @@ def test_wkl_95_a_volume_is_removed_once_the_image_is_mounted_in_its_place() -> 
     assert next_step(staging, PULLED, frozenset(), NOW) == NextStep("remove", volume, teardown_steps=(1, 2, 3))
     update_selection(staging, DESIRED, NOW)
     assert [copy.image for copy in staging.copies] == ["", PULLED.image]
+
+
+def test_a_volume_of_each_pod_is_ready_once_its_revision_is_known() -> None:
+    staging, own = a_staging(), DESIRED._replace(by_pods="nodeLocal", exact=True)
+    update_selection(staging, own._replace(exact=False, pinned=False), NOW)
+    assert staging.copies == []
+    update_selection(staging, own, NOW)
+    (copy,) = staging.copies
+    assert (copy.node_local, copy.image, bool(copy.ready_at)) == (True, "", True)
+    assert next_step(staging, own, frozenset(), NOW) is None
+    assert phase_of(staging).message == "nothing to stage: each pod fills a volume of its own before its engine starts"
+
+
+def test_the_access_mode_of_a_volume_is_kept_for_those_that_mount_it() -> None:
+    copy = a_copy()
+    record_applied(a_staging(copy), copy, 1, APPLIED.model_copy(update={"access_mode": "ReadWriteOnce"}), NOW)
+    assert copy.access_mode == "ReadWriteOnce"

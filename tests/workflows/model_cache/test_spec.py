@@ -4,7 +4,7 @@ from typing import Any
 
 from activities.render.cache.artifact import artifact_key
 from activities.render.inputs.facts import CacheInput
-from api_types.messages.cluster_work import CacheMount
+from api_types.messages.cluster_work import CacheMount, NodeLocal
 from tests.workflows.model_cache.builders import a_staging, ready
 from workflows.model_cache.reports import account, replica_report
 from workflows.model_cache.spec import artifact_of, desired_staging, nothing_staged, reference_of
@@ -69,13 +69,13 @@ def test_an_image_is_pulled_by_the_digest_that_was_pinned_and_by_no_tag() -> Non
     spec = {"source": "OCI", "oci": {"image": "registry.example/m:1", "pullSecret": "pull", "sizeGiB": 9}, "volume": {"image": True}}
     digest = "sha256:" + "ab" * 32
     found = [desired_staging("ml", "qwen", a_state(spec, revision=revision)) for revision in (digest, "")]
-    assert [(each.pulled, each.image, each.credential) for each in found if each] == [
-        (True, f"registry.example/m@{digest}", "pull"),
-        (True, "", "pull"),
+    assert [(each.by_pods, each.exact, each.image, each.credential) for each in found if each] == [
+        ("image", True, f"registry.example/m@{digest}", "pull"),
+        ("image", False, "registry.example/m:1", "pull"),
     ]
     staged = desired_staging("ml", "qwen", a_state({**spec, "volume": {}}, revision=digest))
     assert staged
-    assert (staged.pulled, staged.image) == (False, "")
+    assert staged.by_pods == ""
 
 
 def test_replicas_are_told_how_a_claim_is_mounted_where_that_is_not_as_usual() -> None:
@@ -91,3 +91,21 @@ def test_replicas_are_told_how_a_claim_is_mounted_where_that_is_not_as_usual() -
         assert replica_report("qwen", state, user).mount == mount, name
         # A cluster that is being deleted waits for objects, and nothing is there for an image.
         assert account("ml", "qwen", state).clusters == ([] if copy.image else ["eu-1"]), name
+
+
+def test_pods_that_fill_their_volumes_are_told_the_pinned_revision_and_what_is_needed_for_it() -> None:
+    spec = {**a_spec(), "volume": {"nodeLocal": True, "storageClassName": "local"}, "hydration": {"disableXet": True}}
+    current = ready(node_local=True, revision=COMMIT)
+    older = ready(node_local=True, artifact_key="key-0", claim="claim-0", revision="0" * 40)
+    state = a_state(spec)
+    state.stagings = {"eu-1": a_staging(current, older)}
+    reports = [
+        replica_report("qwen", state, User(workflow_id="modelreplica/ml/r", cluster="eu-1", assigned_claim=claim))
+        for claim in ("claim-1", "claim-0")
+    ]
+    content = {field: value for field, value in spec.items() if field != "clusterSelector"}
+    own = NodeLocal(spec=content, revision=COMMIT, storage_class_name="local", size_gib=20)
+    assert [report.mount for report in reports] == [CacheMount(node_local=own), None]
+    desired = desired_staging("ml", "qwen", state)
+    assert desired
+    assert (desired.by_pods, desired.exact) == ("nodeLocal", True)

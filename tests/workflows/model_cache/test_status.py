@@ -41,10 +41,10 @@ PHASES = [
         "Pending",
         "ClusterUnreachable: silence",
     ),
-    ("an image without its digest", a_staging(pulled=True), "Pending", "waits for the digest of the image"),
+    ("an image without its digest", a_staging(by_pods=True), "Pending", "waits for the revision that all pods get"),
     (
         "an image, without a storage class",
-        a_staging(ready(image="r/m@sha256:a"), pulled=True, site=a_site(storage_class_name="")),
+        a_staging(ready(image="r/m@sha256:a"), by_pods=True, site=a_site(storage_class_name="")),
         "Ready",
         "nothing to stage: nodes pull r/m@sha256:a",
     ),

@@ -6,7 +6,7 @@ import pytest
 
 from activities.render.objects.teardown import ENGINES, SWEEP
 from api_types.messages.caches import CacheChanged, CacheReport
-from api_types.messages.cluster_work import CacheMount, ClusterFacts
+from api_types.messages.cluster_work import CacheMount, ClusterFacts, NodeLocal
 from api_types.messages.observations import Observed, ObservedPool
 from api_types.messages.versions import ObservationOrder
 from api_types.names import inference_pool_name
@@ -269,6 +269,18 @@ def test_wkl_61_an_image_of_a_cache_reaches_the_next_apply_and_stays_while_its_c
     assert replica.state.inputs().mounts == order.request.mounts
     cache.record_report(CacheReport(cache="weights", uid="weights", sequence=3, cluster="eu", phase="Ready", claim="volume"))
     assert apply_request(replica.state).mounts == {"lora": newer}
+
+
+def test_a_replica_keeps_how_its_pods_fill_their_volumes_while_its_claim_is_an_older_one() -> None:
+    own = CacheMount(node_local=NodeLocal(spec={"source": "HuggingFace"}, revision="1" * 40, storage_class_name="local", size_gib=1))
+    replica = Replica(a_replica(**CACHED))
+    cache = ReplicaCache(replica.context)
+    for sequence, claim, mount in ((1, "a", own), (2, "a", None)):
+        cache.record_report(CacheReport(cache="weights", uid="c", sequence=sequence, cluster="eu", phase="Ready", claim=claim, mount=mount))
+        assert apply_request(replica.state).mounts == {"weights": own}
+    for sequence, claim, mount in ((3, "b", CacheMount(access_mode="ReadWriteOnce")), (4, "b", None)):
+        cache.record_report(CacheReport(cache="weights", uid="c", sequence=sequence, cluster="eu", phase="Ready", claim=claim, mount=mount))
+    assert apply_request(replica.state).mounts == {}
 
 
 ADAPTED = {

@@ -38,6 +38,11 @@ def check_cluster(context: Context) -> None:
 def check_nodes(context: Context) -> None:
     """Refuse pods on several nodes for a volume of one node at a time, and warn where they may be on several."""
     for cache, engines in _caches(context).items():
+        if context.mount_of(cache).node_local and cache != context.spec.cache:
+            context.findings.problem(
+                f"ModelCache {cache}",
+                "only the model of a replica may be nodeLocal, and this is of an adapter: remove spec.volume.nodeLocal",
+            )
         if context.mount_of(cache).access_mode != _ONE_NODE:
             continue
         pools = sorted({member.pool for engine in engines for member in engine.members})
@@ -68,6 +73,14 @@ def volume(context: Context, cache: str) -> Json:
     image = context.mount_of(cache).image
     if image:
         return {"image": {"reference": image, "pullPolicy": "IfNotPresent"}}
+    own = context.mount_of(cache).node_local
+    if own:
+        claim = {
+            "accessModes": [_ONE_NODE],
+            "storageClassName": own.storage_class_name,
+            "resources": {"requests": {"storage": f"{own.size_gib}Gi"}},
+        }
+        return {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
     return {"persistentVolumeClaim": {"claimName": context.claim_of(cache)}}
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from activities.render.cache import volumes
+from activities.render.cache import container as hydrating
+from activities.render.cache.access import PlainHttpRefused
 from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI, S3, S3_REQUIREMENTS
 from activities.render.cache.volumes import (
-    PlainHttpRefused,
     ServiceAccountRefused,
     StorageClassMissing,
     artifact_key,
@@ -406,7 +406,7 @@ def test_a_release_with_other_programs_makes_no_different_job(cache: CacheInput,
     for pin in ("HYDRATION", "KIT"):
         monkeypatch.setattr(images, pin, "registry.acme.example/next:2")
     for text in ("HUGGINGFACE", "OCI", "S3", "CLIENT_REQUIREMENTS", "S3_REQUIREMENTS"):
-        monkeypatch.setattr(volumes, text, "another")
+        monkeypatch.setattr(hydrating, text, "another")
     after = staged(cache, hydration_image=images.HYDRATION, kit_image=images.KIT)
     assert container(after)["command"] != container(before)["command"]
     assert container(after)["image"] != container(before)["image"]

@@ -4,12 +4,31 @@ from typing import Any
 
 import pytest
 
+from activities.render.cache.access import PlainHttpRefused
+from activities.render.cache.own_volume import sources
+from activities.render.cache.volumes import render_cache
 from activities.render.engines.admission import read_spec
 from activities.render.engines.references import references
+from activities.render.inputs.facts import CacheInput
 from activities.render.inputs.findings import Findings, ImageVolumesUnsupported, InvalidSpec
+from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.rendered import Rendered
+from api_types import names
 from api_types.messages.cluster_work import CacheMount
-from tests.activities.render.builders import CLAIM, a_cluster, a_gang, a_member, a_replica, an_engine, container, pod, render, the
+from tests.activities.render.builders import (
+    CLAIM,
+    a_cluster,
+    a_gang,
+    a_member,
+    a_replica,
+    an_engine,
+    container,
+    pod,
+    render,
+    render_pair,
+    the,
+)
+from tests.activities.render.topologies import node_local
 
 IMAGE = "registry.acme.example/models/qwen@sha256:" + "ab" * 32
 PULLED_WITH = "registry"
@@ -84,3 +103,89 @@ def test_adapters_on_a_volume_of_one_node_count_the_engines_that_load_them() -> 
     fields: dict[str, Any] = {"adapter_claims": {"lora": "claim"}, "mounts": {"lora": ONE_NODE}}
     assert render(adapted, an_engine("plain"), **fields).warnings == ()
     assert len(render({**adapted, "copies": 3}, **fields).warnings) == 1
+
+
+@pytest.mark.parametrize("role", ["Leader", "Worker"])
+def test_every_pod_fills_a_volume_of_its_own_before_its_engine_starts(role: str) -> None:
+    copies = {"Secret/hub": "token-copy", "ConfigMap/company-ca": "ca-copy"}
+    rendered = mounting(node_local(), a_gang(), propagated=copies, settings={"pull_secrets": ("company",)})
+    spec = pod(rendered, role=role)["spec"]
+    own, ca = spec["volumes"][1:]
+    assert own["name"] == "model-cache"
+    assert own["ephemeral"]["volumeClaimTemplate"]["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local-nvme",
+        "resources": {"requests": {"storage": "20Gi"}},
+    }
+    assert ca == {"name": "hydrate-ca", "configMap": {"name": "ca-copy", "items": [{"key": "bundle.pem", "path": "ca.crt"}]}}
+    (filling,) = spec["initContainers"]
+    variables = {each["name"]: each.get("value", each.get("valueFrom")) for each in filling["env"]}
+    assert variables["MODELPLANE_REVISION"] == "0123456789abcdef0123456789abcdef01234567"
+    assert variables["HF_TOKEN"] == {"secretKeyRef": {"name": "token-copy", "key": "HF_TOKEN"}}
+    assert variables["HTTPS_PROXY"] == {"secretKeyRef": {"name": "proxy", "key": "url"}}
+    assert filling["volumeMounts"] == [
+        {"name": "model-cache", "mountPath": "/mnt/artifact"},
+        {"name": "hydrate-ca", "mountPath": "/etc/modelplane/ca", "readOnly": True},
+    ]
+    assert spec["imagePullSecrets"][0] == {"name": "mirror"}
+    assert len(spec["imagePullSecrets"]) == 2
+    assert container(rendered, role=role)["volumeMounts"][1] == {"name": "model-cache", "mountPath": "/mnt/models"}
+    assert "hostPath" not in str(spec)
+
+
+def test_what_fills_the_volume_is_the_program_of_the_job_and_runs_before_a_sidecar() -> None:
+    rendered = render_pair(cache="qwen", cache_claim=CLAIM, mounts={"qwen": node_local()})
+    filling, sidecar = pod(rendered, "alpha")["spec"]["initContainers"]
+    assert sidecar["restartPolicy"] == "Always"
+    own = node_local().node_local
+    assert own
+    job = next(
+        item.manifest
+        for item in render_cache(
+            CacheInput("ml-team", "qwen", "u", 1, "eu-1", {**own.spec, "volume": {}}, own.revision),
+            a_cluster(storage_class_name="rwx"),
+            RenderSettings(),
+        ).objects
+        if item.manifest["kind"] == "Job"
+    )
+    (staging,) = job["spec"]["template"]["spec"]["containers"]
+    assert filling["command"] == staging["command"]
+    same = {"HF_TOKEN", "HTTP_PROXY", "HTTPS_PROXY", "MODELPLANE_ARTEFACT_KEY"}
+    assert [each for each in filling["env"] if each["name"] not in same] == [each for each in staging["env"] if each["name"] not in same]
+
+
+def test_wkl_63_what_fills_a_volume_is_copied_as_what_pods_read_is() -> None:
+    assert [str(each) for each in sources("ml", {"qwen": node_local(), "other": PULLED})] == [
+        "Secret/hub",
+        "Secret/proxy",
+        "ConfigMap/company-ca",
+        "Secret/mirror",
+    ]
+
+
+def test_an_adapter_has_no_volume_of_each_pod() -> None:
+    adapted = an_engine("main", adapters=[{"name": "support", "modelCacheRef": {"name": "lora"}}])
+    with pytest.raises(InvalidSpec, match="ModelCache lora: only the model of a replica may be nodeLocal"):
+        render(adapted, adapter_claims={"lora": "claim"}, mounts={"lora": node_local()})
+
+
+def test_a_source_without_tls_needs_the_word_of_the_operator_in_a_pod_too() -> None:
+    plain = node_local(source="OCI", oci={"image": "registry.example/m:1", "sizeGiB": 1, "plainHTTP": True})
+    own = plain.node_local
+    assert own
+    mount = CacheMount(node_local=own.model_copy(update={"revision": ""}))
+    with pytest.raises(PlainHttpRefused, match=r"oci\.allowPlainHttp"):
+        mounting(mount)
+    assert mounting(mount, settings={"allow_plain_http": True}).objects
+
+
+@pytest.mark.parametrize("field", ["authSecret", "urlSecret"])
+def test_what_fills_a_volume_reads_no_secret_that_the_platform_made(field: str) -> None:
+    made = names.copy_name("other", "Secret", "hub", ())
+    own = (
+        node_local(huggingFace={"repo": "a/b", "sizeGiB": 1, "authSecret": {"name": made}})
+        if field == "authSecret"
+        else node_local(hydration={"proxy": {"urlSecret": {"name": made, "key": "url"}}})
+    )
+    with pytest.raises(InvalidSpec, match=f"ModelCache qwen: Secret/{made} .*kept for what the platform makes"):
+        mounting(own)

@@ -1,0 +1,60 @@
+"""A volume of its own for each pod of an engine, on the disk of its node: an init container fills it before the engine starts.
+
+It is an ephemeral volume, which Pod Security `baseline` admits, and goes with its pod. What fills it reads copies of Secrets as pods do.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from activities.render.cache.access import check_plain_http, options_of
+from activities.render.cache.artifact import read_artifact
+from activities.render.cache.container import CONTAINER, Hydrator
+from activities.render.cache.options import SourceCopy, credential_of
+from activities.render.inputs.facts import CacheInput
+from activities.render.inputs.settings import RenderSettings
+from activities.render.objects.manifest import Json
+from activities.render.objects.propagation import Reference, pull_secrets
+from api_types.messages.cluster_work import CacheMount, NodeLocal
+
+_PREFIX = f"{CONTAINER}-"
+
+
+def sources(namespace: str, mounts: Mapping[str, CacheMount]) -> Iterator[Reference]:
+    """Name the Secrets and ConfigMaps that pods read to fill their own volumes."""
+    for name, mount in mounts.items():
+        if mount.node_local:
+            cache = _cache(namespace, name, mount.node_local)
+            for copy in (credential_of(read_artifact(cache)), *options_of(cache).copies):
+                if copy.name:
+                    yield Reference(copy.kind, copy.name, (copy.key,) if copy.key else ())
+
+
+def fill_before_start(
+    template: Json, volume: str, cache: tuple[str, str, NodeLocal], copies: Mapping[str, str], settings: RenderSettings
+) -> Json:
+    """Give a pod template that fills its `volume`; `cache` is namespace, name and content, `copies` are as `ReplicaInput.propagated`.
+
+    It is the first of the init containers: a sidecar among them may wait for the engine.
+    """
+    wanted = _cache(*cache)
+    artifact, options = read_artifact(wanted), options_of(wanted)
+    check_plain_http(wanted, artifact, settings)
+
+    def name_of(copy: SourceCopy) -> str:
+        return copies.get(f"{copy.kind}/{copy.name}", copy.name)
+
+    container, volumes = Hydrator(artifact, options, settings, name_of, volume, prefix=_PREFIX, as_they_are=True).build()
+    spec = template["spec"]
+    secrets = [*spec.get("imagePullSecrets", ()), *options.pull_references(name_of), *pull_secrets(settings)]
+    return {
+        **template,
+        "spec": {
+            **spec,
+            "initContainers": [container, *spec.get("initContainers", ())],
+            "volumes": [*spec["volumes"], *volumes],
+            **({"imagePullSecrets": [dict(each) for each in dict.fromkeys(tuple(one.items()) for one in secrets)]} if secrets else {}),
+        },
+    }
+
+
+def _cache(namespace: str, name: str, content: NodeLocal) -> CacheInput:
+    return CacheInput(namespace, name, "", 0, "", content.spec, revision=content.revision)
