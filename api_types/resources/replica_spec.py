@@ -31,7 +31,7 @@ def replica_spec(template: Mapping[str, Any], cluster: str, engines: Sequence[Ma
 
 def pods_source(spec: Mapping[str, Any], *engines: Mapping[str, Any]) -> list[Any]:
     """Give what pods are made from of the spec of a replica: some of its engines, but for what changes without replacing pods."""
-    shared = [spec.get("serving"), spec.get("modelCacheRef")]
+    shared = [(spec.get("serving") or {}).get("mode"), spec.get("modelCacheRef")]
     return [shared, [_pods_of(engine) for engine in engines]]
 
 

@@ -88,9 +88,9 @@ class Context:
         return _pods_from(pods_source(self.replica.spec, *trees))
 
     def picker_annotations(self) -> dict[str, str]:
-        """Annotate the picker's workload with what its pods are made from: all engines, and its own flags."""
-        shared, engines = pods_source(self.replica.spec, *self.replica.spec["engines"])
-        return _pods_from([shared, [engines, dict(self.replica.picker_flags)]])
+        """Annotate the picker's workload with what its pods are made from: how and by which engines is served, and its own flags."""
+        source = pods_source(self.replica.spec, *self.replica.spec["engines"])
+        return _pods_from([*source, self.replica.spec.get("serving"), dict(self.replica.picker_flags)])
 
     def metadata(self, name: str) -> dict[str, str]:
         """Place a namespaced object."""

@@ -70,6 +70,7 @@ CHANGES = [
     pytest.param({}, engines(copies=3), False, id="more copies"),
     pytest.param({}, {"engines": [{"name": "other", "copies": 2}]}, True, id="another engine in place of this one"),
     pytest.param({}, {"engines": [{"name": "main"}, {"name": "more"}]}, False, id="one more engine"),
+    pytest.param({}, {**engines(), "serving": {"flowControl": {}}}, False, id="the endpoint picker alone"),
     pytest.param({"serving": False}, engines(image="2"), False, id="it does not serve"),
     pytest.param({"applied_sources": {}}, engines(image="2"), False, id="not known what its pods were made from"),
 ]
