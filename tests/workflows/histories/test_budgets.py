@@ -27,7 +27,8 @@ TO_READY = 25
 # The figure is 20, and an update itself costs 15. Deleting what the generation before left behind is an activity of its own, so that an
 # update does not wait for objects that take long to go: 6 events. A report on progress waits until the one before it is 5 s old: 5 events
 # for a timer. A report that replaces another one is in the history before it is sent (ADR 3): 5 events more than by a local activity.
-ROLLING_UPDATE = 15 + 6 + 5 + 5
+# The pod of a single copy is replaced when requests have had time to end: a patch, a timer and a task, 6 events.
+ROLLING_UPDATE = 15 + 6 + 5 + 5 + 6
 # What a replica sends by a normal activity if progress takes longer than that.
 EVENTS_OF_AN_OWN_REPORT = 3 + EVENTS_OF_A_TASK
 TEARDOWN = 60
