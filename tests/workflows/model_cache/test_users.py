@@ -7,6 +7,7 @@ import pytest
 from api_types.messages.caches import CacheUse
 from api_types.messages.delivery import SignalBatchResult
 from tests.workflows.environment.serverless import Serverless
+from tests.workflows.model_cache.builders import a_site
 from workflows.model_cache.state import CacheState
 from workflows.model_cache.workflow import ModelCacheWorkflow
 
@@ -22,3 +23,14 @@ def test_a_user_that_was_terminated_is_dropped_with_what_was_reported_to_it(monk
     asyncio.run(cache.users.report())
     assert list(cache.state.users) == ["uid of runs"]
     assert list(cache.state.reported) == ["modeldeployment/ml/runs"]
+
+
+def test_a_cluster_without_a_storage_class_is_known_to_a_cache_that_stages_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    Serverless(monkeypatch, "modelcache/ml/qwen")
+    image = {"source": "OCI", "oci": {"image": "registry.example/m:1", "sizeGiB": 20}}
+    known = []
+    for volume in ({}, {"image": True}):
+        cache = ModelCacheWorkflow(CacheState(generation=1, spec={**image, "volume": volume}))
+        cache.clusters.reported(a_site(storage_class_name=""))
+        known.append(list(cache.state.stagings))
+    assert known == [[], ["eu-1"]]
