@@ -16,8 +16,8 @@ from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_
 pytestmark = pytest.mark.testbed
 
 NAMESPACE = "ml"
-# Of users; of a scheduler that preempts, or waits for a reservation that is not used for minutes; of a watch that misses a replica, or finds
-# copies of rotated Secrets.
+# Of users; of a scheduler that preempts, or waits for a reservation that is not used for minutes; and of a watch that misses a replica, or
+# finds copies of Secrets that were rotated.
 NOT_SENT_HERE = {"force", "retry_now", "set_policy", "evict", "revoke", "revoked", "check_replicas", "secrets_changed", "cancel_requested"}
 ALL = {name for receiver in (*signals.ENTITIES, signals.FleetSchedulerSignals) for name in signals.signals_of(receiver)}
 
