@@ -12,7 +12,7 @@ from temporalio.common import RawValue
 JSON = {"encoding": b"json/plain"}
 # With the name and the metadata of a signal this is just what the server takes.
 LARGEST = 2 * 1024 * 1024 - 20_000
-LONG_ID = "x" * 100_000
+LONG_ID_MAX = 100_000
 FAR_FUTURE = 2**62
 UNKNOWN_FIELDS = 80_000
 DEPTH = 10_000
@@ -44,6 +44,13 @@ def of_kind(kind: type, instead: Any) -> Callable[[Any], Any]:
         return instead if annotation is kind else None
 
     return give
+
+
+def long_ids(model: Any) -> Any:
+    """A message with a long text in each field of that kind, as long as a server takes all of them."""
+    texts = json.dumps(with_fields(model, of_kind(str, "x"))).count('"x"')
+    text = "x" * min(LONG_ID_MAX, LARGEST // 2 // max(texts, 1))
+    return with_fields(model, of_kind(str, text)) or text
 
 
 def nonsense(_annotation: Any) -> Any:
@@ -80,7 +87,7 @@ def bad_inputs(model: Any) -> dict[str, list[RawValue]]:
         "nested": [raw(b'{"manifest": ' + b"[" * DEPTH + b"]" * DEPTH + b"}")],
         "nested less": [raw(b'{"manifest": ' + b'{"a":' * 100 + b"1" + b"}" * 101)],
         "unknown fields": [value({**wrong, **{f"u{number}": 0 for number in range(UNKNOWN_FIELDS)}} if wrong else [0] * 80_000)],
-        "a long id": [value(with_fields(model, of_kind(str, LONG_ID)) or LONG_ID)],
+        "a long id": [value(long_ids(model))],
         "the far future": [value(with_fields(model, of_kind(int, FAR_FUTURE)) or FAR_FUTURE)],
         "2 MiB": [raw(b'{"requestId": "' + b"x" * LARGEST + b'"}')],
     }

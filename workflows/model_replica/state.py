@@ -161,8 +161,8 @@ class ModelReplicaState(EntityState):
 
     def pod_sources(self) -> dict[str, str]:
         """Give a hash over what the pods of each engine are made from."""
-        spec = self.spec or {"engines": []}
-        return {engine["name"]: short_hash(pods_source(spec, engine)) for engine in spec["engines"]}
+        spec = self.spec or {}
+        return {engine["name"]: short_hash(pods_source(spec, engine)) for engine in spec.get("engines", ())}
 
     def mounts(self) -> dict[str, CacheMount]:
         """Give by cache how its claim is mounted, where that is not as usual."""
