@@ -118,4 +118,6 @@ def _registered(
 
     # The description is shown in the Temporal UI, where a user may send the signal.
     description = f"{signal.message.__name__}: {method.__doc__ or ''}"
-    return workflow.signal(name=signal.name, description=description)(taking_raw(method, take))
+    # A handler only stores, without waiting; one that has not begun when its workflow fails at its start has nothing to finish.
+    abandoned = workflow.HandlerUnfinishedPolicy.ABANDON
+    return workflow.signal(name=signal.name, description=description, unfinished_policy=abandoned)(taking_raw(method, take))
