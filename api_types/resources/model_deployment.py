@@ -7,6 +7,7 @@ from pydantic import Field
 
 from api_types.limits import REPLICAS_MAX, REQUESTS_MAX
 from api_types.resources.inference_cluster import TaintEffect
+from api_types.resources.parts import misplaced
 from api_types.resources.parts.adapters import Adapters
 from api_types.resources.parts.base_types import (
     Advice,
@@ -63,6 +64,8 @@ class NodeSelector(ResourceModel):
 class Member(ResourceModel):
     """One kind of pod of an engine."""
 
+    refused_fields: ClassVar[Mapping[str, str]] = misplaced.IN_MEMBER
+
     role: Role = "Standalone"
     """Standalone alone, or one Leader and one Worker."""
     node_selector: NodeSelector | None = None
@@ -84,6 +87,8 @@ class Member(ResourceModel):
 
 class Engine(ResourceModel):
     """One serving unit of a replica."""
+
+    refused_fields: ClassVar[Mapping[str, str]] = misplaced.IN_ENGINE
 
     name: EngineName
     """Part of workload names."""
@@ -139,6 +144,8 @@ class ReplicaTemplateMetadata(ResourceModel):
 class ReplicaTemplateSpec(ResourceModel):
     """One replica."""
 
+    refused_fields: ClassVar[Mapping[str, str]] = misplaced.IN_TEMPLATE
+
     cluster_selector: LabelSelector | None = None
     """Candidate InferenceClusters."""
     model_cache_ref: ModelCacheRef | None = None
@@ -170,7 +177,7 @@ class ReplicaTemplate(ResourceModel):
 class ModelDeploymentSpec(ResourceModel):
     """How many replicas of what."""
 
-    refused_fields: ClassVar[Mapping[str, str]] = {"disruption": "unknown field; it is of a replica: write spec.template.spec.disruption"}
+    refused_fields: ClassVar[Mapping[str, str]] = misplaced.IN_DEPLOYMENT
 
     replicas: Annotated[Whole, Field(ge=0, le=REPLICAS_MAX)]
     """Number of ModelReplicas; the only scaling axis. Zero keeps the deployment and runs nothing."""

@@ -87,6 +87,7 @@ class Harmless(NamedTuple):
 PLATFORM = "belongs to the platform; use a namespace of your own"
 RESERVED = "uses the reserved prefix"
 SET_BY_PLATFORM = "the platform sets it"
+GRANTED_BY_PLATFORM = "only the platform grants it"
 OTHER_VOLUMES = "the platform adds every other volume"
 
 ATTEMPTS = [
@@ -101,17 +102,17 @@ ATTEMPTS = [
     *(
         Attempt(f"{POD}.{field}", value, says, "ModelDeployment")
         for field, value, says in (
-            ("serviceAccountName", "argocd-server", SET_BY_PLATFORM),
+            ("serviceAccountName", "argocd-server", GRANTED_BY_PLATFORM),
             ("hostNetwork", True, SET_BY_PLATFORM),
             ("hostPID", True, "unknown field"),
-            ("securityContext", {"runAsUser": 0}, SET_BY_PLATFORM),
+            ("securityContext", {"runAsUser": 0}, GRANTED_BY_PLATFORM),
             ("volumes", [{"name": "h", "hostPath": {"path": "/"}}], OTHER_VOLUMES),
             ("initContainers", [{"name": "i", "image": "i"}], "the engine is the only container"),
             ("nodeSelector", {"node-role": "control-plane"}, "choose hardware"),
             ("tolerations", [{"operator": "Exists"}], "choose hardware"),
             ("nodeName", "control-plane-0", "unknown field"),
             ("automountServiceAccountToken", True, "unknown field"),
-            ("containers.[].securityContext", {"privileged": True}, SET_BY_PLATFORM),
+            ("containers.[].securityContext", {"privileged": True}, GRANTED_BY_PLATFORM),
             ("containers.[].volumeMounts", [{"name": "h", "mountPath": "/h"}], OTHER_VOLUMES),
             ("containers.[].envFrom", [{"secretRef": {"name": "x"}}], "list the variables"),
             ("containers.[].ports", [{"containerPort": 1, "hostPort": 1}], "port 8000"),

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from api_types.resources.parts import misplaced
 from api_types.resources.parts.base_types import Advice, Flag, Labels, MapKeys, NonEmpty, ResourceModel
 
 _CACHE = "unknown field; weights are mounted from modelCacheRef, and the platform adds every other volume"
@@ -80,18 +81,10 @@ class EngineContainer(ResourceModel):
         "ports": "unknown field; engines serve on port 8000 by convention",
         "volumeMounts": _CACHE,
         "envFrom": "unknown field; list the variables in env",
-        **dict.fromkeys(
-            (
-                "imagePullPolicy",
-                "lifecycle",
-                "livenessProbe",
-                "readinessProbe",
-                "securityContext",
-                "startupProbe",
-                "workingDir",
-            ),
-            _FIXED,
-        ),
+        **dict.fromkeys(("imagePullPolicy", "readinessProbe", "workingDir"), _FIXED),
+        "lifecycle": misplaced.DRAIN,
+        "securityContext": misplaced.PLATFORM,
+        **dict.fromkeys(("livenessProbe", "startupProbe"), misplaced.PROBES),
     }
 
     name: Annotated[
@@ -123,7 +116,9 @@ class PodSpec(ResourceModel):
         "volumes": _CACHE,
         "initContainers": "unknown field; the engine is the only container",
         **dict.fromkeys(("affinity", "nodeSelector", "tolerations"), _PLACEMENT),
-        **dict.fromkeys(("hostNetwork", "runtimeClassName", "securityContext", "serviceAccountName"), _FIXED),
+        "hostNetwork": _FIXED,
+        "terminationGracePeriodSeconds": misplaced.DRAIN,
+        **dict.fromkeys(("runtimeClassName", "securityContext", "serviceAccountName"), misplaced.PLATFORM),
     }
 
     containers: Annotated[

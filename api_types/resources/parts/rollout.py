@@ -1,9 +1,11 @@
 """How replicas are changed and moved: the budgets of a rollout and of a drain."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from api_types.resources.parts import misplaced
 from api_types.resources.parts.base_types import Flag, IntOrPercent, ResourceModel, Whole
 
 
@@ -24,6 +26,8 @@ class Rollout(ResourceModel):
 
 class DrainBudget(ResourceModel):
     """How fast replicas are moved off a cluster that is drained."""
+
+    refused_fields: ClassVar[Mapping[str, str]] = misplaced.IN_DRAIN_BUDGET
 
     max_unavailable: IntOrPercent = "100%"
     """Replicas that may be evicted and not yet replaced at once."""

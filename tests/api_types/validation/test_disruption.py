@@ -85,7 +85,7 @@ def test_h10_a_group_is_one_copy() -> None:
 
 def test_h10_a_budget_beside_the_template_is_told_its_place() -> None:
     (problem,) = problems(a_deployment(top={"disruption": {"minAvailable": 1}}))
-    assert problem == "spec.disruption: unknown field; it is of a replica: write spec.template.spec.disruption"
+    assert problem == "spec.disruption: unknown field; it is of a replica: write it in spec.template.spec, beside engines"
 
 
 def test_h10_a_replica_has_what_its_deployment_says() -> None:

@@ -122,4 +122,4 @@ def test_a_tenant_has_no_field_for_a_policy() -> None:
         a_deployment(an_engine(a_member(podPolicy=FULL))),
     ):
         (said,) = problems(deployment)
-        assert said.endswith("podPolicy: unknown field")
+        assert "podPolicy: unknown field; only the platform grants it" in said

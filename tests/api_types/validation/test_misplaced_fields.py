@@ -1,0 +1,49 @@
+"""A field of engine pods that is written at another place is refused with the place where it belongs."""
+
+from typing import Any
+
+import pytest
+
+from tests.api_types.builders import a_container, a_deployment, a_member, an_engine, problems
+
+TEMPLATE = "spec.template.spec"
+ENGINE = f"{TEMPLATE}.engines[name=a]"
+MEMBER = f"{ENGINE}.members[0]"
+POD = f"{MEMBER}.template.spec"
+STOP = "engines[].drain"
+LOAD = "engines[].members[].probes"
+OF_AN_ENGINE = f"{TEMPLATE}.engines[], beside members"
+OF_A_REPLICA = f"{TEMPLATE}, beside engines"
+CLASS = "podPolicy of the InferenceClass"
+
+
+def in_pod(**fields: Any) -> dict[str, Any]:
+    return a_deployment(an_engine(a_member(template={"spec": fields})))
+
+
+CASES: list[tuple[dict[str, Any], str, str]] = [
+    (a_deployment(top={"dataParallel": {}}), "spec.dataParallel", OF_AN_ENGINE),
+    (a_deployment(top={"drain": {"preStopSeconds": 30}}), "spec.drain.preStopSeconds", STOP),
+    (a_deployment(top={"drain": {"graceSeconds": 30}}), "spec.drain.graceSeconds", STOP),
+    (a_deployment(drain={"preStopSeconds": 30}), f"{TEMPLATE}.drain", STOP),
+    (a_deployment(adapters=[]), f"{TEMPLATE}.adapters", OF_AN_ENGINE),
+    (a_deployment(podPolicy={}), f"{TEMPLATE}.podPolicy", CLASS),
+    (a_deployment(an_engine(disruption={})), f"{ENGINE}.disruption", OF_A_REPLICA),
+    (a_deployment(an_engine(modelCacheRef={})), f"{ENGINE}.modelCacheRef", OF_A_REPLICA),
+    (a_deployment(an_engine(flowControl={})), f"{ENGINE}.flowControl", f"{TEMPLATE}.serving"),
+    (a_deployment(an_engine(probes={})), f"{ENGINE}.probes", LOAD),
+    (a_deployment(an_engine(a_member(drain={}))), f"{MEMBER}.drain", STOP),
+    (a_deployment(an_engine(a_member(dataParallel={}))), f"{MEMBER}.dataParallel", OF_AN_ENGINE),
+    (in_pod(terminationGracePeriodSeconds=60), f"{POD}.terminationGracePeriodSeconds", STOP),
+    (in_pod(runtimeClassName="nvidia"), f"{POD}.runtimeClassName", CLASS),
+    (a_deployment(an_engine(a_container(lifecycle={}))), f"{POD}.containers[0].lifecycle", STOP),
+    (a_deployment(an_engine(a_container(livenessProbe={}))), f"{POD}.containers[0].livenessProbe", LOAD),
+    (a_deployment(an_engine(a_container(securityContext={}))), f"{POD}.containers[0].securityContext", CLASS),
+]
+
+
+@pytest.mark.parametrize(("document", "field", "belongs"), CASES, ids=[row[1] for row in CASES])
+def test_a_misplaced_field_is_told_its_place(document: dict[str, Any], field: str, belongs: str) -> None:
+    [problem] = problems(document)
+    assert problem.startswith(f"{field}: unknown field; ")
+    assert belongs in problem
