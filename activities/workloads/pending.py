@@ -18,8 +18,8 @@ from api_types import labels, names
 from api_types.messages.cluster_work import AppliedObject
 
 CACHE_CAUSE = "another volume of its cache"
-SECRETS_CAUSE = "changed Secrets"
-INPUTS_CAUSE = "changed settings or facts of the cluster"
+SECRETS_CAUSE = "a rotated Secret"
+INPUTS_CAUSE = "another setting or fact of the cluster"
 # The field of a workload's spec that holds its pod templates, and where they are in it.
 _PODS = {kinds.DEPLOYMENT.kind: "template", kinds.LEADER_WORKER_SET.kind: "leaderWorkerTemplate"}
 _GANG_TEMPLATES = ("leaderTemplate", "workerTemplate")

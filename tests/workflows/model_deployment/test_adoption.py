@@ -52,13 +52,13 @@ def test_a_pending_change_is_shown_and_begins_no_rollout() -> None:
 def test_what_users_asked_for_begins_one_rollout_that_replaces_pods_of_an_equal_template() -> None:
     controller = deploying(a_replica("a"), a_replica("b"))
     template = deployment_view(manifest_of(controller.replicas._context, "", {})).template
-    report(controller, "a", pending="changed Secrets", adopting=True)
+    report(controller, "a", pending="a rotated Secret", adopting=True)
     (request,) = named(controller.next_orders({}), "place")
     assert request["need"]["template"] != template
     adoption = state_of(controller).adoption
     assert adoption > 0
     # Until they have it, more replicas that wait for the same begin no other.
-    report(controller, "b", pending="changed Secrets", adopting=True)
+    report(controller, "b", pending="a rotated Secret", adopting=True)
     assert named(controller.next_orders({}), "place") == []
     assert state_of(controller).adoption == adoption
     assert rollout(controller)["updated"] == 0
@@ -66,7 +66,7 @@ def test_what_users_asked_for_begins_one_rollout_that_replaces_pods_of_an_equal_
 
 def test_a_replica_is_current_once_it_has_applied_the_adoption_that_was_ordered() -> None:
     controller = deploying(a_replica("a"))
-    report(controller, "a", pending="changed Secrets", adopting=True)
+    report(controller, "a", pending="a rotated Secret", adopting=True)
     controller.next_orders({})
     placement = PLACEMENT.model_copy(update={"uid": "a", "name": "qwen-a", "action": "Update", "entry": {**ENTRY, "template": "t2"}})
     controller.placed(answer(controller, placement))
@@ -80,7 +80,7 @@ def test_a_replica_is_current_once_it_has_applied_the_adoption_that_was_ordered(
     assert rollout(controller)["updatedReady"] == 1
     # What is pending again after that is another change.
     before = state_of(controller).adoption
-    report(controller, "a", sequence=10, adoption=ordered["adoption"], pending="changed Secrets", adopting=True)
+    report(controller, "a", sequence=10, adoption=ordered["adoption"], pending="a rotated Secret", adopting=True)
     controller.next_orders({})
     assert state_of(controller).adoption > before
 
