@@ -3,10 +3,14 @@
 By kind, because kinds give one reason for different causes.
 """
 
+import re
+
 from api_types import labels
 from client.refs.targets import Target
 from client.refs.tree import Tree, conditions
 
+# How the control plane names what a cache waits for: its token, or what `spec.hydration` names.
+_CREDENTIAL = re.compile(r"\b(?:Secret|ConfigMap) [^\s/]+/[^\s/]+")
 # Set by every kind when it refuses a spec.
 _OF_EVERY_KIND = {"InvalidInput": "fix the manifest and apply it again: `modelplane validate -f FILE` shows every error"}
 
@@ -22,7 +26,7 @@ ADVICE = {
     "ModelCache": {
         "NoClusters": "clusterSelector must match a connected cluster that has a storage class for caches "
         "(spec.cluster.existing.cache.storageClassName): compare with `modelplane get ic --show-labels`",
-        "AuthSecretMissing": "apply the Secret that authSecret names, in the same namespace",
+        "AuthSecretMissing": "apply {credential}, with the key that the message names",
         "Failed": "fix what the message says, then `modelplane retry {command}`",
     },
     "ModelDeployment": {
@@ -53,6 +57,14 @@ ADVICE = {
 def advice(target: Target, tree: Tree) -> str:
     """Give the next step for an object that is not Ready; empty if none of its reasons needs one."""
     known = _OF_EVERY_KIND | ADVICE.get(target.kind.kind, {})
-    reasons = [str(row.get("reason")) for row in conditions(tree) if row.get("status") != "True"]
-    text = next((known[reason] for reason in reasons if reason in known), "")
-    return text.format(command=target.command, namespace=target.namespace)
+    unmet = [row for row in conditions(tree) if row.get("status") != "True" and str(row.get("reason")) in known]
+    if not unmet:
+        return ""
+    return known[str(unmet[0]["reason"])].format(
+        command=target.command, namespace=target.namespace, credential=_credential(str(unmet[0].get("message") or ""))
+    )
+
+
+def _credential(message: str) -> str:
+    found = _CREDENTIAL.search(message)
+    return found[0] if found else "the Secret or ConfigMap that the message names"

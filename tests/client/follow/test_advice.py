@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from activities.clients.secrets.directory import SecretDirectory
+from activities.secrets.credentials import read_credential
+from activities.secrets.store import SecretKind, StoredSecret
 from api_types import errors
 from api_types.resources.kinds import BY_KIND
 from client.follow.advice import ADVICE, advice
@@ -14,7 +17,7 @@ from client.refs.targets import Target
 from client.refs.tree import Tree
 from workflows.entity.failures import WAITING_FOR_WORKER, Failure
 from workflows.inference_cluster.status import ClusterView, Gateway, cluster_verdict
-from workflows.model_cache.status import matched_verdict
+from workflows.model_cache.status import ClusterPhase, artifact_verdict, matched_verdict
 from workflows.model_replica.apply import _REASONS
 
 ROOT = Path(__file__).parents[3]
@@ -209,6 +212,23 @@ def test_a_cache_without_clusters_is_told_of_the_storage_class_and_a_deployment_
 @pytest.mark.parametrize("kind", ["InferenceClass", "InferenceCluster", "ModelCache", "ModelDeployment", "ModelReplica"])
 def test_a_refused_spec_has_a_next_step_for_every_kind(kind: str) -> None:
     assert advised(kind, a_tree("InvalidInput")).startswith("fix the manifest")
+
+
+@pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
+@pytest.mark.parametrize("stored", [None, {}, {"ca.crt": b""}], ids=["absent", "without the key", "with an empty key"])
+async def test_a_cache_is_told_which_object_is_missing(kind: SecretKind, stored: dict[str, bytes] | None, tmp_path: Path) -> None:
+    """Not only its token: also a proxy, certificates and pull secrets that `spec.hydration` names."""
+    store = SecretDirectory(tmp_path)
+    if stored is not None:
+        await store.put(StoredSecret("ml", "company-ca", stored, kind=kind))
+    credential = await read_credential(store, "ml", "company-ca", "ca.crt", kind)
+    verdict = artifact_verdict([ClusterPhase("eu", "Pending", "", selected=True)], credential.missing)
+    tree = {"status": {"conditions": [{"type": "ArtifactReady", **verdict._asdict()}]}}
+    assert advised("ModelCache", tree) == f"apply {kind} ml/company-ca, with the key that the message names"
+
+
+def test_a_credential_that_the_message_does_not_name_is_looked_up_there() -> None:
+    assert advised("ModelCache", a_tree("AuthSecretMissing")).startswith("apply the Secret or ConfigMap that the message names")
 
 
 def test_a_condition_that_is_true_needs_no_step() -> None:
