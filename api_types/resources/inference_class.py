@@ -165,7 +165,10 @@ class InferenceClassSpec(ResourceModel):
 
 
 class InferenceClassStatus(ResourceStatus):
-    """Conditions only."""
+    """Who uses it."""
+
+    clusters: tuple[str, ...] = ()
+    """Clusters with a pool of this class."""
 
 
 class InferenceClass(Manifest):

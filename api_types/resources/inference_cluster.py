@@ -274,6 +274,21 @@ class PublishedPool(ResourceModel):
     """True once its class is deleted: the pool stays for the replicas on it, and takes no new ones."""
 
 
+class PoolNodes(ResourceModel):
+    """The nodes of one pool, as the cluster reports them."""
+
+    pool: str
+    """Pool name."""
+    total: int = 0
+    """Nodes with the label of the pool."""
+    ready: int = 0
+    """Of those, how many are Ready."""
+    schedulable: int = 0
+    """Of those that are Ready, how many take new pods."""
+    devices: int = 0
+    """Devices that the DRA drivers of these nodes publish."""
+
+
 class InferenceClusterStatus(ResourceStatus):
     """What is known of a cluster."""
 
@@ -285,6 +300,8 @@ class InferenceClusterStatus(ResourceStatus):
     """Absent where no cache can be staged."""
     gpu_pools: tuple[PublishedPool, ...] | None = None
     """The capacity to schedule on, in the order of the spec."""
+    nodes: tuple[PoolNodes, ...] = ()
+    """The nodes that the cluster has at present."""
     namespace: str | None = None
     """Where internal objects live."""
 

@@ -215,6 +215,40 @@ class RolloutProgress(ResourceModel):
     """No further replica is changed until the rollout is resumed."""
     revisions: tuple[int, ...] = ()
     """Generations whose templates `rollout undo` can restore, the oldest first."""
+    pending: tuple[str, ...] = ()
+    """What would replace pods of an equal template, such as a newer worker or another setting, and waits for `rollout restart`."""
+    adoption: int | None = None
+    """Number of the last rollout that the deployment began by itself, to replace pods of an equal template."""
+
+
+class PlacementStatus(ResourceModel):
+    """One replica, as the deployment knows it."""
+
+    replica: str
+    """Name of the ModelReplica."""
+    cluster: str = ""
+    """The cluster that it is placed on."""
+    index: int = 0
+    """Its index among the deployment's replicas on that cluster."""
+    phase: str = ""
+    """Its phase."""
+    ready: bool = False
+    """Whether it is Ready."""
+    endpoint: str = ""
+    """Where it serves; empty while it does not."""
+    message: str = ""
+    """What it waits for."""
+
+
+class Pace(ResourceModel):
+    """How long a generation took."""
+
+    generation: int = 0
+    """The generation of the spec."""
+    placed_seconds: float | None = None
+    """Until all its replicas were placed."""
+    ready_seconds: float | None = None
+    """Until it was Ready."""
 
 
 class ModelDeploymentStatus(ResourceStatus):
@@ -226,8 +260,12 @@ class ModelDeploymentStatus(ResourceStatus):
     """Label selector of this deployment's replicas, for the scale subresource."""
     last_scale: LastScale | None = None
     """The last accepted request for a replica count."""
+    placements: tuple[PlacementStatus, ...] = ()
+    """Its replicas, by name."""
     rollout: RolloutProgress | None = None
     """The rollout of the present template."""
+    pace: Pace | None = None
+    """How long the last generation took."""
 
 
 class ModelDeployment(Manifest):

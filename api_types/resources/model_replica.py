@@ -167,6 +167,50 @@ class InventoryItem(ResourceModel):
     """Hash of the rendered object."""
 
 
+class PendingChange(ResourceModel):
+    """Pods that would be other ones if they were made now, and stay until a rollout."""
+
+    causes: tuple[str, ...] = ()
+    """Why they would be."""
+    workloads: tuple[str, ...] = ()
+    """Keys of their workloads in the inventory."""
+
+
+class TeardownStepStatus(ResourceModel):
+    """One step of a teardown."""
+
+    number: int
+    """Its place in the order."""
+    title: str = ""
+    """What it does."""
+    state: str = ""
+    """How far it is."""
+
+
+class RemainingObjectStatus(ResourceModel):
+    """An object that a teardown waits for."""
+
+    object: str
+    """API version, kind, namespace and name on the cluster."""
+    why: str = ""
+    """What keeps it."""
+
+
+class TeardownStatus(ResourceModel):
+    """How far the teardown of a replica is."""
+
+    step: int
+    """Number of the current step."""
+    since: str = ""
+    """When it began: RFC 3339, UTC."""
+    steps: tuple[TeardownStepStatus, ...] = ()
+    """All steps, in order."""
+    waiting_for: tuple[RemainingObjectStatus, ...] = ()
+    """What the current step waits for."""
+    problem: str = ""
+    """Why its last attempt failed."""
+
+
 class ModelReplicaStatus(ResourceStatus):
     """The state of one replica."""
 
@@ -174,6 +218,12 @@ class ModelReplicaStatus(ResourceStatus):
     """Its phase."""
     applied_hash: str = ""
     """Hash of the objects that were last applied."""
+    inputs_hash: str = ""
+    """Hash of all that they were rendered from besides the spec."""
+    pending: PendingChange | None = None
+    """Pods that stay although they would be other ones now; absent if there are none."""
+    adoption: int | None = None
+    """Number of the last rollout of the deployment that replaced its pods for such a change."""
     workload_name: str = ""
     """Base name of its objects on the cluster."""
     engines: tuple[EngineStatus, ...] = ()
@@ -184,6 +234,8 @@ class ModelReplicaStatus(ResourceStatus):
     """The weights it mounts."""
     inventory: tuple[InventoryItem, ...] = ()
     """Its objects on the cluster: the source of truth for pruning and teardown."""
+    teardown: TeardownStatus | None = None
+    """How far its deletion is; absent while it is not being deleted."""
 
 
 class ModelReplica(Manifest):

@@ -76,8 +76,12 @@ class ResourceStatus(ResourceModel):
 
     observed_generation: int = 0
     """The generation of the spec that this status is about."""
+    phase: str | None = None
+    """How far the object is, in one word."""
     conditions: tuple[Condition, ...] = ()
     """One per type."""
+    events: tuple[EventRecord, ...] = ()
+    """The last events, the oldest first."""
     left_behind: tuple[LeftBehind, ...] | None = None
     """Objects that a forced teardown did not remove."""
 
