@@ -54,8 +54,10 @@ def one_of(choices: Iterable[object]) -> str:
     return f"{', '.join(head)} or {last}" if head else last
 
 
-def _not_a_string(error: ErrorDetails, _field: Field | None) -> str:
+def _not_a_string(error: ErrorDetails, field: Field | None) -> str:
     value = error["input"]
+    if field and field.advice.not_a_string:
+        return field.advice.not_a_string.format(got=type_name(value))
     if isinstance(value, bool | int | float):
         text = quoted(value) if isinstance(value, bool) else written(value)
         return f'must be a string; quote it: "{text}"'

@@ -65,6 +65,7 @@ class Advice:
     out_of_range: str = ""
     choice: str = ""
     pattern: str = ""
+    not_a_string: str = ""
 
 
 Whole = Annotated[int, Strict()]

@@ -5,12 +5,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from api_types.resources.parts.base_types import MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
+from api_types.resources.parts.base_types import Advice, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
 
 Capability = Literal["IPC_LOCK", "SYS_NICE", "SYS_PTRACE"]
 """Those that engines need: to pin memory for RDMA, to bind memory to a NUMA node, and to share GPU memory between processes."""
 
-Amount = Annotated[str, Field(min_length=1, max_length=32)]
+Amount = Annotated[
+    str,
+    Field(min_length=1, max_length=32),
+    Advice(not_a_string='must be a quantity of more than 0, as a string: "64Gi" of memory, "500m" of a processor; got {got}'),
+]
 """A Kubernetes quantity; that it is one is checked by rule."""
 
 SeccompType = Literal["RuntimeDefault", "Unconfined", "Localhost"]

@@ -16,6 +16,12 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
         {"capabilities": ["SYS_ADMIN"]},
         [f'{AT}.capabilities[0]: must be IPC_LOCK, SYS_NICE or SYS_PTRACE, got "SYS_ADMIN"'],
     ),
+    (
+        "an amount that is a number, which quotes alone would not make a size",
+        {"shmSize": -1},
+        [f'{AT}.shmSize: must be a quantity of more than 0, as a string: "64Gi" of memory, "500m" of a processor; got -1'],
+    ),
+    ("a negative amount", {"shmSize": "-1"}, [f'{AT}.shmSize: must be more than 0, got "-1"']),
     ("a capability twice", {"capabilities": ["IPC_LOCK", "IPC_LOCK"]}, [f"{AT}.capabilities: name each capability once"]),
     (
         "half a page",
