@@ -7,7 +7,7 @@ import re
 
 from api_types import labels
 from client.refs.targets import Target
-from client.refs.tree import Tree, conditions
+from client.refs.tree import Tree, at_path, conditions
 
 # How the control plane names what a cache waits for: its token, or what `spec.hydration` names.
 _CREDENTIAL = re.compile(r"\b(?:Secret|ConfigMap) [^\s/]+/[^\s/]+")
@@ -62,6 +62,16 @@ def advice(target: Target, tree: Tree) -> str:
         return ""
     return known[str(unmet[0]["reason"])].format(
         command=target.command, namespace=target.namespace, credential=_credential(str(unmet[0].get("message") or ""))
+    )
+
+
+def rollout_advice(target: Target, tree: Tree) -> str:
+    """Give the next step for a deployment with changes that wait for a rollout; empty if there are none."""
+    if not at_path(tree, ".status.rollout.pending"):
+        return ""
+    return (
+        f"`modelplane rollout restart {target.command}` replaces the pods of what is pending, within its budget; "
+        "the setting workloads.adoptRenderer: Rolling does so by itself"
     )
 
 

@@ -15,12 +15,13 @@ from api_types.labels import RESTARTED_AT
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused
+from client.follow.advice import rollout_advice
 from client.follow.edit import change
 from client.follow.requests import Requested, request_each, until_answered
 from client.follow.rollout_progress import progress_of, until_rolled_out
 from client.output.progress import Progress
 from client.refs.targets import Target, objects_named
-from client.refs.tree import Tree, at_path
+from client.refs.tree import Tree
 from client.temporal.control_plane import ControlPlane, control_plane
 
 _KIND = "ModelDeployment"
@@ -143,5 +144,5 @@ async def _status(targets: list[Target], seconds: float) -> None:
             trees = await until_rolled_out(plane, targets, seconds, progress)
         for target, tree in trees.items():
             print(f"{target.label} rolled out: {progress_of(tree)}", flush=True)
-            if at_path(tree, ".status.rollout.pending"):
-                print(f"`modelplane rollout restart {target.command}` replaces the pods of what is pending, within its budget", flush=True)
+            if next_step := rollout_advice(target, tree):
+                print(next_step, flush=True)

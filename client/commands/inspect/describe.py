@@ -12,7 +12,7 @@ from api_types.text.printable import escaped
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import NoAnswer
-from client.follow.advice import advice
+from client.follow.advice import advice, rollout_advice
 from client.output.columns import Layout, header, row
 from client.output.formats import as_yaml
 from client.output.tables import NONE, age, columns, indented
@@ -72,8 +72,9 @@ async def description(plane: ControlPlane, target: Target) -> list[str]:
     execution = await execution_of(plane, target)
     if execution.failing:
         lines += ["Failing steps, tried again:", *indented(execution.failing)]
-    if not (ready or deleting(tree)) and (next_step := advice(target, tree)):
-        lines.append(f"Next: {next_step}")
+    if not deleting(tree):
+        next_steps = ["" if ready else advice(target, tree), rollout_advice(target, tree)]
+        lines += [f"Next: {step}" for step in next_steps if step]
     return [*lines, f"Temporal: {execution.link}"]
 
 

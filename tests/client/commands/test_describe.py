@@ -1,0 +1,45 @@
+"""What `modelplane describe` says to do next."""
+
+from typing import Any
+from unittest.mock import AsyncMock
+
+import pytest
+
+from api_types.resources.kinds import BY_KIND
+from client.commands.inspect import describe
+from client.refs.targets import Target
+from client.temporal.control_plane import ControlPlane
+from client.temporal.execution import Execution
+
+PENDING = ["renderer 0.2.0 changes 2 replicas"]
+RESTART = (
+    "Next: `modelplane rollout restart md/qwen -n ml` replaces the pods of what is pending, within its budget; "
+    "the setting workloads.adoptRenderer: Rolling does so by itself"
+)
+NO_ROOM = {"type": "Ready", "status": "False", "reason": "InsufficientCapacity"}
+
+
+async def next_steps(monkeypatch: pytest.MonkeyPatch, *conditions: dict[str, Any], pending: list[str], **metadata: str) -> list[str]:
+    """Describe a deployment that has no replicas; gives the lines that say what to do next."""
+    monkeypatch.setattr(describe, "execution_of", AsyncMock(return_value=Execution("http://ui")))
+    tree = {"metadata": metadata, "status": {"rollout": {"pending": pending}, "conditions": list(conditions)}}
+    plane = AsyncMock(ControlPlane, **{"describe.return_value": tree, "list.return_value": [], "waiting.return_value": []})
+    lines = await describe.description(plane, Target.of(BY_KIND["ModelDeployment"], "ml", "qwen"))
+    return [line for line in lines if line.startswith("Next: ")]
+
+
+async def test_a_deployment_with_pending_changes_is_told_how_they_reach_its_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "Available"}
+    assert await next_steps(monkeypatch, ready, pending=PENDING) == [RESTART]
+    assert await next_steps(monkeypatch, ready, pending=[]) == []
+
+
+async def test_what_keeps_a_deployment_from_being_ready_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = await next_steps(monkeypatch, NO_ROOM, pending=PENDING)
+    assert first.startswith("Next: free or add nodes")
+    assert second == RESTART
+
+
+async def test_a_deployment_that_is_being_deleted_has_no_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted = "2026-01-01T00:00:00Z"
+    assert await next_steps(monkeypatch, NO_ROOM, pending=PENDING, deletionTimestamp=deleted) == []
