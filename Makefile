@@ -10,7 +10,7 @@ STAMP := .venv/.made-from-$(LOCK)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test test-fast campaign explore fuzz coverage testbed testbed-down check fmt lock bench programs oracle venv clean
+.PHONY: help demo up down test test-fast campaign explore fuzz coverage testbed testbed-down check compiled fmt lock bench programs oracle venv clean
 
 help:
 	@echo "make demo          a whole fleet on this machine, with a first model Ready on two clusters"
@@ -35,7 +35,9 @@ down: venv
 	$(BIN)/modelplane down
 
 # Three processes with a testbed each, and two for tests that compute or start what they need (tests/environment/scheduling.py).
-test: venv check programs oracle
+# Beside the linters, which use one processor, all that the five import is compiled once: each would do it for itself.
+test: venv programs oracle
+	$(MAKE) --jobs 2 --output-sync=target check compiled
 	$(BIN)/pytest -n 5 --dist loadfile --no-loadscope-reorder --durations=20 --maxfail 12
 
 # For the inner loop: what it leaves out is counted at its end.
@@ -79,6 +81,10 @@ check: venv
 # Of the tests that need no testbed: workers are processes of their own, which it does not see.
 coverage: venv
 	MODELPLANE_TEST_CASES=0.05 $(BIN)/pytest -q -n 2 --dist worksteal -m "not testbed and not oracle and not slow" --cov --cov-report=term:skip-covered
+
+# pytest compiles tests in its own way, with what explains a failed assert. What cannot be imported is reported by the run that needs it.
+compiled: venv
+	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true
 
 fmt: venv
 	$(BIN)/ruff check --fix-only .

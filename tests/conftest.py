@@ -3,8 +3,9 @@
 `MODELPLANE_TESTBED_HOME` names a folder whose testbed is used and left running, so that a developer pays for the start once.
 """
 
+import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.environment.scheduling import TestbedScheduling  # noqa: PLC0415 - only where pytest-xdist is used
 
     return TestbedScheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage meanwhile, and never look at what is collected again: it stays, and looking at it takes a fifth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks

@@ -7,7 +7,7 @@ not compress. Whoever adds a message or a field says here how large it may get.
 import importlib
 import pkgutil
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, get_args, get_origin
 
@@ -44,16 +44,27 @@ def text(size: int, seed: object = "") -> str:
 
 # What every replica of one deployment shares: its labels, selectors and environment.
 LABELS = [(text(253, n), text(63, n)) for n in range(32)]
-REQUESTS = [
-    {"name": text(63, n), "deviceClass": text(253, n), "count": 8, "selectors": [text(SELECTORS_BYTES_MAX // 8, n)]} for n in range(8)
-]
-MANIFEST = {"spec": text(MANIFEST_BYTES_MAX - 100)}
 
 
+@cache
+def requests() -> list[dict[str, Any]]:
+    """Give the requests of every member: as many, and as large, as admission allows."""
+    return [
+        {"name": text(63, n), "deviceClass": text(253, n), "count": 8, "selectors": [text(SELECTORS_BYTES_MAX // 8, n)]} for n in range(8)
+    ]
+
+
+@cache
+def manifest() -> dict[str, Any]:
+    """Give a manifest of the largest size."""
+    return {"spec": text(MANIFEST_BYTES_MAX - 100)}
+
+
+@cache
 def entry(replica: int) -> dict[str, Any]:
     """Give the ledger entry of a replica: two engines of two members on pools of its own cluster."""
     members = [
-        {"role": role, "pool": text(63, f"{replica % CLUSTERS}/{role}"), "requests": REQUESTS, "need": text(16), "draw": [[text(63), 8]]}
+        {"role": role, "pool": text(63, f"{replica % CLUSTERS}/{role}"), "requests": requests(), "need": text(16), "draw": [[text(63), 8]]}
         for role in ("Leader", "Worker")
     ]
     return {
@@ -70,11 +81,8 @@ def entry(replica: int) -> dict[str, Any]:
     }
 
 
-ENTRIES = [entry(replica) for replica in range(REPLICAS_MAX)]
-
-
 def identity(replica: int) -> dict[str, Any]:
-    found = ENTRIES[replica]
+    found = entry(replica)
     return {field: found[field] for field in ("uid", "name", "cluster", "index")}
 
 
@@ -87,13 +95,13 @@ def start(replica: int) -> StartReplica:
         deployment_uid=text(36),
         generation=1,
         spec={"env": text(130_000)},
-        entry=ENTRIES[replica],
+        entry=entry(replica),
         labels=dict(LABELS),
     )
 
 
 def placements(count: int) -> list[ReplicaPlacement]:
-    return [ReplicaPlacement(**identity(n), action="Create", entry=ENTRIES[n], after=[text(36, f"after {n}")]) for n in range(count)]
+    return [ReplicaPlacement(**identity(n), action="Create", entry=entry(n), after=[text(36, f"after {n}")]) for n in range(count)]
 
 
 def evictions(count: int) -> list[ReplicaEviction]:
@@ -153,14 +161,15 @@ BOUNDS = {
     "Version": "SUPERSEDED_MAX",
 }
 
-WHOLE: dict[str, Message] = {
-    "an answer with a thousand placements": PlacementResponse(
+# Made when a test asks for it: together they take most of a second, in each process that collects tests.
+WHOLE: dict[str, Callable[[], Message]] = {
+    "an answer with a thousand placements": lambda: PlacementResponse(
         request_id=text(60), epoch=1, generation=1, placements=placements(REPLICAS_MAX), message=text(2_000)
     ),
-    "an answer that evicts a thousand replicas": PlacementResponse(
+    "an answer that evicts a thousand replicas": lambda: PlacementResponse(
         request_id=text(60), epoch=1, generation=1, evictions=evictions(REPLICAS_MAX)
     ),
-    "a request of a deployment with a thousand replicas": PlacementRequest(
+    "a request of a deployment with a thousand replicas": lambda: PlacementRequest(
         request_id=text(60),
         namespace=text(63),
         name=text(63),
@@ -174,21 +183,21 @@ WHOLE: dict[str, Message] = {
         ],
         returned=[text(36, f"returned {n}") for n in range(REPLICAS_MAX)],
     ),
-    "the entries of a thousand started replicas": Bound(entries={found["uid"]: found for found in ENTRIES}),
-    "the start of one replica": start(0),
-    "the template of one replica": SetTemplate(generation=2, spec=MANIFEST, entry=ENTRIES[0], labels=dict(LABELS)),
-    "the account of one replica": ReplicaAccount(**identity(0), namespace=text(63), deployment=text(63), entry=ENTRIES[0]),
-    "the report of a cluster with eight classes": report(),
-    "the replicas on a cluster that is being deleted": Occupied(
+    "the entries of a thousand started replicas": lambda: Bound(entries={entry(n)["uid"]: entry(n) for n in range(REPLICAS_MAX)}),
+    "the start of one replica": lambda: start(0),
+    "the template of one replica": lambda: SetTemplate(generation=2, spec=manifest(), entry=entry(0), labels=dict(LABELS)),
+    "the account of one replica": lambda: ReplicaAccount(**identity(0), namespace=text(63), deployment=text(63), entry=entry(0)),
+    "the report of a cluster with eight classes": report,
+    "the replicas on a cluster that is being deleted": lambda: Occupied(
         cluster=text(63), sequence=1, replicas=[f"{text(63)}/{text(54)}-{text(8, n)}" for n in range(POOLS * 1_000)]
     ),
-    "a manifest": SetSpec(request_id=text(36), by=text(63), manifest=MANIFEST),
+    "a manifest": lambda: SetSpec(request_id=text(36), by=text(63), manifest=manifest()),
 }
 
 
 @pytest.mark.parametrize("what", WHOLE)
 def test_the_largest_lawful_message_is_one_payload_and_comes_back_whole(what: str) -> None:
-    message = WHOLE[what]
+    message = WHOLE[what]()
     assert wire_size(message.wire()) <= PAYLOAD_BYTES_MAX
     assert wire_size(message) <= PAYLOAD_BYTES_MAX
     assert type(message).model_validate(message.wire()) == message
@@ -200,14 +209,14 @@ def test_starts_and_templates_of_many_replicas_are_split() -> None:
     batches = split_by_size(starts, name=lambda each: each.name)
     assert [each.name for batch in batches for each in batch] == [each.name for each in starts]
     assert all(wire_size(StartReplicas(replicas=batch)) <= PAYLOAD_BYTES_MAX for batch in batches)
-    template = SetTemplate(generation=2, spec={"env": text(130_000)}, entry=ENTRIES[0]).wire()
+    template = SetTemplate(generation=2, spec={"env": text(130_000)}, entry=entry(0)).wire()
     signals = [SignalRequest(workflow_id=text(200, n), signal="set_template", payload=template) for n in range(17)]
     batches_of_signals = split_by_size(signals, name=str)
     assert all(wire_size(SignalBatch(signals=batch)) <= PAYLOAD_BYTES_MAX for batch in batches_of_signals)
 
 
 def test_every_message_that_may_grow_has_a_largest_instance_or_a_bound() -> None:
-    shown = {type(message).__name__ for message in WHOLE.values()}
+    shown = {type(made()).__name__ for made in WHOLE.values()}
     assert {model.__name__ for model in growing()} == shown | set(BOUNDS)
     assert shown.isdisjoint(BOUNDS)
 
