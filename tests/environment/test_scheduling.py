@@ -2,16 +2,18 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.environment.scheduling import COMMANDS, TESTBEDS, TestbedScheduling
+from tests.environment.scheduling import COMMANDS, FIRST, TESTBEDS, TestbedScheduling
 
 ON_TESTBED = [f"{COMMANDS}test_a.py", f"{COMMANDS}test_b.py", *(f"tests/workflows/model_cache/test_{number}.py" for number in range(8))]
 ELSEWHERE = [f"{COMMANDS}test_c.py", *(f"tests/scheduler/test_{number}.py" for number in range(8))]
 TESTS = 3
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(eq=False)
@@ -68,3 +70,9 @@ def test_every_test_runs_once_and_few_processes_start_a_testbed(monkeypatch: pyt
     for name in with_testbed:
         needs = [file in ON_TESTBED for file in ran[name]]
         assert needs == sorted(needs, reverse=True)
+
+
+@pytest.mark.parametrize("prefix", FIRST)
+def test_what_comes_first_is_there(prefix: str) -> None:
+    """Whoever moves a long file moves it here too: it would be left for the end, when the other processes have nothing to do."""
+    assert list(ROOT.glob(f"{prefix}*"))
