@@ -1,6 +1,6 @@
-"""The cluster that is assumed where a deployment is rendered and no fleet is given.
+"""The cluster that is assumed where deployments or caches are rendered and no fleet is given.
 
-It has whatever the deployment asks for: nothing is decided, so no scheduler is asked. What only a fleet could say is taken from the text of
+It has whatever they ask for: nothing is decided, so no scheduler is asked. What only a fleet could say is taken from the text of
 the selectors: the driver that they name is taken for the device class.
 """
 
@@ -25,19 +25,23 @@ _CLAIM_PARTS = "assumed"
 
 
 def name_for(documents: Documents, given: Sequence[str]) -> str:
-    """Name the cluster that is assumed for deployments: the only one with given facts, if there is one.
+    """Name the cluster that is assumed for deployments and caches: the only one with given facts, if there is one.
 
     Empty where an object describes a fleet, or facts are given of several clusters: then the deployments are placed.
     """
+    wanted = documents.placed or documents.caches
     described = documents.clusters or documents.classes or documents.replicas
-    return next(iter(given), _NAME) if documents.placed and not described and len(given) <= 1 else ""
+    return next(iter(given), _NAME) if wanted and not described and len(given) <= 1 else ""
 
 
-def note(name: str) -> str:
+def note(name: str, documents: Documents) -> str:
     """Say what is assumed."""
+    cluster = f"no InferenceCluster and no InferenceClass is given: cluster {name!r} is assumed, with"
+    if not documents.placed:
+        return f"{cluster} a storage class for caches"
     return (
-        f"no InferenceCluster and no InferenceClass is given: cluster {name!r} is assumed, with one pool that has all devices that are "
-        "asked for; device classes have the names of the drivers in the selectors, and caches that are not given are staged"
+        f"{cluster} one pool that has all devices that are asked for; device classes have the names of the drivers in the selectors, "
+        "and caches that are not given are staged"
     )
 
 

@@ -1,8 +1,8 @@
 """The Kubernetes objects that would be applied to clusters, from manifests and cluster facts alone.
 
 A deployment is placed as `plan --offline` places it, and each of its new replicas is rendered by the code that the worker runs. Without any
-fleet a cluster is assumed for it. Nothing has an identity yet: every uid is zeros and every generation 1, so that equal input gives equal
-output.
+fleet a cluster is assumed for it, and for caches. Nothing has an identity yet: every uid is zeros and every generation 1, so that equal
+input gives equal output.
 """
 
 import uuid
@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from activities.render.cache.artifact import IMAGE, NODE_LOCAL, SHARED, by_pods, claim_name, read_artifact, read_volume
 from activities.render.cache.volumes import StorageClassMissing, render_cache
 from activities.render.inputs.facts import CacheInput, ClusterInput, InvalidFacts, ReplicaInput
 from activities.render.inputs.facts_file import GivenFacts
@@ -21,13 +20,10 @@ from activities.render.objects.rendered import Rendered
 from activities.render.replica import render_replica
 from api_types import labels
 from api_types.clock import now_ms
-from api_types.messages.cluster_work import CacheMount, NodeLocal
-from api_types.referenced_caches import model_cache, referenced_caches
-from api_types.resources.model_cache import ModelCacheSpec
 from api_types.resources.parts.pod_policy import policies_by_pool
 from api_types.resources.replica_spec import replica_spec
 from client.errors import Refused
-from client.planning import assumed_cluster
+from client.planning import assumed_cluster, given_caches
 from client.refs.tree import Tree
 from scheduler import Decision, Documents, SchedulerOptions, decide_documents, offline_cluster, reasons, sort_documents, to_wire
 
@@ -42,13 +38,13 @@ _ANNOTATED = {labels.ROUTING: "routing", labels.SCHEDULER_TYPE: "scheduler_type"
 class Output:
     """The objects of one replica or cache on one cluster, in the order in which they are applied; Secrets come without data.
 
-    `note` says what was assumed about the cluster.
+    `notes` say what was assumed.
     """
 
     title: str
     cluster: str
     objects: tuple[Tree, ...]
-    note: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def render_all(
@@ -64,18 +60,19 @@ def render_all(
     documents = sort_documents(trees)
     findings = Findings()
     assumed = assumed_cluster.name_for(documents, tuple(given))
-    note = assumed_cluster.note(assumed) if assumed else ""
-    if note:
-        findings.warn("", note)
     facts = _facts(documents, given, assumed, findings)
     if assumed:
         inputs = assumed_cluster.replicas(documents, assumed, NO_UID, FIRST_GENERATION)
     else:
         inputs = _replica_inputs(documents, findings, policy)
-    mounting = (_with_mounts(wanted, documents) for wanted in inputs)
-    jobs = [*_caches(documents, facts, settings, findings), *_replicas(mounting, facts, settings, findings)]
+    mounting = [given_caches.with_mounts(wanted, documents, facts.get(wanted.cluster)) for wanted in inputs]
+    notes = _notes(documents, assumed, dict.fromkeys(name for _, names in mounting for name in names))
+    for note in notes:
+        findings.warn("", note)
+    replicas = _replicas([wanted for wanted, _ in mounting], facts, settings, findings)
+    jobs = [*_caches(documents, facts, settings, findings), *replicas]
     unmatched = list[tuple[str, str]]()
-    outputs = [replace(output, note=note) for job in jobs if (output := _run(job, findings, unmatched))]
+    outputs = [replace(output, notes=notes) for job in jobs if (output := _run(job, findings, unmatched))]
     for title, problem in unmatched:
         # Where another cluster can stage it, this one is only left out.
         found = any(output.title == title for output in outputs)
@@ -83,6 +80,13 @@ def render_all(
     if findings.problems:
         raise Refused("not everything can be rendered", details=findings.problems, next_step="fix these problems and run the command again")
     return outputs, tuple(findings.warnings)
+
+
+def _notes(documents: Documents, assumed: str, staged: Iterable[str]) -> tuple[str, ...]:
+    """Say what is assumed: a cluster, and caches that are staged."""
+    names = sorted(staged)
+    of_cluster = [assumed_cluster.note(assumed, documents)] if assumed else []
+    return (*of_cluster, *([given_caches.note(names)] if names else []))
 
 
 @dataclass(frozen=True)
@@ -145,22 +149,13 @@ def _declared_facts(manifest: Mapping[str, Any], classes: Mapping[str, Mapping[s
 def _caches(documents: Documents, facts: Mapping[str, ClusterInput], settings: RenderSettings, findings: Findings) -> Iterator[_Job]:
     for (namespace, name), manifest in documents.caches.items():
         title = f"ModelCache {namespace}/{name}"
-        clusters = [cluster for cluster in sorted(facts) if _matches(manifest, documents.clusters.get(cluster))]
+        clusters = [cluster for cluster in sorted(facts) if given_caches.matches(manifest, documents.clusters.get(cluster))]
         if not clusters:
             findings.problem(title, "no cluster to render it for; add an InferenceCluster that it selects, or --cluster-facts")
         for cluster in clusters:
-            staged = any(key in facts[cluster].cache_claims for key in (f"{namespace}/{name}", name))
+            staged = given_caches.is_staged(namespace, name, facts[cluster])
             wanted = CacheInput(namespace, name, NO_UID, FIRST_GENERATION, cluster, manifest["spec"], ready=staged)
             yield _Job(title, cluster, partial(render_cache, wanted, facts[cluster], settings))
-
-
-def _matches(cache: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> bool:
-    """Whether a cache is staged on a cluster; one that is known by facts alone has no labels to match."""
-    if cluster is None:
-        return True
-    own = cluster["metadata"].get("labels") or {}
-    wanted = ((cache["spec"].get("clusterSelector") or {}).get("matchLabels")) or {}
-    return all(own.get(key) == value for key, value in wanted.items())
 
 
 def _replicas(
@@ -207,33 +202,7 @@ def _replica_inputs(documents: Documents, findings: Findings, policy: SchedulerO
         if name not in evicted and (name in kept or (existing.namespace, existing.deployment) not in planned):
             yield existing
     for manifest, decision in zip(documents.placed, decisions, strict=False):
-        for wanted in _changed_replicas(manifest, decision):
-            yield replace(wanted, cache_gib=_cache_gib(wanted, documents))
-
-
-def _with_mounts(wanted: ReplicaInput, documents: Documents) -> ReplicaInput:
-    """Say how a replica mounts the caches that are among the objects; an image is there without being staged."""
-    mounts, claims = dict[str, CacheMount](), dict[str, str]()
-    for name in referenced_caches(wanted.spec):
-        manifest = documents.caches.get((wanted.namespace, name))
-        if manifest is None:
-            continue
-        cache = CacheInput(wanted.namespace, name, NO_UID, FIRST_GENERATION, wanted.cluster, manifest["spec"])
-        how, artifact, volume = by_pods(cache.spec), read_artifact(cache), read_volume(cache.spec)
-        if how == NODE_LOCAL:
-            content = NodeLocal(spec=dict(cache.spec), storage_class_name=volume.storage_class, size_gib=artifact.size_gib)
-            mounts[name], claims[name] = CacheMount(node_local=content), claim_name(cache)
-        elif how == IMAGE:
-            mounts[name], claims[name] = CacheMount(image=artifact.image, pull_secret=artifact.credential), claim_name(cache)
-        elif volume.access_mode != SHARED:
-            mounts[name] = CacheMount(access_mode=volume.access_mode)
-    own = claims.pop(model_cache(wanted.spec), wanted.cache_claim)
-    return replace(wanted, mounts=mounts, cache_claim=own, adapter_claims={**wanted.adapter_claims, **claims})
-
-
-def _cache_gib(wanted: ReplicaInput, documents: Documents) -> int:
-    cache = documents.caches.get((wanted.namespace, (wanted.spec.get("modelCacheRef") or {}).get("name", "")))
-    return ModelCacheSpec.model_validate(cache["spec"]).size_gib if cache else 0
+        yield from _changed_replicas(manifest, decision)
 
 
 def _decisions(documents: Documents, findings: Findings, policy: SchedulerOptions | None) -> list[Decision]:

@@ -30,7 +30,8 @@ def render(
 ) -> None:
     """Print the Kubernetes objects of replicas, caches and deployments. A deployment is placed on the clusters in the files.
 
-    Where they have no classes and clusters, one is assumed that fits. A ModelReplica needs only facts about its cluster. The data of
+    Where they have no classes and clusters, one is assumed that fits. Caches in the files count as staged for engines that mount them.
+    A ModelReplica needs only facts about its cluster. The data of
     Secrets is left out.
     """
     given = _facts(cluster_facts) if cluster_facts else {}
@@ -49,7 +50,7 @@ def _facts(file: Path) -> dict[str, GivenFacts]:
 
 
 def _yaml(outputs: list[Output]) -> str:
-    notes = "".join(f"# {note}\n" for note in dict.fromkeys(one.note for one in outputs if one.note))
+    notes = "".join(f"# {note}\n" for note in dict.fromkeys(note for one in outputs for note in one.notes))
     return notes + "\n".join(f"---\n# {one.title} on cluster {one.cluster}\n{as_yaml(tree)}" for one in outputs for tree in one.objects)
 
 

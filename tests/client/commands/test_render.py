@@ -122,10 +122,63 @@ def test_ruling_h6_what_is_assumed_fits_the_selectors(cli: Cli, tmp_path: Path) 
     assert "left out" not in warned
 
 
+STAGED = "engines are rendered as they are once the caches among the objects are staged: "
+
+
+def claims_of(objects: list[Any]) -> set[str]:
+    """The volume claims that engines mount."""
+    pods = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Deployment"]
+    return {volume["persistentVolumeClaim"]["claimName"] for pod in pods for volume in pod["volumes"] if "persistentVolumeClaim" in volume}
+
+
 def test_ruling_h6_a_cache_beside_the_deployment_is_staged_on_the_cluster_that_is_assumed(cli: Cli, tmp_path: Path) -> None:
     objects, warned = rendered(cli, tmp_path, a_deployment(replicas=1, modelCacheRef={"name": "weights"}), a_cache())
     assert [one["kind"] for one in objects][:3] == ["Secret", "PersistentVolumeClaim", "Job"]
-    assert "WaitingForCache" in warned
+    assert claims_of(objects) == {objects[1]["metadata"]["name"]}
+    assert f"{STAGED}ml/weights\n" in warned
+    assert "left out" not in warned
+
+
+def test_ruling_h6_caches_of_adapters_beside_the_deployment_are_staged_too_and_both_outputs_say_so(cli: Cli) -> None:
+    file = str(EXAMPLES / "models" / "adapters.yaml")
+    names = "research/llama-8b, research/sales-lora, research/support-lora"
+    shown = cli("render", "-f", file)
+    assert shown.out.splitlines()[1] == f"# {STAGED}{names}"
+    assert f"warning: {STAGED}{names}\n" in shown.err
+    assert "left out" not in shown.err
+    objects = json.loads(cli("render", "-f", file, "-o", "json").out)["items"]
+    volumes = {one["metadata"]["name"] for one in objects if one["kind"] == "PersistentVolumeClaim"}
+    assert len(volumes) == 3
+    assert claims_of(objects) == volumes
+
+
+@pytest.mark.parametrize("file", sorted((EXAMPLES / "caches").glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_example_of_a_cache_is_rendered_alone(cli: Cli, file: Path) -> None:
+    result = cli("render", "-f", str(file))
+    assert result.code == 0, result.err
+
+
+def test_a_cache_alone_is_rendered_for_a_cluster_that_is_assumed_and_both_outputs_say_so(cli: Cli, tmp_path: Path) -> None:
+    said = "no InferenceCluster and no InferenceClass is given: cluster 'assumed' is assumed, with a storage class for caches\n"
+    result = cli("render", "-f", a_file(tmp_path, a_cache(clusterSelector={"matchLabels": {"site": "eu"}})))
+    assert (result.code, result.err) == (0, f"warning: {said}")
+    assert result.out.startswith(f"# {said}")
+    assert "storageClassName: assumed-rwx" in result.out
+    objects, warned = rendered(cli, tmp_path, a_cache(), facts="clusters: {oslo: {storageClassName: fast}}")
+    assert [one["kind"] for one in objects] == ["Secret", "PersistentVolumeClaim", "Job"]
+    assert objects[1]["spec"]["storageClassName"] == "fast"
+    assert "cluster 'oslo' is assumed" in warned
+
+
+def test_a_cache_that_its_cluster_does_not_stage_leaves_the_engines_out(cli: Cli, tmp_path: Path) -> None:
+    elsewhere = a_cache(clusterSelector={"matchLabels": {"site": "us"}})
+    replica = a_replica("chat-1", "eu")
+    replica["spec"]["modelCacheRef"] = {"name": "weights"}
+    us = a_cluster("us", storage="fast", metadata={"name": "us", "labels": {"site": "us"}})
+    objects, warned = rendered(cli, tmp_path, a_cluster("eu", storage="fast", **SITE), us, replica, elsewhere)
+    assert claims_of(objects) == set()
+    assert "workloads are left out: WaitingForCache" in warned
+    assert STAGED not in warned
 
 
 def test_ruling_h6_facts_are_those_of_the_cluster_that_is_assumed(cli: Cli, tmp_path: Path) -> None:
@@ -183,8 +236,8 @@ def test_a_cache_comes_first_and_without_the_data_of_its_secret(cli: Cli, tmp_pa
     objects, warned = rendered(cli, tmp_path, *trees, facts=facts)
     assert [one["kind"] for one in objects][:3] == ["Secret", "PersistentVolumeClaim", "Job"]
     assert not {"data", "stringData"} & set(objects[0])
-    assert "Deployment" not in [one["kind"] for one in objects]
-    assert "workloads are left out: WaitingForCache" in warned
+    assert claims_of(objects) == {objects[1]["metadata"]["name"]}
+    assert f"{STAGED}ml/weights" in warned
 
 
 def test_a_staged_cache_lets_the_engines_run(cli: Cli, tmp_path: Path) -> None:
@@ -192,7 +245,9 @@ def test_a_staged_cache_lets_the_engines_run(cli: Cli, tmp_path: Path) -> None:
     trees = [a_class(), a_cluster("eu", storage="fast"), a_deployment(replicas=1, modelCacheRef={"name": "weights"}), a_cache()]
     objects, warned = rendered(cli, tmp_path, *trees, facts=facts)
     assert [one["kind"] for one in objects if one["kind"] in ("Job", "Secret", "Deployment")] == ["Deployment"]
+    assert claims_of(objects) == {"claim-1"}
     assert "left out" not in warned
+    assert STAGED not in warned
 
 
 def test_equal_input_gives_equal_output(cli: Cli, tmp_path: Path) -> None:
@@ -215,7 +270,7 @@ REFUSED = [
     ("ruling-G9 a deployment without clusters", [a_deployment(), a_class()], "add each InferenceCluster with -f"),
     ("ruling-G9 a deployment without classes", [a_deployment(), a_cluster("eu")], "add each InferenceClass with -f"),
     ("ruling-G9 a replica on an unknown cluster", [a_replica("chat-1", "oslo")], "nothing is known about cluster oslo"),
-    ("ruling-G9 a cache without a cluster", [a_cache()], "no cluster to render it for"),
+    ("ruling-G9 a cache without a cluster", [a_cache(), a_class()], "no cluster to render it for"),
     ("ruling-G9 nothing that can be rendered", [a_class()], "nothing to render"),
     ("a deployment that fits nowhere", [a_class(), a_cluster("eu"), a_deployment(memory="999Gi")], "0/1 clusters are available"),
     ("wkl-84 a cache on a cluster that cannot stage it", [a_cache(), a_cluster("eu")], "reports no storage class for caches"),
