@@ -56,19 +56,23 @@ def engine_port(context: Context, engine: Engine) -> int:
                 f"{default}; add --port={default} to args",
             )
         return default
-    port = flag.number
+    port = parallel.first_port(engine, flag)
     if port is None:
         context.findings.warn(where, f"--port {flag.value!r} is no number that can be read here: {default} is assumed")
         return default
     if not decode:
         if port != default:
-            context.findings.warn(where, f"--port is {flag.value}, but requests go to {default}: the engine must listen there")
+            context.findings.warn(where, f"--port is {_shown(flag, port)}, but requests go to {default}: the engine must listen there")
         return default
     if parallel.is_taken(engine, port):
         context.findings.problem(where, f"--port {port} is taken by the sidecar: use {parallel.decode_port(engine)} or leave it out")
     elif not 1 <= port <= _PORT_MAX:
-        context.findings.problem(where, f"--port must be between 1 and {_PORT_MAX}, is {flag.value}")
+        context.findings.problem(where, f"--port must be between 1 and {_PORT_MAX}, is {_shown(flag, port)}")
     return port
+
+
+def _shown(flag: Flag, port: int) -> str:
+    return str(port) if flag.number is None else flag.value
 
 
 def connector(context: Context, engine: Engine) -> str:

@@ -18,6 +18,8 @@ _SHELL_OPTIONS = re.compile(r"[-+][A-Za-z]+|--[a-z][-a-z]*")
 # Of the options of a shell, those that the next word belongs to: `-o pipefail`, `-O extglob`.
 _SHELL_OPTIONS_WITH_NAME = frozenset({"--rcfile", "--init-file"})
 _SHELL_ENDS = ";&|)"
+# What a shell computes is one word, whatever blanks are in it.
+_ARITHMETIC = re.compile(r"\$\(\(([^()\n]{1,80})\)\)")
 # A replica is rendered while others wait: a script of more characters is read without its quotes, and no more than a few scripts are.
 _QUOTED_TEXT_MAX = 16_384
 _SHELL_TEXTS_MAX = 4
@@ -85,7 +87,7 @@ def _shell_text(words: list[str], position: int) -> Iterator[str]:
 
 
 def _split(text: str) -> list[str]:
-    joined = text.replace("\\\n", " ")
+    joined = _ARITHMETIC.sub(lambda found: f"$(({''.join(found[1].split())}))", text.replace("\\\n", " "))
     try:
         words = shlex.split(joined, comments=True) if len(joined) <= _QUOTED_TEXT_MAX else joined.split()
     except ValueError:  # an unclosed quote, which the shell reports in the log of the engine

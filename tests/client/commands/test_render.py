@@ -196,6 +196,7 @@ def test_ruling_h6_every_example_of_a_model_is_rendered_alone(cli: Cli, file: Pa
     result = cli("render", "-f", str(file))
     assert result.code == 0, result.err
     assert ASSUMED in result.out
+    assert "ModelReplica" not in result.err, "an example does what its own warnings say"
 
 
 def test_what_stands_is_rendered_as_it_was_written_and_only_once(cli: Cli, tmp_path: Path) -> None:

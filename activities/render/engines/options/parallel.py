@@ -3,6 +3,9 @@
 The ranks are started by the engine, from flags that the user writes. The first one listens where an engine without ranks does.
 """
 
+import re
+
+from activities.render.engines.flags import Flag
 from activities.render.engines.spec import Engine, FlowControl
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader
@@ -12,6 +15,8 @@ from api_types.limits import RANKS_MAX
 
 # What the sidecar assumes by itself: clear of its own ports, of which it has one for every rank.
 _DECODE_PORT = 8200
+# A script that starts each rank by itself: `--port=$((8000 + rank))`.
+_PORT_AND_RANK = re.compile(r"\$\(\(([0-9]{1,5})\+")
 
 
 def read_ranks(engine: Reader) -> int:
@@ -37,6 +42,13 @@ def check_ranks(engines: tuple[Engine, ...], findings: Findings) -> None:
 def decode_port(engine: Engine) -> int:
     """Give the port of a decode engine that names none."""
     return _DECODE_PORT if engine.ranks > 1 else contract.DECODE_PORT
+
+
+def first_port(engine: Engine, flag: Flag) -> int | None:
+    """Give the port of the first rank, which a script may compute; None for one that cannot be read here."""
+    if flag.number is None and engine.ranks > 1 and flag.place == "shell text" and (found := _PORT_AND_RANK.match(flag.value)):
+        return int(found[1])
+    return flag.number
 
 
 def is_taken(engine: Engine, port: int) -> bool:

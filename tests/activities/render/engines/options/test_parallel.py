@@ -66,6 +66,25 @@ def test_wkl_34_a_decode_port_clear_of_the_sidecars_is_kept() -> None:
     assert opened(container(wide(2, decode={"args": ["--port=8002"]}), "alpha")) == [("http", 8002), ("http-1", 8003)]
 
 
+def script(port: str) -> dict[str, Any]:
+    """A member that starts each rank in a script."""
+    return {"command": ["sh", "-c"], "args": [f"for rank in 0 1; do vllm serve /mnt/models --port={port} --rank=$rank & done; wait -n"]}
+
+
+@pytest.mark.parametrize("port", ["$((8300 + rank))", "$((8300+rank))", '"$((8300 + rank))"', "$(( 8300+$rank ))"])
+def test_wkl_34_a_script_may_add_the_rank_to_the_port(port: str) -> None:
+    rendered = wide(2, decode=script(port), prefill=script(port.replace("83", "80")))
+    assert opened(container(rendered, "alpha")) == [("http", 8300), ("http-1", 8301)]
+    assert rendered.warnings == ()
+
+
+def test_wkl_36_a_computed_port_is_one_of_ranks_only_with_ranks_and_in_a_script() -> None:
+    assert "is no number" in wide(1, decode=script("$((8300 + rank))")).warnings[0]
+    assert "is no number" in wide(2, decode={"args": ["--port=$((8300 + rank))"]}).warnings[0]
+    assert "is no number" in wide(2, decode=script("$((8300 * rank))")).warnings[0]
+    assert "--port is 9000, but requests go to 8000" in wide(2, decode=script("8300"), prefill=script("$((9000 + rank))")).warnings[0]
+
+
 @pytest.mark.parametrize("port", [7999, 8000, 8001])
 def test_wkl_35_a_decode_port_of_the_sidecars_ranks_is_refused(port: int) -> None:
     with pytest.raises(InvalidSpec, match=rf"--port {port} is taken by the sidecar: use 8200 or leave it out"):
