@@ -97,6 +97,11 @@ class TrackedReplica(Message):
         """Ready with the template that was last ordered."""
         return self.ready and self.applied_generation == self.generation and self.adopted >= self.adoption
 
+    @property
+    def adoption_due(self) -> int:
+        """The adoption that it is still to apply, 0 for none: one that was started again knows none, and would replace its pods again."""
+        return self.adoption if self.adopted < self.adoption else 0
+
     def reported(self, report: ReplicaChanged) -> Self:
         """Give this replica as it reports itself."""
         return self.model_copy(

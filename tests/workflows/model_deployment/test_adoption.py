@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api_types.messages.entities import ReplicaChanged
+from api_types.messages.entities import ReplicaChanged, StartedReplicas
 from scheduler import deployment_view
 from tests.workflows.model_deployment.exchange import ENTRY, PLACEMENT, a_controller, answer, named, state_of
 from workflows.entity.manifest import manifest_of
@@ -98,3 +98,6 @@ def test_a_replica_that_was_terminated_is_started_with_the_adoption_that_it_lack
     controller = a_controller(replicas={"a": lost}, adoption=5)
     (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
     assert start.replicas[0].adoption == carried
+    # It may run all the time with an older template, so it gets the present one; what else is pending by now is not to be made of that.
+    orders = controller.replicas.started(start, StartedReplicas())
+    assert [template["adoption"] for template in named(orders, "set_template")] == [carried]

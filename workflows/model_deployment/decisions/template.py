@@ -54,7 +54,7 @@ def start_message(
         entry=replica.entry,
         labels=template_labels(state),
         picker_flags=flags,
-        adoption=replica.adoption if replica.adopted < replica.adoption else 0,
+        adoption=replica.adoption_due,
         restarted=replica.restarted,
         first_sequence=replica.sequence if replica.restarted else 0,
         deleting=bool(replica.deletion_reason),
@@ -71,7 +71,7 @@ def template_message(state: DeploymentState, replica: TrackedReplica, flags: dic
         entry=replica.entry,
         labels=template_labels(state),
         picker_flags=flags,
-        adoption=replica.adoption,
+        adoption=replica.adoption_due,
     )
 
 
