@@ -13,6 +13,7 @@ from temporalio import activity
 
 from activities.caller import caller_of, check_caller
 from activities.cluster_objects import kinds
+from activities.cluster_objects.answers import reading
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
 from activities.cluster_objects.deletion import Deleter
 from activities.cluster_objects.namespaces import ensure_namespace
@@ -106,12 +107,13 @@ class WorkloadActivities:
             for item in plan.items:
                 target = ObjectId.of(item.manifest)
                 live = found[target]
-                stored = live if live and _is_current(item, live, known.get(target.identity)) else await cluster.apply(item.manifest)
-                digest = content_digest(stored)
-                if not live or digest != content_digest(live):
-                    changed.append(item.key)
-                if live and target.identity in known:
-                    overwritten += [f"{target.kind}/{target.name}: {field}" for field in overwritten_fields(live, stored)]
+                with reading(target):
+                    stored = live if live and _is_current(item, live, known.get(target.identity)) else await cluster.apply(item.manifest)
+                    digest = content_digest(stored)
+                    if not live or digest != content_digest(live):
+                        changed.append(item.key)
+                    if live and target.identity in known:
+                        overwritten += [f"{target.kind}/{target.name}: {field}" for field in overwritten_fields(live, stored)]
                 inventory.append(AppliedObject(key=item.key, id=str(target), hash=item.hash, digest=digest))
                 report({"applied": len(inventory), "of": len(prepared.needed.copies) + len(plan.items)})
         done = {entry.identity for entry in inventory} | {target.identity for target in replaced}

@@ -7,8 +7,10 @@ read, until the deployment says that they may be replaced; everything else is ap
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from activities.cluster_objects import kinds
+from activities.cluster_objects.answers import reading
 from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
 from activities.observe.digest import owned_part
 from activities.render.objects.inventory_keys import CLAIM_TEMPLATE_PREFIX, ENGINE_PREFIX, PICKER
@@ -65,27 +67,38 @@ class Applying:
     recreated: Collection[str] = ()
 
 
+class _Staying(NamedTuple):
+    """Pods that stay, why others would be made now, and the claim templates that they get their devices from."""
+
+    pods: StoredPods
+    cause: str
+    claim_templates: list[str]
+
+
 async def plan_apply(cluster: ClusterApi, work: Applying) -> Plan:
     """Find out which pods an apply would replace although the spec that they are made from is the same.
 
-    Asks the server what it would store; nothing is written.
+    Asks the server what it would store; nothing is written. Raises ServerError if the server's answer is no workload.
     """
-    stored, kept = dict[str, Json](), dict[str, Item | None]()
+    kept, stays = dict[str, Item | None](), dict[str, _Staying]()
     for item in work.items:
-        live = await _stored_workload(cluster, item, work)
-        if live is None or not _has_same_source(item, live, work.generation):
-            continue
-        renamed = ObjectId.of(live).identity != ObjectId.of(item.manifest).identity
-        own = None if renamed else _with_stored_pods(item, live)
-        if own is None or await _replaces_pods(cluster, item, live, recreated=live["metadata"]["name"] in work.recreated):
-            stored[item.key], kept[item.key] = live, own
-    changes = {item.key: _cause(item.manifest, stored[item.key]) for item in work.items if item.key in stored}
-    named = {name for live in stored.values() for name in _claim_templates(live)}
+        with reading(ObjectId.of(item.manifest)):
+            live = await _stored_workload(cluster, item, work)
+            if live is None or not _has_same_source(item, live, work.generation):
+                continue
+            renamed = ObjectId.of(live).identity != ObjectId.of(item.manifest).identity
+            own = None if renamed else _with_stored_pods(item, live)
+            if own is None or await _replaces_pods(cluster, item, live, recreated=live["metadata"]["name"] in work.recreated):
+                pods = StoredPods(live["kind"], live["metadata"]["name"], _template_hashes(live))
+                kept[item.key] = own
+                stays[item.key] = _Staying(pods, _cause(item.manifest, live), _claim_templates(live))
+    changes = [staying.cause for staying in stays.values()]
+    named = {name for staying in stays.values() for name in staying.claim_templates}
     return Plan(
         items=tuple(planned for item in work.items if (planned := _planned(item, kept, work.found, named)) is not None),
-        pending={key: StoredPods(live["kind"], live["metadata"]["name"], _template_hashes(live)) for key, live in stored.items()},
-        causes=tuple(dict.fromkeys(changes.values())),
-        asked=any(cause in (CACHE_CAUSE, SECRETS_CAUSE) for cause in changes.values()),
+        pending={key: staying.pods for key, staying in stays.items()},
+        causes=tuple(dict.fromkeys(changes)),
+        asked=any(cause in (CACHE_CAUSE, SECRETS_CAUSE) for cause in changes),
         warnings=await _lacking(cluster, work, named),
     )
 
