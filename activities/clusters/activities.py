@@ -127,7 +127,7 @@ class ClusterActivities:
             partial(_signal, activity.client(), owner, _run_number(order.number, activity.info().attempt)),
             partial(_find_absent, order.connection.cluster),
             self._unreachable_after_seconds,
-            capacity=capacity_tracker(order.capacity_adapter, order.connection.cluster, self._toleration_keys),
+            capacity=capacity_tracker(order.capacity_adapter, order.connection.cluster, self._toleration_keys, order.tolerations),
             settings=self._settings,
         )
         closed = DeploymentNotifier(self._closed_replicas, activity.client(), order.connection.cluster)

@@ -88,13 +88,17 @@ class AwaitConnection(Connect):
 
 
 class WatchCluster(Message):
-    """Watch one connected cluster until cancelled; `number` counts the watches of one InferenceCluster."""
+    """Watch one connected cluster until cancelled; `number` counts the watches of one InferenceCluster.
+
+    `tolerations` are those that the `podPolicy` of a class grants to engine pods, by pool.
+    """
 
     connection: Connection
     cluster_uid: str
     number: int = 0
     pools: list[str] = Field(default_factory=list)
     capacity_adapter: str = "none"
+    tolerations: dict[Name, list[dict[str, Any]]] = Field(default_factory=dict)
 
 
 class ObjectIdParts(NamedTuple):

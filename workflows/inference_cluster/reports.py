@@ -6,9 +6,8 @@ from typing import Any
 from api_types.messages.caches import CacheSite
 from api_types.messages.entities import ClusterChanged
 from api_types.messages.scheduling import ReportCluster
-from api_types.resources.parts.pod_policy import policies_by_pool
 from workflows.entity.conditions import condition_of
-from workflows.inference_cluster.spec import connection_of, node_pools
+from workflows.inference_cluster.spec import connection_of, pod_policies
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import drivers, gateway_of, status_fields
 
@@ -44,7 +43,7 @@ def replica_report(name: str, state: ClusterState, now: datetime) -> ClusterChan
     left = time_to_withdrawal(state, now)
     withdrawn = left is not None and left <= timedelta()
     found: dict[str, Any] = {"gateway_address": gateway.address, "gateway_message": gateway.problem, "drivers": drivers(state.pools)}
-    found["pod_policies"] = policies_by_pool(node_pools(state), {name: known.spec for name, known in state.classes.items()})
+    found["pod_policies"] = pod_policies(state)
     return ClusterChanged(
         name=name,
         uid=state.uid,

@@ -5,6 +5,7 @@ from typing import Any
 from api_types import labels, queues
 from api_types.messages.cluster_work import Connect, Connection
 from api_types.queues import ClusterWork
+from api_types.resources.parts.pod_policy import policies_by_pool
 from workflows.inference_cluster.state import ClusterState
 
 
@@ -49,6 +50,16 @@ def declared_facts(state: ClusterState) -> dict[str, Any]:
 def node_pools(state: ClusterState) -> list[dict[str, Any]]:
     """Give the node pools of the spec."""
     return list((state.spec or {}).get("nodePools", ()))
+
+
+def pod_policies(state: ClusterState) -> dict[str, dict[str, Any]]:
+    """Give what the classes of the pools grant to engine pods, by pool."""
+    return policies_by_pool(node_pools(state), {name: known.spec for name, known in state.classes.items()})
+
+
+def granted_tolerations(state: ClusterState) -> dict[str, list[dict[str, Any]]]:
+    """Give the tolerations among what is granted, by pool."""
+    return {pool: list(policy["tolerations"]) for pool, policy in pod_policies(state).items() if policy.get("tolerations")}
 
 
 def class_names(state: ClusterState) -> list[str]:

@@ -44,8 +44,18 @@ class Adapter:
     queues: Callable[[Objects], list[CapacityQueue]] = field(default=_no_queues)
     pod_admissions: Callable[[Objects], dict[Pod, PodAdmission]] = field(default=_no_pod_admissions)
 
-    def snapshot(self, cluster: str, objects: Objects, observed_at: int, toleration_keys: Iterable[str] = ()) -> CapacitySnapshot:
-        """Map the objects; `observed_at` in ms, `toleration_keys` as configured. Raises ValueError naming an invalid quantity."""
+    def snapshot(
+        self,
+        cluster: str,
+        objects: Objects,
+        observed_at: int,
+        toleration_keys: Iterable[str] = (),
+        tolerations: kube.Tolerations = kube.NO_TOLERATIONS,
+    ) -> CapacitySnapshot:
+        """Map the objects; `observed_at` in ms. Raises ValueError naming an invalid quantity.
+
+        `toleration_keys` as configured, `tolerations` as the classes of the pools grant them to engine pods.
+        """
         return CapacitySnapshot(
             cluster=cluster,
             source=self.name,
@@ -53,7 +63,7 @@ class Adapter:
             observed_at=observed_at,
             generation=objects.changes,
             # A cluster says how many there are, and what it says is sent to the scheduler.
-            pools=kube.pools(objects, toleration_keys)[:OBSERVED_MAX],
+            pools=kube.pools(objects, toleration_keys, tolerations)[:OBSERVED_MAX],
             queues=[_bounded(queue) for queue in self.queues(objects)[:OBSERVED_MAX]],
             admission=admission(objects, self.pod_admissions(objects))[:REPLICAS_ON_CLUSTER_MAX],
         )

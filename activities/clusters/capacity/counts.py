@@ -1,19 +1,14 @@
 """Kubernetes quantities as whole numbers of devices."""
 
-import re
 from fractions import Fraction
 from typing import Any
 
-_QUANTITY = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)(m|k|Ki|M|Mi|)")
-_FACTORS = {"": Fraction(1), "m": Fraction(1, 1000), "k": Fraction(1000), "Ki": Fraction(1024), "M": Fraction(10**6), "Mi": Fraction(2**20)}
+from api_types.text.quantity import NANO_PER_UNIT, parse_quantity
 
 
 def amount(value: Any) -> Fraction:
-    """Read a quantity. Raises ValueError naming it if it is invalid."""
-    matched = _QUANTITY.fullmatch(str(value))
-    if matched is None:
-        raise ValueError(f"{value!r} is not a quantity of devices")
-    return Fraction(matched[1]) * _FACTORS[matched[2]]
+    """Read a quantity, which may be written as a number. Raises ValueError naming it if it is invalid."""
+    return Fraction(parse_quantity(str(value)), NANO_PER_UNIT)
 
 
 def floor(value: Fraction) -> int:

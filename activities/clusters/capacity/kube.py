@@ -1,11 +1,12 @@
 """The plain adapter: nodes, ResourceSlices, ResourceClaims.
 
 A node that is not Ready, is cordoned, or has a taint that engine pods do not tolerate takes no pods; neither does one with devices that
-claims of others have allocated. What pods tolerate depends on the devices that they claim, which are those of the pool's nodes.
+claims of others have allocated. What pods tolerate depends on the devices that they claim, which are those of the pool's nodes, and on what
+the `podPolicy` of the pool's class grants.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from activities.clusters.capacity.objects import Objects, is_true
@@ -13,9 +14,16 @@ from activities.render.objects.tolerations import keeps_pods_away, toleration_ke
 from api_types import labels
 from api_types.messages.capacity import CapacityPool
 
+# By pool, in wire form.
+Tolerations = Mapping[str, Sequence[Mapping[str, Any]]]
+NO_TOLERATIONS: Tolerations = {}
 
-def pools(objects: Objects, configured_keys: Iterable[str] = ()) -> list[CapacityPool]:
-    """Count nodes and devices per pool, by name. `configured_keys`: taints that engine pods tolerate wherever they run."""
+
+def pools(objects: Objects, configured_keys: Iterable[str] = (), granted: Tolerations = NO_TOLERATIONS) -> list[CapacityPool]:
+    """Count nodes and devices per pool, by name.
+
+    `configured_keys`: taints that engine pods tolerate wherever they run; `granted`: what they tolerate on the nodes of a pool besides.
+    """
     members: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for node in objects.of("Node"):
         pool = (node["metadata"].get("labels") or {}).get(labels.POOL)
@@ -33,7 +41,10 @@ def pools(objects: Objects, configured_keys: Iterable[str] = ()) -> list[Capacit
     }
     foreign_nodes = {node for (node, _), count in foreign.items() if count}
     tolerated = {name: _tolerated(nodes, devices, configured_keys) for name, nodes in members.items()}
-    usable = {name: [node["metadata"]["name"] for node in nodes if _takes_pods(node, tolerated[name])] for name, nodes in members.items()}
+    usable = {
+        name: [node["metadata"]["name"] for node in nodes if _takes_pods(node, tolerated[name], granted.get(name, ()))]
+        for name, nodes in members.items()
+    }
     return [_pool(name, len(nodes), usable[name], free, foreign_nodes) for name, nodes in sorted(members.items())]
 
 
@@ -58,8 +69,8 @@ def _pool(name: str, total: int, usable: list[str], free: dict[str, dict[str, in
     )
 
 
-def _takes_pods(node: dict[str, Any], tolerated: tuple[str, ...]) -> bool:
-    blocked = any(keeps_pods_away(taint, tolerated) for taint in node["spec"].get("taints") or ())
+def _takes_pods(node: dict[str, Any], tolerated: tuple[str, ...], granted: Iterable[Mapping[str, Any]]) -> bool:
+    blocked = any(keeps_pods_away(taint, tolerated, granted) for taint in node["spec"].get("taints") or ())
     return is_true(node, "Ready") and not node["spec"].get("unschedulable") and not blocked
 
 

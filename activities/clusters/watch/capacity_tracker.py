@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from activities.clusters.capacity.adapters import ADAPTERS, Adapter
+from activities.clusters.capacity.kube import NO_TOLERATIONS, Tolerations
 from activities.clusters.capacity.objects import Objects
 from api_types.messages.capacity import CapacitySnapshot
 
@@ -17,24 +18,28 @@ from api_types.messages.capacity import CapacitySnapshot
 _RESYNC_SECONDS = 300
 
 
-def capacity_tracker(adapter: str, cluster: str, toleration_keys: Iterable[str] = ()) -> CapacityTracker | None:
+def capacity_tracker(
+    adapter: str, cluster: str, toleration_keys: Iterable[str] = (), tolerations: Tolerations = NO_TOLERATIONS
+) -> CapacityTracker | None:
     """Give the tracker with a cluster's adapter; None where declared capacity counts."""
     found = ADAPTERS.get(adapter)
-    return CapacityTracker(found, cluster, toleration_keys) if found else None
+    return CapacityTracker(found, cluster, toleration_keys, tolerations) if found else None
 
 
 class CapacityTracker:
     """The objects that an adapter reads, and its last snapshot. `synced`: all of them were listed; the watch sets it.
 
-    `toleration_keys` are taints that engine pods tolerate by the settings.
+    `toleration_keys` are taints that engine pods tolerate by the settings, `tolerations` what the classes of the pools grant them.
     """
 
-    def __init__(self, adapter: Adapter, cluster: str, toleration_keys: Iterable[str] = ()) -> None:
+    def __init__(
+        self, adapter: Adapter, cluster: str, toleration_keys: Iterable[str] = (), tolerations: Tolerations = NO_TOLERATIONS
+    ) -> None:
         self.adapter = adapter
         self.objects = Objects()
         self.synced = False
         self._cluster = cluster
-        self._toleration_keys = tuple(toleration_keys)
+        self._tolerated = tuple(toleration_keys), tolerations
         self._last: CapacitySnapshot | None = None
 
     def snapshot(self, now: datetime) -> CapacitySnapshot | None:
@@ -42,7 +47,7 @@ class CapacityTracker:
         if not self.synced:
             return self._last
         try:
-            found = self.adapter.snapshot(self._cluster, self.objects, int(now.timestamp() * 1000), self._toleration_keys)
+            found = self.adapter.snapshot(self._cluster, self.objects, int(now.timestamp() * 1000), *self._tolerated)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             # A queue with an invalid quantity, or without a field: the last snapshot stays until it is stale by its own timestamp.
             return self._last

@@ -35,7 +35,15 @@ def tolerations(keys: Iterable[str]) -> list[Json]:
     return [{"key": key, "operator": "Exists", "effect": _EFFECT} for key in keys]
 
 
-def keeps_pods_away(taint: Mapping[str, Any], keys: Collection[str]) -> bool:
-    """Tell whether a pod that tolerates these keys cannot run on a node with that taint."""
+def keeps_pods_away(taint: Mapping[str, Any], keys: Collection[str], granted: Iterable[Mapping[str, Any]] = ()) -> bool:
+    """Tell whether a pod that tolerates these keys, and what a `podPolicy` grants, cannot run on a node with that taint."""
     effect = taint.get("effect")
-    return effect in _BLOCKING and not (effect == _EFFECT and taint.get("key") in keys)
+    if effect not in _BLOCKING or (effect == _EFFECT and taint.get("key") in keys):
+        return False
+    return not any(_covers(toleration, taint) for toleration in granted)
+
+
+def _covers(granted: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if granted["key"] != taint.get("key") or granted.get("effect") not in (None, taint.get("effect")):
+        return False
+    return granted.get("operator") != "Equal" or granted.get("value") == taint.get("value")

@@ -78,7 +78,7 @@ class SeccompProfile(ResourceModel):
 
 
 class NodeToleration(ResourceModel):
-    """A taint of nodes of this class that engines tolerate. Nodes with other taints than that of their driver count as occupied."""
+    """A taint of nodes of this class that engines tolerate. Nodes with taints that they do not tolerate count as occupied."""
 
     key: NonEmpty
     """Key of the taint."""

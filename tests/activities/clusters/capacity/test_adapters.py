@@ -15,8 +15,10 @@ from activities.clusters.capacity.objects import Objects, reduced
 from activities.clusters.watch.capacity_tracker import CapacityTracker, capacity_tracker
 from api_types import labels
 from api_types.messages.capacity import Admission, CapacityPool, CapacitySnapshot
+from scheduler.kubernetes.tolerations import untolerated
+from scheduler.model.inputs import Taint, Toleration
 from tests.activities.clusters.capacity import recorded as r
-from tests.activities.render.builders import a_member, an_engine, render
+from tests.activities.render.builders import a_cluster, a_member, an_engine, render
 from tests.activities.render.builders import pod as template_of
 from tests.random_cases import SEED, cases
 
@@ -103,6 +105,7 @@ class Tainted(NamedTuple):
     resource: str = ""
     effect: str = "NoSchedule"
     configured: tuple[str, ...] = ()
+    granted: tuple[dict[str, str], ...] = ()
     counts: bool = True
 
 
@@ -117,25 +120,37 @@ TAINTED = [
     Tainted("amd on nodes with other devices", "amd.com/gpu", r.DRIVER, counts=False),
     Tainted("a taint that evicts", "amd.com/gpu", "gpu.amd.com", effect="NoExecute", counts=False),
     Tainted("a taint that only asks", "team", "gpu.amd.com", effect="PreferNoSchedule"),
+    Tainted("a taint that the class grants", "team", r.DRIVER, granted=({"key": "team"},)),
+    Tainted("one that evicts, and is granted", "team", r.DRIVER, effect="NoExecute", granted=({"key": "x"}, {"key": "team"})),
+    Tainted("a taint that is granted with its value", "team", r.DRIVER, granted=({"key": "team", "operator": "Equal", "value": "red"},)),
+    Tainted("with another value", "team", r.DRIVER, granted=({"key": "team", "operator": "Equal", "value": "blue"},), counts=False),
+    Tainted("with another effect", "team", r.DRIVER, granted=({"key": "team", "effect": "NoExecute"},), counts=False),
+    Tainted("with its effect", "team", r.DRIVER, granted=({"key": "team", "effect": "NoSchedule"},)),
 ]
 
 
 @pytest.mark.parametrize("case", TAINTED, ids=lambda case: case.story)
 def test_wkl_8_2_a_tainted_pool_counts_where_engine_pods_tolerate_the_taint(case: Tainted) -> None:
     """As the pods that are rendered for the pool say it."""
-    host = r.node("n1", pool="other", taints=[{"key": case.taint, "effect": case.effect}])
+    host = r.node("n1", pool="other", taints=[{"key": case.taint, "value": "red", "effect": case.effect}])
     host["status"]["allocatable"] = {"cpu": "8", **({case.resource: "8"} if case.resource else {})}
     items: list[Item] = [("Node", host)]
     if case.driver:
         slices = r.resource_slice("n1", 8)
         items.append(("ResourceSlice", {**slices, "spec": {**slices["spec"], "driver": case.driver}}))
-    (pool,) = ADAPTERS["kube"].snapshot("eu-1", listed(items), AT, case.configured).pools
+    (pool,) = ADAPTERS["kube"].snapshot("eu-1", listed(items), AT, case.configured, {"other": case.granted}).pools
     assert (pool.nodes_total, pool.nodes_schedulable) == (1, int(case.counts))
 
     request = {"name": "gpu", "count": 8, **({"deviceClassName": case.driver} if case.driver else {"resourceName": case.resource})}
-    rendered = render(an_engine("main", a_member(requests=[request])), settings={"toleration_keys": case.configured})
-    tolerated = {(each["key"], each["effect"]) for each in template_of(rendered)["spec"]["tolerations"]}
-    assert ((case.taint, case.effect) in tolerated or case.effect == "PreferNoSchedule") is case.counts
+    policies = {"h100": {"tolerations": list(case.granted)}} if case.granted else {}
+    rendered = render(
+        an_engine("main", a_member(requests=[request])),
+        settings={"toleration_keys": case.configured},
+        cluster=a_cluster(pod_policies=policies),
+    )
+    tolerated = [Toleration(**each) for each in template_of(rendered)["spec"]["tolerations"]]
+    taint = Taint(case.taint, "red", case.effect)
+    assert (untolerated([taint], tolerated) is None or case.effect == "PreferNoSchedule") is case.counts
 
 
 def test_18_5_kube_counts_the_newest_generation_of_a_drivers_pool() -> None:
@@ -328,7 +343,11 @@ def test_18_5_4_a_pod_that_was_evicted_counts_more_than_one_that_waits() -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "down", "up"), [("8", 8, 8), (8, 8, 8), ("1500m", 1, 2), ("2k", 2000, 2000), (0.5, 0, 1), ("-1", -1, -1), ("1Ki", 1024, 1024)]
+    ("text", "down", "up"),
+    [
+        *(("8", 8, 8), (8, 8, 8), ("1500m", 1, 2), ("2k", 2000, 2000), (0.5, 0, 1), ("-1", -1, -1), ("1Ki", 1024, 1024)),
+        *(("1e3", 1000, 1000), ("2G", 2 * 10**9, 2 * 10**9), ("1Gi", 2**30, 2**30), ("+.5", 0, 1), ("1u", 0, 1)),
+    ],
 )
 def test_18_5_6_units_are_exact(text: Any, down: int, up: int) -> None:
     assert (floor(amount(text)), ceiling(amount(text))) == (down, up)
@@ -337,7 +356,7 @@ def test_18_5_6_units_are_exact(text: Any, down: int, up: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "many", "1e3x", "0x10", "٣"])
 def test_an_invalid_quantity_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a quantity of devices"):
+    with pytest.raises(ValueError, match="is not a Kubernetes quantity"):
         amount(text)
 
 
