@@ -100,9 +100,11 @@ def _plugin(name: str, **parameters: object) -> Json:
 def _producers(context: Context, tokens: int) -> list[Json]:
     """Give what tells the prefix scorer about the pods, and what that needs.
 
-    The form of the precise one is that of the guide precise-prefix-cache-routing of llm-d 0.8, which has picker v0.9.0; `blockSize` and the
-    fields of the events are those of llm-d-kv-cache v0.8.0, which v0.9.0 still reads. The seed of the engines' hashes is of no matter: the
-    picker hashes the tokens of events and of requests itself. Its selector of pods is one that engines here do not all match.
+    The precise one follows the events of the engines. `blockSize` and the fields of the events are those of llm-d-kv-cache v0.8.0, which
+    picker v0.9.0 still reads. With `speculativeIndexing` the picker counts the blocks of a request as held by the pod that it has picked
+    before that pod's events say so, so that requests with one beginning that follow each other closely go to one pod. The seed of the
+    engines' hashes is of no matter: the picker hashes the tokens of events and of requests itself. Its selector of pods is one that
+    engines here do not all match.
     """
     precise = context.spec.precise_cache
     if precise is None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -24,12 +25,12 @@ TOO_MANY = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 9}]
 
 
 @asynccontextmanager
-async def observing(cluster: ClusterUnderTest, adapter: str = "kube") -> AsyncIterator[RecordingClient]:
+async def observing(cluster: ClusterUnderTest, adapter: str = "kube", **order: Any) -> AsyncIterator[RecordingClient]:
     """Watch the cluster as its entity would with the annotation for an adapter."""
     client = RecordingClient()
     environment = asked_by(cluster.workflow_id, client)
-    order = WatchCluster(connection=cluster.connection, cluster_uid="cluster-uid", capacity_adapter=adapter)
-    task = asyncio.create_task(environment.run(ClusterActivities(cluster.pool).watch_cluster, order))
+    watch = WatchCluster(connection=cluster.connection, cluster_uid="cluster-uid", capacity_adapter=adapter, **order)
+    task = asyncio.create_task(environment.run(ClusterActivities(cluster.pool).watch_cluster, watch))
     try:
         yield client
     finally:
@@ -74,6 +75,19 @@ async def test_18_5_kube_a_cordoned_node_and_claimed_devices_are_observed(cluste
         assert [seen.state for seen in taken.admission] == ["Admitted"]
         assert sum(found.nodes_schedulable for found in taken.pools) == sum(found.nodes_schedulable for found in whole.pools)
         assert sum(found.foreign_nodes for found in taken.pools) == 0
+
+
+async def test_18_5_kube_a_taint_that_a_class_lets_engine_pods_tolerate_occupies_no_node(cluster: ClusterUnderTest) -> None:
+    node = (await (await cluster.api()).list(Selection(NODE, labels=f"{labels.POOL}=h100"))).items[0]
+    before = node["spec"].get("taints")
+    try:
+        await operator.patch(cluster, ObjectId.of(node), {"spec": {"taints": [{"key": "team", "effect": "NoSchedule"}]}})
+        async with observing(cluster) as client:
+            await seen_by(client, cluster, lambda seen: pool(seen, "h100").nodes_schedulable < pool(seen, "h100").nodes_total)
+        async with observing(cluster, tolerations={"h100": [{"key": "team"}]}) as client:
+            await seen_by(client, cluster, lambda seen: pool(seen, "h100").nodes_schedulable == pool(seen, "h100").nodes_total)
+    finally:
+        await operator.patch(cluster, ObjectId.of(node), {"spec": {"taints": before}})
 
 
 async def test_18_5_4_kube_unschedulable_pods_are_observed_with_their_time(cluster: ClusterUnderTest) -> None:
