@@ -315,6 +315,16 @@ def test_wkl_61_a_replica_says_which_cache_of_an_adapter_it_waits_for() -> None:
     assert replica.condition("ModelAccepted")[2] == "ModelCache ml/lora is Hydrating on eu"
 
 
+def test_wkl_61_a_replica_names_all_caches_that_it_waits_for() -> None:
+    held = APPLIED.model_copy(update={"held": "WaitingForCache"})
+    replica = Replica(a_replica(spec=ADAPTED, applied=held, adapters={"lora": AdapterCache()}))
+    ReplicaCache(replica.context).record_report(CacheReport(cache="lora", uid="l", sequence=1, cluster="eu", phase="Hydrating"))
+    replica.step()
+    assert replica.condition("ModelAccepted")[2] == (
+        "ModelCache ml/weights does not exist, or has not answered yet; engines on eu wait for it; ModelCache ml/lora is Hydrating on eu"
+    )
+
+
 def test_wkl_80_a_missing_definition_is_shown_and_retried_until_it_is_installed() -> None:
     missing = Failure("StackMissing", "cluster eu does not serve LeaderWorkerSet of leaderworkerset.x-k8s.io/v1")
     replica = Replica(a_start(), memo=CLUSTER.wire(), apply_failures=[missing] * 2)

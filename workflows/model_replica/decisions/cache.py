@@ -28,20 +28,20 @@ def mounted_claims(state: ModelReplicaState, adapter: str = "") -> list[str]:
 
 
 def cache_problem(state: ModelReplicaState) -> str:
-    """Say which cache keeps the engines from starting, and how far it is."""
-    name, report = cache_name(state), state.cache
-    if not name or state.cache_claim:
-        name, report = _waiting_adapter(state) or (name, report)
+    """Say which caches keep the engines from starting, and how far each is."""
+    name, ready = cache_name(state), state.adapter_claims()
+    waiting = {} if not name or state.cache_claim else {name: state.cache}
+    adapters = [adapter for adapter in adapter_caches(state.spec or {}) if adapter not in ready]
+    waiting |= {adapter: state.adapters[adapter].cache if adapter in state.adapters else None for adapter in adapters}
+    return "; ".join(_how_far(state, name, report) for name, report in (waiting or {name: state.cache}).items())
+
+
+def _how_far(state: ModelReplicaState, name: str, report: CacheReport | None) -> str:
     cluster, title = state.start.cluster, f"ModelCache {state.start.namespace}/{name}"
     if report is None:
         return f"{title} does not exist, or has not answered yet; engines on {cluster} wait for it"
     detail = f": {report.message}" if report.message else ""
     return f"{title} is {report.phase or 'not staged'} on {cluster}{detail}"
-
-
-def _waiting_adapter(state: ModelReplicaState) -> tuple[str, CacheReport | None] | None:
-    waiting = (name for name in adapter_caches(state.spec or {}) if name not in state.adapter_claims())
-    return next(((name, state.adapters[name].cache if name in state.adapters else None) for name in waiting), None)
 
 
 def cache_status(state: ModelReplicaState) -> dict[str, Any]:
