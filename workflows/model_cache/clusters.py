@@ -5,6 +5,8 @@ A cluster reports itself to all caches when something about it changes; a survey
 
 from collections.abc import Sequence
 
+from temporalio import workflow
+
 from activities.messaging.messages import Survey
 from api_types import names
 from api_types.messages.caches import CacheSite
@@ -14,13 +16,16 @@ from workflows.entity.calls.querying import query_each, query_pages
 from workflows.entity.calls.sending import send_all
 from workflows.entity.context import EntityContext
 from workflows.model_cache.plan import selects
-from workflows.model_cache.sites import new_staging, record_site
+from workflows.model_cache.sites import new_staging, record_site, record_unready
 from workflows.model_cache.spec import gets_by_pods, match_labels, volume_class
 from workflows.model_cache.state import CacheState
 
 # Reports of clusters may be lost with their receiver: every six hours all are queried again.
 SURVEY_EVERY_RESYNCS = 6
 SURVEY_PAGE = 200
+
+# In histories of before a cluster on which nothing can be staged changes nothing.
+UNREADY_PATCH = "clusters-that-cannot-stage"
 
 
 class Clusters:
@@ -36,8 +41,12 @@ class Clusters:
         if staging is not None and staging.site_version.is_doubtful(site.uid):
             staging.doubted = True
             self.context.requeue()
-        else:
-            self._record(site)
+            return
+        unready = self.state.unready
+        self._record(site)
+        if self.state.unready != unready and not self.state.stagings and workflow.patched(UNREADY_PATCH):
+            # The condition says why there is no cluster.
+            self.context.mark_changed()
 
     def _answered(self, site: CacheSite) -> None:
         """Store what a cluster says when it is asked: that is the one which is there."""
@@ -52,9 +61,10 @@ class Clusters:
         if staging is not None:
             if record_site(staging, site):
                 self.context.mark_changed()
-        elif self.state.spec is not None and not self.state.deleting and selects(match_labels(self.state.spec), site):
+        elif self.state.spec is not None and not self.state.deleting:
             fresh = new_staging(site, volume_class(self.state.spec), by_pods=gets_by_pods(self.state.spec))
-            if fresh.can_stage:
+            record_unready(self.state, site)
+            if selects(match_labels(self.state.spec), site) and fresh.can_stage:
                 self.state.stagings[site.name] = fresh
                 self.context.mark_changed()
 
@@ -72,6 +82,7 @@ class Clusters:
                 await self._query(doubted)
             return
         self.state.surveyed = True
+        self.state.unready = {}
         unlisted, unresponsive = dict.fromkeys(self.state.stagings), list[str]()
         clusters = Survey(kinds=["InferenceCluster"], query="cache_site", page_size=SURVEY_PAGE)
         async for page in query_pages(clusters, "query the clusters of the fleet"):

@@ -1,7 +1,9 @@
 """How a report of a cluster changes what a ModelCache has there: changes the given state; no I/O, no clock."""
 
 from api_types.messages.caches import CacheSite
-from workflows.model_cache.state import ClusterStaging
+from workflows.model_cache.plan import selects
+from workflows.model_cache.spec import gets_by_pods, match_labels, volume_class
+from workflows.model_cache.state import CacheState, ClusterStaging
 
 
 def new_staging(site: CacheSite, volume_class: str = "", *, by_pods: bool = False) -> ClusterStaging:
@@ -9,6 +11,23 @@ def new_staging(site: CacheSite, volume_class: str = "", *, by_pods: bool = Fals
     staging = ClusterStaging(site=site, volume_class=volume_class, by_pods=by_pods)
     _take(staging, site)
     return staging
+
+
+def why_not(staging: ClusterStaging) -> str:
+    """Say why nothing new can be staged on a cluster; empty if it can, or is being deleted."""
+    if staging.site.connection is None:
+        return "is not connected"
+    if not staging.storage_class and not staging.by_pods:
+        return "reports no storage class for caches"
+    return ""
+
+
+def record_unready(state: CacheState, site: CacheSite) -> None:
+    """Record whether a cluster is one that the selector matches, and why nothing can be staged on it."""
+    why = ""
+    if site.present and not site.deleting and selects(match_labels(state.spec), site):
+        why = why_not(new_staging(site, volume_class(state.spec), by_pods=gets_by_pods(state.spec)))
+    state.unready = {name: known for name, known in {**state.unready, site.name: why}.items() if known}
 
 
 def record_site(staging: ClusterStaging, site: CacheSite) -> bool:

@@ -122,7 +122,8 @@ class ClusterStaging(StatePart):
     cluster. `error` is that of the last failed step, which is repeated at `retry_at`; `errors` counts failures in a row. `registered`: the
     cluster knows that it waits for this cache when it is deleted. `doubted`: a report came of what may be an earlier cluster. `awaits`: the
     cluster whose volume will say which revision is staged here. `volume_class`: the storage class that the spec names, empty for the one
-    that the cluster reports. `by_pods`: each pod has its own, so that nothing is staged on the cluster.
+    that the cluster reports. `by_pods`: each pod has its own, so that nothing is staged on the cluster. `turn_began`: since when it is the
+    first to stage a reference that is not resolved.
     """
 
     site: CacheSite
@@ -139,6 +140,7 @@ class ClusterStaging(StatePart):
     awaits: str = ""
     volume_class: str = ""
     by_pods: bool = False
+    turn_began: str = ""
 
     @property
     def can_stage(self) -> bool:
@@ -191,6 +193,7 @@ class CacheState(EntityState):
 
     Attributes:
         stagings: the clusters that hold something of this cache or shall do so, by name.
+        unready: clusters that the selector matches and that have no staging, by name, with why nothing can be staged on them.
         users: by uid. `reported`: digest of the last message to each workflow. `former_users`: by uid, the last registration of those
             that use the cache no longer.
         surveyed: all clusters were queried since the spec last changed.
@@ -202,6 +205,7 @@ class CacheState(EntityState):
 
     pin: PinnedRevision | None = None
     stagings: Compact[dict[str, ClusterStaging]] = Field(default_factory=dict, alias="places")
+    unready: Compact[dict[str, str]] = Field(default_factory=dict)
     users: Compact[dict[str, User]] = Field(default_factory=dict)
     reported: Compact[dict[str, str]] = Field(default_factory=dict, alias="told")
     former_users: Compact[dict[str, int]] = Field(default_factory=dict)

@@ -6,10 +6,13 @@ from typing import Any, NamedTuple
 from activities.observe.cache import BOUND
 from workflows.entity.conditions import FALSE, TRUE, Verdict
 from workflows.model_cache.plan import is_final, selects
+from workflows.model_cache.sites import why_not
+from workflows.model_cache.spec import match_labels
 from workflows.model_cache.state import RESOLVE_ATTEMPTS, CacheState, ClusterStaging, Copy, PinnedRevision
 
 MESSAGE_MAX = 1024
-_NO_CLUSTERS = "no connected cluster that the selector matches reports a storage class for caches"
+# Of the clusters that a condition names.
+_NAMED_MAX = 5
 
 
 class ClusterPhase(NamedTuple):
@@ -28,16 +31,16 @@ class StagingPhase(NamedTuple):
     message: str
 
 
-def phase_of(staging: ClusterStaging) -> StagingPhase:
-    """Give how far the desired artifact is on a cluster."""
+def phase_of(staging: ClusterStaging, unresolved: str = "") -> StagingPhase:
+    """Give how far the desired artifact is on a cluster; `unresolved` is why the revision could not be resolved."""
     current = staging.copies[0] if staging.copies else None
     if staging.awaits and (current is None or not current.ready_at):
         return StagingPhase(
             "Pending", _obstacle(staging) or f"waits for {staging.awaits}: its volume will say which revision all clusters stage"
         )
     if current is None:
-        waits = "waits for the revision that all pods get, see RevisionPinned" if staging.by_pods else "not started yet"
-        return StagingPhase("Pending", _obstacle(staging) or waits)
+        waits = "waits for the revision that all pods get" if staging.by_pods else "the revision is being resolved"
+        return StagingPhase("Pending", _obstacle(staging) or f"{waits}: {unresolved or 'see RevisionPinned'}"[:MESSAGE_MAX])
     if current.by_pods:
         how = f"nodes pull {current.image}" if current.image else "each pod fills a volume of its own before its engine starts"
         return StagingPhase("Ready", _obstacle(staging) or f"nothing to stage: {how}")
@@ -52,7 +55,8 @@ def phase_of(staging: ClusterStaging) -> StagingPhase:
     if volume and volume.phase == BOUND:
         return StagingPhase("Hydrating", obstacle or ("" if job else "waits for its Job"))
     if job and volume and volume.phase == "Pending":
-        return StagingPhase("Hydrating", obstacle or "waits for the first consumer of its volume")
+        claim = f"volume claim {current.claim} of storage class {staging.storage_class} is not bound"
+        return StagingPhase("Hydrating", f"{obstacle}; {claim}" if obstacle else f"waits for the first consumer of its volume: {claim}")
     waits = f"waits for volume claim {current.claim}, which is {volume.phase}" if volume else "waits for its volume claim"
     return StagingPhase("Pending", obstacle or waits)
 
@@ -67,11 +71,8 @@ def _failure(staging: ClusterStaging, copy: Copy) -> str:
 def _obstacle(staging: ClusterStaging) -> str:
     if staging.error.type:
         return f"{staging.error.type}: {staging.error.message}"[:MESSAGE_MAX]
-    if staging.site.connection is None:
-        return f"InferenceCluster {staging.site.name} is not connected"
-    if not staging.storage_class and not staging.by_pods:
-        return f"InferenceCluster {staging.site.name} reports no storage class for caches"
-    return ""
+    why = why_not(staging)
+    return f"InferenceCluster {staging.site.name} {why}" if why else ""
 
 
 def by_name(stagings: Mapping[str, ClusterStaging]) -> list[ClusterStaging]:
@@ -79,29 +80,44 @@ def by_name(stagings: Mapping[str, ClusterStaging]) -> list[ClusterStaging]:
     return [stagings[name] for name in sorted(stagings)]
 
 
-def cluster_phases(stagings: Sequence[ClusterStaging], match_labels: Mapping[str, str]) -> list[ClusterPhase]:
+def cluster_phases(stagings: Sequence[ClusterStaging], wanted: Mapping[str, str], unresolved: str = "") -> list[ClusterPhase]:
     """Give the phase on every cluster; one that is no longer selected, or is being deleted, does not count."""
     return [
-        ClusterPhase(staging.site.name, *phase_of(staging), selects(match_labels, staging.site) and not staging.site.deleting)
+        ClusterPhase(staging.site.name, *phase_of(staging, unresolved), selects(wanted, staging.site) and not staging.site.deleting)
         for staging in stagings
     ]
 
 
-def matched_verdict(phases: Sequence[ClusterPhase]) -> Verdict:
-    """Give `ClustersMatched`."""
+def no_clusters(state: CacheState) -> str:
+    """Say why a cache has no cluster: none matches its selector, or nothing can be staged on those that do."""
+    wanted = ", ".join(f"{key}={value}" for key, value in sorted(match_labels(state.spec).items()))
+    if state.unready:
+        named = [f"InferenceCluster {name} {why}" for name, why in sorted(state.unready.items())[:_NAMED_MAX]]
+        more = [f"{len(state.unready) - _NAMED_MAX} more"] if len(state.unready) > _NAMED_MAX else []
+        return f"nothing can be staged on the clusters that clusterSelector matches: {'; '.join([*named, *more])}"
+    return f"no InferenceCluster has the labels of clusterSelector: {wanted}" if wanted else "there is no InferenceCluster"
+
+
+def unresolved(pin: PinnedRevision | None) -> str:
+    """Say why the revision could not be resolved; empty while that was not tried, or if there is one."""
+    return pin.problem if pin and not pin.revision else ""
+
+
+def matched_verdict(phases: Sequence[ClusterPhase], no_clusters: str) -> Verdict:
+    """Give `ClustersMatched`; `no_clusters` says why there is none."""
     count = sum(1 for each in phases if each.selected)
     if not count:
-        return Verdict(FALSE, "NoClusters", _NO_CLUSTERS)
+        return Verdict(FALSE, "NoClusters", no_clusters[:MESSAGE_MAX])
     return Verdict(TRUE, "Matched", f"{count} clusters")
 
 
-def artifact_verdict(phases: Sequence[ClusterPhase], missing_credential: str) -> Verdict:
-    """Give `ArtifactReady`; `missing_credential` says which credential is missing, empty if none is."""
+def artifact_verdict(phases: Sequence[ClusterPhase], missing_credential: str, no_clusters: str = "") -> Verdict:
+    """Give `ArtifactReady`; `missing_credential` says which credential is missing, empty if none is, `no_clusters` why there is none."""
     selected = [each for each in phases if each.selected]
     ready = [each for each in selected if each.phase == "Ready"]
     failed = [each for each in selected if each.phase == "Failed"]
     if not selected:
-        return Verdict(FALSE, "NoClusters", _NO_CLUSTERS)
+        return Verdict(FALSE, "NoClusters", no_clusters[:MESSAGE_MAX])
     if len(ready) == len(selected):
         return Verdict(TRUE, "Staged", "; ".join(f"{each.cluster}: {each.message}" for each in ready if each.message))
     if missing_credential:
@@ -181,7 +197,7 @@ def _cluster(staging: ClusterStaging, shown: ClusterPhase, retained: Sequence[st
     return row
 
 
-def details_table(stagings: Sequence[ClusterStaging]) -> list[str]:
+def details_table(phases: Sequence[ClusterPhase]) -> list[str]:
     """Show every cluster in Markdown."""
-    rows = [f"| {staging.site.name} | {' | '.join(text.replace('|', '/') for text in phase_of(staging))} |" for staging in stagings]
+    rows = [f"| {each.cluster} | {each.phase} | {each.message.replace('|', '/')} |" for each in phases]
     return ["| Cluster | Phase | |", "|---|---|---|", *rows, ""] if rows else []

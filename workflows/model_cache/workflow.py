@@ -36,9 +36,11 @@ from workflows.model_cache.status import (
     cluster_phases,
     details_table,
     matched_verdict,
+    no_clusters,
     ready_verdict,
     removal_progress,
     status_fields,
+    unresolved,
 )
 from workflows.model_cache.users import Users
 
@@ -172,7 +174,8 @@ class ModelCacheWorkflow(Entity[CacheState]):
         """Set the conditions from what is known, and emit events for what changed."""
         stagings, phases = self.ordered(), self.phases()
         missing = next((copy.missing_credential for staging in stagings for copy in staging.copies[:1] if copy.missing_credential), "")
-        matched, artifact = matched_verdict(phases), artifact_verdict(phases, missing)
+        no_cluster = no_clusters(self.state)
+        matched, artifact = matched_verdict(phases, no_cluster), artifact_verdict(phases, missing, no_cluster)
         last = condition_of(self.state.conditions, "ArtifactReady")
         self.context.set_condition("ClustersMatched", *matched)
         self.context.set_condition("ArtifactReady", *artifact)
@@ -226,7 +229,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
 
     def phases(self) -> list[ClusterPhase]:
         """Give the phase on every cluster, by name."""
-        return cluster_phases(self.ordered(), match_labels(self.state.spec))
+        return cluster_phases(self.ordered(), match_labels(self.state.spec), unresolved(self.state.pin))
 
     def phase(self) -> str:
         """One that failed everywhere is Failed, one that is complete on some clusters and was so on all is Degraded."""
@@ -238,7 +241,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
 
     def details(self) -> list[str]:
         """Show every cluster in the Temporal UI."""
-        return details_table(self.ordered())
+        return details_table(self.phases())
 
     def status(self) -> dict[str, Any]:
         """Show where the weights are."""

@@ -161,6 +161,7 @@ NOT_OF_AN_APPLY = {
     "NotRunning",
     "PermanentError",
     "StaleSnapshot",
+    "StorageClassMissing",
     "TransientError",
     "timedelta",
 }
@@ -203,7 +204,7 @@ def advised(kind: str, tree: Tree) -> str:
 
 
 def test_a_cache_without_clusters_is_told_of_the_storage_class_and_a_deployment_of_labels() -> None:
-    reason = matched_verdict([]).reason
+    reason = matched_verdict([], "").reason
     assert "storageClassName" in advised("ModelCache", a_tree(reason))
     assert "storageClassName" not in advised("ModelDeployment", a_tree(reason))
     assert "no cluster has the labels" in advised("ModelDeployment", a_tree(reason))

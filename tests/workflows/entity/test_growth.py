@@ -45,6 +45,7 @@ BOUNDS = {
     "ClusterState.caches": "one per cache that has objects here; dropped when it has none",
     "ClusterState.cache_registrations": "one per cache that has objects here, and ENDED_KEPT others",
     "CacheState.stagings": "one per cluster that is selected or holds objects; dropped by `can_forget`",
+    "CacheState.unready": "one per cluster that is selected; dropped when something can be staged on it, and replaced by every survey",
     "CacheState.users": "one per deployment and replica that uses the cache; dropped when it unregisters or does not run",
     "CacheState.reported": "one per user, and dropped with it",
     "CacheState.former_users": "ENDED_KEPT",

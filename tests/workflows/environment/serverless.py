@@ -41,6 +41,8 @@ class Serverless:
         monkeypatch.setattr(workflow, "info", lambda: a_continued_run(self.workflow_id))
         monkeypatch.setattr(workflow, "now", lambda: self.now)
         monkeypatch.setattr(workflow, "time", self._time)
+        # No history of before is replayed.
+        monkeypatch.setattr(workflow, "patched", lambda _: True)
         monkeypatch.setattr(workflow, "execute_activity_method", self._execute)
         monkeypatch.setattr(workflow, "execute_local_activity_method", self._execute_locally)
 

@@ -13,7 +13,7 @@ from api_types.messages.versions import Version
 from tests.workflows.model_cache.builders import a_copy, a_site
 from workflows.entity.context import EntityContext
 from workflows.model_cache import clusters
-from workflows.model_cache.sites import new_staging, record_site
+from workflows.model_cache.sites import new_staging, record_site, record_unready
 from workflows.model_cache.state import CacheState, ClusterStaging
 
 
@@ -91,3 +91,27 @@ def test_a_cluster_that_may_be_another_one_and_does_not_answer_is_to_report_when
     asyncio.run(known.survey())
     assert [(request.workflow_id, request.signal) for request in sent] == [("inferencecluster/eu", "resync")]
     assert state.stagings["eu"].site.uid == "known"
+
+
+GOLD = {"clusterSelector": {"matchLabels": {"tier": "gold"}}}
+
+
+@pytest.mark.parametrize(
+    ("site", "spec", "why"),
+    [
+        (a_site(storage_class_name=""), GOLD, "reports no storage class for caches"),
+        (a_site(connection=None), GOLD, "is not connected"),
+        (a_site(), GOLD, ""),
+        (a_site(storage_class_name=""), {**GOLD, "volume": {"storageClassName": "nfs"}}, ""),
+        (a_site(storage_class_name="", labels={}), GOLD, ""),
+        (a_site(storage_class_name="", deleting=True), GOLD, ""),
+        (a_site(storage_class_name="", present=False), GOLD, ""),
+    ],
+    ids=["no class", "not connected", "can stage", "the cache names a class", "not selected", "being deleted", "gone"],
+)
+def test_wkl_88_a_selected_cluster_on_which_nothing_can_be_staged_is_known_by_why(
+    site: CacheSite, spec: dict[str, object], why: str
+) -> None:
+    state = CacheState(spec=spec, unready={"eu-1": "something else"})
+    record_unready(state, site)
+    assert state.unready == ({"eu-1": why} if why else {})

@@ -10,14 +10,16 @@ from workflows.model_cache.status import (
     artifact_verdict,
     cluster_phases,
     matched_verdict,
+    no_clusters,
     phase_of,
     ready_verdict,
     revision_verdict,
     status_fields,
+    unresolved,
 )
 
 PHASES = [
-    ("nothing yet", a_staging(), "Pending", "not started yet"),
+    ("nothing yet", a_staging(), "Pending", "the revision is being resolved: see RevisionPinned"),
     ("wkl-85 another cluster is first", a_staging(awaits="us-1"), "Pending", "waits for us-1: its volume will say which revision"),
     ("wkl-85 staged before another was first", a_staging(ready(), awaits="us-1"), "Ready", ""),
     ("no claim seen", a_staging(a_copy()), "Pending", "waits for its volume claim"),
@@ -27,7 +29,13 @@ PHASES = [
         "claim waits for its first consumer",
         a_staging(a_copy(), observed=observed(phase="Pending", job="Running")),
         "Hydrating",
-        "first consumer",
+        "first consumer of its volume: volume claim claim-1 of storage class rwx is not bound",
+    ),
+    (
+        "a pod that waits for the claim",
+        a_staging(a_copy(), observed=observed(phase="Pending", job="Running", blocker="unbound PersistentVolumeClaims")),
+        "Hydrating",
+        "unbound PersistentVolumeClaims; volume claim claim-1 of storage class rwx is not bound",
     ),
     ("its pod cannot run", a_staging(a_copy(), observed=observed(job="Running", blocker="no room")), "Hydrating", "no room"),
     ("wkl-87 no token", a_staging(a_copy(job_uid="", missing_credential="no Secret"), observed=observed()), "Hydrating", "no Secret"),
@@ -57,6 +65,16 @@ def test_the_phase_of_a_cluster_and_its_message(story: str, staging: ClusterStag
     found, text = phase_of(staging)
     assert found == phase, story
     assert message in text if message else text == ""
+
+
+def test_wkl_85_a_cluster_says_why_the_revision_is_not_resolved() -> None:
+    assert phase_of(a_staging(), "hub: 503").message == "the revision is being resolved: hub: 503"
+    assert phase_of(a_staging(by_pods=True), "hub: 503").message == "waits for the revision that all pods get: hub: 503"
+    (phase,) = cluster_phases([a_staging()], {}, unresolved(PinnedRevision(reference="r", problem="hub: 503")))
+    assert phase.message == "the revision is being resolved: hub: 503"
+    assert len(phase_of(a_staging(), "x" * 5000).message) <= 1024
+    assert unresolved(None) == ""
+    assert unresolved(PinnedRevision(reference="r", revision="c1", problem="hub: 503")) == ""
 
 
 def test_wkl_92_a_long_failure_is_cut_to_one_kib() -> None:
@@ -105,15 +123,36 @@ def test_wkl_91_the_summary_counts_the_clusters_that_are_selected() -> None:
     assert status["resolvedRevision"] == "c1"
 
 
-def test_wkl_88_a_cache_that_no_cluster_can_stage_reports_no_clusters() -> None:
-    assert matched_verdict([])[:2] == ("False", "NoClusters")
-    assert matched_verdict([a_phase("eu", "Pending")]) == ("True", "Matched", "1 clusters")
+NOT_CONNECTED = "is not connected"
+GOLD: dict[str, object] = {"clusterSelector": {"matchLabels": {"tier": "gold", "region": "eu"}}}
 
 
-def test_a_cache_without_clusters_says_in_each_condition_what_is_missing() -> None:
-    artifact = artifact_verdict([], "")
-    assert artifact.message == matched_verdict([]).message
-    assert ready_verdict(artifact, was_ready=False).message == f"NoClusters: {artifact.message}"
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        (CacheState(spec=GOLD), "no InferenceCluster has the labels of clusterSelector: region=eu, tier=gold"),
+        (CacheState(spec={}), "there is no InferenceCluster"),
+        (
+            CacheState(spec=GOLD, unready={"us": "reports no storage class for caches", "eu": NOT_CONNECTED}),
+            (
+                "nothing can be staged on the clusters that clusterSelector matches: InferenceCluster eu is not connected; "
+                "InferenceCluster us reports no storage class for caches"
+            ),
+        ),
+    ],
+    ids=["no cluster matches", "no cluster at all", "those that match cannot"],
+)
+def test_wkl_88_a_cache_without_clusters_says_whether_its_selector_or_the_clusters_are_the_cause(state: CacheState, why: str) -> None:
+    assert no_clusters(state) == why
+    assert matched_verdict([], why) == ("False", "NoClusters", why)
+    assert artifact_verdict([], "", why) == ("False", "NoClusters", why)
+    assert ready_verdict(artifact_verdict([], "", why), was_ready=False).message == f"NoClusters: {why}"
+    assert matched_verdict([a_phase("eu", "Pending")], why) == ("True", "Matched", "1 clusters")
+
+
+def test_wkl_88_of_many_clusters_that_cannot_stage_some_are_named() -> None:
+    why = no_clusters(CacheState(spec=GOLD, unready={f"eu-{number}": NOT_CONNECTED for number in range(7)}))
+    assert why.endswith("InferenceCluster eu-4 is not connected; 2 more")
 
 
 @pytest.mark.parametrize(
