@@ -15,6 +15,8 @@ from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import ClusterStaging, Copy
 
 AUTH_REFUSED = FINAL_EXIT_CODES[0]
+# Long enough for most downloads, and no longer than a user waits who looks why nothing happens.
+FIRST_CLUSTER_TURN = timedelta(hours=1)
 _DOWNLOAD_STEPS = (CACHE_JOB, CACHE_CREDENTIAL)
 _ALL_STEPS = (*_DOWNLOAD_STEPS, CACHE_VOLUME)
 
@@ -34,6 +36,11 @@ class NextStep(NamedTuple):
 def selects(match_labels: Mapping[str, str], site: CacheSite) -> bool:
     """Tell whether a selector selects a cluster."""
     return all(site.labels.get(key) == value for key, value in match_labels.items())
+
+
+def is_on_cluster(staging: ClusterStaging, copy: Copy) -> bool:
+    """Tell whether objects of an artifact may be on the cluster: something was applied, or its apply was begun."""
+    return not copy.by_pods and (staging.registered or bool(copy.claim_digest))
 
 
 def must_remove(staging: ClusterStaging, desired: DesiredStaging, used: Collection[str], now: datetime) -> bool:
@@ -128,6 +135,10 @@ def first_to_stage(stagings: Mapping[str, ClusterStaging], desired: DesiredStagi
 
     What the reference means may change from one download to the next. So one cluster downloads, and the commit of its volume is the
     revision of all others. A source whose volumes do not say it cannot be waited for: then every cluster stages what it finds.
+
+    A cluster is the first for `FIRST_CLUSTER_TURN`, or until its download failed. After that another one is, and what the one before it has
+    begun goes on: whichever is complete first says the revision of all. When each cluster had its turn, the turns begin again. So a
+    cluster without room for its Job delays the others and never stops them, and still all of them get one revision.
     """
     if desired.pinned or desired.by_pods or desired.deleting:
         return ""
@@ -135,10 +146,22 @@ def first_to_stage(stagings: Mapping[str, ClusterStaging], desired: DesiredStagi
     if any(copy.ready_at and not copy.commit and not copy.says_commit_later(now) for copies in found.values() for copy in copies):
         return ""
 
-    def order(name: str) -> tuple[bool, bool, int, str]:
+    def order(name: str) -> tuple[bool, str, bool, int, str]:
         site, copies = stagings[name].site, found[name]
         begun = any(may_tell_revision(copy) for copy in copies)
-        return (not begun, any(is_final(copy, site) for copy in copies), sum(copy.attempts for copy in copies), name)
+        # Of those that had their turn, the one whose turn is longest ago.
+        former = stagings[name].turn_began if turn_is_over(stagings[name], now) else ""
+        return (any(is_final(copy, site) for copy in copies), former, not begun, sum(copy.attempts for copy in copies), name)
 
     able = [name for name, each in stagings.items() if selects(desired.match_labels, each.site) and each.can_stage]
     return min(able, key=order, default="")
+
+
+def turn_is_over(staging: ClusterStaging, now: datetime) -> bool:
+    """Tell whether a cluster was the first to stage for as long as the others wait for one."""
+    return bool(staging.turn_began) and now >= turn_ends(staging)
+
+
+def turn_ends(staging: ClusterStaging) -> datetime:
+    """Give when another cluster may be the first to stage, after one whose turn has begun."""
+    return datetime.fromisoformat(staging.turn_began) + FIRST_CLUSTER_TURN

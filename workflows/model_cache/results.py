@@ -9,7 +9,7 @@ from api_types.messages.caches import CacheApplied
 from api_types.resources.status import LeftBehind
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
 from workflows.model_cache.observation import record_observation
-from workflows.model_cache.plan import NextStep, selects
+from workflows.model_cache.plan import NextStep, is_on_cluster, selects, turn_is_over
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import ClusterStaging, Copy
 
@@ -28,6 +28,16 @@ def update_selection(staging: ClusterStaging, desired: DesiredStaging, now: date
                 _move_to_front(staging, desired)
     elif not staging.unselected_since:
         staging.unselected_since = clock.timestamp(now)
+
+
+def begin_turn(stagings: Mapping[str, ClusterStaging], first: str, now: datetime) -> None:
+    """Record since when a cluster is the first to stage; without a `first` one, nobody had a turn."""
+    for name, staging in stagings.items():
+        over = turn_is_over(staging, now)
+        if name == first:
+            staging.turn_began = staging.turn_began if staging.turn_began and not over else clock.timestamp(now)
+        elif not first or not over:
+            staging.turn_began = ""
 
 
 def _leave_to_pods(staging: ClusterStaging, desired: DesiredStaging, now: datetime) -> None:
@@ -75,6 +85,11 @@ def record_applied(staging: ClusterStaging, copy: Copy, generation: int, applied
         record_observation(staging, staging.observed, now, fresh=False)
 
 
+def drop_what_is_elsewhere(staging: ClusterStaging) -> None:
+    """Drop artifacts of which nothing is on the cluster: nobody has to ask it to delete them."""
+    staging.copies = [copy for copy in staging.copies if is_on_cluster(staging, copy)]
+
+
 def record_deleted(staging: ClusterStaging, step: NextStep) -> None:
     """Record that a `clean_up` or `remove` was done."""
     step.copy.cleaned_up = True
@@ -94,7 +109,7 @@ def left_behind(stagings: Mapping[str, ClusterStaging], namespace: str, reason: 
         LeftBehind(kind=kind, name=name, namespace=namespace, location=cluster, reason=reason)
         for cluster, staging in sorted(stagings.items())
         for copy in staging.copies
-        if not copy.by_pods
+        if is_on_cluster(staging, copy)
         for kind, name in (
             ("Job", names.cache_job_name(copy.claim)),
             ("Secret", names.cache_credential_name(copy.claim)),

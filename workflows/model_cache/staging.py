@@ -19,13 +19,26 @@ from workflows.entity.calls import activity_options
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import failure_of
 from workflows.model_cache.claims import claims_in_use
-from workflows.model_cache.plan import NextStep, can_forget, first_to_stage, next_check, next_step
-from workflows.model_cache.results import left_behind, record_applied, record_deleted, record_failure, record_success, update_selection
+from workflows.model_cache.plan import NextStep, can_forget, first_to_stage, is_on_cluster, must_remove, next_check, next_step, turn_ends
+from workflows.model_cache.results import (
+    begin_turn,
+    drop_what_is_elsewhere,
+    left_behind,
+    record_applied,
+    record_deleted,
+    record_failure,
+    record_success,
+    update_selection,
+)
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import CacheState, ClusterStaging, Copy
 
 # Clusters on which one cache works at once.
 CONCURRENCY = 16
+
+# In histories of before the first cluster stays the first, and what is on no cluster is removed as if it were.
+TURNS_PATCH = "first-cluster-by-turns"
+ELSEWHERE_PATCH = "drop-what-is-on-no-cluster"
 
 
 class Staging:
@@ -48,12 +61,14 @@ class Staging:
         """Start the next step on every cluster that has one, and requeue for those that have one later."""
         now = workflow.now()
         self._collect_finished()
-        first = first_to_stage(self.state.stagings, desired, now)
+        first = self._first(desired)
         for name, staging in sorted(self.state.stagings.items()):
             if name in self.running:
                 continue
             used = claims_in_use(self.state.users, name)
             update_selection(staging, desired, now, first)
+            if must_remove(staging, desired, used, now) and self._drop_what_is_elsewhere(staging):
+                self.context.mark_changed()
             if can_forget(staging, desired, used, now):
                 await self._forget(name)
                 continue
@@ -62,6 +77,23 @@ class Staging:
                 self.running[name] = asyncio.create_task(self._do(staging, step))
             elif not step and (time := next_check(staging, used, now)):
                 self.context.requeue_at(time)
+
+    def _first(self, desired: DesiredStaging) -> str:
+        """Name the cluster that stages a reference which is not resolved, and requeue for the end of its turn."""
+        now = workflow.now()
+        first = first_to_stage(self.state.stagings, desired, now)
+        if not first or workflow.patched(TURNS_PATCH):
+            begin_turn(self.state.stagings, first, now)
+        if first and self.state.stagings[first].turn_began:
+            self.context.requeue_at(turn_ends(self.state.stagings[first]))
+        return first
+
+    def _drop_what_is_elsewhere(self, staging: ClusterStaging) -> bool:
+        """Drop artifacts that are on no cluster; so a deletion does not wait for one that holds nothing."""
+        if all(is_on_cluster(staging, copy) for copy in staging.copies) or not workflow.patched(ELSEWHERE_PATCH):
+            return False
+        drop_what_is_elsewhere(staging)
+        return True
 
     def _collect_finished(self) -> None:
         for name, task in list(self.running.items()):

@@ -6,9 +6,10 @@ import pytest
 
 from tests.workflows.model_cache.builders import DESIRED, NOW, a_copy, a_site, a_staging, failed, observed, ready
 from workflows.entity.context import EntityContext
+from workflows.entity.failures import Failure
 from workflows.model_cache.observation import record_observation
-from workflows.model_cache.plan import first_to_stage, next_check, next_step
-from workflows.model_cache.results import update_selection
+from workflows.model_cache.plan import FIRST_CLUSTER_TURN, first_to_stage, next_check, next_step
+from workflows.model_cache.results import begin_turn, update_selection
 from workflows.model_cache.revision import Revision
 from workflows.model_cache.spec import artifact_of, desired_staging, key_of, reference_of
 from workflows.model_cache.state import CacheState, ClusterStaging, Copy, PinnedRevision
@@ -100,6 +101,54 @@ def test_wkl_90_a_lost_volume_of_the_first_cluster_is_filled_with_the_pinned_rev
     assert record_observation(staging, observed(phase=""), NOW)
     update_selection(staging, DESIRED._replace(artifact_key="key-of-commit", claim="claim-2", revision=COMMIT), NOW)
     assert [(copy.claim, copy.literal) for copy in staging.copies] == [("claim-2", False), ("claim-1", True)]
+
+
+def firsts(stagings: dict[str, ClusterStaging], hours: int) -> list[str]:
+    """Who is first, hour by hour."""
+    found = []
+    for passed in range(hours):
+        now = NOW + passed * FIRST_CLUSTER_TURN
+        found.append(first_to_stage(stagings, WRITTEN, now))
+        begin_turn(stagings, found[-1], now)
+    return found
+
+
+def test_wkl_85_a_first_cluster_whose_download_never_ends_is_followed_by_the_next_and_then_by_each_again() -> None:
+    stuck = a_staging(literal(), error=Failure("ClusterUnreachable", "silence"))
+    assert firsts(fleet(a=stuck, b=a_staging(), c=a_staging()), 6) == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_wkl_85_the_turn_of_the_first_cluster_lasts_until_its_end_and_is_not_begun_anew_by_each_pass() -> None:
+    clusters = fleet(a=a_staging(), b=a_staging())
+    for minutes in (0, 1, 59):
+        now = NOW + timedelta(minutes=minutes)
+        assert first_to_stage(clusters, WRITTEN, now) == "a"
+        begin_turn(clusters, "a", now)
+    assert first_to_stage(clusters, WRITTEN, NOW + timedelta(minutes=60)) == "b"
+
+
+def test_wkl_85_one_whose_download_fails_in_its_turn_may_have_another_turn() -> None:
+    clusters = fleet(a=a_staging(), b=a_staging())
+    begin_turn(clusters, first_to_stage(clusters, WRITTEN, NOW), NOW)
+    clusters["a"].copies = [failed(literal=True)]
+    assert first_to_stage(clusters, WRITTEN, NOW + timedelta(minutes=1)) == "b"
+    begin_turn(clusters, "b", NOW + timedelta(minutes=1))
+    assert (clusters["a"].turn_began, clusters["b"].turn_began) == ("", "2026-01-01T00:01:00Z")
+
+
+def test_wkl_85_when_the_revision_is_known_nobody_has_had_a_turn() -> None:
+    clusters = fleet(a=a_staging(), b=a_staging())
+    assert firsts(clusters, 2) == ["a", "b"]
+    begin_turn(clusters, first_to_stage(clusters, DESIRED, NOW), NOW)
+    assert [each.turn_began for each in clusters.values()] == ["", ""]
+
+
+def test_wkl_85_what_the_former_first_cluster_has_begun_goes_on_and_may_say_the_revision_too() -> None:
+    staging = a_staging(literal())
+    update_selection(staging, WRITTEN, NOW, "us-1")
+    assert next_step(staging, WRITTEN, frozenset(), NOW) is None
+    record_observation(staging, observed(job="Complete", commit=COMMIT), NOW)
+    assert (staging.copies[0].ready_at, staging.copies[0].commit) == (READY_AT, COMMIT)
 
 
 SOURCES: dict[str, tuple[dict[str, object], str]] = {

@@ -1,0 +1,79 @@
+"""Which clusters a pass of a cache waits for, and until when. No server is needed."""
+
+import asyncio
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.workflows.environment.serverless import NOW, Serverless
+from tests.workflows.model_cache.builders import DESIRED, a_copy, a_site, a_staging, ready
+from workflows.model_cache.spec import nothing_staged
+from workflows.model_cache.state import CacheState, ClusterStaging, Copy
+from workflows.model_cache.workflow import ModelCacheWorkflow
+
+SPEC = {
+    "source": "HuggingFace",
+    "huggingFace": {"repo": "example/model", "sizeGiB": 20},
+    "clusterSelector": {"matchLabels": {"tier": "gold"}},
+}
+IMAGE = ready(image="registry.example/m@sha256:ab", applied_generation=0, claim_digest="", job_uid="")
+OWN_VOLUMES = ready(node_local=True, applied_generation=0, claim_digest="", job_uid="")
+NEVER_APPLIED = Copy(artifact_key="key-1", claim="claim-1")
+SILENT = {"retry_at": "2026-01-01T00:02:00Z"}
+
+
+def a_cache(**stagings: ClusterStaging) -> ModelCacheWorkflow:
+    for name, staging in stagings.items():
+        staging.site = staging.site.model_copy(update={"name": name})
+    return ModelCacheWorkflow(CacheState(generation=1, spec=SPEC, stagings=stagings))
+
+
+@pytest.mark.parametrize(
+    ("staging", "left"),
+    [
+        (a_staging(IMAGE, by_pods=True, site=a_site(connection=None)), []),
+        (a_staging(OWN_VOLUMES, by_pods=True, site=a_site(connection=None)), []),
+        (a_staging(IMAGE, by_pods=True, **SILENT), []),
+        (a_staging(NEVER_APPLIED, **SILENT), []),
+        (a_staging(NEVER_APPLIED, registered=True, **SILENT), ["claim-1"]),
+        (a_staging(a_copy(), site=a_site(connection=None)), ["claim-1"]),
+        (a_staging(IMAGE, a_copy(claim="claim-0"), **SILENT), ["claim-0"]),
+    ],
+    ids=[
+        "an image, never connected",
+        "volumes of pods, never connected",
+        "an image, while the cluster is silent",
+        "a volume whose apply was not begun",
+        "a volume whose apply was begun",
+        "a volume",
+        "an image and a former volume",
+    ],
+)
+def test_a_deletion_waits_for_a_silent_cluster_only_if_something_may_be_there(
+    monkeypatch: pytest.MonkeyPatch, staging: ClusterStaging, left: list[str]
+) -> None:
+    Serverless(monkeypatch, "modelcache/ml/qwen")
+    cache = a_cache(eu=staging.model_copy(deep=True))
+    asyncio.run(cache.staging.start_steps(nothing_staged(cache.state)))
+    assert [copy.claim for each in cache.state.stagings.values() for copy in each.copies] == left
+    assert list(cache.state.stagings) == (["eu"] if left else [])
+
+
+def test_wkl_85_a_pass_is_due_when_the_turn_of_the_first_cluster_ends_also_while_a_step_runs_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    temporal = Serverless(monkeypatch, "modelcache/ml/qwen")
+    cache = a_cache(eu=a_staging(), us=a_staging())
+    written = DESIRED._replace(pinned=False)
+
+    async def a_pass() -> tuple[str, datetime | None]:
+        cache.context.requeue_time = None
+        cache.staging.running["eu"] = asyncio.create_task(asyncio.sleep(60))
+        await cache.staging.start_steps(written)
+        await cache.staging.stop()
+        return cache.state.stagings["us"].awaits, cache.context.requeue_time
+
+    assert asyncio.run(a_pass()) == ("eu", NOW + timedelta(hours=1))
+    temporal.now = NOW + timedelta(minutes=30)
+    assert asyncio.run(a_pass()) == ("eu", NOW + timedelta(hours=1))
+    temporal.now = NOW + timedelta(hours=1)
+    assert asyncio.run(a_pass())[0] == ""
+    assert cache.state.stagings["us"].turn_began == "2026-01-01T01:00:00Z"
