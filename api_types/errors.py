@@ -69,6 +69,10 @@ class StillThere(ActionRequiredError):
     """An object that must be deleted first still exists, for instance because of a finalizer."""
 
 
+class StorageClassMissing(ActionRequiredError):
+    """The cluster has no storage class of the name that a volume claim would ask for."""
+
+
 class TransientError(ModelplaneError):
     """May succeed later; retried."""
 

@@ -34,7 +34,7 @@ from activities.secrets.copy_data import read_copy_data
 from activities.secrets.shared_copies import REASON_MISSING, copies_of, pull_secret_copies, release_all, write_copy
 from activities.secrets.store import SecretReader
 from api_types import labels, names
-from api_types.errors import CredentialsInvalid, NameConflict, ServerError
+from api_types.errors import CredentialsInvalid, NameConflict, ServerError, StorageClassMissing
 from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
 from api_types.messages.cluster_work import TeardownStepResult
 from api_types.text.quantity import parse_quantity
@@ -56,8 +56,9 @@ class CacheActivities:
         """Apply the volume of an artifact and, if it is to be filled, its credential and its Job.
 
         Without the credential only the volume is applied, and the result says what is missing. Raises InvalidInput or Unsupported if it
-        cannot be rendered or is refused, NameConflict if an object has another owner (nothing is applied then), ServerError while a volume
-        cannot be expanded yet. Objects of an earlier run of the same cache are taken over; a Job of it ends first.
+        cannot be rendered or is refused, NameConflict if an object has another owner (nothing is applied then), StorageClassMissing before
+        a claim is made that nothing could bind, ServerError while a volume cannot be expanded yet. Objects of an earlier run of the same
+        cache are taken over; a Job of it ends first.
         """
         check_caller(MODEL_CACHE, order.namespace, order.name)
         cluster = await self.clusters.at(order.connection)
@@ -78,6 +79,12 @@ class CacheActivities:
                 # It is being deleted already; an apply now would be lost when the deletion ends.
                 await Deleter(cluster, owner_of(live.volume).uid, report, self.force_after).until_gone([targets.volume])
                 live = live._replace(volume=None)
+            if live.volume and await _waits_for_nothing(cluster, live.volume, order.storage_class_name):
+                for item, target in ((live.job, targets.job), (live.volume, targets.volume)):
+                    if item:
+                        await Deleter(cluster, owner_of(item).uid, report, self.force_after).until_gone([target])
+                live = live._replace(job=None, volume=None)
+            await _check_storage_class(cluster, order, live.volume)
             kept, warnings = await _immutable_fields(cluster, live.volume, artifact.size_gib, order.storage_class_name, access_mode)
             rendered = _render(replace(wanted, credential_missing=bool(credential.missing), **kept), order, self.settings)
             shared = targets.volume.namespace == self.settings.workload_namespace
@@ -206,6 +213,39 @@ async def _adoptable(live: _Live, order: ApplyCache) -> set[str]:
     if conflicts:
         raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
     return ended
+
+
+async def _has_class(cluster: ClusterApi, name: str) -> bool:
+    return await cluster.get(ObjectId(kinds.STORAGE_CLASS, "", name)) is not None
+
+
+async def _waits_for_nothing(cluster: ClusterApi, volume: Json, class_name: str) -> bool:
+    """Tell whether a claim was never bound and asks for a class that is not there, while another class is wanted by now.
+
+    The class of a claim is immutable, and this one has no volume that could be lost.
+    """
+    held = str(volume["spec"].get("storageClassName", ""))
+    if _is_bound(volume) or not class_name or held in ("", class_name):
+        return False
+    return not await _has_class(cluster, held)
+
+
+async def _check_storage_class(cluster: ClusterApi, order: ApplyCache, volume: Json | None) -> None:
+    """Refuse a claim that nothing would bind. Raises StorageClassMissing; a volume that is bound needs its class no more."""
+    wanted = str(volume["spec"].get("storageClassName", "")) if volume else order.storage_class_name
+    if not wanted or (volume and _is_bound(volume)) or await _has_class(cluster, wanted):
+        return
+    named_by_cache = bool(read_volume(order.spec).storage_class)
+    field = "spec.volume.storageClassName of the ModelCache" if named_by_cache else "spec.cluster.existing.cache of the InferenceCluster"
+    raise StorageClassMissing(
+        f"cluster {order.cluster} has no StorageClass {wanted}: create it there, or name in {field} one that exists "
+        "(volumes made by hand need a class of provisioner kubernetes.io/no-provisioner)"
+    )
+
+
+def _is_bound(volume: Json) -> bool:
+    """Tell whether a claim has, or had, a volume: one that is `Lost` had files too."""
+    return bool(volume["spec"].get("volumeName")) or (volume.get("status") or {}).get("phase", "Pending") != "Pending"
 
 
 async def _immutable_fields(

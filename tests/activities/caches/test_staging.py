@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from activities.cluster_objects.cluster_api import Json, Kind, ObjectId, Selecti
 from activities.render.inputs.settings import RenderSettings
 from activities.secrets.store import StoredSecret
 from api_types import labels, names
-from api_types.errors import CredentialsInvalid, InvalidInput, NameConflict, ServerError
+from api_types.errors import CredentialsInvalid, InvalidInput, NameConflict, ServerError, StorageClassMissing
 from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects, SecretKey
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.activities.environment.operator import patch
@@ -339,6 +341,59 @@ async def test_wkl_84_a_cluster_without_a_class_is_refused(cluster: ClusterUnder
     with pytest.raises(Exception, match="reports no storage class for caches") as caught:
         await apply(cluster, an_order(cluster, storage_class_name=""))
     assert type(caught.value).__name__ == "Unsupported"
+
+
+@asynccontextmanager
+async def a_storage_class(cluster: ClusterUnderTest, name: str) -> AsyncIterator[ObjectId]:
+    """A class whose volumes nobody makes, for as long as it is not deleted."""
+    api = await cluster.api()
+    manifest = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, "provisioner": "test/none"}
+    await api.create(manifest)
+    target = ObjectId(kinds.STORAGE_CLASS, "", name)
+    yield target
+    await api.delete(target, propagation="Background")
+
+
+async def test_wkl_84_a_class_that_is_not_on_the_cluster_is_named_before_a_claim_is_made(cluster: ClusterUnderTest) -> None:
+    missing = f"slow-{secrets.token_hex(4)}"
+    order = an_order(cluster, storage_class_name=missing)
+    with pytest.raises(StorageClassMissing, match=f"cluster {cluster.name} has no StorageClass {missing}: .*of the InferenceCluster"):
+        await apply(cluster, order)
+    by_cache = order.model_copy(update={"spec": {**order.spec, "volume": {"storageClassName": missing}}})
+    with pytest.raises(StorageClassMissing, match=r"spec.volume.storageClassName of the ModelCache"):
+        await apply(cluster, by_cache)
+    claims = Selection(kinds.VOLUME_CLAIM, order.namespace)
+    assert not (await (await cluster.api()).list(claims)).items
+    async with a_storage_class(cluster, missing):
+        applied = await apply(cluster, order)
+    await remove(cluster, order, applied)
+
+
+async def test_wkl_84_a_claim_of_a_class_that_is_gone_is_made_again_with_the_one_that_is_wanted_now(cluster: ClusterUnderTest) -> None:
+    former = f"slow-{secrets.token_hex(4)}"
+    order = an_order(cluster, storage_class_name=former)
+    async with a_storage_class(cluster, former):
+        first = await apply(cluster, order)
+        kept = await apply(cluster, order.model_copy(update={"storage_class_name": SHARED}))
+        assert kept.volume_digest == first.volume_digest, "while the class is there, its volume may come"
+    with pytest.raises(StorageClassMissing, match=former):
+        await apply(cluster, order)
+    second = await apply(cluster, order.model_copy(update={"storage_class_name": SHARED}))
+    assert second.job_uid not in ("", first.job_uid)
+    assert (await bound(cluster, order, second))["spec"]["storageClassName"] == SHARED
+    await remove(cluster, order, second)
+
+
+async def test_wkl_84_a_volume_that_is_bound_needs_its_class_no_more(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster)
+    applied = await apply(cluster, order)
+    before = await bound(cluster, order, applied)
+    again = await apply(cluster, order.model_copy(update={"storage_class_name": f"slow-{secrets.token_hex(4)}"}))
+    assert "the volume keeps storage class" in "; ".join(again.warnings)
+    after = await live(cluster, order, applied, kinds.VOLUME_CLAIM)
+    assert after
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    await remove(cluster, order, applied)
 
 
 async def test_the_namespace_is_created_on_demand_and_kept_without_our_labels(cluster: ClusterUnderTest) -> None:
