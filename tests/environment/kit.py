@@ -36,6 +36,17 @@ def unpack(arguments: list[str]) -> None:
             tar.extractall(flags[2], filter="data")
 
 
+def inspect(arguments: list[str]) -> None:
+    """Do what `kit inspect --remote REFERENCE [--plain-http]` does."""
+    command, remote, reference, *flags = arguments
+    assert (command, remote) == ("inspect", "--remote"), arguments
+    host, _, rest = reference.partition("/")
+    repository, _, tag = rest.partition(":")
+    manifest = _get(f"{'http' if '--plain-http' in flags else 'https'}://{host}/v2/{repository}/manifests/{tag}", host)
+    found = {"digest": digest_of(manifest), "cliVersion": "1.11.0", "manifest": json.loads(manifest)}
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+
+
 def _get(url: str, host: str) -> bytes:
     try:
         return _opened(url, "")
@@ -59,7 +70,7 @@ def _opened(url: str, authorization: str) -> bytes:
 
 if __name__ == "__main__":
     try:
-        unpack(sys.argv[1:])
+        (inspect if sys.argv[1] == "inspect" else unpack)(sys.argv[1:])
     except urllib.error.URLError as failure:
         sys.exit(f"Error: failed to pull: {failure}")
     except OSError as failure:

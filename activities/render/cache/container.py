@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI, Artifact, BucketFolder
-from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI, S3, S3_REQUIREMENTS
+from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI, OCI_BY_TAG, S3, S3_REQUIREMENTS
 from activities.render.cache.options import HydrationOptions, SourceCopy, credential_of
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.manifest import Json
@@ -109,7 +109,8 @@ class Hydrator:
             "MODELPLANE_PLAIN_HTTP": "true" if self.artifact.plain_http else "false",
             "KITOPS_HOME": f"{_SCRATCH_PATH if scratch_on_node else _WORK}/kit",
         }
-        container = self._container(self.settings.kit_image, ["/bin/sh", "-c", OCI], environment)
+        program = OCI if self.artifact.revision else OCI_BY_TAG
+        container = self._container(self.settings.kit_image, ["/bin/sh", "-c", program], environment)
         # The image names another user, who could not write where the root folder is root's.
         container["securityContext"]["runAsUser"] = 0
         volumes: list[Json] = []

@@ -10,6 +10,7 @@ counts when two Jobs are compared, so a release with another text stops no downl
 import ast
 from importlib.resources import files
 
+from activities.render.cache.hydration.oci import BY_TAG as OCI_BY_TAG
 from activities.render.cache.hydration.oci import PROGRAM as OCI
 
 
@@ -39,4 +40,4 @@ S3 = _program("s3.py")
 S3_REQUIREMENTS = _packed(_text("boto3.lock"))
 FINAL_EXIT_CODES = (41, 42, 43)
 
-__all__ = ["CLIENT_REQUIREMENTS", "FINAL_EXIT_CODES", "HUGGINGFACE", "OCI", "S3", "S3_REQUIREMENTS"]
+__all__ = ["CLIENT_REQUIREMENTS", "FINAL_EXIT_CODES", "HUGGINGFACE", "OCI", "OCI_BY_TAG", "S3", "S3_REQUIREMENTS"]

@@ -5,9 +5,33 @@ quoted where it is used.
 
 The tool runs in the background, because a shell runs no trap while it waits for a program in the foreground. What the tool keeps of an
 earlier attempt may be of use to it, or only fill the volume: a volume counts as too small when it was full without any of that.
+
+A tag is resolved first, and unpacked by the digest that it meant. The kubelet has that in the status of the pod, as it has the commits of
+hubs. A tool or registry that does not tell a digest has the tag unpacked as it is. The text for a digest is that of pods which are not to
+be replaced, so it has none of this.
 """
 
-PROGRAM = r"""set -eu
+# The digest of the manifest stands at the top of what the tool prints; those of its parts are further in.
+_RESOLVE = r"""set -- inspect --remote "$MODELPLANE_IMAGE"
+if [ "$MODELPLANE_PLAIN_HTTP" = true ]; then
+  set -- "$@" --plain-http
+fi
+kit "$@" >"$log" 2>/dev/null &
+tool=$!
+if wait "$tool"; then
+  MODELPLANE_REVISION="$(sed -n -E 's/^  "digest": "(sha256:[0-9a-f]{64})",?$/\1/p' "$log" | head -n 1)"
+fi
+tool=""
+if [ -n "$MODELPLANE_REVISION" ]; then
+  name="${MODELPLANE_IMAGE##*/}"
+  MODELPLANE_IMAGE="${MODELPLANE_IMAGE%"$name"}${name%%:*}@$MODELPLANE_REVISION"
+fi
+"""
+_REPORT = r"""if [ -w /dev/termination-log ]; then
+  sed -n -E 's/.*"commit": "([^"]*)".*/\1/p' "$marker" >/dev/termination-log
+fi
+"""
+_TEXT = r"""set -eu
 tool=""
 terminate() {
   if [ -n "$tool" ]; then kill "$tool" 2>/dev/null || true; fi
@@ -21,12 +45,14 @@ unwritable() {
 trap terminate TERM
 marker="$MODELPLANE_TARGET/.modelplane-hydrated"
 if [ -f "$marker" ] && grep -qF "\"artefactKey\": \"$MODELPLANE_ARTEFACT_KEY\"" "$marker"; then
+@report
   echo "already staged" >&2
   exit 0
 fi
 mkdir -p "$KITOPS_HOME" || unwritable
 kept="$(find "$KITOPS_HOME" -type f ! -name unpack.log | head -n 1)"
 log="$KITOPS_HOME/unpack.log"
+@resolve
 set -- unpack "$MODELPLANE_IMAGE" -o -d "$MODELPLANE_TARGET"
 if [ "$MODELPLANE_PLAIN_HTTP" = true ]; then
   set -- "$@" --plain-http
@@ -65,4 +91,7 @@ printf '{"source": "OCI", "repo": "%s", "commit": "%s", "artefactKey": "%s", "fi
   "$MODELPLANE_IMAGE" "$MODELPLANE_REVISION" "$MODELPLANE_ARTEFACT_KEY" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" >"$marker.part"
 sync
 mv "$marker.part" "$marker"
+@report
 """
+PROGRAM = _TEXT.replace("@resolve\n", "").replace("@report\n", "")
+BY_TAG = _TEXT.replace("@resolve\n", _RESOLVE).replace("@report\n", _REPORT)

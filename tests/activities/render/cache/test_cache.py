@@ -9,7 +9,7 @@ import pytest
 
 from activities.render.cache import container as hydrating
 from activities.render.cache.access import PlainHttpRefused
-from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI, S3, S3_REQUIREMENTS
+from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI, OCI_BY_TAG, S3, S3_REQUIREMENTS
 from activities.render.cache.volumes import (
     ServiceAccountRefused,
     StorageClassMissing,
@@ -217,6 +217,7 @@ def test_wkl_100_an_image_is_unpacked_by_digest() -> None:
     rendered = staged(an_oci_cache(commit=DIGEST))
     assert container(rendered)["image"] == "ghcr.io/kitops-ml/kitops:v1.11.0"
     assert container(rendered)["command"] == ["/bin/sh", "-c", OCI]
+    assert container(staged(an_oci_cache()))["command"] == ["/bin/sh", "-c", OCI_BY_TAG]
     assert env(rendered) == {
         "MODELPLANE_ARTEFACT_KEY": artifact_key(an_oci_cache(commit=DIGEST)),
         "MODELPLANE_TARGET": "/mnt/artifact",
@@ -405,7 +406,7 @@ def test_a_release_with_other_programs_makes_no_different_job(cache: CacheInput,
     before = staged(cache)
     for pin in ("HYDRATION", "KIT"):
         monkeypatch.setattr(images, pin, "registry.acme.example/next:2")
-    for text in ("HUGGINGFACE", "OCI", "S3", "CLIENT_REQUIREMENTS", "S3_REQUIREMENTS"):
+    for text in ("HUGGINGFACE", "OCI", "OCI_BY_TAG", "S3", "CLIENT_REQUIREMENTS", "S3_REQUIREMENTS"):
         monkeypatch.setattr(hydrating, text, "another")
     after = staged(cache, hydration_image=images.HYDRATION, kit_image=images.KIT)
     assert container(after)["command"] != container(before)["command"]

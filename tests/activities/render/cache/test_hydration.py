@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI
+from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI, OCI_BY_TAG
 from tests.activities.render.cache.programs import MARKER, wait_until
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -235,8 +235,12 @@ def test_wkl_86_a_malicious_repository_name_is_never_executed(hub: Hub) -> None:
 
 # --- a pack from a registry -----------------------------------------------------------------------------------------------------------
 
-# Unpacks two files, or fails with the configured error; records its arguments.
+# Unpacks two files, or fails with the configured error; records its arguments. What it says of a tag is configured too.
 KIT = """#!/bin/sh
+if [ "$1" = inspect ]; then
+  printf '%s\\n' "$KIT_INSPECTS"
+  exit 0
+fi
 printf '%s\\n' "$@" > "$RECORDED"
 if [ -n "$KIT_SAYS" ]; then echo "Error: $KIT_SAYS" >&2; exit 1; fi
 [ -n "$KIT_EMPTY" ] || echo weights > "$MODELPLANE_TARGET/model.bin"
@@ -248,6 +252,7 @@ class Registry:
 
     def __init__(self, folder: Path) -> None:
         self.volume, self.tools, self.recorded = folder / "volume", folder / "tools", folder / "recorded"
+        self.said = folder / "termination-log"
         self.volume.mkdir()
         self.tools.mkdir()
         kit = self.tools / "kit"
@@ -274,7 +279,15 @@ class Registry:
             "RECORDED": str(self.recorded),
             "KIT_SAYS": "",
             "KIT_EMPTY": "",
+            "KIT_INSPECTS": "",
         }
+
+    def run_by_tag(self, image: str, inspected: str) -> subprocess.CompletedProcess[str]:
+        """Unpack a tag of which `kit inspect` says this, with a file in place of that which the kubelet reads."""
+        self.said.touch()
+        program = OCI_BY_TAG.replace("/dev/termination-log", str(self.said))
+        environment = {**self.environment, "MODELPLANE_IMAGE": image, "MODELPLANE_REVISION": "", "KIT_INSPECTS": inspected}
+        return subprocess.run(["/bin/sh", "-c", program], env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -296,6 +309,40 @@ def test_wkl_100_a_pack_is_unpacked_once_and_marked(registry: Registry) -> None:
     assert not (registry.volume / ".modelplane" / "kit").exists()
     assert registry.run(KIT_SAYS="down").returncode == 0
     assert registry.run(KIT_SAYS="down", MODELPLANE_ARTEFACT_KEY="key-2").returncode == 1
+
+
+DIGEST = f"sha256:{'ab' * 32}"
+INNER = json.dumps({"manifest": {"config": {"digest": DIGEST}}}, indent=2)
+
+
+@pytest.mark.parametrize(
+    ("image", "by_digest"),
+    [
+        ("registry.acme.example/models/qwen:1.0", f"registry.acme.example/models/qwen@{DIGEST}"),
+        ("registry.acme.example:5000/models/qwen:1.0", f"registry.acme.example:5000/models/qwen@{DIGEST}"),
+        ("registry.acme.example:5000/models/qwen", f"registry.acme.example:5000/models/qwen@{DIGEST}"),
+        ("localhost:5000/qwen:1.0", f"localhost:5000/qwen@{DIGEST}"),
+    ],
+)
+def test_wkl_85_a_tag_is_unpacked_by_the_digest_that_it_meant_and_the_kubelet_has_that(
+    registry: Registry, image: str, by_digest: str
+) -> None:
+    inspected = json.dumps({"digest": DIGEST, "cliVersion": "1.11.0", "manifest": {"config": {"digest": f"sha256:{'cd' * 32}"}}}, indent=2)
+    assert registry.run_by_tag(image, inspected).returncode == 0
+    assert registry.recorded.read_text().split()[1] == by_digest
+    marker = json.loads((registry.volume / MARKER).read_text())
+    assert (marker["repo"], marker["commit"], registry.said.read_text()) == (by_digest, DIGEST, f"{DIGEST}\n")
+    registry.said.write_text("")
+    again = registry.run_by_tag(image, "")
+    assert (again.returncode, again.stderr, registry.said.read_text()) == (0, "already staged\n", f"{DIGEST}\n")
+
+
+@pytest.mark.parametrize("inspected", ["", "Error: unauthorized", INNER, '{\n  "digest": "latest"\n}'])
+def test_wkl_85_a_tag_of_which_no_digest_is_told_is_unpacked_as_it_is(registry: Registry, inspected: str) -> None:
+    image = "registry.acme.example/models/qwen:1.0"
+    assert registry.run_by_tag(image, inspected).returncode == 0
+    assert registry.recorded.read_text().split()[1] == image
+    assert (json.loads((registry.volume / MARKER).read_text())["commit"], registry.said.read_text().strip()) == ("", "")
 
 
 def test_wkl_100_plain_http_only_on_request(registry: Registry) -> None:

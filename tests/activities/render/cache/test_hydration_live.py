@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from activities.render.cache.hydration import HUGGINGFACE, OCI
+from activities.render.cache.hydration import HUGGINGFACE, OCI, OCI_BY_TAG
 from tests.activities.render.cache.programs import COMMAND, MARKER, job_environment
 from tests.environment.local_hub import LocalHub, Repo, a_commit, local_hub
 from tests.environment.local_registry import LocalRegistry, install_kit, local_registry
@@ -159,8 +159,10 @@ def registry() -> Iterator[LocalRegistry]:
         yield registry
 
 
-def unpacked(registry: LocalRegistry, folder: Path, digest: str, *around: str, login: bool = False, plain: bool = True) -> tuple[int, str]:
-    """Run the unpacking program as a Job would; gives its exit code and its log."""
+def unpacked(
+    registry: LocalRegistry, folder: Path, digest: str, *around: str, login: bool = False, plain: bool = True, tag: str = ""
+) -> tuple[int, str]:
+    """Run the unpacking program for a digest, or for a `tag`, as a Job would; gives its exit code and its log."""
     tools, volume, docker = folder / "tools", folder / "volume", folder / "docker"
     for path in (tools, volume, docker):
         path.mkdir(exist_ok=True)
@@ -168,7 +170,7 @@ def unpacked(registry: LocalRegistry, folder: Path, digest: str, *around: str, l
     (docker / "config.json").write_text(registry.docker_config)
     environment = {
         "PATH": f"{tools}:{os.environ['PATH']}",
-        "MODELPLANE_IMAGE": f"{registry.host}/models/qwen@{digest}",
+        "MODELPLANE_IMAGE": f"{registry.host}/models/qwen" + (f":{tag}" if tag else f"@{digest}"),
         "MODELPLANE_REVISION": digest,
         "MODELPLANE_ARTEFACT_KEY": "key-1",
         "MODELPLANE_TARGET": str(volume),
@@ -176,7 +178,9 @@ def unpacked(registry: LocalRegistry, folder: Path, digest: str, *around: str, l
         "KITOPS_HOME": str(volume / ".modelplane" / "kit"),
         **({"DOCKER_CONFIG": str(docker)} if login else {}),
     }
-    ended = subprocess.run([*around, "/bin/sh", "-c", OCI], env=environment, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [*around, "/bin/sh", "-c", OCI_BY_TAG if tag else OCI], env=environment, capture_output=True, text=True, check=False
+    )
     return ended.returncode, ended.stderr
 
 
@@ -190,6 +194,15 @@ def test_wkl_100_a_pack_is_pulled_by_digest_and_unpacked(registry: LocalRegistry
     before = len(registry.requests)
     assert unpacked(registry, tmp_path, digest) == (0, "already staged\n")
     assert len(registry.requests) == before
+
+
+def test_wkl_85_a_pack_by_tag_is_unpacked_by_the_digest_of_the_tag(registry: LocalRegistry, tmp_path: Path) -> None:
+    digest = registry.push("models/qwen:2.0", {"model.bin": b"w"})
+    requested = len(registry.requests)
+    code, log = unpacked(registry, tmp_path, "", tag="2.0")
+    assert code == 0, log
+    assert json.loads((tmp_path / "volume" / MARKER).read_text())["commit"] == digest
+    assert registry.requests[requested:][:2] == ["/v2/models/qwen/manifests/2.0", f"/v2/models/qwen/manifests/{digest}"]
 
 
 def test_wkl_100_a_digest_that_is_not_there_is_final(registry: LocalRegistry, tmp_path: Path) -> None:
