@@ -1,6 +1,5 @@
 """How a ModelDeployment follows its caches: it registers once at each, and they report where they may be staged and how far they are."""
 
-from collections.abc import Collection
 from typing import Any
 
 from api_types import names
@@ -8,11 +7,8 @@ from api_types.messages.caches import CacheChanged, CacheUse
 from api_types.referenced_caches import adapter_caches, model_cache
 from scheduler import combined_cache
 from workflows.entity.context import EntityContext
-from workflows.entity.registering.cache_user import CacheRegistration, wait_for_first_report
+from workflows.entity.registering.cache_user import MODEL, CacheRegistration, FollowedCaches, wait_for_first_report
 from workflows.model_deployment.state import AdapterCache, DeploymentState
-
-# The key of the model's cache among those that are followed; all others have their own names.
-_MODEL = ""
 
 
 def cache_name(state: DeploymentState) -> str:
@@ -40,19 +36,21 @@ class DeploymentCache:
 
     def __init__(self, context: EntityContext[DeploymentState]) -> None:
         self._context = context
-        self._registrations = {_MODEL: CacheRegistration(context)}
+        self.followed: FollowedCaches[DeploymentState | AdapterCache] = FollowedCaches(
+            context, lambda: cache_name(context.state), lambda: context.state.adapters, self._state_of
+        )
 
     def record_change(self, message: CacheChanged) -> None:
         """Store what is new about a cache; one that was created or deleted has to be registered at again."""
-        key = self._key_of(message.cache)
+        key = self.followed.key_of(message.cache)
         if key is None:
             return
-        followed = self._followed(key)
+        followed = self._state_of(key)
         known = followed.cache
         if not message.uid or not message.present:
             followed.cache_registered = ""
             followed.cache = known if message.present else None
-            self._registration(key).stop_waiting()
+            self.followed.registration(key).stop_waiting()
         elif known is None or known.uid != message.uid or message.sequence >= known.sequence:
             followed.cache = message
         self._context.requeue()
@@ -63,31 +61,15 @@ class DeploymentCache:
         The scheduler writes the conditions that follow from it: a condition with two writers would never settle.
         """
         state = self._context.state
-        model = await self._follow(_MODEL, cache_name(state))
+        model = await self._follow(MODEL, cache_name(state))
         wanted = adapter_caches(_template(state))
         for name in sorted(state.adapters.keys() - set(wanted)):
             del state.adapters[name]
-            if name in self._registrations:
-                self._registrations.pop(name).stop_waiting()
+            self.followed.drop(name)
         return combined_cache([model, *[await self._follow(name, name) for name in wanted]])
 
-    def registered_at(self) -> list[str]:
-        """Name the workflows of the caches that know that this deployment uses them."""
-        return [found for key in self._keys() for found in self._registration(key).workflow_ids(self._followed(key).cache_registered)]
-
-    def register_again(self, workflow_ids: Collection[str]) -> None:
-        """Register again at each cache that is one of these workflows."""
-        for key in self._keys():
-            if self._registration(key).lost(self._followed(key).cache_registered, workflow_ids):
-                self._followed(key).cache_registered = ""
-
-    def retry(self) -> None:
-        """Look for missing caches in the next pass."""
-        for registration in self._registrations.values():
-            registration.stop_waiting()
-
     async def _follow(self, key: str, name: str) -> dict[str, Any]:
-        state, followed, registration = self._context.state, self._followed(key), self._registration(key)
+        state, followed, registration = self._context.state, self._state_of(key), self.followed.registration(key)
         if followed.cache and followed.cache.cache != name:
             followed.cache = None
         if followed.cache_registered != name:
@@ -110,20 +92,9 @@ class DeploymentCache:
         )
         return await registration.register(name, message)
 
-    def _keys(self) -> list[str]:
-        return [_MODEL, *sorted(self._context.state.adapters)]
-
-    def _followed(self, key: str) -> DeploymentState | AdapterCache:
+    def _state_of(self, key: str) -> DeploymentState | AdapterCache:
         state = self._context.state
         return state.adapters.setdefault(key, AdapterCache()) if key else state
-
-    def _registration(self, key: str) -> CacheRegistration:
-        return self._registrations.setdefault(key, CacheRegistration(self._context))
-
-    def _key_of(self, cache: str) -> str | None:
-        if cache and cache == cache_name(self._context.state):
-            return _MODEL
-        return cache if cache in self._context.state.adapters else None
 
 
 def _template(state: DeploymentState) -> dict[str, Any]:

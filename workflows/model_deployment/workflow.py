@@ -128,11 +128,11 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
 
     def on_retry_requested(self) -> None:
         """Look for a missing cache."""
-        self.cache.retry()
+        self.cache.followed.retry()
 
     def receivers(self) -> list[str]:
         """Name the scheduler, and the cache if one is used."""
-        return [FLEET_SCHEDULER.workflow_id, *self.cache.registered_at()]
+        return [FLEET_SCHEDULER.workflow_id, *self.cache.followed.registered_at()]
 
     def dependents(self) -> list[str]:
         """Name the replicas."""
@@ -141,7 +141,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
     def on_receivers_lost(self, workflow_ids: list[str]) -> None:
         """Request placements of a scheduler that was started anew, register at a cache that was, start replicas that do not run."""
         self.controller.receivers_lost(workflow_ids)
-        self.cache.register_again(workflow_ids)
+        self.cache.followed.register_again(workflow_ids)
 
     # --- queries ------------------------------------------------------------------------------------------------------------------
 

@@ -4,18 +4,13 @@ It registers at the caches that its spec names, receives the volume claims to mo
 is deleted while a pod needs it. A claim is kept until another one is reported: a cache that is lost stops no pod.
 """
 
-from collections.abc import Collection
-
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheReport, CacheUse
 from api_types.referenced_caches import adapter_caches
 from workflows.entity.context import EntityContext
-from workflows.entity.registering.cache_user import CacheRegistration, wait_for_first_report
+from workflows.entity.registering.cache_user import MODEL, FollowedCaches, wait_for_first_report
 from workflows.model_replica.decisions.cache import cache_name, mounted_claims
 from workflows.model_replica.state import AdapterCache, ModelReplicaState
-
-# The key of the model's cache among those that are followed; all others have their own names.
-_MODEL = ""
 
 
 class ReplicaCache:
@@ -23,14 +18,16 @@ class ReplicaCache:
 
     def __init__(self, context: EntityContext[ModelReplicaState]) -> None:
         self._context = context
-        self._registrations = {_MODEL: CacheRegistration(context)}
+        self.followed: FollowedCaches[ModelReplicaState | AdapterCache] = FollowedCaches(
+            context, lambda: cache_name(context.state), lambda: context.state.adapters, self._state_of
+        )
 
     def record_report(self, message: CacheReport) -> None:
         """Store which claim to mount, or why there is none yet."""
-        key = self._key_of(message.cache)
+        key = self.followed.key_of(message.cache)
         if key is None:
             return
-        followed = self._followed(key)
+        followed = self._state_of(key)
         known = followed.cache
         if known is None or known.uid != message.uid or message.sequence >= known.sequence:
             followed.cache = message
@@ -43,51 +40,36 @@ class ReplicaCache:
 
     def record_change(self, message: CacheChanged) -> None:
         """A cache of this name was created or deleted: register anew."""
-        key = self._key_of(message.cache)
+        key = self.followed.key_of(message.cache)
         if key is not None:
-            self._followed(key).cache_registered = ""
-            self._registration(key).stop_waiting()
+            self._state_of(key).cache_registered = ""
+            self.followed.registration(key).stop_waiting()
             self._context.requeue()
 
     async def follow(self) -> None:
         """Register at the caches, and report what the pods may mount whenever that changes."""
         state = self._context.state
-        await self._follow(_MODEL, cache_name(state))
+        await self._follow(MODEL, cache_name(state))
         wanted = adapter_caches(state.spec or {})
         for name in sorted({*state.adapters, *wanted}):
             await self._follow(name, name if name in wanted else "")
             if name not in wanted:
                 state.adapters.pop(name, None)
-                self._registrations.pop(name, None)
+                self.followed.drop(name)
 
     async def unregister(self) -> None:
         """Report that no pod of this replica mounts the caches any more."""
-        for key in self._keys():
+        for key in self.followed.all_keys():
             await self._unregister(key)
 
-    def registered_at(self) -> list[str]:
-        """Name the workflows of the caches that know that this replica uses them."""
-        return [found for key in self._keys() for found in self._registration(key).workflow_ids(self._followed(key).cache_registered)]
-
-    def register_again(self, workflow_ids: Collection[str]) -> None:
-        """Register again at each cache that is one of these workflows."""
-        for key in self._keys():
-            if self._registration(key).lost(self._followed(key).cache_registered, workflow_ids):
-                self._followed(key).cache_registered = ""
-
-    def retry(self) -> None:
-        """Look for missing caches in the next pass."""
-        for registration in self._registrations.values():
-            registration.stop_waiting()
-
     async def _follow(self, key: str, name: str) -> None:
-        state, followed = self._context.state, self._followed(key)
+        state, followed = self._context.state, self._state_of(key)
         known = followed.cache_registered
         if known and known != name:
             await self._unregister(key)
             followed.cache, followed.cache_claim, followed.cache_mount, followed.cache_gib = None, "", None, 0
         claims = mounted_claims(state, key)
-        registration = self._registration(key)
+        registration = self.followed.registration(key)
         if not name:
             registration.stop_waiting()
         if not name or (known == name and followed.cache_mounted == claims):
@@ -101,26 +83,15 @@ class ReplicaCache:
             await wait_for_first_report(name, lambda: followed.cache is not None or state.deleting)
 
     async def _unregister(self, key: str) -> None:
-        followed, registration = self._followed(key), self._registration(key)
+        followed, registration = self._state_of(key), self.followed.registration(key)
         registration.stop_waiting()
         if name := followed.cache_registered:
             followed.cache_registered, followed.cache_mounted = "", []
             await registration.unregister(name, self._use([], used=False))
 
-    def _keys(self) -> list[str]:
-        return [_MODEL, *sorted(self._context.state.adapters)]
-
-    def _followed(self, key: str) -> ModelReplicaState | AdapterCache:
+    def _state_of(self, key: str) -> ModelReplicaState | AdapterCache:
         state = self._context.state
         return state.adapters.setdefault(key, AdapterCache()) if key else state
-
-    def _registration(self, key: str) -> CacheRegistration:
-        return self._registrations.setdefault(key, CacheRegistration(self._context))
-
-    def _key_of(self, cache: str) -> str | None:
-        if cache and cache == cache_name(self._context.state):
-            return _MODEL
-        return cache if cache in self._context.state.adapters else None
 
     def _use(self, claims: list[str], *, used: bool = True) -> CacheUse:
         state = self._context.state

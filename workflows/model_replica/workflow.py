@@ -149,7 +149,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
     def on_retry_requested(self) -> None:
         """Retry at once, and compare copies of Secrets with their sources too."""
         self.controller.retry()
-        self.cache.retry()
+        self.cache.followed.retry()
         self.copies.stop()
 
     def repeat_reports(self) -> None:
@@ -159,13 +159,13 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
     def receivers(self) -> list[str]:
         """Name the deployment, and the cache if one is used."""
         deployment = names.workflow_id("ModelDeployment", self.state.start.namespace, self.state.start.deployment)
-        return [deployment, *self.cache.registered_at()]
+        return [deployment, *self.cache.followed.registered_at()]
 
     def on_receivers_lost(self, workflow_ids: list[str]) -> None:
         """Report to a deployment that was started anew, or record that there is none; register at a cache that was."""
         if self.receivers()[0] in workflow_ids:
             self.repeat_reports()
-        self.cache.register_again(workflow_ids)
+        self.cache.followed.register_again(workflow_ids)
 
     def on_resync(self) -> None:
         """Compare copies of Secrets with their sources: what changed them on the cluster is not signalled, and a signal may be lost."""

@@ -1,8 +1,9 @@
-"""What the kinds that use a ModelCache share: registering at it, waiting until it exists, and for its first report."""
+"""What the kinds that use ModelCaches share: which they follow, registering at each, waiting until it exists, and for its first report."""
 
 import contextlib
 from collections.abc import Callable, Collection
 from datetime import timedelta
+from typing import Generic, Protocol, TypeVar
 
 from temporalio import workflow
 
@@ -53,6 +54,72 @@ class CacheRegistration:
 
     def _cache(self, name: str) -> EntityRef[ModelCacheSignals]:
         return entity(ModelCacheSignals, self._context.namespace, name)
+
+
+class FollowedCache(Protocol):
+    """What a user carries of one cache; `cache_registered` names it once the user is registered there."""
+
+    cache_registered: str
+
+
+FollowedT = TypeVar("FollowedT", bound=FollowedCache)
+
+# The key of the model's cache among those that are followed; all others have their own names.
+MODEL = ""
+
+
+class FollowedCaches(Generic[FollowedT]):
+    """The caches that a user follows, by key: that of its model, and those of its adapters.
+
+    `model` names the first, empty if there is none; `adapters` gives the keys of the others, and `state_of` what is carried of a key.
+    """
+
+    def __init__(
+        self,
+        context: EntityContext[EntityState],
+        model: Callable[[], str],
+        adapters: Callable[[], Collection[str]],
+        state_of: Callable[[str], FollowedT],
+    ) -> None:
+        self._context = context
+        self._model = model
+        self._adapters = adapters
+        self.state_of = state_of
+        self._registrations = {MODEL: CacheRegistration(context)}
+
+    def all_keys(self) -> list[str]:
+        """Give the keys of all that are followed, in a fixed order."""
+        return [MODEL, *sorted(self._adapters())]
+
+    def key_of(self, cache: str) -> str | None:
+        """Give the key of a cache by its name; None if it is not followed."""
+        if cache and cache == self._model():
+            return MODEL
+        return cache if cache in self._adapters() else None
+
+    def registration(self, key: str) -> CacheRegistration:
+        """Give how the user registers at a cache."""
+        return self._registrations.setdefault(key, CacheRegistration(self._context))
+
+    def drop(self, key: str) -> None:
+        """Follow a cache of an adapter no longer."""
+        if key in self._registrations:
+            self._registrations.pop(key).stop_waiting()
+
+    def registered_at(self) -> list[str]:
+        """Name the workflows of the caches that know that this object uses them."""
+        return [found for key in self.all_keys() for found in self.registration(key).workflow_ids(self.state_of(key).cache_registered)]
+
+    def register_again(self, workflow_ids: Collection[str]) -> None:
+        """Register again at each cache that is one of these workflows."""
+        for key in self.all_keys():
+            if self.registration(key).lost(self.state_of(key).cache_registered, workflow_ids):
+                self.state_of(key).cache_registered = ""
+
+    def retry(self) -> None:
+        """Look for missing caches in the next pass."""
+        for registration in self._registrations.values():
+            registration.stop_waiting()
 
 
 async def wait_for_first_report(cache: str, stop: Callable[[], bool]) -> None:
