@@ -65,8 +65,10 @@ LWS_ROLE = f"{GROUP}/lws-role"
 EPP_CONFIG_CHECKSUM = f"{GROUP}/epp-config-checksum"
 # A keyed hash over copied Secrets and ConfigMaps, on pods that shall restart when one changes.
 PROPAGATED_HASH = f"{GROUP}/propagated-hash"
-# Of a copy of a Secret or ConfigMap: the version of its source when it was written.
+# Of a copy of a Secret or ConfigMap: the version of its source when it was written. Of one that belongs to a cache also the source, as
+# `<kind>/<name>`; the owner of any other copy says that.
 SOURCE_VERSION = f"{GROUP}/source-version"
+SOURCE = f"{GROUP}/source"
 
 # Annotations that users set.
 STACK = f"{GROUP}/stack"

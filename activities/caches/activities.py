@@ -27,6 +27,7 @@ from activities.render.cache.artifact import claim_name, read_artifact, read_vol
 from activities.render.cache.volumes import render_cache
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.settings import RenderSettings, workload_namespace
+from activities.render.objects.propagation import Copy
 from activities.render.objects.rendered import Rendered
 from activities.render.objects.teardown import CACHE_CREDENTIAL, CACHE_STEPS
 from activities.render_errors import as_activity_errors
@@ -93,7 +94,7 @@ class CacheActivities:
             job_uid = ""
             if order.hydrate and not rendered.held:
                 for copy in rendered.copies:
-                    await cluster.apply({**copy.manifest, **await read_copy_data(self.store, copy)})
+                    await cluster.apply(await self._filled(copy))
                 await self._write_pull_secrets(cluster, order, claim)
                 job_uid = await _ensure_job(deleter, targets.job, live.job, rendered.objects[-1].manifest, order.failed_job_uid)
         return CacheApplied(
@@ -107,6 +108,15 @@ class CacheActivities:
             adopted=sorted(adopted),
             warnings=[*rendered.warnings, *warnings],
         )
+
+    async def _filled(self, copy: Copy) -> Json:
+        """Give a copy with its data, and with what the watch of the cluster compares: its source, and the version of that."""
+        # The version is read first: a source that changes in between has its copy written once more.
+        source = await self.store.describe(copy.source_namespace, copy.source_name)
+        notes = {labels.SOURCE: f"{source.kind}/{source.name}", labels.SOURCE_VERSION: source.version} if source else {}
+        metadata = copy.manifest["metadata"]
+        marked = {**metadata, "annotations": {**metadata["annotations"], **notes}}
+        return {**copy.manifest, **await read_copy_data(self.store, copy), "metadata": marked}
 
     async def _write_pull_secrets(self, cluster: ClusterApi, order: ApplyCache, claim: str) -> None:
         """Write the platform's own pull secrets for the image of the Job. Raises CredentialsInvalid for one that cannot be used."""

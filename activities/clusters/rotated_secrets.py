@@ -1,8 +1,8 @@
-"""Replicas whose copies of Secrets or ConfigMaps are not of the present version are told, seconds after the secret store has another one.
+"""Replicas and caches whose copies of Secrets or ConfigMaps are not of the present version are told, seconds after the store has another.
 
 Each copy on a cluster has the version of its source on it, a keyed digest, and the watch of the cluster knows the copies. So what is
 compared is what stands there: a worker that starts after a change finds it too, and nothing is remembered that could be lost. A day without
-a change costs a replica nothing.
+a change costs nothing. A cache has copies while it downloads alone.
 """
 
 import asyncio
@@ -16,15 +16,17 @@ from activities.cluster_objects.ownership import Owner
 from activities.clusters.watch.copy_index import CopyIndex, SourceKey
 from activities.clusters.watch.observation_index import REPLICA
 from activities.messaging.sending import send_signal
+from activities.observe.cache import MODEL_CACHE
 from activities.secrets.store import SecretReader
 from api_types.errors import ModelplaneError
 from api_types.messages.delivery import entity
 from api_types.messages.entities import SecretsChanged
-from api_types.messages.signals import ModelReplicaSignals
+from api_types.messages.signals import CopyUserSignals, ModelCacheSignals, ModelReplicaSignals
 
 # Between two looks. A store that is an API server is asked once for each source: many sources are looked at less often, but each minute.
 LOOK_SECONDS, LOOK_SECONDS_MAX = 10.0, 60.0
 _SECONDS_PER_SOURCE = 0.1
+_RECEIVERS: dict[str, type[CopyUserSignals]] = {REPLICA: ModelReplicaSignals, MODEL_CACHE: ModelCacheSignals}
 # A replica that cannot follow, for its cluster refuses or two workers have different stores, is told ever more rarely.
 REPEAT_SECONDS = (60.0, 3600.0)
 
@@ -66,7 +68,7 @@ class SourceVersions:
 
 
 class RotationNotifier:
-    """Tells the replicas on one cluster. `owners` gives those that have objects there."""
+    """Tells the replicas and caches on one cluster. `owners` gives those that have objects there."""
 
     def __init__(self, versions: SourceVersions, client: Client, copies: CopyIndex, owners: Callable[[], Sequence[Owner]]) -> None:
         self._versions = versions
@@ -88,16 +90,16 @@ class RotationNotifier:
         self._next = {uid: due for uid, due in self._next.items() if uid in behind}
         now = asyncio.get_running_loop().time()
         shortest, longest = REPEAT_SECONDS
-        for owner in sorted(owner for owner in self._owners() if owner.kind == REPLICA and owner.uid in behind):
+        for owner in sorted(owner for owner in self._owners() if owner.kind in _RECEIVERS and owner.uid in behind):
             at, pause = self._next.get(owner.uid, (now, shortest))
             if at <= now and await self._tell(owner):
                 self._next[owner.uid] = (now + pause, min(2 * pause, longest))
 
     async def _tell(self, owner: Owner) -> bool:
-        receiver = entity(ModelReplicaSignals, owner.namespace, owner.name)
+        receiver = entity(_RECEIVERS[owner.kind], owner.namespace, owner.name)
         try:
-            await send_signal(self._client, ModelReplicaSignals.SECRETS_CHANGED.request(receiver, SecretsChanged(uid=owner.uid)))
+            await send_signal(self._client, CopyUserSignals.SECRETS_CHANGED.request(receiver, SecretsChanged(uid=owner.uid)))
         except (RPCError, TimeoutError) as error:
-            log.warning("a replica was not told of a changed Secret", replica=owner.workflow_id, error=str(error))
+            log.warning("a user of a copy was not told of a changed Secret", user=owner.workflow_id, error=str(error))
             return False
         return True

@@ -89,7 +89,7 @@ class SetLabels(Message):
 
 
 class SecretsChanged(Message):
-    """The secret store has another version of something that a replica has a copy of. `uid`: the replica that is meant."""
+    """The secret store has another version of something that a replica or cache has a copy of. `uid`: the object that is meant."""
 
     uid: Id
 

@@ -78,6 +78,12 @@ class CacheUserSignals(Receiver):
     CACHE_CHANGED = Signal["CacheUserSignals", CacheChanged]("cache_changed", CacheChanged)
 
 
+class CopyUserSignals(Receiver):
+    """Users of copies of Secrets and ConfigMaps on clusters."""
+
+    SECRETS_CHANGED = Signal["CopyUserSignals", SecretsChanged]("secrets_changed", SecretsChanged)
+
+
 # --- kinds --------------------------------------------------------------------------------------------------------------------------
 
 
@@ -99,7 +105,7 @@ class InferenceClusterSignals(EntitySignals, ReportingSignals, ObservedSignals):
     OCCUPIED = Signal["InferenceClusterSignals", Occupied]("occupied", Occupied)
 
 
-class ModelCacheSignals(EntitySignals, ObservedSignals):
+class ModelCacheSignals(EntitySignals, ObservedSignals, CopyUserSignals):
     """ModelCache."""
 
     kind = "ModelCache"
@@ -123,7 +129,7 @@ class ModelDeploymentSignals(EntitySignals, ReportingSignals, CacheUserSignals):
     FORGOTTEN = Signal["ModelDeploymentSignals", Forgotten]("forgotten", Forgotten)
 
 
-class ModelReplicaSignals(EntitySignals, ReportingSignals, ObservedSignals, CacheUserSignals):
+class ModelReplicaSignals(EntitySignals, ReportingSignals, ObservedSignals, CacheUserSignals, CopyUserSignals):
     """ModelReplica."""
 
     kind = "ModelReplica"
@@ -132,7 +138,6 @@ class ModelReplicaSignals(EntitySignals, ReportingSignals, ObservedSignals, Cach
     SET_LABELS = Signal["ModelReplicaSignals", SetLabels]("set_labels", SetLabels)
     CLUSTER_CHANGED = Signal["ModelReplicaSignals", ClusterChanged]("cluster_changed", ClusterChanged)
     CACHE_REPORT = Signal["ModelReplicaSignals", CacheReport]("cache_report", CacheReport)
-    SECRETS_CHANGED = Signal["ModelReplicaSignals", SecretsChanged]("secrets_changed", SecretsChanged)
 
 
 class FleetSchedulerSignals(Receiver):

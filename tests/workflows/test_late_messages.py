@@ -299,6 +299,7 @@ OF_USERS = {"set_spec", "scale", "retry_now", "set_policy", "cancel_requested"}
 APART = {
     ("InferenceCluster", "occupied"),
     ("ModelReplica", "force"),
+    ("ModelCache", "secrets_changed"),
     ("ModelReplica", "secrets_changed"),
     ("ModelDeployment", "check_replicas"),
 }

@@ -82,7 +82,7 @@ def next_step(staging: ClusterStaging, desired: DesiredStaging, used: Collection
         return None
     hydrate = needs_attempt(current, staging.site, now)
     if current.applied_generation != desired.generation or (hydrate and not current.missing_credential):
-        return NextStep("stage", current, hydrate=hydrate or _is_downloading(current))
+        return NextStep("stage", current, hydrate=hydrate or is_downloading(current))
     return None
 
 
@@ -95,7 +95,8 @@ def needs_attempt(copy: Copy, site: CacheSite, now: datetime) -> bool:
     return not is_final(copy, site) and now >= datetime.fromisoformat(copy.retry_at)
 
 
-def _is_downloading(copy: Copy) -> bool:
+def is_downloading(copy: Copy) -> bool:
+    """Tell whether a Job fills the volume, or waits to do so."""
     return not copy.ready_at and bool(copy.job_uid) and not copy.failed
 
 

@@ -1,6 +1,6 @@
 """How the selector, the result of a step and a retry change the staging on a cluster: changes the given state; no I/O, no clock."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from activities.render.cache.artifact import IMAGE, NODE_LOCAL
@@ -9,7 +9,7 @@ from api_types.messages.caches import CacheApplied
 from api_types.resources.status import LeftBehind
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
 from workflows.model_cache.observation import record_observation
-from workflows.model_cache.plan import NextStep, is_on_cluster, selects, turn_is_over
+from workflows.model_cache.plan import NextStep, is_downloading, is_on_cluster, selects, turn_is_over
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import ClusterStaging, Copy
 
@@ -95,6 +95,14 @@ def record_deleted(staging: ClusterStaging, step: NextStep) -> None:
     step.copy.cleaned_up = True
     if step.kind == "remove":
         staging.copies = [copy for copy in staging.copies if copy is not step.copy]
+
+
+def write_copies_again(stagings: Iterable[ClusterStaging]) -> None:
+    """Have artifacts applied again that are being downloaded: only these have copies of Secrets on their clusters."""
+    for staging in stagings:
+        for copy in staging.copies[:1]:
+            if is_downloading(copy):
+                copy.applied_generation = 0
 
 
 def reset_backoff(copy: Copy) -> None:

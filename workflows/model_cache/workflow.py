@@ -12,6 +12,7 @@ from temporalio import workflow
 
 from activities.render.inputs.findings import InvalidSpec
 from api_types.messages.caches import CacheSite, CacheUse
+from api_types.messages.entities import SecretsChanged
 from api_types.messages.observations import Observed
 from api_types.messages.signals import ModelCacheSignals
 from workflows.entity.calls.sending import REPEAT_BROADCAST
@@ -24,7 +25,7 @@ from workflows.model_cache.clusters import SURVEY_EVERY_RESYNCS, Clusters
 from workflows.model_cache.credential import CredentialWatch
 from workflows.model_cache.observation import record_observation
 from workflows.model_cache.reports import account
-from workflows.model_cache.results import reset_backoff
+from workflows.model_cache.results import reset_backoff, write_copies_again
 from workflows.model_cache.revision import Revision
 from workflows.model_cache.spec import artifact_of, desired_staging, match_labels, nothing_staged
 from workflows.model_cache.staging import Staging
@@ -96,6 +97,13 @@ class ModelCacheWorkflow(Entity[CacheState]):
             staging.observed_version = staging.observed_version.advanced(message.order)
             for loss in record_observation(staging, message.cache, workflow.now()):
                 self.context.record_event("Warning", "VolumeLost", loss)
+            self.context.requeue()
+
+    @handles(ModelCacheSignals.SECRETS_CHANGED)
+    def secrets_changed(self, message: SecretsChanged) -> None:
+        """Write anew what Jobs read. One whose pod waits for a pull secret goes on; one that runs reads it with its next pod."""
+        if message.uid == self.state.uid:
+            write_copies_again(self.state.stagings.values())
             self.context.requeue()
 
     @workflow.query

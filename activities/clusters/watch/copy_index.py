@@ -1,4 +1,4 @@
-"""The copies of Secrets and ConfigMaps on a cluster: of what each is one, in which version, and which replicas need it."""
+"""The copies of Secrets and ConfigMaps on a cluster: of what each is one, in which version, and which replicas and caches need it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from activities.cluster_objects.cluster_api import Kind, ObjectId
 from activities.cluster_objects.ownership import owner_of
 from activities.clusters.watch.reflector import Key
+from activities.observe.cache import MODEL_CACHE
 from activities.render.objects import components
 from activities.render.objects.propagation import CONFIG_MAP, SECRET
 from api_types import labels
@@ -20,7 +21,7 @@ class SourceKey(NamedTuple):
 
 
 class CopySeen(NamedTuple):
-    """One copy. `version` is that of its source when it was written; `users` are uids of replicas."""
+    """One copy. `version` is that of its source when it was written; `users` are uids of replicas and caches."""
 
     source: SourceKey
     version: str
@@ -33,7 +34,13 @@ def read_copy(item: Mapping[str, Any]) -> CopySeen | None:
     notes = metadata.get("annotations") or {}
     owner = owner_of(item)
     version = str(notes.get(labels.SOURCE_VERSION, ""))
-    if (metadata.get("labels") or {}).get(labels.COMPONENT) != components.SECRET or owner.kind not in (SECRET, CONFIG_MAP) or not version:
+    if (metadata.get("labels") or {}).get(labels.COMPONENT) != components.SECRET or not version:
+        return None
+    if owner.kind == MODEL_CACHE:
+        # Not shared: it belongs to the one that needs it.
+        kind, _, name = str(notes.get(labels.SOURCE, "")).partition("/")
+        return CopySeen(SourceKey(kind, owner.namespace, name), version, frozenset([owner.uid])) if name else None
+    if owner.kind not in (SECRET, CONFIG_MAP):
         return None
     users = frozenset(str(uid) for key, uid in notes.items() if key.startswith(labels.USER_PREFIX))
     return CopySeen(SourceKey(owner.kind, owner.namespace, owner.name), version, users)
@@ -57,7 +64,7 @@ class CopyIndex:
         return sorted({seen.source for seen in self._copies.values()})
 
     def users_of_others(self, versions: Mapping[SourceKey, str]) -> Iterator[str]:
-        """Give the uids of replicas with a copy of another version than its source has; of a source that is gone, none."""
+        """Give the uids of those with a copy of another version than its source has; of a source that is gone, none."""
         for seen in self._copies.values():
             if versions.get(seen.source, "") not in ("", seen.version):
                 yield from seen.users

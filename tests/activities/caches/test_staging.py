@@ -204,6 +204,15 @@ async def test_wkl_87_what_the_network_needs_is_copied_once_all_of_it_exists_and
         "pull-0": (docker_type, [".dockerconfigjson"]),
     }
     assert base64.b64decode(found["ca"]["data"]["bundle.pem"]) == b"PEM"
+    sources = {"auth": "Secret/hub", "proxy": "Secret/proxy", "ca": "ConfigMap/company-ca", "pull-0": "Secret/mirror"}
+    assert {name: copy["metadata"]["annotations"][labels.SOURCE] for name, copy in found.items()} == sources
+    # A corrected one is written beside the same Job, with the version that the watch of the cluster compares.
+    await put(StoredSecret(namespace, "mirror", {".dockerconfigjson": b'{"auths": {"r": {}}}'}, type=docker_type))
+    assert (await apply(cluster, order)).job_uid == applied.job_uid
+    corrected, source = (await copies())["pull-0"], await cluster.store.describe(namespace, "mirror")
+    assert source
+    assert base64.b64decode(corrected["data"][".dockerconfigjson"]) == b'{"auths": {"r": {}}}'
+    assert corrected["metadata"]["annotations"][labels.SOURCE_VERSION] == source.version
     assert await remove(cluster, order, applied, 2) == []
     assert await copies() == {}
     await remove(cluster, order, applied)

@@ -1,4 +1,4 @@
-"""Which replicas are told of a changed Secret, and how often. The store is a real one, Temporal is in the place of one."""
+"""Which replicas and caches are told of a changed Secret, and how often. The store is a real one, Temporal is in the place of one."""
 
 import asyncio
 from collections import Counter
@@ -24,6 +24,7 @@ from api_types import labels
 from api_types.errors import PermissionDenied
 
 ONE, TWO = Owner("ModelReplica", "ml", "chat-eu-0", "u1"), Owner("ModelReplica", "ml", "chat-eu-1", "u2")
+CACHE = Owner("ModelCache", "ml", "qwen", "u3")
 SECRET = Kind("v1", "Secret")
 
 
@@ -43,11 +44,11 @@ def a_copy(version: str, users: Mapping[str, str], *, kind: str = "Secret", name
 
 @dataclass
 class Place:
-    """One cluster with two replicas, the store, and the replicas that were told."""
+    """One cluster with two replicas and a cache, the store, and who was told."""
 
     store: SecretDirectory
     copies: CopyIndex = field(default_factory=CopyIndex)
-    owners: list[Owner] = field(default_factory=lambda: [Owner("InferenceCluster", "", "eu", "u0"), ONE, TWO])
+    owners: list[Owner] = field(default_factory=lambda: [Owner("InferenceCluster", "", "eu", "u0"), ONE, TWO, CACHE])
     told: Counter[str] = field(default_factory=Counter)
     down: set[str] = field(default_factory=set)
     notifier: RotationNotifier = field(init=False)
@@ -63,7 +64,7 @@ class Place:
         async def signal(name: str, payload: Any) -> None:
             if workflow_id in self.down:
                 raise RPCError("down", RPCStatusCode.UNAVAILABLE, b"")
-            uid = {ONE.workflow_id: "u1", TWO.workflow_id: "u2"}[workflow_id]
+            uid = {ONE.workflow_id: "u1", TWO.workflow_id: "u2", CACHE.workflow_id: "u3"}[workflow_id]
             assert (name, payload["uid"]) == ("secrets_changed", uid)
             self.told[uid] += 1
 
@@ -110,6 +111,34 @@ async def test_a_config_map_is_followed_too_and_is_no_secret_of_its_name(place: 
     place.start()
     place.stands("version", kind="Secret", name="tuning")
     assert await place.look() == Counter()
+
+
+def a_copy_of_a_cache(version: str, source: str) -> Json:
+    owned = {labels.OWNER_KIND: "ModelCache", labels.OWNER_NAME: "qwen", labels.OWNER_UID: "u3", labels.SOURCE: source}
+    return a_copy(version, {}, **owned)
+
+
+async def test_wkl_87_a_cache_is_told_of_what_its_jobs_read_whatever_the_kind_of_its_source(place: Place) -> None:
+    for kind, name in (("Secret", "hub"), ("ConfigMap", "bundle")):
+        version = await place.put(b"first", cast(SecretKind, kind), name)
+        place.copies.put(SECRET, Key("ml", f"claim-{name}"), read_copy(a_copy_of_a_cache(version, f"{kind}/{name}")))
+        assert await place.look(2) == Counter()
+        await place.put(b"second", cast(SecretKind, kind), name)
+        assert await place.look(2) == Counter(u3=1)
+        place.start()
+        place.copies.put(SECRET, Key("ml", f"claim-{name}"), None)
+        assert await place.look() == Counter()
+
+
+async def test_wkl_87_a_cache_is_told_of_the_platforms_pull_secret_that_its_jobs_share(place: Place) -> None:
+    place.stands(await place.put(b"first"), {"claim-1": "u3"})
+    await place.put(b"second")
+    assert await place.look(2) == Counter(u3=1)
+
+
+@pytest.mark.parametrize("source", ["", "Secret", "Secret/"])
+def test_a_copy_of_a_cache_that_does_not_say_of_what_it_is_one_is_not_compared(source: str) -> None:
+    assert read_copy(a_copy_of_a_cache("v", source)) is None
 
 
 async def test_what_changed_while_no_worker_ran_is_found_by_the_next(place: Place) -> None:

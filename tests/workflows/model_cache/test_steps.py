@@ -5,8 +5,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from api_types.messages.entities import SecretsChanged
 from tests.workflows.environment.serverless import NOW, Serverless
-from tests.workflows.model_cache.builders import DESIRED, a_copy, a_site, a_staging, ready
+from tests.workflows.model_cache.builders import DESIRED, a_copy, a_site, a_staging, failed, ready
+from workflows.model_cache.plan import next_step
 from workflows.model_cache.spec import nothing_staged
 from workflows.model_cache.state import CacheState, ClusterStaging, Copy
 from workflows.model_cache.workflow import ModelCacheWorkflow
@@ -77,3 +79,22 @@ def test_wkl_85_a_pass_is_due_when_the_turn_of_the_first_cluster_ends_also_while
     temporal.now = NOW + timedelta(hours=1)
     assert asyncio.run(a_pass())[0] == ""
     assert cache.state.stagings["us"].turn_began == "2026-01-01T01:00:00Z"
+
+
+def test_wkl_87_what_a_job_reads_is_written_again_when_its_source_changed_and_only_while_it_downloads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Serverless(monkeypatch, "modelcache/ml/qwen")
+    downloading = {"a": a_staging(a_copy(), ready()), "b": a_staging(a_copy())}
+    others = {"c": a_staging(ready()), "d": a_staging(failed()), "e": a_staging(a_copy(job_uid="")), "f": a_staging()}
+    cache = a_cache(**downloading, **others)
+    cache.state.uid, cache.context.queued = "u1", False
+    cache.secrets_changed(SecretsChanged(uid="another"))
+    assert not cache.context.queued
+    cache.secrets_changed(SecretsChanged(uid="u1"))
+    assert cache.context.queued
+    applied = {name: [copy.applied_generation for copy in staging.copies] for name, staging in cache.state.stagings.items()}
+    assert applied == {"a": [0, 1], "b": [0], "c": [1], "d": [1], "e": [1], "f": []}
+    step = next_step(cache.state.stagings["b"], DESIRED, frozenset(), NOW)
+    assert step
+    assert (step.kind, step.hydrate) == ("stage", True)
