@@ -139,7 +139,8 @@ def test_wkl_85_one_whose_download_fails_in_its_turn_may_have_another_turn() -> 
 def test_wkl_85_when_the_revision_is_known_nobody_has_had_a_turn() -> None:
     clusters = fleet(a=a_staging(), b=a_staging())
     assert firsts(clusters, 2) == ["a", "b"]
-    begin_turn(clusters, first_to_stage(clusters, DESIRED, NOW), NOW)
+    later = NOW + 5 * FIRST_CLUSTER_TURN
+    begin_turn(clusters, first_to_stage(clusters, DESIRED, later), later)
     assert [each.turn_began for each in clusters.values()] == ["", ""]
 
 

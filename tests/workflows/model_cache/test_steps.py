@@ -1,16 +1,20 @@
 """Which clusters a pass of a cache waits for, and until when. No server is needed."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
 import pytest
 
+from activities.messaging.messages import SurveyResult
 from api_types.messages.entities import SecretsChanged
 from tests.workflows.environment.serverless import NOW, Serverless
 from tests.workflows.model_cache.builders import DESIRED, a_copy, a_site, a_staging, failed, ready
+from workflows.entity.conditions import condition_of
+from workflows.model_cache import clusters
 from workflows.model_cache.plan import next_step
 from workflows.model_cache.spec import nothing_staged
-from workflows.model_cache.state import CacheState, ClusterStaging, Copy
+from workflows.model_cache.state import CacheState, ClusterStaging, Copy, PinnedRevision
 from workflows.model_cache.workflow import ModelCacheWorkflow
 
 SPEC = {
@@ -98,3 +102,46 @@ def test_wkl_87_what_a_job_reads_is_written_again_when_its_source_changed_and_on
     step = next_step(cache.state.stagings["b"], DESIRED, frozenset(), NOW)
     assert step
     assert (step.kind, step.hydrate) == ("stage", True)
+
+
+def test_wkl_88_a_cluster_that_cannot_stage_is_shown_as_soon_as_it_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    Serverless(monkeypatch, "modelcache/ml/qwen")
+    cache = a_cache()
+    cache.context.queued = False
+    for site, why in (
+        (a_site(connection=None), "is not connected"),
+        (a_site(storage_class_name=""), "reports no storage class for caches"),
+    ):
+        cache.clusters.reported(site)
+        assert (cache.state.unready, cache.context.queued) == ({"eu-1": why}, True)
+        cache.update_conditions("example/model")
+        matched = condition_of(cache.state.conditions, "ClustersMatched")
+        assert matched
+        assert matched.message.endswith(f"InferenceCluster eu-1 {why}")
+        cache.context.queued = False
+        cache.clusters.reported(site)
+        assert not cache.context.queued, "nothing new"
+    cache.clusters.reported(a_site())
+    assert (cache.state.unready, list(cache.state.stagings)) == ({}, ["eu-1"])
+
+
+def test_wkl_88_a_survey_drops_what_was_known_of_clusters_that_do_not_report_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    Serverless(monkeypatch, "modelcache/ml/qwen")
+
+    async def pages(*_: object) -> AsyncIterator[SurveyResult]:
+        yield SurveyResult(answers={"inferencecluster/eu-1": a_site(storage_class_name="").wire()})
+
+    monkeypatch.setattr(clusters, "query_pages", pages)
+    cache = a_cache()
+    cache.state.unready = {"gone": "is not connected"}
+    asyncio.run(cache.clusters.survey())
+    assert cache.state.unready == {"eu-1": "reports no storage class for caches"}
+
+
+def test_wkl_85_the_status_says_why_the_revision_of_a_cluster_is_not_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    Serverless(monkeypatch, "modelcache/ml/qwen")
+    cache = a_cache(eu=a_staging())
+    cache.state.pin = PinnedRevision(reference="r", problem="hub.example: 503", errors=1)
+    (row,) = cache.status()["clusters"]
+    assert row["message"] == "the revision is being resolved: hub.example: 503"
+    assert "hub.example: 503" in cache.details()[2]
