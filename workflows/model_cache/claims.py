@@ -28,6 +28,11 @@ def mounting_replicas(users: Iterable[User]) -> list[str]:
     return sorted(user.name for user in users if user.claims)
 
 
+def assigned_replicas(users: Iterable[User]) -> list[str]:
+    """Name the replicas that were told to mount a claim: their pods may mount it before they say so."""
+    return sorted(user.name for user in users if user.cluster and user.assigned_claim)
+
+
 def next_assignments(users: Mapping[str, User], stagings: Mapping[str, ClusterStaging], *, deleting: bool) -> list[ClaimAssignment]:
     """Decide to which replicas another claim is assigned; at most one of each deployment switches at a time."""
     switching = {user.deployment for user in users.values() if user.is_switching}

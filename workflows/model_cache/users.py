@@ -3,6 +3,8 @@
 They register; the cache reports to each only what is new to it.
 """
 
+from temporalio import workflow
+
 from api_types.digests import report_digest
 from api_types.messages.caches import CacheChanged, CacheUse
 from api_types.messages.delivery import EntityRef, SignalRequest
@@ -11,9 +13,12 @@ from workflows.entity.calls.querying import query_each
 from workflows.entity.calls.sending import broadcast, send_all
 from workflows.entity.context import EntityContext
 from workflows.entity.registering.registrations import ENDED_KEPT
-from workflows.model_cache.claims import mounting_replicas, next_assignments
+from workflows.model_cache.claims import assigned_replicas, mounting_replicas, next_assignments
 from workflows.model_cache.reports import deployment_report, replica_report
 from workflows.model_cache.state import CacheState, User
+
+# In histories of before a deletion does not wait for those that were told to mount a claim and have not said that they do.
+ASSIGNED_PATCH = "assigned-claims-are-in-use"
 
 
 class Users:
@@ -104,8 +109,10 @@ class Users:
                 self._drop(uid, workflow_id)
 
     def mounting(self) -> list[str]:
-        """Name the replicas whose pods mount a claim of this cache."""
-        return mounting_replicas(self.state.users.values())
+        """Name the replicas whose pods mount a claim of this cache, or may mount one soon."""
+        mounting, assigned = mounting_replicas(self.state.users.values()), assigned_replicas(self.state.users.values())
+        further = [name for name in assigned if name not in mounting]
+        return sorted([*mounting, *further]) if further and workflow.patched(ASSIGNED_PATCH) else mounting
 
     def release_all(self) -> None:
         """Treat all claims as unused: nothing mounts them any more, or the deletion was forced."""

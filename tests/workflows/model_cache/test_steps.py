@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from activities.messaging.messages import SurveyResult
+from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import SecretsChanged
 from tests.workflows.environment.serverless import NOW, Serverless
 from tests.workflows.model_cache.builders import DESIRED, a_copy, a_site, a_staging, failed, ready
@@ -14,7 +15,7 @@ from workflows.entity.conditions import condition_of
 from workflows.model_cache import clusters
 from workflows.model_cache.plan import next_step
 from workflows.model_cache.spec import nothing_staged
-from workflows.model_cache.state import CacheState, ClusterStaging, Copy, PinnedRevision
+from workflows.model_cache.state import CacheState, ClusterStaging, Copy, PinnedRevision, User
 from workflows.model_cache.workflow import ModelCacheWorkflow
 
 SPEC = {
@@ -145,3 +146,25 @@ def test_wkl_85_the_status_says_why_the_revision_of_a_cluster_is_not_resolved(mo
     (row,) = cache.status()["clusters"]
     assert row["message"] == "the revision is being resolved: hub.example: 503"
     assert "hub.example: 503" in cache.details()[2]
+
+
+@pytest.mark.parametrize(
+    ("user", "waits"),
+    [
+        (User(workflow_id="modelreplica/ml/chat-eu-0", cluster="eu", assigned_claim="claim-1"), True),
+        (User(workflow_id="modelreplica/ml/chat-eu-0", cluster="eu", claims=["claim-1"]), True),
+        (User(workflow_id="modelreplica/ml/chat-eu-0", cluster="eu"), False),
+        (User(workflow_id="modeldeployment/ml/chat"), False),
+    ],
+    ids=["told to mount", "mounts", "waits for the cache", "a deployment"],
+)
+def test_wkl_98_a_deletion_waits_for_a_replica_that_applies_pods_with_the_claim_it_was_told(
+    monkeypatch: pytest.MonkeyPatch, user: User, waits: bool
+) -> None:
+    temporal = Serverless(monkeypatch, "modelcache/ml/qwen")
+    temporal.results = {"signal_many": SignalBatchResult()}
+    cache = a_cache()
+    cache.state.users, cache.state.deletion_timestamp = {"u1": user}, "2026-01-01T00:00:00Z"
+    assert asyncio.run(cache.tear_down()) is not waits
+    deleting = condition_of(cache.state.conditions, "Deleting")
+    assert ("ModelReplica chat-eu-0" in (deleting.message if deleting else "")) == waits
