@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer, WorkflowRunner
 
@@ -19,15 +20,34 @@ def replayer(runner: WorkflowRunner | None = None) -> Replayer:
     return Replayer(workflows=workflows, workflow_runner=runner or registry.sandbox(), data_converter=DATA_CONVERTER, debug_mode=True)
 
 
+def completed_part(history: WorkflowHistory) -> WorkflowHistory | None:
+    """Give a history up to its last workflow task that was completed, with the commands of that; None if there is none.
+
+    The SDK would give the workflow what came after that, and wait for ever where there is nothing to replay, or where the workflow reacts
+    with a local activity, which a replay does not execute.
+    """
+    completed = [event.event_id for event in history.events if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED]
+    if not completed:
+        return None
+    last = max(completed)
+    kept = [event for event in history.events if event.event_id <= last or _completed_by(event) == last]
+    return WorkflowHistory(history.workflow_id, kept)
+
+
+def _completed_by(event: HistoryEvent) -> int:
+    """Give the completed workflow task that an event is a command of; 0 if it is none."""
+    attributes = getattr(event, event.WhichOneof("attributes") or "", None)
+    return int(getattr(attributes, "workflow_task_completed_event_id", 0))
+
+
 async def replay_all(client: Client, since: datetime, folder: Path) -> None:
     """Replay every run of our workflows that was started since then, and name all that fail; their histories are kept in the folder."""
     ours = ", ".join(f'"{kind}"' for kind in (*(info.kind for info in SERVED), "FleetScheduler"))
 
     async def histories() -> AsyncIterator[WorkflowHistory]:
         async for run in client.list_workflows(f'WorkflowType IN ({ours}) AND StartTime >= "{since.isoformat()}"'):
-            history = await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
-            # Without a finished task there is nothing to replay, and the SDK waits for ever.
-            if any(event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED for event in history.events):
+            history = completed_part(await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history())
+            if history is not None:
                 yield history
 
     failed = []

@@ -1,20 +1,41 @@
-"""What the tests' own replay of a server's histories does with a run that has nothing to replay."""
+"""What the tests' own replay of a server's histories does with runs that go on, or that have nothing to replay."""
 
 import asyncio
+import json
 import uuid
 from pathlib import Path
 
 import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowHistory
 
 from api_types import names
 from api_types.clock import utc_now
 from testbed.running import Running
 from tests.workflows.environment.harness import connected
-from tests.workflows.environment.replaying import replay_all
+from tests.workflows.environment.replaying import completed_part, replay_all, replayer
 
-pytestmark = pytest.mark.testbed
+RECORDED = Path(__file__).parents[2] / "histories" / "ModelReplica" / "0.1.0.json"
+# Within so many events is a signal that makes the replica call a local activity.
+EVENTS = 60
 
 
+async def test_a_run_that_goes_on_is_replayed_as_far_as_its_tasks_were_completed() -> None:
+    recorded = json.loads(RECORDED.read_text())["events"][:EVENTS]
+    workflow_id = recorded[0]["workflowExecutionStartedEventAttributes"]["workflowId"]
+    events = WorkflowHistory.from_json(workflow_id, {"events": recorded}).events
+    for end in range(1, EVENTS + 1):
+        history = completed_part(WorkflowHistory(workflow_id, events[:end]))
+        if history is None:
+            assert all(event.event_type != EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED for event in events[:end])
+            continue
+        replay = asyncio.create_task(replayer().replay_workflow(history))
+        done, _ = await asyncio.wait({replay}, timeout=20)
+        assert done, f"the replay of {end} events does not end"
+        assert replay.result().replay_failure is None
+
+
+@pytest.mark.testbed
 async def test_a_run_that_no_worker_took_is_passed_over(testbed: Running, tmp_path: Path) -> None:
     began = utc_now()
     async with connected(testbed) as client:
