@@ -6,6 +6,9 @@ from typing import Any
 from api_types.text.reader import Unreadable, read_trees
 from api_types.validation.problems import InvalidManifest, Problem
 
+DOCUMENTS_MAX = 50_000
+"""Of one text. Each is checked on its own, so more would take minutes; exports of whole fleets have fewer."""
+
 
 class Document(dict[str, Any]):
     """One document of a file, and its position there."""
@@ -25,7 +28,7 @@ class Document(dict[str, Any]):
 def parse(text: str, source: str) -> list[Document]:
     """Read every document of a text; a v1 List counts as its items, an empty document as none.
 
-    `source` names the text in errors. Raises InvalidManifest naming source, document number and line.
+    `source` names the text in errors. Raises InvalidManifest naming source, document number and line, or of a text with too many documents.
     """
     try:
         trees = read_trees(text)
@@ -44,7 +47,10 @@ def _documents(trees: Iterable[tuple[Any, int]], source: str) -> list[Document]:
         if not isinstance(tree, Mapping):
             problems.append(Problem(f"{source} document {number} (line {line})", "", "must be an object with apiVersion and kind"))
             continue
-        for item in _items(tree):
+        items = _items(tree)
+        if len(documents) + len(items) > DOCUMENTS_MAX:
+            raise InvalidManifest([Problem(source, "", f"has more than {DOCUMENTS_MAX} documents; put them in several files")])
+        for item in items:
             if isinstance(item, Mapping):
                 documents.append(Document(item, source, number, line))
             else:
@@ -57,4 +63,4 @@ def _documents(trees: Iterable[tuple[Any, int]], source: str) -> list[Document]:
 def _items(tree: Mapping[str, Any]) -> list[Any]:
     items = tree.get("items")
     is_list = tree.get("apiVersion") == "v1" and tree.get("kind") == "List" and isinstance(items, list)
-    return list(items) if is_list and isinstance(items, list) else [tree]
+    return items if is_list and isinstance(items, list) else [tree]

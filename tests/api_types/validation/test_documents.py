@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from api_types.text import reader
+from api_types.validation import documents
 from api_types.validation.manifests import InvalidManifest, Problem, admit, admit_all, parse
 from client.manifests.checks import CHECKS
 from tests.api_types.builders import a_cluster, merged
@@ -188,6 +189,16 @@ def test_no_text_takes_longer_than_its_length(text: str) -> None:
     with suppress(InvalidManifest):
         parse(text, "slow.yaml")
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("text", ["{}" * 6, "--- {}\n" * 6, json.dumps({"apiVersion": "v1", "kind": "List", "items": [{}] * 6})])
+def test_documents_are_counted(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "DOCUMENTS_MAX", 6)
+    assert len(parse(text, "many.yaml")) == 6
+    monkeypatch.setattr(documents, "DOCUMENTS_MAX", 5)
+    with pytest.raises(InvalidManifest) as caught:
+        parse(text, "many.yaml")
+    assert str(caught.value) == "many.yaml: has more than 5 documents; put them in several files"
 
 
 def test_what_merge_keys_make_is_counted() -> None:
