@@ -78,7 +78,9 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
 def _inputs_hash(context: Context) -> str:
     """Digest what the objects are rendered from besides the spec."""
     replica = context.replica
-    from_others = [context.cache_claim, dict(replica.propagated), replica.propagated_hash, dict(replica.picker_flags)]
+    mounted = [[name, context.claim_of(name), context.mount_of(name).wire()] for name in weights.caches(context)]
+    copied = [dict(replica.propagated), replica.propagated_hash]
+    from_others = [mounted, replica.cache_gib, copied, dict(replica.picker_flags)]
     return short_hash([renderer_hash(context.settings), context.facts.rendered_from(), from_others])
 
 

@@ -5,25 +5,28 @@ other settings, other facts about the cluster, another volume claim or other con
 read, until the deployment says that they may be replaced; everything else is applied at once.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from activities.cluster_objects import kinds
 from activities.cluster_objects.answers import reading
 from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
 from activities.observe.digest import owned_part
+from activities.render.cache.container import ARTIFACT_KEY
 from activities.render.objects.inventory_keys import CLAIM_TEMPLATE_PREFIX, ENGINE_PREFIX, PICKER
 from activities.render.objects.manifest import Item, with_content
 from activities.render.version import RENDERER_VERSION
 from api_types import labels, names
 from api_types.messages.cluster_work import AppliedObject
+from api_types.text.quantity import parse_quantity
 
 CACHE_CAUSE = "another volume of its cache"
 SECRETS_CAUSE = "a rotated Secret"
 INPUTS_CAUSE = "another setting or fact of the cluster"
-# The field of a workload's spec that holds its pod templates, and where they are in it.
-_PODS = {kinds.DEPLOYMENT.kind: "template", kinds.LEADER_WORKER_SET.kind: "leaderWorkerTemplate"}
+# The fields of a workload's spec that its controller makes pods from: another value of any of them replaces the pods. In the first one are
+# the pod templates.
+_PODS = {kinds.DEPLOYMENT.kind: ("template",), kinds.LEADER_WORKER_SET.kind: ("leaderWorkerTemplate", "networkConfig")}
 _GANG_TEMPLATES = ("leaderTemplate", "workerTemplate")
 # What the picker's pod reads when it starts, and may do: with other pods than these are for, it may not start.
 _READ_BY_PICKER = {"ConfigMap": "data", "Role": "rules", "ClusterRole": "rules"}
@@ -138,18 +141,18 @@ async def _replaces_pods(cluster: ClusterApi, item: Item, live: Json, *, recreat
     if _annotations(live).get(labels.RENDER_HASH) == item.hash:
         # What differs is what others have written, and that is taken back.
         return False
+    fields = _PODS[live["kind"]]
     if recreated:
-        return _template_hashes(live) != _template_hashes(item.manifest)
-    field = _PODS[live["kind"]]
+        own, wanted = ([_beside_templates(part) for part in parts] for parts in (_own_pods(live), map(item.manifest["spec"].get, fields)))
+        return own != wanted or _template_hashes(live) != _template_hashes(item.manifest)
     answer = await cluster.apply(item.manifest, dry_run=True)
-    return bool(answer["spec"][field] != live["spec"][field])
+    return any(answer["spec"].get(name) != live["spec"].get(name) for name in fields)
 
 
 def _with_stored_pods(item: Item, live: Json) -> Item | None:
     """Give an item with the pods that are stored, as far as they are ours; None if none of them is."""
-    field = _PODS[live["kind"]]
-    own = owned_part(live, "spec", field)
-    if own is None:
+    own = dict(zip(_PODS[live["kind"]], _own_pods(live), strict=True))
+    if next(iter(own.values())) is None:
         return None
     before, metadata = _annotations(live), item.manifest["metadata"]
     annotations = {key: value for key, value in metadata["annotations"].items() if key != labels.RENDERER}
@@ -160,9 +163,22 @@ def _with_stored_pods(item: Item, live: Json) -> Item | None:
         {
             **item.manifest,
             "metadata": {**metadata, "annotations": {**annotations, **about_pods}},
-            "spec": {**item.manifest["spec"], field: own},
+            "spec": {
+                **{name: value for name, value in item.manifest["spec"].items() if name not in own},
+                **{name: value for name, value in own.items() if value is not None},
+            },
         },
     )
+
+
+def _own_pods(live: Json) -> list[Any]:
+    """Give what we applied of each field that pods are made from, None where that is nothing."""
+    return [owned_part(live, "spec", name) for name in _PODS[live["kind"]]]
+
+
+def _beside_templates(part: Any) -> Any:
+    """Give what a field has beside pod templates, whose hashes say more than what is stored: servers fill in defaults."""
+    return {name: value for name, value in part.items() if name not in _GANG_TEMPLATES} if isinstance(part, dict) else part
 
 
 def _planned(item: Item, kept: Mapping[str, Item | None], found: Mapping[ObjectId, Json | None], named: Collection[str]) -> Item | None:
@@ -183,7 +199,7 @@ def _planned(item: Item, kept: Mapping[str, Item | None], found: Mapping[ObjectI
 
 def _cause(manifest: Json, live: Json) -> str:
     """Say why pods would change, what users asked for first."""
-    if _claims(manifest) != _claims(live):
+    if _mounted(manifest) != _mounted(live):
         return CACHE_CAUSE
     before, after = _copied(live), _copied(manifest)
     if before and after and before != after:
@@ -223,14 +239,20 @@ def _claim_templates(workload: Json) -> list[str]:
     return [claim["resourceClaimTemplateName"] for claim in claims if "resourceClaimTemplateName" in claim]
 
 
-def _claims(workload: Json) -> list[list[str]]:
-    """Give the volume claims that each pod template mounts, and what it has in their place."""
-    return [
-        [
-            str(volume[kind][name])
-            for volume in template["spec"].get("volumes", ())
-            for kind, name in (("persistentVolumeClaim", "claimName"), ("image", "reference"), ("ephemeral", "volumeClaimTemplate"))
-            if kind in volume
-        ]
-        for template in _templates(workload)
-    ]
+def _mounted(workload: Json) -> list[list[Hashable]]:
+    """Give what of caches the pods of each template mount: claims, images, or volumes of their own with what fills those."""
+    return [list(_mounted_by(template["spec"])) for template in _templates(workload)]
+
+
+def _mounted_by(pod: Json) -> Iterator[Hashable]:
+    for volume in pod.get("volumes", ()):
+        if "persistentVolumeClaim" in volume:
+            yield volume["persistentVolumeClaim"]["claimName"]
+        elif "image" in volume:
+            yield volume["image"]["reference"]
+        elif "ephemeral" in volume:
+            # Servers store a claim with more fields than were sent, and write its size in another way.
+            claim = volume["ephemeral"]["volumeClaimTemplate"]["spec"]
+            yield claim.get("storageClassName"), parse_quantity(claim["resources"]["requests"]["storage"])
+    for container in pod.get("initContainers", ()):
+        yield from (each["value"] for each in container.get("env", ()) if each["name"] == ARTIFACT_KEY and "value" in each)

@@ -14,6 +14,7 @@ from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.manifest import Json
 
 CONTAINER = "hydrate"
+ARTIFACT_KEY = "MODELPLANE_ARTEFACT_KEY"
 REQUIREMENTS = "MODELPLANE_CLIENT_REQUIREMENTS"
 _TARGET = "/mnt/artifact"
 # Hidden, so that no engine reads it as weights.
@@ -49,7 +50,7 @@ class Hydrator:
 
     def _container(self, image: str, command: list[str], environment: dict[str, str]) -> Json:
         common = {
-            "MODELPLANE_ARTEFACT_KEY": self.artifact.key,
+            ARTIFACT_KEY: self.artifact.key,
             "MODELPLANE_TARGET": _TARGET,
             "MODELPLANE_REVISION": self.artifact.revision,
         }

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from activities.cluster_objects.cluster_api import Json
+from activities.render.engines import workloads
 from activities.render.inputs.settings import RenderSettings
 from activities.render.version import RENDERER_VERSION
 from activities.workloads import pending
 from api_types import labels
 from api_types.errors import TransientError
-from api_types.messages.cluster_work import Applied, ApplyReplica, CacheMount
+from api_types.messages.cluster_work import Applied, ApplyReplica, CacheMount, NodeLocal
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, target
 from tests.activities.environment.operator import delete, patch
 from tests.activities.render.builders import a_gang, a_member, an_engine
@@ -210,6 +211,61 @@ async def test_an_image_in_place_of_a_volume_waits_for_its_turn_too(cluster: Clu
     assert pulled.pending == []
     newer = await cluster.apply(again(order, pulled, cache_claim="claim-c", mounts=mounts[1]))
     assert (newer.pending, newer.pending_causes) == ([WORKLOAD], [pending.CACHE_CAUSE])
+
+
+def on_nodes(commit: str = "a" * 40, size_gib: int = 1024, storage_class: str = "local") -> dict[str, CacheMount]:
+    """A volume on the disk of its node for each pod; the size is one that a server writes in another way."""
+    content = {"source": "HuggingFace", "huggingFace": {"repo": "acme/m", "sizeGiB": 20}}
+    own = NodeLocal(spec=content, revision=commit, storage_class_name=storage_class, size_gib=size_gib)
+    return {"weights": CacheMount(node_local=own)}
+
+
+OTHER_VOLUMES = [on_nodes(commit="b" * 40), on_nodes(size_gib=2048), on_nodes(storage_class="nvme")]
+
+
+@pytest.mark.parametrize("engine", [an_engine(), a_gang(copies=2)], ids=["Deployment", "LeaderWorkerSet"])
+async def test_volumes_of_nodes_change_by_their_content_and_not_by_how_they_are_stored(cluster: ClusterUnderTest, engine: Json) -> None:
+    order = cluster.order([engine], cache_claim="claim-a", mounts=on_nodes())
+    order = order.model_copy(update={"spec": {**order.spec, "modelCacheRef": {"name": "weights"}}})
+    first = await cluster.apply(order)
+    held = await cluster.apply(again(order, first), OTHERS)
+    assert (held.pending, held.pending_causes, held.adopting) == ([WORKLOAD], [pending.INPUTS_CAUSE], False)
+    for mounts in OTHER_VOLUMES:
+        moved = await cluster.apply(again(order, held, mounts=mounts))
+        assert (moved.pending, moved.pending_causes, moved.adopting) == ([WORKLOAD], [pending.CACHE_CAUSE], True)
+
+
+BESIDE_PODS: dict[str, Json] = {
+    "network": {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}},
+    "restarts": {"leaderWorkerTemplate": {"restartPolicy": "None"}},
+}
+
+
+@pytest.mark.parametrize("change", BESIDE_PODS.values(), ids=BESIDE_PODS.keys())
+@pytest.mark.parametrize("scheduler", ["none", "kueue"])
+async def test_what_replaces_groups_beside_their_pods_waits_too(
+    cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch, scheduler: str, change: Json
+) -> None:
+    """Groups are replaced by revision, and that of a LeaderWorkerSet is over more than its pod templates."""
+    order = cluster.order([a_gang(copies=2)]).model_copy(update={"facts": cluster.facts.model_copy(update={"scheduler_type": scheduler})})
+    first = await cluster.apply(order)
+    assert (await cluster.apply(again(order, first), OTHERS)).pending == [WORKLOAD]
+    before = await stored(cluster, first)
+    made = workloads.leader_worker_set
+    monkeypatch.setattr(workloads, "leader_worker_set", lambda *args: _changed(made(*args), change))
+    held = await cluster.apply(again(order, first))
+    assert (held.pending, held.pending_causes) == ([WORKLOAD], [pending.INPUTS_CAUSE])
+    after = await stored(cluster, first)
+    assert (after["metadata"]["generation"], after["spec"]) == (before["metadata"]["generation"], before["spec"])
+    adopted = await cluster.apply(again(order, held, adoption=True))
+    assert adopted.pending == []
+    now = await stored(cluster, first)
+    assert _changed(now, change)["spec"] == now["spec"]
+
+
+def _changed(workload: Json, change: Json) -> Json:
+    spec = workload["spec"]
+    return {**workload, "spec": {**spec, **{name: {**spec[name], **fields} for name, fields in change.items()}}}
 
 
 async def test_objects_of_an_earlier_version_say_by_their_generation_what_they_are_made_from(cluster: ClusterUnderTest) -> None:

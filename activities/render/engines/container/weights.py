@@ -18,18 +18,18 @@ _IMAGES_BY_DEFAULT_SINCE = (1, 35)
 
 def check_cluster(context: Context) -> None:
     """Raise ImageVolumesUnsupported for a cluster that is too old for images as volumes; warn where they have to be switched on."""
-    pulled = [cache for cache in _caches(context) if context.mount_of(cache).image]
+    pulled = [cache for cache in caches(context) if context.mount_of(cache).image]
     if not pulled or context.cluster.at_least(*_IMAGES_BY_DEFAULT_SINCE):
         return
-    version, caches = context.facts.kubernetes_version, ", ".join(pulled)
+    version, named = context.facts.kubernetes_version, ", ".join(pulled)
     where = f"cluster {context.cluster.name} runs Kubernetes {version}"
     if not context.cluster.at_least(*_IMAGES_SINCE):
         since = ".".join(map(str, _IMAGES_SINCE))
-        problem = f"ModelCache {caches}: {where}, and images as volumes need {since}: upgrade it, or remove spec.volume.image"
+        problem = f"ModelCache {named}: {where}, and images as volumes need {since}: upgrade it, or remove spec.volume.image"
         raise ImageVolumesUnsupported(f"ModelReplica {context.replica.namespace}/{context.replica.name}", (problem,))
     since = ".".join(map(str, _IMAGES_BY_DEFAULT_SINCE))
     context.findings.warn(
-        f"ModelCache {caches}",
+        f"ModelCache {named}",
         f"{where}, where images as volumes need the feature gate ImageVolume; it is on by default since {since}. Without it the cluster "
         "refuses the pods with 'must specify a volume type'",
     )
@@ -37,7 +37,7 @@ def check_cluster(context: Context) -> None:
 
 def check_nodes(context: Context) -> None:
     """Refuse pods on several nodes for a volume of one node at a time, and warn where they may be on several."""
-    for cache, engines in _caches(context).items():
+    for cache, engines in caches(context).items():
         if context.mount_of(cache).node_local and cache != context.spec.cache:
             context.findings.problem(
                 f"ModelCache {cache}",
@@ -62,7 +62,7 @@ def check_nodes(context: Context) -> None:
 
 def check_pull_secrets(context: Context) -> None:
     """Refuse Secrets that the platform makes in the namespace: nodes would pull images of a tenant with its credentials."""
-    for cache in _caches(context):
+    for cache in caches(context):
         secret = context.mount_of(cache).pull_secret
         if secret and contract.is_made_by_platform(secret):
             context.findings.problem(f"ModelCache {cache}", f"pullSecret {secret!r} {contract.PLATFORM_NAME_REFUSED}")
@@ -86,11 +86,11 @@ def volume(context: Context, cache: str) -> Json:
 
 def pull_secrets(context: Context, engine: Engine) -> list[str]:
     """Name the Secrets with which nodes pull the images of an engine's caches."""
-    secrets = [context.mount_of(cache).pull_secret for cache, engines in _caches(context).items() if engine in engines]
+    secrets = [context.mount_of(cache).pull_secret for cache, engines in caches(context).items() if engine in engines]
     return [secret for secret in secrets if secret]
 
 
-def _caches(context: Context) -> dict[str, list[Engine]]:
+def caches(context: Context) -> dict[str, list[Engine]]:
     """Give the caches of a replica with the engines that mount them."""
     found = {context.spec.cache: list(context.spec.engines)} if context.spec.cache else {}
     for engine in context.spec.engines:
