@@ -5,6 +5,7 @@ a credential is on the cluster only while a Job needs it, and its value is read 
 """
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from activities.caches.predecessors import ended_uids
 from activities.caller import check_caller
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId, Selection
-from activities.cluster_objects.deletion import Deleter, list_served, poll_intervals
+from activities.cluster_objects.deletion import Deleter, dependents_of, list_served, poll_intervals
 from activities.cluster_objects.namespaces import ensure_namespace
 from activities.cluster_objects.ownership import Owner, conflict, owner_of
 from activities.heartbeat import heartbeating
@@ -32,6 +33,7 @@ from activities.render.objects.rendered import Rendered
 from activities.render.objects.teardown import CACHE_CREDENTIAL, CACHE_STEPS
 from activities.render_errors import as_activity_errors
 from activities.secrets.copy_data import read_copy_data
+from activities.secrets.credentials import Credential
 from activities.secrets.shared_copies import REASON_MISSING, copies_of, pull_secret_copies, release_all, write_copy
 from activities.secrets.store import SecretReader
 from api_types import labels, names
@@ -66,46 +68,54 @@ class CacheActivities:
         wanted = _input(order)
         with as_activity_errors():
             artifact, options, claim = read_artifact(wanted), options_of(wanted), claim_name(wanted)
-            access_mode = read_volume(order.spec).access_mode
+            read_volume(order.spec)
         credential = await read_together(self.store, order.namespace, references_of(artifact, options))
         targets = _Targets.of(claim, workload_namespace(order.namespace, self.settings))
-        async with heartbeating() as report, cluster.applying():
-            deleter = Deleter(cluster, order.uid, report, self.force_after)
-            live = await _read(cluster, targets)
-            adopted = await _adoptable(live, order)
-            if live.job and owner_of(live.job).uid in adopted:
-                await Deleter(cluster, owner_of(live.job).uid, report, self.force_after).until_gone([targets.job])
-                live = live._replace(job=None)
-            if live.volume and live.volume["metadata"].get("deletionTimestamp"):
-                # It is being deleted already; an apply now would be lost when the deletion ends.
-                await Deleter(cluster, owner_of(live.volume).uid, report, self.force_after).until_gone([targets.volume])
-                live = live._replace(volume=None)
-            if live.volume and await _waits_for_nothing(cluster, live.volume, order.storage_class_name):
-                for item, target in ((live.job, targets.job), (live.volume, targets.volume)):
-                    if item:
-                        await Deleter(cluster, owner_of(item).uid, report, self.force_after).until_gone([target])
-                live = live._replace(job=None, volume=None)
-            await _check_storage_class(cluster, order, live.volume)
-            kept, warnings = await _immutable_fields(cluster, live.volume, artifact.size_gib, order.storage_class_name, access_mode)
-            rendered = _render(replace(wanted, credential_missing=bool(credential.missing), **kept), order, self.settings)
-            shared = targets.volume.namespace == self.settings.workload_namespace
-            await ensure_namespace(cluster, targets.volume.namespace, f"{MODEL_CACHE} {order.namespace}/{order.name}", shared=shared)
-            stored = await cluster.apply(rendered.objects[0].manifest)
-            job_uid = ""
-            if order.hydrate and not rendered.held:
-                for copy in rendered.copies:
-                    await cluster.apply(await self._filled(copy))
-                await self._write_pull_secrets(cluster, order, claim)
-                job_uid = await _ensure_job(deleter, targets.job, live.job, rendered.objects[-1].manifest, order.failed_job_uid)
+        adopted: set[str] = set()
+        async with heartbeating() as report:
+            while True:
+                async with cluster.applying():
+                    outcome = await self._apply(cluster, targets, order, wanted, credential)
+                adopted.update(outcome.adopted)
+                if isinstance(outcome, CacheApplied):
+                    return outcome.model_copy(update={"adopted": sorted(adopted)})
+                # A claim that is mounted, or a pod that does not end, may take any time: other applies go on meanwhile.
+                await Deleter(cluster, outcome.owner_uid, report, self.force_after).until_gone([outcome.target])
+
+    async def _apply(
+        self, cluster: ClusterApi, targets: "_Targets", order: ApplyCache, wanted: CacheInput, credential: Credential
+    ) -> "CacheApplied | _Obstacle":
+        """Apply, up to what must be gone first."""
+        live = await _read(cluster, targets)
+        adopted = sorted(await _adoptable(live, order))
+        if obstacle := await _obstacle(cluster, targets, live, order, adopted):
+            return obstacle
+        await _check_storage_class(cluster, order, live.volume)
+        artifact = read_artifact(wanted)
+        kept, warnings = await _immutable_fields(
+            cluster, live.volume, artifact.size_gib, order.storage_class_name, read_volume(order.spec).access_mode
+        )
+        rendered = _render(replace(wanted, credential_missing=bool(credential.missing), **kept), order, self.settings)
+        shared = targets.volume.namespace == self.settings.workload_namespace
+        await ensure_namespace(cluster, targets.volume.namespace, f"{MODEL_CACHE} {order.namespace}/{order.name}", shared=shared)
+        stored = await cluster.apply(rendered.objects[0].manifest)
+        job_uid = ""
+        if order.hydrate and not rendered.held:
+            for copy in rendered.copies:
+                await cluster.apply(await self._filled(copy))
+            await self._write_pull_secrets(cluster, order, targets.volume.name)
+            job_uid = await _ensure_job(cluster, targets.job, live.job, rendered.objects[-1].manifest, order.failed_job_uid)
+            if not job_uid:
+                return _Obstacle(targets.job, order.uid, adopted)
         return CacheApplied(
-            claim=claim,
+            claim=targets.volume.name,
             artifact_key=artifact.key,
             volume_digest=content_digest(stored),
             access_mode=stored["spec"]["accessModes"][0],
             job_uid=job_uid,
             credential_version=credential.version,
             credential_missing=credential.missing if rendered.held else "",
-            adopted=sorted(adopted),
+            adopted=adopted,
             warnings=[*rendered.warnings, *warnings],
         )
 
@@ -189,6 +199,14 @@ class _Live(NamedTuple):
     job: Json | None
 
 
+class _Obstacle(NamedTuple):
+    """An object that must be gone before an apply goes on, the uid of its owner, and the earlier runs whose objects are taken over."""
+
+    target: ObjectId
+    owner_uid: str
+    adopted: list[str]
+
+
 def _input(order: ApplyCache) -> CacheInput:
     return CacheInput(
         namespace=order.namespace,
@@ -223,6 +241,22 @@ async def _adoptable(live: _Live, order: ApplyCache) -> set[str]:
     if conflicts:
         raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
     return ended
+
+
+async def _obstacle(cluster: ClusterApi, targets: _Targets, live: _Live, order: ApplyCache, adopted: Collection[str]) -> _Obstacle | None:
+    """Give what must be gone before anything is applied; a Job before the claim that its pods mount."""
+    volume, job = live.volume, live.job
+    if job and owner_of(job).uid in adopted:
+        return _Obstacle(targets.job, owner_of(job).uid, list(adopted))
+    if volume is None:
+        return None
+    # One that is being deleted already: an apply now would be lost when the deletion ends.
+    deleted = bool(volume["metadata"].get("deletionTimestamp"))
+    if not deleted and not await _waits_for_nothing(cluster, volume, order.storage_class_name):
+        return None
+    if job and not deleted:
+        return _Obstacle(targets.job, owner_of(job).uid, list(adopted))
+    return _Obstacle(targets.volume, owner_of(volume).uid, list(adopted))
 
 
 async def _has_class(cluster: ClusterApi, name: str) -> bool:
@@ -292,16 +326,18 @@ async def _immutable_fields(
     return kept, warnings
 
 
-async def _ensure_job(deleter: Deleter, target: ObjectId, live: Json | None, manifest: Json, spent: str) -> str:
-    """Ensure a Job as rendered that is not the spent one; give its uid. A different Job is replaced once its pods are gone."""
+async def _ensure_job(cluster: ClusterApi, target: ObjectId, live: Json | None, manifest: Json, spent: str) -> str:
+    """Ensure a Job as rendered that is not the spent one; give its uid, empty while another one, or a pod of one, is still there.
+
+    Two downloads into one volume would delete each other's files.
+    """
     async for _ in poll_intervals():
-        if live and (live["metadata"].get("deletionTimestamp") or live["metadata"]["uid"] == spent or _hash(live) != _hash(manifest)):
-            await deleter.until_gone([target])
-            live = None
-        live = live or await deleter.cluster.create(manifest)
         if live:
-            return str(live["metadata"]["uid"])
-        live = await deleter.cluster.get(target)
+            replaced = live["metadata"].get("deletionTimestamp") or live["metadata"]["uid"] == spent or _hash(live) != _hash(manifest)
+            return "" if replaced else str(live["metadata"]["uid"])
+        if await dependents_of(cluster, target):
+            return ""
+        live = await cluster.create(manifest) or await cluster.get(target)
     raise AssertionError("poll_intervals never ends")
 
 

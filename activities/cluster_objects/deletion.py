@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Propagation, Selection
-from activities.cluster_objects.kinds import DEPLOYMENT, LEADER_WORKER_SET, LWS_NAME_LABEL, POD, resolve_all
+from activities.cluster_objects.kinds import DEPLOYMENT, JOB, JOB_NAME_LABEL, LEADER_WORKER_SET, LWS_NAME_LABEL, POD, resolve_all
 from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import Progress
 from activities.render.objects.teardown import ENGINES, step_of_number
@@ -99,7 +99,7 @@ async def _request_deletion(cluster: ClusterApi, target: ObjectId, found: Json) 
     if metadata.get("deletionTimestamp"):
         return found
     # Only workloads have dependents worth waiting for; for all others a foreground deletion would cost one more poll.
-    propagation: Propagation = "Foreground" if target.kind in {DEPLOYMENT, LEADER_WORKER_SET} else "Background"
+    propagation: Propagation = "Foreground" if target.kind in {DEPLOYMENT, LEADER_WORKER_SET, JOB} else "Background"
     await cluster.delete(target, uid=metadata["uid"], propagation=propagation)
     # The response alone proves nothing: a conflict on this object looks like another object under its name.
     left = await cluster.get(target)
@@ -107,10 +107,12 @@ async def _request_deletion(cluster: ClusterApi, target: ObjectId, found: Json) 
 
 
 async def dependents_of(cluster: ClusterApi, workload: ObjectId) -> list[Json]:
-    """List what controllers made from a workload of an engine; nothing for any other object.
+    """List what controllers made from a workload of an engine, or from a Job; nothing for any other object.
 
     Pods keep the sets above them and the claims below them, so while there are pods only they are listed.
     """
+    if workload.kind == JOB:
+        return await _pods_of_job(cluster, workload)
     selector = _pods_of(workload)
     if not selector:
         return []
@@ -129,6 +131,12 @@ async def list_served(cluster: ClusterApi, selection: Selection) -> list[Json]:
         return (await cluster.list(selection)).items
     except StackMissing:
         return []
+
+
+async def _pods_of_job(cluster: ClusterApi, job: ObjectId) -> list[Json]:
+    """List the pods of a Job, also of one that is gone. Those that a user orphaned, which may stay for good, have no owner."""
+    pods = await list_served(cluster, Selection(POD, job.namespace, f"{JOB_NAME_LABEL}={job.name}", metadata_only=True))
+    return [pod for pod in pods if any(owner["kind"] == JOB.kind for owner in pod["metadata"].get("ownerReferences") or [])]
 
 
 def _pods_of(workload: ObjectId) -> str:

@@ -33,6 +33,8 @@ _VERSIONS = {apiversions.DRA_GROUP: apiversions.DRA_VERSIONS, apiversions.KUEUE_
 LWS_NAME_LABEL = contract.LWS_NAME_LABEL
 # Written by the LeaderWorkerSet controller on every pod of a set too.
 LWS_GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
+# Written by the Job controller on every pod of a Job.
+JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
 

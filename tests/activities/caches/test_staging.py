@@ -11,6 +11,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.caches.activities import CacheActivities
+from activities.clients.kubernetes.pool import KubernetesPool
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import Json, Kind, ObjectId, Selection
 from activities.render.inputs.settings import RenderSettings
@@ -18,6 +19,7 @@ from activities.secrets.store import StoredSecret
 from api_types import labels, names
 from api_types.errors import CredentialsInvalid, InvalidInput, NameConflict, ServerError, StorageClassMissing
 from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects, SecretKey
+from api_types.settings import KubeconfigSettings
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.activities.environment.operator import patch
 
@@ -339,6 +341,99 @@ async def test_a_volume_that_a_user_deletes_is_created_again_when_it_is_gone(clu
     assert after
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
     await remove(cluster, order, applied)
+
+
+async def test_an_apply_that_waits_for_a_claim_to_be_gone_leaves_its_turn_to_others(cluster: ClusterUnderTest) -> None:
+    order, other = an_order(cluster, hydrate=False), an_order(cluster, hydrate=False)
+    applied = await apply(cluster, order)
+    target = ObjectId(kinds.VOLUME_CLAIM, order.namespace, applied.claim)
+    await patch(cluster, target, {"metadata": {"finalizers": ["test/hold"]}})
+    await (await cluster.api()).delete(target, propagation="Background")
+    pool = KubernetesPool(cluster.store, KubeconfigSettings(allow_loopback=True), applies_at_once=1)
+    staging = CacheActivities(pool, cluster.store, RenderSettings())
+    cluster.heartbeats.clear()
+    waiting = asyncio.create_task(environment(cluster, order).run(staging.apply_cache, order))
+    await eventually(lambda: awaited(cluster, target))
+    await remove(cluster, other, await asyncio.wait_for(environment(cluster, other).run(staging.apply_cache, other), 60))
+    assert not waiting.done()
+    await patch(cluster, target, {"metadata": {"finalizers": None}})
+    await remove(cluster, order, await waiting)
+    await pool.close()
+
+
+def awaited(cluster: ClusterUnderTest, target: ObjectId) -> bool:
+    """Tell whether a heartbeat said that an object is waited for."""
+    named = f"{target.kind.kind} {target.namespace}/{target.name}"
+    return any(found.startswith(named) for beat in cluster.heartbeats for detail in beat for found in detail.get("waitingFor", ()))
+
+
+async def a_held_pod(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied) -> ObjectId:
+    """The pod of a Job that is done, which stays when it is deleted until it is let go."""
+    api = await cluster.api()
+
+    async def done() -> bool:
+        job = await live(cluster, order, applied, kinds.JOB)
+        return bool(job and job["status"].get("succeeded"))
+
+    await eventually(done)
+    (pod,) = (await api.list(Selection(kinds.POD, order.namespace))).items
+    await patch(cluster, ObjectId.of(pod), {"metadata": {"finalizers": ["test/hold"]}})
+    return ObjectId.of(pod)
+
+
+async def let_go(cluster: ClusterUnderTest, pod: ObjectId) -> None:
+    await patch(cluster, pod, {"metadata": {"finalizers": None}})
+
+
+async def test_a_job_is_replaced_once_its_pods_are_gone(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster)
+    first = await apply(cluster, order)
+    pod = await a_held_pod(cluster, order, first)
+    cluster.heartbeats.clear()
+    replacing = asyncio.create_task(apply(cluster, order.model_copy(update={"failed_job_uid": first.job_uid})))
+    await eventually(lambda: awaited(cluster, pod))
+    await asyncio.sleep(1)
+    job = await live(cluster, order, first, kinds.JOB)
+    assert job, "its pods would be those of no Job"
+    assert (job["metadata"]["uid"], replacing.done()) == (first.job_uid, False)
+    await let_go(cluster, pod)
+    second = await replacing
+    assert second.job_uid not in ("", first.job_uid)
+    await remove(cluster, order, second)
+
+
+async def test_a_job_that_a_user_deletes_is_created_again_once_its_pods_are_gone(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster)
+    first = await apply(cluster, order)
+    pod = await a_held_pod(cluster, order, first)
+    await (await cluster.api()).delete(ObjectId(kinds.JOB, order.namespace, f"{first.claim}-hyd"), propagation="Background")
+    cluster.heartbeats.clear()
+    applying = asyncio.create_task(apply(cluster, order))
+    await eventually(lambda: awaited(cluster, pod))
+    assert (await live(cluster, order, first, kinds.JOB), applying.done()) == (None, False)
+    await let_go(cluster, pod)
+    second = await applying
+    assert second.job_uid not in ("", first.job_uid)
+    await remove(cluster, order, second)
+
+
+async def test_pods_that_a_user_orphaned_are_not_waited_for(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster)
+    first = await apply(cluster, order)
+    pod = await a_held_pod(cluster, order, first)
+    api = await cluster.api()
+    await api.delete(ObjectId(kinds.JOB, order.namespace, f"{first.claim}-hyd"), propagation="Orphan")
+
+    async def orphaned() -> bool:
+        found = await api.get(pod)
+        return bool(found and not found["metadata"].get("ownerReferences"))
+
+    await eventually(orphaned)
+    second = await asyncio.wait_for(apply(cluster, order), 60)
+    assert second.job_uid not in ("", first.job_uid)
+    await let_go(cluster, pod)
+    await api.delete(pod, propagation="Background")
+    await remove(cluster, order, second)
 
 
 async def test_what_cannot_be_rendered_is_refused_with_its_reason(cluster: ClusterUnderTest) -> None:
