@@ -17,6 +17,9 @@ REQUESTS_MAX = 16
 RANKS_MAX = 8
 """Data-parallel ranks of one pod: an InferencePool has at most so many ports."""
 
+ENGINE_PORT = 8000
+"""Where the pods of an engine take requests; each further rank takes the next port."""
+
 EVENTS_PORT = 5557
 """Where vLLM and SGLang publish what is in their KV cache unless they are told otherwise."""
 
@@ -50,6 +53,9 @@ SELECTORS_COST_MAX = 200_000
 Ten times what one selector may cost. A comparison of an attribute or of a quantity costs 4 to 7, and a deployment has a handful of them. An
 evaluation of 200,000 units takes 0.05 s here, and each device of the fleet is one evaluation of every selector.
 """
+
+STORAGE_CLASSES_MAX = 100
+"""StorageClasses of one cluster that are followed: with more of them, none is."""
 
 SELECTORS_REFUSED_MAX = 16
 """So many selectors that do not compile are reported; those behind them are not compiled."""

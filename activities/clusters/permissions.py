@@ -125,7 +125,7 @@ def _verbs(served: Mapping[Kind, Resource], usage: Usage) -> Iterator[tuple[Kind
         yield kind, ("list",)
     yield kinds.GATEWAY, ("get",)
     yield kinds.NAMESPACE, ("get", "create")
-    yield kinds.STORAGE_CLASS, ("get",)
+    yield kinds.STORAGE_CLASS, ("get", *_FOLLOW)
     if usage.force_delete:
         yield kinds.POD, ("delete",)
     adapter = ADAPTERS.get(usage.capacity_adapter)

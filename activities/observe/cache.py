@@ -21,6 +21,11 @@ BOUND = "Bound"
 _MESSAGE_MAX = 1024
 
 
+def allows_expansion(storage_class: Mapping[str, Any]) -> bool:
+    """Read a StorageClass: whether its volumes can be expanded."""
+    return storage_class.get("allowVolumeExpansion") is True
+
+
 class VolumeSeen(NamedTuple):
     """A volume claim of a cache."""
 

@@ -44,6 +44,7 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
     routes.check_surface(context)
     topology.check_cluster(context)
     weights.check_cluster(context)
+    weights.check_storage_classes(context)
     weights.check_nodes(context)
     weights.check_pull_secrets(context)
     queueing.check_queue(context)

@@ -146,7 +146,9 @@ async def _replaces_pods(cluster: ClusterApi, item: Item, live: Json, *, recreat
         own, wanted = ([_beside_templates(part) for part in parts] for parts in (_own_pods(live), map(item.manifest["spec"].get, fields)))
         return own != wanted or _template_hashes(live) != _template_hashes(item.manifest)
     answer = await cluster.apply(item.manifest, dry_run=True)
-    return any(answer["spec"].get(name) != live["spec"].get(name) for name in fields)
+    first, *others = fields
+    changed = bool(answer["spec"][first] != live["spec"][first])
+    return changed or any(answer["spec"].get(name) != live["spec"].get(name) for name in others)
 
 
 def _with_stored_pods(item: Item, live: Json) -> Item | None:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from api_types.base import Id, Message, SentAt, Text
-from api_types.messages.cluster_work import CacheMount, Connection, Seconds
+from api_types.messages.cluster_work import CacheMount, Connection, Seconds, StorageClasses
 
 # --- with clusters ----------------------------------------------------------------------------------------------------------------------
 
@@ -18,7 +18,8 @@ class CacheSite(Message):
     """What caches must know of a cluster; without a connection or a storage class nothing new can be staged there.
 
     `present`: the InferenceCluster exists; `deleting`: it is being deleted. Settings come from the worker that connected, because workflow
-    code reads none: `attempts_max` is `cache.maxAttempts` (0: no limit), `evict_grace_seconds` is `cache.evictGrace`.
+    code reads none: `attempts_max` is `cache.maxAttempts` (0: no limit), `evict_grace_seconds` is `cache.evictGrace`. `storage_classes` are
+    as in `ClusterFacts`.
     """
 
     name: Id
@@ -27,6 +28,7 @@ class CacheSite(Message):
     labels: dict[str, str] = Field(default_factory=dict)
     connection: Connection | None = None
     storage_class_name: Id = ""
+    storage_classes: StorageClasses | None = None
     scheduler_type: Id = "none"
     present: bool = True
     deleting: bool = Field(default=False, alias="leaving")

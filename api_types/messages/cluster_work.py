@@ -5,6 +5,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, Field
 
 from api_types.base import Id, Message, Name, Text
+from api_types.limits import STORAGE_CLASSES_MAX
 from api_types.pins import apiversions
 from api_types.queues import base_queue_problem
 
@@ -28,6 +29,10 @@ Seconds = Annotated[int, AfterValidator(_within_a_year)]
 """A time to wait, which the receiver adds to the present."""
 
 
+StorageClasses = Annotated[dict[Name, bool], Field(max_length=STORAGE_CLASSES_MAX)]
+"""StorageClasses by name, and whether they allow volume expansion."""
+
+
 class Connection(Message):
     """How to reach a cluster: a reference into the secret store, never the secret."""
 
@@ -42,7 +47,8 @@ class ClusterFacts(Message):
     """What was found out about a connected cluster, and the settings that apply to replicas on it.
 
     `drivers` maps each device class of the cluster's pools to the DRA driver behind it, `pod_policies` each pool whose class has a
-    `podPolicy` to that. Settings come from the worker that connected, because workflow code reads none: `withdraw_after_seconds` is
+    `podPolicy` to that. `storage_classes` says of each StorageClass whether its volumes can be expanded; None while that is not known.
+    Settings come from the worker that connected, because workflow code reads none: `withdraw_after_seconds` is
     `cluster.unreachableAfter`, `drain_seconds` is `teardown.drainSeconds`, `gateway_scheme` is `gateway.scheme`, `renderer` a hash over
     the version of its renderer and the settings of that.
     """
@@ -58,6 +64,7 @@ class ClusterFacts(Message):
     apis: list[str] = Field(default_factory=list)
     drivers: dict[str, str] = Field(default_factory=dict)
     pod_policies: dict[Name, dict[str, Any]] = Field(default_factory=dict)
+    storage_classes: StorageClasses | None = None
     withdraw_after_seconds: Seconds = 300
     drain_seconds: Seconds = 15
     cache_attempts_max: int = 0
@@ -69,7 +76,8 @@ class ClusterFacts(Message):
         """Give what decides about rendered objects: no patch release, and of served APIs only those that are rendered."""
         release = ".".join(self.kubernetes_version.split(".")[:2])
         served = [api for api in self.apis if api in apiversions.RENDERED]
-        return {**self.model_dump(include=set(_RENDERED_FROM)), "kubernetes_version": release, "apis": served}
+        found = {"kubernetes_version": release, "apis": served, "storage_classes": self.storage_classes and sorted(self.storage_classes)}
+        return {**self.model_dump(include=set(_RENDERED_FROM)), **found}
 
 
 class Connect(Message):

@@ -1,6 +1,7 @@
 """How an InferenceCluster connects: once per generation, and again when what failed can succeed."""
 
 from datetime import datetime
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -43,12 +44,14 @@ class ClusterConnection:
             self.state.facts = self.state.facts.model_copy(update=declared_facts(self.state))
 
     def update_found(self, found: ClusterFacts | None) -> None:
-        """Take over what the observer found out; the gateway is observed by itself."""
+        """Take over what the observer found out; the gateway is observed by itself, and StorageClasses when they were listed."""
         before = self.state.facts
         if found is None or before is None:
             return
-        gateway = {"gateway_address": before.gateway_address, "gateway_message": before.gateway_message}
-        self.state.facts = found.model_copy(update=gateway | declared_facts(self.state))
+        known: dict[str, Any] = {"gateway_address": before.gateway_address, "gateway_message": before.gateway_message}
+        if found.storage_classes is None:
+            known["storage_classes"] = before.storage_classes
+        self.state.facts = found.model_copy(update=known | declared_facts(self.state))
         if self.state.facts.rendered_from() != before.rendered_from():
             self.context.record_event("Normal", "FactsChanged", _shown(found))
 
@@ -78,7 +81,8 @@ class ClusterConnection:
             return False
         if facts is None:
             return False
-        self.state.facts = facts.model_copy(update=declared_facts(self.state))
+        observed = {"storage_classes": self.state.facts.storage_classes} if self.state.facts else {}
+        self.state.facts = facts.model_copy(update=observed | declared_facts(self.state))
         self.state.failure = NO_FAILURE
         self.state.attempts = 0
         self.state.unreachable_since = ""

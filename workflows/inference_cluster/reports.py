@@ -67,6 +67,7 @@ def cache_report(name: str, state: ClusterState, *, gone: bool) -> CacheSite:
         labels=state.labels,
         connection=connection_of(name, state) if facts else None,
         storage_class_name=facts.storage_class_name if facts else "",
+        storage_classes=facts.storage_classes if facts else None,
         scheduler_type=facts.scheduler_type if facts else "none",
         present=not gone,
         deleting=state.deleting,

@@ -38,10 +38,18 @@ def record_site(staging: ClusterStaging, site: CacheSite) -> bool:
     if version.uid != site.uid:
         # Another cluster of that name: it does not know what this cache has there, and what was applied may be gone.
         staging.registered = False
-        for copy in staging.copies:
-            copy.applied_generation = 0
+        _apply_again(staging)
+    elif None not in (staging.site.storage_classes, site.storage_classes) and staging.site.storage_classes != site.storage_classes:
+        # A class that was missing may be there, and one that could not expand volumes may do so.
+        staging.retry_at = ""
+        _apply_again(staging)
     _take(staging, site)
     return True
+
+
+def _apply_again(staging: ClusterStaging) -> None:
+    for copy in staging.copies:
+        copy.applied_generation = 0
 
 
 def _take(staging: ClusterStaging, site: CacheSite) -> None:

@@ -17,7 +17,7 @@ from activities.clusters.watch.health import RETRY_SECONDS, UNREACHABLE_AFTER_SE
 from activities.clusters.watch.notifier import ChangeNotifier, Send
 from activities.clusters.watch.observation_index import ObservationIndex
 from activities.clusters.watch.reflector import Budget, Key, Reflector
-from activities.observe.cache import read_job, read_job_pod, read_volume
+from activities.observe.cache import allows_expansion, read_job, read_job_pod, read_volume
 from activities.observe.capacity import read_node, read_slice
 from activities.observe.endpoints import read_endpoints
 from activities.observe.gateway import observe_gateway
@@ -26,6 +26,8 @@ from activities.observe.pods import read_pod
 from activities.render.objects.propagation import CONFIG_MAP, SECRET
 from api_types import labels
 from api_types.errors import ModelplaneError
+from api_types.limits import STORAGE_CLASSES_MAX
+from api_types.messages.cluster_work import ClusterFacts
 
 _DISCOVERY_SECONDS = 60.0
 
@@ -33,6 +35,8 @@ FindAbsent = Callable[[frozenset[str]], Awaitable[Iterable[Owner]]]
 _MANAGED = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
 _OF_CACHES = f"{_MANAGED},{labels.CACHE}"
 _GATEWAY_NAME = f"metadata.name={labels.GATEWAY_NAME}"
+# Whoever may not list these is observed all the same: only what depends on them is not known.
+_STORAGE_CLASSES = Selection(kinds.STORAGE_CLASS)
 _CLUSTER_KINDS = frozenset({kinds.NODE.kind, kinds.GATEWAY.kind, kinds.RESOURCE_SLICE})
 # Selectors have no "or". Leaders carry both labels, so the second selection takes followers only.
 _PODS = (labels.SERVING, f"{kinds.LWS_NAME_LABEL},!{labels.SERVING}")
@@ -59,6 +63,11 @@ def merged(handlers: Sequence[Handler]) -> Handler:
             handler.on_change(key, record)
 
     return Handler(read, on_change)
+
+
+def _in_any_version(selection: Selection) -> Selection:
+    """Give what is the same for a selection in every version of its kind."""
+    return selection._replace(kind=selection.kind._replace(api_version=selection.kind.group))
 
 
 class ClusterWatch:
@@ -93,6 +102,10 @@ class ClusterWatch:
         self._reflectors: dict[Selection, Reflector[Any]] = {}
         self._running: dict[Selection, asyncio.Task[None]] = {}
         self._for_capacity: set[Selection] = set()
+        # What watches a kind in another version than before.
+        self._successors: set[Selection] = set()
+        self._facts: ClusterFacts | None = None
+        self._storage_classes: dict[str, bool] = {}
         self._connected = asyncio.Event()
         self._may_serve_others = asyncio.Event()
         self._all_listed = asyncio.Event()
@@ -133,22 +146,17 @@ class ClusterWatch:
         while True:
             try:
                 served = await self._current().resources(refresh=True)
-                facts = discovered_facts(await self._current().version(), served, self._settings)
+                self._facts = discovered_facts(await self._current().version(), served, self._settings)
             except ModelplaneError:
                 # The probe finds out why it does not respond, and reports it.
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            self._index.put_facts(facts)
             wanted = self._reflectors_for(served)
             await self._stop_others(wanted)
-            for selection, make in wanted.items():
-                task = self._running.get(selection)
-                # A reflector ends when its kind is no longer served; it starts again when the kind is back.
-                if task is None or task.done():
-                    self._reflectors[selection] = make(selection)
-                    self._running[selection] = tasks.create_task(self._reflectors[selection].run())
-                    self._running[selection].add_done_callback(lambda _: self._may_serve_others.set())
+            self._start(wanted, tasks)
+            self._for_capacity = set(self._capacity_handlers(served))
             self._update_capacity()
+            self._put_facts()
             # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that arrives together with what it waits for.
             with suppress(TimeoutError):
                 async with asyncio.timeout(_DISCOVERY_SECONDS):
@@ -159,20 +167,36 @@ class ClusterWatch:
 
     async def _stop_others(self, wanted: Collection[Selection]) -> None:
         """Stop what watches a kind in a version that is not the best one any more: both would see the same objects."""
-        for selection in [selection for selection in self._running if selection not in wanted]:
-            task = self._running[selection]
-            if not task.done():
+        for selection, task in self._running.items():
+            if selection not in wanted and not task.done():
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+
+    def _start(self, wanted: Mapping[Selection, Callable[[Selection], Reflector[Any]]], tasks: asyncio.TaskGroup) -> None:
+        """Start what does not run, with what was kept of the same objects in another version; what nothing watches any more is gone."""
+        ended = {_in_any_version(selection): selection for selection, task in self._running.items() if task.done()}
+        for selection, make in wanted.items():
+            task = self._running.get(selection)
+            # A reflector ends when its kind is no longer served; it starts again when the kind is back, also in another version.
+            if task is None or task.done():
+                reflector = make(selection)
+                self._successors.discard(selection)
+                if before := ended.pop(_in_any_version(selection), None):
+                    reflector.take_over(self._reflectors.pop(before))
+                    del self._running[before]
+                    if before != selection:
+                        self._successors.add(selection)
+                self._reflectors[selection] = reflector
+                self._running[selection] = tasks.create_task(reflector.run())
+                self._running[selection].add_done_callback(lambda _: self._may_serve_others.set())
+        for selection in ended.values():
             self._reflectors.pop(selection).forget()
             del self._running[selection]
 
     def _reflectors_for(self, served: Mapping[Kind, Resource]) -> dict[Selection, Callable[[Selection], Reflector[Any]]]:
         """Give a function that makes the reflector of each selection; a selection that two handlers need is watched once."""
         handlers = {selection: [handler] for selection, handler in self._object_handlers(served).items()}
-        for_capacity = self._capacity_handlers(served)
-        self._for_capacity = set(for_capacity)
-        for selection, handler in for_capacity.items():
+        for selection, handler in self._capacity_handlers(served).items():
             handlers.setdefault(selection, []).append(handler)
         return {selection: partial(self._reflector, merged(found)) for selection, found in handlers.items()}
 
@@ -203,6 +227,8 @@ class ClusterWatch:
             handlers[Selection(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, fields=_GATEWAY_NAME)] = Handler(
                 observe_gateway, lambda _key, seen: index.put_gateway(seen)
             )
+        if kinds.STORAGE_CLASS in served:
+            handlers[_STORAGE_CLASSES] = Handler(allows_expansion, self._put_storage_class)
         for kind in kinds.watched_kinds(served):
             if kind.kind == kinds.RESOURCE_SLICE:
                 handlers[Selection(kind)] = Handler(read_slice, index.put_device_slice)
@@ -227,11 +253,35 @@ class ClusterWatch:
 
     def _listed(self) -> None:
         """Record that a selection was listed; when all are, observations are complete and owners may be signalled."""
-        if all(reflector.synced for reflector in self._reflectors.values()):
+        if all(reflector.synced for reflector in self._required()):
             self._all_listed.set()
             self._index.put_listed()
         self._update_capacity()
+        self._put_facts()
         self._notifier.wake()
+
+    def _put_facts(self) -> None:
+        """Tell the facts once what they name is watched: objects are applied in the version that they name, and must be seen there soon."""
+        found = (self._reflectors[selection] for selection in self._successors & self._reflectors.keys())
+        if self._facts and all(reflector.listings or reflector.problem for reflector in found):
+            self._index.put_facts(self._facts.model_copy(update={"storage_classes": self._listed_storage_classes()}))
+
+    def _put_storage_class(self, key: Key, expandable: bool | None) -> None:
+        if expandable is None:
+            self._storage_classes.pop(key.name, None)
+        else:
+            self._storage_classes[key.name] = expandable
+        self._put_facts()
+
+    def _listed_storage_classes(self) -> dict[str, bool] | None:
+        """Give the StorageClasses; None before they were listed, and if they are too many to be told."""
+        reflector = self._reflectors.get(_STORAGE_CLASSES)
+        known = reflector is not None and reflector.synced
+        return dict(sorted(self._storage_classes.items())) if known and len(self._storage_classes) <= STORAGE_CLASSES_MAX else None
+
+    def _required(self) -> list[Reflector[Any]]:
+        """Give the reflectors without which nothing can be said about objects."""
+        return [reflector for selection, reflector in self._reflectors.items() if selection != _STORAGE_CLASSES]
 
     def _update_capacity(self) -> None:
         """Allow snapshots once everything is listed that the adapter reads: a queue without its tenants looks like an unused one."""
@@ -256,7 +306,7 @@ class ClusterWatch:
             self._notifier.wake()
             self._index.put_health(reachable=False, error_type=error.type or "", error=error.message)
         elif error is None:
-            refused = next((problem for found in self._reflectors.values() if (problem := found.lasting_problem)), None)
+            refused = next((problem for found in self._required() if (problem := found.lasting_problem)), None)
             self._index.put_health(
                 reachable=True, error_type=(refused.type or "") if refused else "", error=refused.message if refused else ""
             )

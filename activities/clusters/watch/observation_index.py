@@ -28,6 +28,8 @@ from api_types.messages.observations import Observed, ObservedCache, ObservedClu
 
 REPLICA = "ModelReplica"
 
+_Identity = tuple[str, ...]
+
 
 class PendingObservation(NamedTuple):
     """What to signal an owner, and when time alone would change it (None: never). `last`: the owner has no objects here any more."""
@@ -49,8 +51,9 @@ class ObservationIndex:
         self._is_listed = False
         self._cluster = cluster
         self._enqueue = enqueue
-        self._objects: dict[ObjectId, ObjectSeen] = {}
-        self._owned: defaultdict[Owner, set[ObjectId]] = defaultdict(set)
+        # By identity: when a cluster serves another version of a kind, the same objects are read in that one.
+        self._objects: dict[_Identity, ObjectSeen] = {}
+        self._owned: defaultdict[Owner, set[_Identity]] = defaultdict(set)
         self._workloads: dict[WorkloadKey, Owner] = {}
         self._backends: dict[tuple[str, str], Owner] = {}
         self._pods: dict[Key, PodSeen] = {}
@@ -79,24 +82,24 @@ class ObservationIndex:
 
     def put_object(self, kind: Kind, key: Key, seen: ObjectSeen | None) -> None:
         """Keep one object of ours, or drop it."""
-        target = ObjectId(kind, key.namespace, key.name)
-        known = self._objects.get(target)
+        identity = ObjectId(kind, key.namespace, key.name).identity
+        known = self._objects.get(identity)
         stood = {owner: bool(self._owned.get(owner)) for each in (known, seen) if each and (owner := each.owner)}
-        self._put_object(target, key, seen)
+        self._put_object(identity, key, seen)
         if any(bool(self._owned.get(owner)) != before for owner, before in stood.items()):
             self._enqueue(self._cluster)
 
-    def _put_object(self, target: ObjectId, key: Key, seen: ObjectSeen | None) -> None:
-        if old := self._objects.pop(target, None):
-            self._owned[old.owner].discard(target)
+    def _put_object(self, identity: _Identity, key: Key, seen: ObjectSeen | None) -> None:
+        if old := self._objects.pop(identity, None):
+            self._owned[old.owner].discard(identity)
             self._workloads.pop(workload_key(old), None)
             if old.backend:
                 self._backends.pop((key.namespace, key.name), None)
             self._enqueue(old.owner)
         if seen is None or seen.owner.kind != REPLICA:
             return
-        self._objects[target] = seen
-        self._owned[seen.owner].add(target)
+        self._objects[identity] = seen
+        self._owned[seen.owner].add(identity)
         if seen.workload:
             self._workloads[workload_key(seen)] = seen.owner
         if seen.backend:
@@ -178,8 +181,7 @@ class ObservationIndex:
             return PendingObservation(_observed(owner, cluster=observed), self._capacity.due_at() if self._capacity else None)
         if owner.kind == MODEL_CACHE:
             return PendingObservation(_observed(owner, cache=self.caches.observation_for(owner)), last=self.caches.is_empty(owner))
-        targets = self._owned.get(owner, set())
-        objects = [self._objects[target] for target in targets]
+        objects = [self._objects[identity] for identity in self._owned.get(owner, set())]
         pods = {key: self._pods_of[key].values() for seen in objects if seen.workload and (key := workload_key(seen)) in self._pods_of}
         backends = [(seen.target.namespace, seen.target.name) for seen in objects if seen.backend]
         endpoints = {where: sum(found.ready for found in self._slices_of[where].values()) for where in backends if where in self._slices_of}
@@ -209,7 +211,7 @@ class ObservationIndex:
         )
 
     def _replicas(self) -> list[str]:
-        found = sorted({f"{owner.namespace}/{owner.name}" for owner, targets in self._owned.items() if targets})
+        found = sorted({f"{owner.namespace}/{owner.name}" for owner, owned in self._owned.items() if owned})
         # The cluster says what stands there, and may make it up.
         return found[:REPLICAS_ON_CLUSTER_MAX]
 

@@ -115,7 +115,10 @@ class Reflector(Generic[Record]):
         return self.problem if not self.synced or self._failures >= _FAILURES_MAX else None
 
     async def run(self) -> None:
-        """Keep the copy current, until cancelled or until the cluster stops serving the kind; then the copy is empty."""
+        """Keep the copy current, until cancelled or until the cluster stops serving the kind.
+
+        What is kept then stays, until `forget` or until another reflector takes it over: the kind may be served in another version.
+        """
         wait_seconds, longest = _RETRY_SECONDS
         while True:
             self._follow_task = asyncio.create_task(self._follow())
@@ -131,7 +134,6 @@ class Reflector(Generic[Record]):
                 self._version = ""
                 await asyncio.sleep(_RESUME_SECONDS)
             except StackMissing:
-                self._replace({})
                 self._sync()
                 return
             except ModelplaneError as error:
@@ -156,6 +158,18 @@ class Reflector(Generic[Record]):
     def forget(self) -> None:
         """Drop all that is kept; it must not run any more."""
         self._replace({})
+
+    def take_over(self, predecessor: "Reflector[Record]") -> None:
+        """Begin with what another one kept of the same objects, which must not run any more.
+
+        The first list then reports only what differs; until it is complete nothing is missing. Both charge the same budget.
+        """
+        self._records, self.synced = predecessor.release(), predecessor.synced
+
+    def release(self) -> dict[Key, Kept[Record]]:
+        """Give all that is kept to another reflector, which it stays charged to; it must not run any more."""
+        released, self._records = self._records, {}
+        return released
 
     def _was_resumed(self) -> bool:
         """Tell a watch that `resume` cancelled from a reflector that is cancelled itself."""

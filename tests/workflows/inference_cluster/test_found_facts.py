@@ -34,6 +34,20 @@ def test_an_upgrade_is_taken_over_and_told_where_rendering_reads_it(facts: dict[
     assert [event.reason for event in state.events] == (["FactsChanged"] if told else [])
 
 
+def test_storage_classes_stay_known_until_they_were_listed_again() -> None:
+    state = a_cluster(facts=ClusterFacts(kubernetes_version="1.35.1", storage_classes={"rwx": True}))
+    unlisted = found(state, ClusterFacts(kubernetes_version="1.35.1"))
+    assert unlisted is not None
+    assert (unlisted.storage_classes, state.events) == ({"rwx": True}, [])
+    # Whether volumes can be expanded is no input of what replicas are rendered from.
+    expandable = found(state, ClusterFacts(kubernetes_version="1.35.1", storage_classes={"rwx": False}))
+    assert expandable is not None
+    assert (expandable.storage_classes, state.events) == ({"rwx": False}, [])
+    none = found(state, ClusterFacts(kubernetes_version="1.35.1", storage_classes={}))
+    assert none is not None
+    assert (none.storage_classes, [event.reason for event in state.events]) == ({}, ["FactsChanged"])
+
+
 def test_before_the_first_contact_nothing_is_found() -> None:
     assert found(a_cluster(facts=None), ClusterFacts(dra_version="v1")) is None
     known = a_cluster()

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from api_types.digests import report_digest
+from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import ObservedCluster
 from api_types.resources.status import Condition
 from tests.workflows.inference_cluster.builders import a_cluster, a_spec
@@ -64,6 +65,14 @@ def test_replicas_get_what_the_classes_of_the_pools_grant_to_pods() -> None:
     assert report.facts.pod_policies == {"rdma": {"capabilities": ["IPC_LOCK"]}}
     # A class that grants something else is a reason to render anew; whether pods follow is decided there.
     assert report.facts.rendered_from()["pod_policies"] == report.facts.pod_policies
+
+
+def test_caches_get_the_storage_classes_and_replicas_too() -> None:
+    state = a_cluster(facts=ClusterFacts(storage_classes={"rwx": True}))
+    assert cache_report("eu-1", state, gone=False).storage_classes == {"rwx": True}
+    report = replica_report("eu-1", state, NOW)
+    assert report.facts
+    assert (report.facts.storage_classes, report.facts.rendered_from()["storage_classes"]) == ({"rwx": True}, ["rwx"])
 
 
 def test_replicas_get_nothing_before_the_first_connect() -> None:

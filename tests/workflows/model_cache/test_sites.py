@@ -42,6 +42,26 @@ def test_a_late_report_of_the_cluster_before_it_is_ignored() -> None:
     assert (staging.site.uid, staging.registered) == ("b", True)
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "again"),
+    [
+        ({}, {"rwx": False}, True),
+        ({"rwx": False}, {"rwx": True}, True),
+        ({"rwx": True}, {"rwx": True}, False),
+        (None, {"rwx": True}, False),
+        ({"rwx": True}, None, False),
+    ],
+    ids=["a missing class is there", "volumes may be expanded", "nothing changed", "they become known", "they are not known"],
+)
+def test_a_change_of_the_storage_classes_has_volumes_applied_again(
+    before: dict[str, bool] | None, now: dict[str, bool] | None, *, again: bool
+) -> None:
+    staging = after(a_site(storage_classes=before))
+    staging.retry_at = "2030-01-01T00:00:00Z"
+    assert record_site(staging, a_site(sequence=2, storage_classes=now))
+    assert (staging.copies[0].applied_generation, bool(staging.retry_at)) == ((0, False) if again else (1, True))
+
+
 def test_a_report_that_was_overtaken_by_the_deletion_is_ignored() -> None:
     assert not after(a_site(sequence=8, present=False), a_site(sequence=8)).site.present
 

@@ -35,6 +35,21 @@ def check_cluster(context: Context) -> None:
     )
 
 
+def check_storage_classes(context: Context) -> None:
+    """Warn of volumes of nodes that nothing on the cluster would make: new pods wait for them without a word; running ones have theirs."""
+    known = context.facts.storage_classes
+    if known is None:
+        return
+    for cache in caches(context):
+        own = context.mount_of(cache).node_local
+        if own and own.storage_class_name not in known:
+            context.findings.warn(
+                f"ModelCache {cache}",
+                f"cluster {context.cluster.name} has no StorageClass {own.storage_class_name}, so new pods wait for their volumes: "
+                "create it there, or name in spec.volume.storageClassName one that exists",
+            )
+
+
 def check_nodes(context: Context) -> None:
     """Refuse pods on several nodes for a volume of one node at a time, and warn where they may be on several."""
     for cache, engines in caches(context).items():

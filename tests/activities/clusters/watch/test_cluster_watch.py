@@ -1,6 +1,7 @@
 """The watch on a real API server: owners are signalled what changed, once, and nothing else (spec/workflows.md 4)."""
 
 import asyncio
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import Json
 from activities.clusters.activities import ClusterActivities
 from activities.clusters.watch import cluster_watch, health
 from api_types.errors import TransientError
@@ -238,6 +241,24 @@ async def test_a_kind_that_is_served_later_is_watched_from_then_on(cluster: Clus
             monitor = target(applied, "monitor-engines")
             await _until(client, order, lambda seen: str(monitor) in {found.id for found in seen.objects})
         await _until(client, order, lambda seen: bool(seen.objects) and str(monitor) not in {found.id for found in seen.objects})
+
+
+async def test_the_storage_classes_of_a_cluster_are_followed(cluster: ClusterUnderTest) -> None:
+    name = f"class-{secrets.token_hex(4)}"
+    manifest: Json = {"apiVersion": kinds.STORAGE_CLASS.api_version, "kind": "StorageClass", "metadata": {"name": name}}
+    manifest["provisioner"] = "example.com/disks"
+
+    def told(client: RecordingClient) -> dict[str, bool]:
+        seen = client.cluster(cluster.workflow_id)
+        return (seen.facts.storage_classes if seen and seen.facts else None) or {}
+
+    async with cluster.watching() as client:
+        made = await operator.make(cluster, manifest)
+        await eventually(lambda: told(client).get(name) is False)
+        await operator.patch(cluster, made, {"allowVolumeExpansion": True})
+        await eventually(lambda: told(client).get(name) is True)
+        await operator.delete(cluster, made)
+        await eventually(lambda: name not in told(client))
 
 
 @pytest_asyncio.fixture

@@ -120,15 +120,38 @@ async def test_a_refused_list_is_the_problem_of_the_reflector() -> None:
     assert reflector.problem.message == "may not list"
 
 
-async def test_a_kind_that_is_no_longer_served_drops_its_objects_and_stops_the_reflector() -> None:
+async def test_a_kind_that_is_no_longer_served_stops_the_reflector_and_its_objects_stay_until_they_are_forgotten() -> None:
     script = Script([[an_item("a", "1")]], [StackMissing("no longer served")])
     recorder = Recorder()
     reflector: Reflector[str] = Reflector(
         lambda: cast(ClusterApi, script), SELECTION, lambda item: item["value"], recorder.changed, recorder.listed
     )
     await asyncio.wait_for(reflector.run(), 60)
-    assert recorder.changes == [("a", "1"), ("a", None)]
+    assert recorder.changes == [("a", "1")]
     assert reflector.synced
+    reflector.forget()
+    assert recorder.changes == [("a", "1"), ("a", None)]
+    assert reflector._budget.used == 0
+
+
+async def test_what_another_reflector_kept_is_only_reported_where_the_first_list_differs() -> None:
+    recorder, budget = Recorder(), module.Budget()
+
+    def a_reflector(script: Script) -> Reflector[str]:
+        return Reflector(
+            lambda: cast(ClusterApi, script), SELECTION, lambda item: item["value"], recorder.changed, recorder.listed, budget=budget
+        )
+
+    former = a_reflector(Script([[an_item("a", "1"), an_item("b", "1"), an_item("c", "1")]], [StackMissing("no longer served")]))
+    await asyncio.wait_for(former.run(), 60)
+    recorder.changes.clear()
+    later = a_reflector(Script([[an_item("a", "1"), an_item("b", "2")]], [StackMissing("no longer served")]))
+    later.take_over(former)
+    former.forget()
+    assert (recorder.changes, later.synced, budget.used) == ([], True, 3 * module.weight("1"))
+    await asyncio.wait_for(later.run(), 60)
+    assert recorder.changes == [("c", None), ("b", "2")]
+    assert budget.used == 2 * module.weight("1")
 
 
 async def test_an_object_that_is_no_longer_ours_is_dropped() -> None:

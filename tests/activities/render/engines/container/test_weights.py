@@ -101,7 +101,7 @@ def test_one_pod_on_a_volume_of_one_node_is_as_any_other() -> None:
 def test_adapters_on_a_volume_of_one_node_count_the_engines_that_load_them() -> None:
     adapted = an_engine("main", adapters=[{"name": "support", "modelCacheRef": {"name": "lora"}}])
     fields: dict[str, Any] = {"adapter_claims": {"lora": "claim"}, "mounts": {"lora": ONE_NODE}}
-    assert render(adapted, an_engine("plain"), **fields).warnings == ()
+    assert [text for text in render(adapted, an_engine("plain"), **fields).warnings if "has no adapter" not in text] == []
     assert len(render({**adapted, "copies": 3}, **fields).warnings) == 1
 
 
@@ -161,6 +161,13 @@ def test_wkl_63_what_fills_a_volume_is_copied_as_what_pods_read_is() -> None:
         "ConfigMap/company-ca",
         "Secret/mirror",
     ]
+
+
+@pytest.mark.parametrize(("known", "warned"), [(None, False), ({"local-nvme": False}, False), ({"rwx": True}, True)])
+def test_a_volume_of_a_class_that_is_not_there_is_a_warning(known: dict[str, bool] | None, *, warned: bool) -> None:
+    rendered = mounting(node_local(), cluster=a_cluster(storage_classes=known))
+    assert any("has no StorageClass local-nvme" in text for text in rendered.warnings) is warned
+    assert any(item.key == "model-serving-main" for item in rendered.objects)
 
 
 def test_an_adapter_has_no_volume_of_each_pod() -> None:

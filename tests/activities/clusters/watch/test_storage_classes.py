@@ -1,0 +1,118 @@
+"""The StorageClasses of a cluster are followed; whoever may not list them is observed all the same."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import ClusterApi, Event, Json, Keep, Kind, Listing, Resource, Selection, whole
+from activities.cluster_objects.ownership import Owner
+from activities.clusters.watch import cluster_watch, health, reflector
+from activities.clusters.watch.cluster_watch import ClusterWatch
+from api_types.errors import PermissionDenied
+from api_types.limits import STORAGE_CLASSES_MAX
+from api_types.messages.observations import Observed, ObservedCluster
+from tests.activities.environment.cluster_under_test import eventually
+from tests.environment.idle_clusters import IdleCluster
+
+CLUSTER = Owner("InferenceCluster", "", "eu", "u1")
+
+
+class ClusterWithClasses(IdleCluster):
+    """A cluster with StorageClasses, by name, that may be `forbidden` to list."""
+
+    def __init__(self, *classes: tuple[str, bool], forbidden: bool = False) -> None:
+        self.classes, self.forbidden = dict(classes), forbidden
+        self.events = asyncio.Queue[Event]()
+
+    async def resources(self, *, refresh: bool = False) -> Mapping[Kind, Resource]:
+        served = Resource(kinds.STORAGE_CLASS, "storageclasses", namespaced=False, verbs=frozenset({"list", "watch"}))
+        return {**await super().resources(refresh=refresh), kinds.STORAGE_CLASS: served}
+
+    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
+        if selection.kind != kinds.STORAGE_CLASS:
+            return await super().list(selection, keep)
+        if self.forbidden:
+            raise PermissionDenied("may not list StorageClasses")
+        return Listing([keep(_class(name, expandable=expandable)) for name, expandable in self.classes.items()], "1")
+
+    async def watch(self, selection: Selection, resource_version: str) -> AsyncIterator[Event]:
+        while selection.kind == kinds.STORAGE_CLASS:
+            yield await self.events.get()
+        async for event in super().watch(selection, resource_version):
+            yield event
+
+
+def _class(name: str, *, expandable: bool = False) -> Json:
+    return {"metadata": {"name": name, "resourceVersion": "2"}, **({"allowVolumeExpansion": True} if expandable else {})}
+
+
+@asynccontextmanager
+async def watched(cluster: ClusterWithClasses) -> AsyncIterator[tuple[ClusterWatch, list[ObservedCluster]]]:
+    """Watch a cluster; gives what its entity is told."""
+    told: list[ObservedCluster] = []
+
+    async def resolve() -> ClusterApi:
+        return cluster
+
+    async def send(_: Owner, observed: Observed) -> bool:
+        if observed.cluster:
+            told.append(observed.cluster)
+        return True
+
+    async def find_absent(_: frozenset[str]) -> list[Owner]:
+        return []
+
+    watch = ClusterWatch(CLUSTER, resolve, send, find_absent)
+    task = asyncio.create_task(watch.run())
+    try:
+        yield watch, told
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retry often."""
+    monkeypatch.setattr(cluster_watch, "_DISCOVERY_SECONDS", 0.05)
+    monkeypatch.setattr(health, "PROBE_SECONDS", 0.05)
+    monkeypatch.setattr(reflector, "_RETRY_SECONDS", (0.01, 0.02))
+
+
+def classes(told: list[ObservedCluster]) -> dict[str, bool] | None:
+    """The StorageClasses that were told last."""
+    facts = told[-1].facts if told else None
+    return facts.storage_classes if facts else None
+
+
+async def test_classes_are_told_as_they_come_change_and_go() -> None:
+    cluster = ClusterWithClasses(("rwx", False), ("local", True))
+    async with watched(cluster) as (_, told):
+        await eventually(lambda: classes(told) == {"rwx": False, "local": True})
+        await cluster.events.put(Event("MODIFIED", _class("rwx", expandable=True)))
+        await eventually(lambda: classes(told) == {"rwx": True, "local": True})
+        await cluster.events.put(Event("DELETED", _class("local")))
+        await eventually(lambda: classes(told) == {"rwx": True})
+
+
+async def test_who_may_not_list_them_is_observed_all_the_same() -> None:
+    cluster = ClusterWithClasses(("rwx", False), forbidden=True)
+    async with watched(cluster) as (watch, told):
+        await eventually(lambda: told and told[-1].replicas is not None and watch._reflectors[cluster_watch._STORAGE_CLASSES]._failures > 3)
+        assert (classes(told), told[-1].reachable, told[-1].error_type) == (None, True, "")
+        cluster.forbidden = False
+        await eventually(lambda: classes(told) == {"rwx": False})
+
+
+async def test_more_than_can_be_told_are_not_known() -> None:
+    cluster = ClusterWithClasses(*((f"class-{number}", False) for number in range(STORAGE_CLASSES_MAX + 1)))
+    async with watched(cluster) as (watch, told):
+        await eventually(lambda: told and told[-1].replicas is not None and len(watch._storage_classes) > STORAGE_CLASSES_MAX)
+        assert classes(told) is None
+        await cluster.events.put(Event("DELETED", _class("class-0")))
+        await eventually(lambda: len(classes(told) or ()) == STORAGE_CLASSES_MAX)
