@@ -249,7 +249,8 @@ async def _obstacle(cluster: ClusterApi, targets: _Targets, live: _Live, order: 
     if job and owner_of(job).uid in adopted:
         return _Obstacle(targets.job, owner_of(job).uid, list(adopted))
     if volume is None:
-        return None
+        # A Job without the claim filled one that is gone: it says nothing about the next one, which is empty.
+        return _Obstacle(targets.job, owner_of(job).uid, list(adopted)) if job else None
     # One that is being deleted already: an apply now would be lost when the deletion ends.
     deleted = bool(volume["metadata"].get("deletionTimestamp"))
     if not deleted and not await _waits_for_nothing(cluster, volume, order.storage_class_name):

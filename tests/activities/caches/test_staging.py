@@ -13,7 +13,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.caches.activities import CacheActivities
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import Json, Kind, ObjectId, Selection
+from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
 from activities.render.inputs.settings import RenderSettings
 from activities.secrets.store import StoredSecret
 from api_types import labels, names
@@ -341,6 +341,24 @@ async def test_a_volume_that_a_user_deletes_is_created_again_when_it_is_gone(clu
     assert after
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
     await remove(cluster, order, applied)
+
+
+async def test_a_job_that_filled_a_volume_which_is_gone_does_not_count_for_the_next_one(cluster: ClusterUnderTest) -> None:
+    order = an_order(cluster)
+    first = await apply(cluster, order)
+    await bound(cluster, order, first)
+    job = ObjectId(kinds.JOB, order.namespace, f"{first.claim}-hyd")
+    await patch(cluster, job, {"spec": {"suspend": True}})
+    api, claim = await cluster.api(), ObjectId(kinds.VOLUME_CLAIM, order.namespace, first.claim)
+    await api.delete(claim, propagation="Background")
+    await eventually(lambda: _is_gone(api, claim))
+    second = await asyncio.wait_for(apply(cluster, order), 60)
+    assert second.job_uid not in ("", first.job_uid)
+    await remove(cluster, order, second)
+
+
+async def _is_gone(api: ClusterApi, target: ObjectId) -> bool:
+    return await api.get(target) is None
 
 
 async def test_an_apply_that_waits_for_a_claim_to_be_gone_leaves_its_turn_to_others(cluster: ClusterUnderTest) -> None:
