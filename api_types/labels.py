@@ -3,6 +3,8 @@
 Keys are public API: users select by them, and the control plane finds its objects on clusters by them.
 """
 
+from collections.abc import Iterable
+
 GROUP = "modelplane.ai"
 INFRASTRUCTURE_GROUP = "infrastructure.modelplane.ai"
 RESERVED_PREFIX = f"{GROUP}/"
@@ -82,8 +84,8 @@ PROPAGATE = f"{GROUP}/propagate"
 PICKER_FLAGS = f"{GROUP}/epp-extra-flags"
 PRICE_PER_NODE_HOUR = f"{GROUP}/price-per-node-hour"
 
-# On pods, and not for users: webhooks and node agents take containers, volumes, networks or credentials from them. The others of a mesh,
-# and those of Prometheus, are harmless.
+# On pods, and not for users: webhooks, node agents and container runtimes take containers, volumes, devices, networks or credentials from
+# them, also what only the `podPolicy` of an InferenceClass grants. The others of a mesh, and those of Prometheus, are harmless.
 REFUSED_ANNOTATIONS = (
     "sidecar.istio.io/userVolume",
     "sidecar.istio.io/userVolumeMount",
@@ -96,7 +98,43 @@ REFUSED_ANNOTATIONS = (
     "container.apparmor.security.beta.kubernetes.io/",
     "iam.amazonaws.com/",
     "k8s.v1.cni.cncf.io/",
+    "v1.multus-cni.io/",
+    # A pod of a gang is in the group that the control plane, or KAI itself, makes for it.
+    "pod-group-name",
+    # CRI-O: shared memory, devices, user namespaces, cgroups, seccomp profiles, processors.
+    "io.kubernetes.cri-o.",
+    "*.cri-o.io/",
+    "*.crio.io/",
+    # Hooks and handlers of OCI runtimes: files are written on the node.
+    "io.containers.",
+    "run.oci.",
+    # Virtual machines and sandboxes: kernels, mounts, memory.
+    "io.katacontainers.",
+    "dev.gvisor.",
+    # Devices and mounts that plug-ins of the runtime add: CDI and NRI.
+    "*.cdi.k8s.io/",
+    "*.nri.io/",
+    "*.nri.containerd.io/",
+    "*.noderesource.dev/",
+    "*.seccomp.security.alpha.kubernetes.io/",
 )
+
+
+def is_refused_annotation(key: str, refused: Iterable[str]) -> bool:
+    """Whether one of the entries stands for a key.
+
+    `example.com/` stands for all keys of that domain, `*.example.com/` also for those of its subdomains and for keys that are such a domain
+    alone, and `com.example.` for all keys that begin so.
+    """
+    return any(_stands_for(entry, key) for entry in refused)
+
+
+def _stands_for(entry: str, key: str) -> bool:
+    if entry.startswith("*."):
+        domain = key.partition("/")[0]
+        return f".{domain}".endswith(entry[1:-1])
+    return key == entry or (entry.endswith(("/", ".")) and key.startswith(entry))
+
 
 # An annotation that `rollout restart` sets on pod templates.
 RESTARTED_AT = f"{GROUP}/restarted-at"

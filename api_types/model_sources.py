@@ -13,7 +13,8 @@ _REVISION = re.compile(r"[A-Za-z0-9._/][A-Za-z0-9._/-]*")
 _FILE_PATTERN = re.compile(r"[A-Za-z0-9._/*?\[\]!+=@,~ ()-]+")
 
 # The grammar of the OCI distribution specification, and that of hosts in the reference implementation.
-_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*(?::[0-9]{1,5})?")
+_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*(?::(?P<port>[0-9]{1,5}))?")
+_PORT_MAX = 65_535
 _PATH = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -68,7 +69,13 @@ def is_region(text: str) -> bool:
 
 def is_endpoint(text: str) -> bool:
     """Whether it is the address of a server: scheme, host and perhaps port."""
-    return bool(_ENDPOINT.fullmatch(text))
+    found = _ENDPOINT.fullmatch(text)
+    return found is not None and is_port(found["port"])
+
+
+def is_port(text: str | None) -> bool:
+    """Whether digits are a port of TCP; None, where none is written, is that of the scheme."""
+    return text is None or 0 < int(text) <= _PORT_MAX
 
 
 def is_prefix(text: str) -> bool:
@@ -83,8 +90,12 @@ def read_image(text: str) -> ImageReference:
     # As every client of registries reads it: a first part that can be no host is a part of the repository.
     host, path = (first, rest) if slash and (set(".:") & set(first) or first == "localhost") else ("", name)
     repository, colon, tag = path.partition(":")
-    if host and not _HOST.fullmatch(host):
-        raise ValueError(f"{host!r} is not the host of a registry")
+    if host:
+        found = _HOST.fullmatch(host)
+        if not found:
+            raise ValueError(f"{host!r} is not the host of a registry")
+        if not is_port(found["port"]):
+            raise ValueError(f"the port of its host {host!r} must be between 1 and {_PORT_MAX}")
     if not all(map(_PATH.fullmatch, repository.split("/"))):
         raise ValueError("its repository must be lower-case letters and digits, separated by single '.', '_' or '/', by '__' or by '-'")
     if len(host) + len(repository) >= _NAME_CHARACTERS_MAX:

@@ -89,9 +89,9 @@ def _qualified(text: str) -> str:
 
 
 def _refused_annotation(text: str) -> str:
-    prefix, slash, rest = text.rpartition("/")
-    if slash and not rest and _is_subdomain(prefix):
-        return text
+    for begins, ends in (("*.", "/"), ("", "/"), ("", ".")):
+        if text.startswith(begins) and text.endswith(ends) and _is_subdomain(text.removeprefix(begins).removesuffix(ends)):
+            return text
     return _qualified(text)
 
 

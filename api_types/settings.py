@@ -151,7 +151,8 @@ class WorkloadSettings(Section):
     )
     refused_annotations: tuple[RefusedAnnotation, ...] = Field(
         default=labels.REFUSED_ANNOTATIONS,
-        description="Annotations that users may not set on pods; `example.com/` stands for all that begin so.",
+        description="Annotations that users may not set on pods; `example.com/` and `com.example.` stand for all that begin so, "
+        "`*.example.com/` also for those of subdomains.",
     )
 
 

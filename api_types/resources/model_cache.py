@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api_types.resources.parts.base_types import Flag, LabelSelector, Manifest, NonEmpty, ResourceModel, Whole
+from api_types.resources.parts.base_types import Flag, LabelSelector, Manifest, Name253, NonEmpty, ResourceModel, Whole
 from api_types.resources.parts.hydration import Hydration
 from api_types.resources.status import ResourceStatus
 
@@ -84,15 +84,12 @@ class S3Model(ResourceModel):
     """Volume size per cluster, in GiB."""
 
 
-_ClassName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
-
-
 class CacheVolume(ResourceModel):
     """What kind of volume the weights are on, one per cluster."""
 
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
     """ReadWriteOnce: only pods on one node at a time can mount it, so it serves one engine pod per cluster, or several on one node."""
-    storage_class_name: _ClassName | None = None
+    storage_class_name: Name253 | None = None
     """The storage class on every selected cluster; absent means the one that the cluster reports for caches."""
     node_local: Flag = False
     """Each pod gets a volume of its own of `storage_class_name`, and fills it before its engine starts."""

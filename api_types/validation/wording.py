@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from api_types.hints import nearest
 from api_types.resources.parts.base_types import ResourceModel
+from api_types.resources.parts.misplaced import VALUES
 from api_types.validation.model_walk import Field, ModelLocation, fields_of, resolve
 from api_types.validation.problems import Loc
 
@@ -84,7 +85,9 @@ def _choice(error: ErrorDetails, field: Field | None) -> str:
     value = error["input"]
     if field and field.advice.choice and isinstance(value, str):
         return field.advice.choice.format(got=value)
-    return f"must be {one_of(field.choices if field else ())}, got {quoted(value) if isinstance(value, str) else type_name(value)}"
+    meant = VALUES.get((field.wire, value)) if field and isinstance(value, str) else None
+    text = f"must be {one_of(field.choices if field else ())}, got {quoted(value) if isinstance(value, str) else type_name(value)}"
+    return f"{text}; {meant}" if meant else text
 
 
 def _wrong_length(field: Field, got: int) -> str:
@@ -195,7 +198,8 @@ def _unknown(model: type[ResourceModel], raw: Any, loc: Loc, missing: set[Loc]) 
     absent = [wire for wire in fields_of(owner) if not isinstance(parent_value, Mapping) or wire not in parent_value]
     meant = owner.renamed_fields.get(name) or nearest(name, absent) or _one_level_down(owner, name)
     if not meant:
-        return loc, "unknown field", ()
+        above = _further_up(model, loc)
+        return loc, f"unknown field; it belongs further up: write it in {above}" if above else "unknown field", ()
     if (*parent, meant) in missing and parent:
         return parent, f"{meant} is missing; unknown field {name}, did you mean {meant}?", ((*parent, meant),)
     return loc, f"unknown field, did you mean {meant}?", ()
@@ -206,6 +210,15 @@ def _one_level_down(owner: type[ResourceModel], name: str) -> str:
     blocks = [(wire, field.model) for wire, field in fields_of(owner).items() if field.holds == "one" and field.model]
     found = [f"{wire}.{name}" for wire, block in blocks if name in fields_of(block)]
     return found[0] if len(found) == 1 else ""
+
+
+def _further_up(model: type[ResourceModel], loc: Loc) -> str:
+    """Name the block around that has a field of this name and no other form of it: people write it in the part that it is about."""
+    for end in range(len(loc) - 2, 0, -1):
+        block = resolve(model, loc[:end]).model
+        if block is not None and (field := fields_of(block).get(str(loc[-1]))) and field.model is not None:
+            return ".".join("[]" if isinstance(part, int) else part for part in loc[:end]).replace(".[]", "[]")
+    return ""
 
 
 def _value_at(raw: Any, loc: Loc) -> Any:

@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api_types.model_sources import ImageReference, is_repository_id, is_revision, read_image
+from api_types.model_sources import ImageReference, is_endpoint, is_repository_id, is_revision, read_image
 from tests.random_cases import random_cases
 
 DIGEST = "sha256:" + "ab" * 32
 READ = [
     ("registry.example/models/qwen:1.0", ImageReference("registry.example", "models/qwen", "1.0", "")),
     ("registry.example:5000/models/qwen", ImageReference("registry.example:5000", "models/qwen", "", "")),
+    ("registry.example:65535/qwen", ImageReference("registry.example:65535", "qwen", "", "")),
     ("localhost/qwen:1", ImageReference("localhost", "qwen", "1", "")),
     ("Registry.Example/a__b/c-d.e_f--g:V1.0-rc_1", ImageReference("Registry.Example", "a__b/c-d.e_f--g", "V1.0-rc_1", "")),
     (f"registry.example/qwen@{DIGEST}", ImageReference("registry.example", "qwen", "", DIGEST)),
@@ -55,6 +56,9 @@ REFUSED = {
     "registry.example:80:90/qwen": "host",
     "registry..example/qwen": "host",
     "registry.example:port/qwen": "host",
+    "registry.example:99999/qwen": "port",
+    "registry.example:65536/qwen": "port",
+    "registry.example:0/qwen": "port",
     "127\u30020\u30020\u30021.x/qwen": "host",
     "registry.exam ple/qwen": "host",
 }
@@ -64,6 +68,16 @@ REFUSED = {
 def test_a_reference_that_is_none_is_refused_with_the_part_that_is_wrong(text: str) -> None:
     with pytest.raises(ValueError, match=REFUSED[text]):
         read_image(text)
+
+
+@pytest.mark.parametrize("port", [":1", ":65535", ""])
+def test_an_endpoint_may_say_its_port(port: str) -> None:
+    assert is_endpoint(f"https://minio.example{port}")
+
+
+@pytest.mark.parametrize("port", [":0", ":65536", ":99999", ":", ":123456"])
+def test_an_endpoint_has_no_port_beyond_those_of_tcp(port: str) -> None:
+    assert not is_endpoint(f"https://minio.example{port}")
 
 
 PIECES = st.sampled_from(

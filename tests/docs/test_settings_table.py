@@ -16,7 +16,7 @@ ROW = re.compile(r"\| `([a-z][A-Za-z0-9]*\.[A-Za-z]+)` \|([^|]*)\|")
 IN_WORDS = {
     "queues.serve": "all",
     "secrets.directory": "`~/.local/share/modelplane/secrets`",
-    "workloads.refusedAnnotations": "those by which webhooks add containers, volumes or rights",
+    "workloads.refusedAnnotations": "those by which webhooks and runtimes add containers, volumes, devices or rights",
     "workloads.engineRequests": "`cpu: 100m, memory: 256Mi`",
     "workloads.tolerationKeys": "that of NVIDIA",
     "cache.hubEndpoint": "the public hub",

@@ -88,6 +88,7 @@ PLATFORM = "belongs to the platform; use a namespace of your own"
 RESERVED = "uses the reserved prefix"
 SET_BY_PLATFORM = "the platform sets it"
 GRANTED_BY_PLATFORM = "only the platform grants it"
+OTHER_PICKER = names.picker_name(names.workload_name("other", "qwen"))
 OTHER_VOLUMES = "the platform adds every other volume"
 
 ATTEMPTS = [
@@ -98,6 +99,12 @@ ATTEMPTS = [
     Attempt("spec.template.metadata.labels.{}", {labels.DEPLOYMENT: "other"}, RESERVED, "ModelDeployment"),
     Attempt(f"{MEMBER}.template.metadata.labels.{{}}", {labels.SERVING: "other-1a2b3c4d"}, RESERVED, "ModelDeployment"),
     Attempt(f"{MEMBER}.template.metadata.labels.{{}}", {labels.OWNER_UID: "u"}, RESERVED, "ModelDeployment"),
+    Attempt(f"{MEMBER}.template.metadata.labels.{{}}", {"app": OTHER_PICKER}, "names an endpoint picker", "ModelDeployment"),
+    # Flags of a picker: all of them are in a test below.
+    *(
+        Attempt("metadata.annotations.{}", {labels.PICKER_FLAGS: f"v=4,{flag}=x"}, f"flag --{flag} is set by", "ModelDeployment")
+        for flag in ("metrics-endpoint-auth", "config-text", "endpoint-selector", "kubeconfig")
+    ),
     # What a pod may not say.
     *(
         Attempt(f"{POD}.{field}", value, says, "ModelDeployment")
@@ -153,7 +160,9 @@ ATTEMPTS += [
         ("s3.prefix", ("../other", "a/../b", "/x", "$(MODELPLANE_S3_CREDENTIALS)"), "not a prefix"),
         ("s3.endpoint", ("https://u:p@h", "https://h/x", "https://h?x", "file:///etc/passwd", "http://h\r\nx"), "not an endpoint"),
         ("s3.region", ("x.evil.example/", "x@evil", "eu\n"), "not a region"),
-        ("volume.storageClassName", ("../x", "a/b", ""), "storageClassName: must"),
+        ("volume.storageClassName", ("../x", "a/b", "a..b"), "not the name of an object"),
+        ("huggingFace.authSecret.name", ("../other/x", "x\u0000"), "not the name of an object"),
+        ("huggingFace.authSecret", ({"name": "hub", "key": "../x"}, {"name": "hub", "key": ".."}), "not a key"),
     )
     for value in values
 ]
@@ -167,7 +176,7 @@ HARMLESS = [
     Harmless("apiVersion", "selects the model"),
     *(Harmless(f"metadata.{field}", CONTROL_PLANE) for field in ("uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")),
     Harmless("metadata.labels.{}", "of the object itself, which is found by its workflow id"),
-    Harmless("metadata.annotations.{}", "of the object itself; flags of its picker are checked when rendered: see the tests below"),
+    Harmless("metadata.annotations.{}", "of the object itself; flags of its picker are checked here and when rendered"),
     Harmless("spec.template.spec.clusterSelector.*", FLEET),
     Harmless("spec.template.spec.tolerations.*", FLEET),
     Harmless(f"{MEMBER}.nodeSelector.devices.*", FLEET),
@@ -355,15 +364,83 @@ def test_a_template_that_was_sent_to_a_replica_by_hand_gets_nothing_more_either(
     assert rendering.pod(made) == rendering.pod(rendering.render(rendering.an_engine(), cluster=rendering.a_cluster(routing="pool")))
 
 
-@pytest.mark.parametrize("flag", ["pool-namespace", "pool-name", "pool-group", "config-file", "grpc-port"])
-def test_flags_of_an_endpoint_picker_do_not_turn_it_to_others(flag: str) -> None:
-    with pytest.raises(InvalidSpec, match=f"flag --{flag} is set by the platform"):
-        rendering.render(picker_flags={flag: "other"}, cluster=rendering.a_cluster(routing="pool"))
+# What a picker is turned to, where it listens, and by whom it may be read.
+PICKER_FLAGS = [
+    *("pool-name", "pool-namespace", "pool-group", "endpoint-selector", "endpoint-target-ports", "config-file", "config-text"),
+    *("grpc-port", "grpc-health-port", "metrics-port", "secure-serving", "cert-path", "enable-cert-reload", "kubeconfig"),
+    *("metrics-endpoint-auth", "metrics-cert-dir", "metrics-client-ca-file", "enable-pprof", "enable-plugin-state-debug"),
+    *("ha-enable-leader-election", "tracing", "zap-encoder"),
+]
 
 
-@pytest.mark.parametrize("key", labels.REFUSED_ANNOTATIONS)
+@pytest.mark.parametrize("settings", [{}, {"epp_metrics_auth": True}, {"epp_replicas": 2}], ids=str)
+@pytest.mark.parametrize("flag", PICKER_FLAGS)
+def test_flags_of_an_endpoint_picker_do_not_turn_it_to_others(flag: str, settings: dict[str, Any]) -> None:
+    for name in (flag, f"--{flag}"):
+        with pytest.raises(InvalidSpec, match=f"flag --{flag} is set by the platform"):
+            rendering.render(picker_flags={name: "other"}, cluster=rendering.a_cluster(routing="pool"), settings=settings)
+
+
+def test_flags_of_the_operator_are_not_replaced_by_those_of_a_tenant() -> None:
+    cluster, settings = rendering.a_cluster(routing="pool"), {"epp_extra_flags": {"v": "2"}}
+    found = rendering.the(rendering.render(picker_flags={"v": "9"}, cluster=cluster, settings=settings), "epp")
+    args = found["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert [word for word in args if word.startswith("--v=")] == ["--v=2"]
+
+
+def test_an_engine_pod_is_not_behind_the_picker_of_another_deployment() -> None:
+    service = rendering.the(rendering.render(cluster=rendering.a_cluster(routing="pool"), namespace="other", name="qwen"), "epp-service")
+    assert service["spec"]["selector"] == {"app": OTHER_PICKER}
+    for engine in (
+        rendering.an_engine("main", rendering.a_member(labels={"app": OTHER_PICKER})),
+        rendering.an_engine("gang", rendering.a_member("Leader"), rendering.a_member("Worker", labels={"app": OTHER_PICKER})),
+    ):
+        with pytest.raises(InvalidSpec, match=f"label 'app': \"{OTHER_PICKER}\" names an endpoint picker"):
+            rendering.render(engine)
+    mine = rendering.an_engine("main", rendering.a_member(labels={"app": "chat-epp", "team": OTHER_PICKER}))
+    assert rendering.pod(rendering.render(mine))["metadata"]["labels"]["app"] == "chat-epp"
+
+
+# What they are refused for; the keys are those of the runtimes' own documents.
+RUNTIME_ANNOTATIONS = [
+    "io.kubernetes.cri-o.Devices",
+    "io.kubernetes.cri-o.ShmSize",
+    "io.kubernetes.cri-o.userns-mode",
+    "io.kubernetes.cri-o.UnifiedCgroup.engine",
+    "seccomp-profile.kubernetes.cri-o.io",
+    "seccomp-profile.kubernetes.cri-o.io/POD",
+    "seccomp-profile.kubernetes.cri-o.io/engine",
+    "devices.crio.io",
+    "unified-cgroup.crio.io/engine",
+    "cpu-quota.crio.io",
+    "io.containers.trace-syscall",
+    "run.oci.hooks.stdout",
+    "io.katacontainers.config.hypervisor.kernel_params",
+    "dev.gvisor.spec.mount.cache.source",
+    "cdi.k8s.io/gpu",
+    "nvidia.cdi.k8s.io/engine",
+    "devices.nri.io",
+    "mounts.nri.io/container.engine",
+    "resource-policy.nri.io/cpu",
+    "balloon.balloons.resource-policy.nri.io/pod",
+    "ulimits.nri.containerd.io/container.engine",
+    "mounts.noderesource.dev/container.engine",
+    "k8s.v1.cni.cncf.io/networks",
+    "v1.multus-cni.io/default-network",
+    "container.apparmor.security.beta.kubernetes.io/engine",
+    "seccomp.security.alpha.kubernetes.io/pod",
+    "container.seccomp.security.alpha.kubernetes.io/engine",
+    "pod-group-name",
+]
+
+
+def an_annotation_of(entry: str) -> str:
+    """A key that an entry of the list stands for."""
+    return f"{entry.removeprefix('*.')}engine" if entry.endswith(("/", ".")) else entry
+
+
+@pytest.mark.parametrize("key", [*map(an_annotation_of, labels.REFUSED_ANNOTATIONS), *RUNTIME_ANNOTATIONS])
 def test_annotations_that_change_the_pod_are_refused_and_the_operator_may_allow_them(key: str) -> None:
-    key = f"{key}engine" if key.endswith("/") else key
     engine = rendering.an_engine("main", rendering.a_member(annotations={key: "x"}))
     with pytest.raises(InvalidSpec, match=r"is not for users.*workloads\.refusedAnnotations"):
         rendering.render(engine)
@@ -406,7 +483,35 @@ def test_the_list_of_the_operator_is_the_one_that_counts() -> None:
     assert render_settings(settings).refused_annotations == ("team.example/",)
 
 
-@pytest.mark.parametrize("key", ["sidecar.istio.io/inject", "prometheus.io/scrape", "linkerd.io/inject", "team.example/owner"])
+def test_a_label_for_the_webhook_of_a_cloud_chooses_no_service_account() -> None:
+    """It mounts a token of the account that the pod has, which only the class of the nodes names."""
+    engine = rendering.an_engine("main", rendering.a_member(labels={"azure.workload.identity/use": "true"}))
+    made, without = rendering.pod(rendering.render(engine)), rendering.pod(rendering.render())
+    assert made["metadata"]["labels"]["azure.workload.identity/use"] == "true"
+    assert made["spec"] == without["spec"]
+    assert "serviceAccountName" not in made["spec"]
+
+
+@pytest.mark.parametrize("entry", labels.REFUSED_ANNOTATIONS)
+def test_an_entry_of_the_list_may_be_written_in_the_settings(entry: str) -> None:
+    assert WorkloadSettings(refused_annotations=(entry,)).refused_annotations == (entry,)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sidecar.istio.io/inject",
+        "prometheus.io/scrape",
+        "linkerd.io/inject",
+        "team.example/owner",
+        # Names that only look like those of the list.
+        "notnri.io/x",
+        "team.example/nri.io",
+        "io.kubernetes.cri-other",
+        "pod-group-name-of-team",
+        "x.v1.multus-cni.io/y",
+    ],
+)
 def test_other_annotations_pass(key: str) -> None:
     engine = rendering.an_engine("main", rendering.a_member(annotations={key: "x"}))
     assert rendering.pod(rendering.render(engine))["metadata"]["annotations"][key] == "x"

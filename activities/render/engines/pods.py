@@ -100,10 +100,10 @@ def _labels(context: Context, engine: Engine, member: Member) -> dict[str, str]:
 def _annotations(context: Context, engine: Engine, member: Member) -> dict[str, str]:
     refused = context.settings.refused_annotations
     for key in member.annotations:
-        if any(key == each or (each.endswith("/") and key.startswith(each)) for each in refused):
+        if labels.is_refused_annotation(key, refused):
             context.findings.problem(
                 member_path(engine, member),
-                f"annotation {key!r} is not for users: others add containers, volumes or rights to the pod by it; "
+                f"annotation {key!r} is not for users: others add containers, volumes, devices or rights to the pod by it; "
                 "an operator may allow it in the setting workloads.refusedAnnotations",
             )
     rotation = context.replica.propagated_hash if context.settings.restart_on_rotation else ""

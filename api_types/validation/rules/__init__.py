@@ -15,6 +15,7 @@ from api_types.validation.rules import (
     metadata,
     parallel,
     pod_policy,
+    references,
     routing,
     topology,
 )
@@ -33,5 +34,6 @@ _GROUPS: tuple[Rules, ...] = (
     routing.RULES,
     caches.RULES,
     hydration.RULES,
+    references.RULES,
 )
 RULES: Rules = {kind: tuple(rule for group in _GROUPS for rule in group.get(kind, ())) for group in _GROUPS for kind in group}

@@ -50,7 +50,7 @@ def bucket_is_valid(model: S3Model, context: RuleContext) -> Findings:
     if model.prefix is not None and not is_prefix(model.prefix):
         yield context.error("not a prefix; write folders separated by single slashes, such as models/qwen, none in front", "prefix")
     if model.endpoint is not None and not is_endpoint(model.endpoint):
-        yield context.error("not an endpoint; write https://HOST or https://HOST:PORT, with nothing behind it", "endpoint")
+        yield context.error("not an endpoint; write https://HOST or https://HOST:PORT (1 to 65535), with nothing behind it", "endpoint")
     if model.region is not None and not is_region(model.region):
         yield context.error("not a region; use lower-case letters, digits and hyphens, such as eu-central-1", "region")
     if model.endpoint is None and model.region is None:

@@ -2,15 +2,14 @@
 
 import re
 
+from api_types.model_sources import is_port
 from api_types.resources.model_cache import ModelCacheSpec
-from api_types.resources.parts.hydration import CaBundle, Hydration, ImagePullSecret, KeyReference, PodToleration, Proxy
-from api_types.validation.rules.metadata import is_dns_subdomain, is_label_value, label_key_problem
+from api_types.resources.parts.hydration import CaBundle, PodToleration, Proxy
+from api_types.validation.rules.metadata import is_label_value, label_key_problem
 from api_types.validation.rules.rule import Findings, RuleContext, Rules, set_fields
 
-_PROXY = re.compile(r"https?://([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?")
+_PROXY = re.compile(r"https?://([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?/?")
 _EXCEPTION = re.compile(r"\*|[A-Za-z0-9.*\[:][A-Za-z0-9._:\[\]/-]*")
-_KEY = re.compile(r"[-._a-zA-Z0-9]+")
-_NOT_A_NAME = "not the name of an object; use lower-case letters, digits, '-' and '.', at most 253"
 
 
 def proxy_can_be_used(proxy: Proxy, context: RuleContext) -> Findings:
@@ -21,7 +20,7 @@ def proxy_can_be_used(proxy: Proxy, context: RuleContext) -> Findings:
                 "credentials do not belong here: specs are kept in histories; put the whole address into a Secret and name it in urlSecret",
                 field,
             )
-        elif url and not _PROXY.fullmatch(url):
+        elif url and not _is_proxy(url):
             yield context.error("not the address of a proxy; write http://host:port or https://host:port and nothing after it", field)
     literal = set_fields(proxy, "http", "https")
     if proxy.url_secret and literal:
@@ -33,31 +32,16 @@ def proxy_can_be_used(proxy: Proxy, context: RuleContext) -> Findings:
             yield context.error("not a host, domain, address or network, such as .svc or 10.0.0.0/8", "noProxy", index)
 
 
+def _is_proxy(url: str) -> bool:
+    found = _PROXY.fullmatch(url)
+    return found is not None and is_port(found["port"])
+
+
 def bundle_has_one_source(bundle: CaBundle, context: RuleContext) -> Findings:
     """Allow one place to read the certificates from."""
     got = set_fields(bundle, "config_map_key_ref", "secret_key_ref")
     if len(got) != 1:
         yield context.error(f"give exactly one of configMapKeyRef, secretKeyRef; got {', '.join(got) or 'none'}")
-
-
-def reference_can_exist(reference: KeyReference, context: RuleContext) -> Findings:
-    """Refuse names that no Secret and no ConfigMap can have."""
-    if not is_dns_subdomain(reference.name):
-        yield context.error(_NOT_A_NAME, "name")
-    if not _KEY.fullmatch(reference.key):
-        yield context.error("not a key; use letters, digits, '-', '_' and '.'", "key")
-
-
-def pull_secret_can_exist(secret: ImagePullSecret, context: RuleContext) -> Findings:
-    """Refuse names that no Secret can have."""
-    if not is_dns_subdomain(secret.name):
-        yield context.error(_NOT_A_NAME, "name")
-
-
-def service_account_can_exist(hydration: Hydration, context: RuleContext) -> Findings:
-    """Refuse a name that no ServiceAccount can have."""
-    if hydration.service_account_name and not is_dns_subdomain(hydration.service_account_name):
-        yield context.error(_NOT_A_NAME, "serviceAccountName")
 
 
 def pod_toleration_is_valid(toleration: PodToleration, context: RuleContext) -> Findings:
@@ -84,10 +68,7 @@ def hub_settings_have_an_effect(spec: ModelCacheSpec, context: RuleContext) -> F
 
 RULES: Rules = {
     ModelCacheSpec: (hub_settings_have_an_effect,),
-    Hydration: (service_account_can_exist,),
     Proxy: (proxy_can_be_used,),
     CaBundle: (bundle_has_one_source,),
-    KeyReference: (reference_can_exist,),
-    ImagePullSecret: (pull_secret_can_exist,),
     PodToleration: (pod_toleration_is_valid,),
 }

@@ -35,6 +35,7 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("a proxy with a login", {"proxy": {"https": "http://robot:secret@proxy:3128"}}, [f"proxy.https: {A_LOGIN}"]),
     ("a proxy with a path", {"proxy": {"http": f"{PROXY}/x"}}, [f"proxy.http: {NOT_A_PROXY}"]),
     ("a proxy that a kubelet would expand", {"proxy": {"http": "http://$(HF_TOKEN):80"}}, [f"proxy.http: {NOT_A_PROXY}"]),
+    ("a proxy behind a port that none is", {"proxy": {"http": "http://proxy:99999"}}, [f"proxy.http: {NOT_A_PROXY}"]),
     ("a proxy of another kind", {"proxy": {"http": "socks5://proxy:1080"}}, [f"proxy.http: {NOT_A_PROXY}"]),
     ("no proxy at all", {"proxy": {"noProxy": [".svc"]}}, ["proxy: names no proxy; give http, https or urlSecret"]),
     (
@@ -54,7 +55,10 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     (
         "a reference that leads elsewhere",
         {"caBundle": {"secretKeyRef": {"name": "../x", "key": "a/b"}}},
-        [f"caBundle.secretKeyRef.name: {NOT_A_NAME}", "caBundle.secretKeyRef.key: not a key; use letters, digits, '-', '_' and '.'"],
+        [
+            f"caBundle.secretKeyRef.name: {NOT_A_NAME}",
+            "caBundle.secretKeyRef.key: not a key; use letters, digits, '-', '_' and '.', at most 253",
+        ],
     ),
     ("a pull secret without a name", {"imagePullSecrets": [{"name": "A"}]}, [f"imagePullSecrets[0].name: {NOT_A_NAME}"]),
     ("pull secrets without end", {"imagePullSecrets": [{"name": "a"}] * 5}, ["imagePullSecrets: at most 4 items, got 5"]),

@@ -62,7 +62,8 @@ PLATFORMS = "belongs to the platform; use a namespace of your own"
 LABELS = "spec.template.metadata.labels"
 POOL = "spec.nodePools[name=p]"
 OCI = {"image": "registry.example/model:1", "sizeGiB": 10}
-CLASS_PATTERN = 'must match ^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$, got "A b"'
+NOT_A_PORT = "the port of its host 'registry:99999' must be between 1 and 65535"
+NOT_AN_OBJECT = "not the name of an object; use lower-case letters, digits, '-' and '.', at most 253"
 ELSEWHERE = {"bucket": "acme-models", "prefix": "models/qwen", "sizeGiB": 10}
 BUCKET = {**ELSEWHERE, "region": "eu-central-1"}
 NOT_A_REPOSITORY = "not a repository id; write owner/name or name, of letters, digits, dot, underscore and hyphen"
@@ -234,7 +235,7 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
     (
         "a class that is no name",
         a_cache(volume={"storageClassName": "A b"}),
-        ["spec.volume.storageClassName: " + CLASS_PATTERN],
+        [f"spec.volume.storageClassName: {NOT_AN_OBJECT}"],
     ),
     ("ruling-16 a bucket", a_document("ModelCache", "w", {"source": "S3", "s3": BUCKET}), []),
     (
@@ -258,7 +259,19 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         [
             "spec.s3.bucket: not a bucket; use 3 to 63 lower-case letters, digits, dots and hyphens, no hyphen at either end",
             "spec.s3.prefix: not a prefix; write folders separated by single slashes, such as models/qwen, none in front",
-            "spec.s3.endpoint: not an endpoint; write https://HOST or https://HOST:PORT, with nothing behind it",
+            "spec.s3.endpoint: not an endpoint; write https://HOST or https://HOST:PORT (1 to 65535), with nothing behind it",
+        ],
+    ),
+    (
+        "a server behind a port that none is",
+        a_document("ModelCache", "w", {"source": "S3", "s3": {**BUCKET, "endpoint": "https://minio:99999"}}),
+        ["spec.s3.endpoint: not an endpoint; write https://HOST or https://HOST:PORT (1 to 65535), with nothing behind it"],
+    ),
+    (
+        "a registry behind a port that none is",
+        a_document("ModelCache", "w", {"source": "OCI", "oci": {**OCI, "image": "registry:99999/m:1"}}),
+        [
+            f"spec.oci.image: not an image reference: {NOT_A_PORT}; write registry/name:tag or registry/name@digest",
         ],
     ),
     (
