@@ -29,6 +29,9 @@ COPY_PREFIX = "mpx-"
 _PICKER_SUFFIX = "-epp"
 _METRICS_SUFFIX = "-metrics"
 METRICS_TOKEN_SUFFIX = f"{_PICKER_SUFFIX}{_METRICS_SUFFIX}"
+# The one label by which the Deployment and the Service of an endpoint picker select its pods, with the picker's name.
+PICKER_LABEL = "app"
+_PICKER = re.compile(rf".*-[0-9a-f]{{{_DIGEST_LENGTH}}}{_PICKER_SUFFIX}")
 
 
 def is_reserved_namespace(namespace: str) -> bool:
@@ -82,6 +85,11 @@ def engine_name(namespace: str, replica: str, engine: str, *, gang: bool = False
 def picker_name(workload: str) -> str:
     """Name the endpoint picker of a replica and all that belongs to it."""
     return f"{workload}{_PICKER_SUFFIX}"
+
+
+def may_be_picker(name: str) -> bool:
+    """Whether an endpoint picker may have a name, as far as the name tells."""
+    return _PICKER.fullmatch(name) is not None
 
 
 def metrics_token_name(picker: str) -> str:

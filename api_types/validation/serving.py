@@ -1,4 +1,4 @@
-"""What contradicts itself in how a replica is served: public names of adapters, and precise prefix caching.
+"""What contradicts itself in how a replica is served: adapters of several engines, their public names, and precise prefix caching.
 
 Admission and rendering say it in the same words.
 """
@@ -6,7 +6,46 @@ Admission and rendering say it in the same words.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from api_types.limits import ENGINE_PORT, EVENTS_PORT
 from api_types.validation.endpoint_url import read_url
+
+
+class EngineAdapters(NamedTuple):
+    """An engine and its adapters, as pairs of a name and its ModelCache."""
+
+    engine: str
+    adapters: Sequence[tuple[str, str]]
+
+
+class AdapterProblem(NamedTuple):
+    """What is wrong with one adapter, by the places of its engine and of the adapter there."""
+
+    engine: int
+    at: int
+    text: str
+
+
+def adapter_cache_problems(engines: Sequence[EngineAdapters]) -> Iterator[AdapterProblem]:
+    """Check that a name means the same weights in all engines: a request does not say by which of them it is served."""
+    first: dict[str, tuple[str, str]] = {}
+    for index, (engine, adapters) in enumerate(engines):
+        for at, (adapter, cache) in enumerate(adapters):
+            of, meant = first.setdefault(adapter, (engine, cache))
+            if cache != meant:
+                text = f'adapter "{adapter}" of engine {of} has cache "{meant}", got "{cache}"; use one cache, or another name'
+                yield AdapterProblem(index, at, text)
+
+
+def missing_adapters(engines: Sequence[EngineAdapters]) -> Iterator[tuple[int, str]]:
+    """Give the place of each engine that lacks adapters of another one, and the warning about it."""
+    of_any = dict.fromkeys(adapter for engine in engines for adapter, _ in engine.adapters)
+    for index, engine in enumerate(engines):
+        if missing := [adapter for adapter in of_any if adapter not in dict(engine.adapters)]:
+            text = (
+                f"has no adapter {', '.join(missing)}, which another engine has: pods with an adapter are preferred and no more, so this "
+                "engine gets requests for it too, and does not know the model; give all engines the same adapters"
+            )
+            yield index, text
 
 
 class ModelNameProblem(NamedTuple):
@@ -28,6 +67,8 @@ def model_name_problems(adapters: Sequence[tuple[str, Sequence[str]]]) -> Iterat
         for at, name in enumerate(public):
             if not (name.isascii() and name.isprintable()) or " " in name:
                 yield ModelNameProblem(index, at, f"{name!r} must be printable ASCII without spaces")
+            elif name in public[:at]:
+                yield ModelNameProblem(index, at, f'"{name}" is there twice; leave it out once')
             elif name in own:
                 yield ModelNameProblem(index, at, f'"{name}" is the name of an adapter already; leave it out')
             elif meant.setdefault(name, adapter) != adapter:
@@ -40,6 +81,13 @@ def precise_problem(*, disaggregated: bool, ranks: int) -> str:
         return "mode Precise is for serving.mode Unified: what decides about prefill reads the approximate cache; use mode Approximate"
     if ranks > 1:
         return f"mode Precise follows one stream of events per pod, and engines have {ranks} ranks; use mode Approximate"
+    return ""
+
+
+def events_port_problem(port: int, *, ranks: int) -> str:
+    """Say why engines cannot publish their events on a port; empty if they can."""
+    if 0 <= port - ENGINE_PORT < ranks:
+        return f"{port} is a port on which the engines take requests; use another one, such as {EVENTS_PORT}"
     return ""
 
 

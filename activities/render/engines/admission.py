@@ -12,7 +12,7 @@ from typing import Any
 from activities.render.engines.container.probes import read_probes
 from activities.render.engines.disruption import read_drain, read_min_available
 from activities.render.engines.env import read_env
-from activities.render.engines.options.adapters import check_adapters, read_adapters
+from activities.render.engines.options.adapters import check_adapters, check_adapters_of_all, read_adapters
 from activities.render.engines.options.parallel import check_ranks, read_flow_control, read_ranks
 from activities.render.engines.options.prefix_cache import check_precise_cache, read_precise_cache
 from activities.render.engines.options.topology import check_topology, read_topology
@@ -33,7 +33,7 @@ from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader, check_encodable
 from activities.render.objects import contract
 from api_types import labels
-from api_types.validation.rules.metadata import PREFIX_MAX, is_dns_label, is_label_value, label_key_problem
+from api_types.validation.rules.metadata import PREFIX_MAX, is_dns_label, is_label_value, label_key_problem, picker_label_problem
 
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _OUR_ANNOTATIONS = frozenset({labels.TEMPLATE_HASH, labels.PROPAGATED_HASH})
@@ -54,6 +54,7 @@ def read_spec(spec: Mapping[str, Any], findings: Findings) -> ReplicaSpec:
             findings.problem(f"engine {name}", f"the name is used {times} times: give each engine its own")
     _check_phases(mode, engines, findings)
     check_ranks(engines, findings)
+    check_adapters_of_all(engines, findings)
     for engine in engines:
         if engine.gang and not cache:
             findings.warn(f"engine {engine.name}", "several nodes without modelCacheRef: each of them fetches the model by itself")
@@ -162,6 +163,8 @@ def _labels(metadata: Reader) -> Mapping[str, str]:
             metadata.findings.problem(metadata.where, f"label {key!r}: {problem}")
         if not isinstance(value, str) or not is_label_value(value):
             metadata.findings.problem(metadata.where, f"label {key!r}: {value!r} is not a valid label value")
+        elif problem := picker_label_problem(key, value):
+            metadata.findings.problem(metadata.where, f"label {key!r}: {problem}")
     return {key: str(value) for key, value in given.items()}
 
 

@@ -4,14 +4,13 @@ A sidecar listens on port 8000 in front of the decode engine, sends each request
 come from the phase of an engine, never from its name.
 """
 
-import json
 import re
-from typing import Any
 
 from activities.render.engines import tracing
 from activities.render.engines.context import Context
 from activities.render.engines.env import merge_env
 from activities.render.engines.flags import Flag, find_flag
+from activities.render.engines.json_flags import read_json_object
 from activities.render.engines.options import parallel
 from activities.render.engines.pods import member_path, override
 from activities.render.engines.spec import DECODE, PREFILL, Engine, Member
@@ -23,7 +22,6 @@ _SIDECAR = "pd-sidecar"
 # By which the sidecar knows the addresses of its ranks.
 _POD_IP: Json = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 _SIDECAR_PORT_NAME = "proxy"
-_PORT_MAX = 65535
 # From this release on, an init container may keep running beside the others, and outlives the engine on shutdown.
 _NATIVE_SIDECARS_SINCE = (1, 29)
 _NIXL_PORT = "5557"
@@ -60,15 +58,13 @@ def engine_port(context: Context, engine: Engine) -> int:
     if port is None:
         context.findings.warn(where, f"--port {flag.value!r} is no number that can be read here: {default} is assumed")
         return default
-    if not decode:
-        if port != default:
-            context.findings.warn(where, f"--port is {_shown(flag, port)}, but requests go to {default}: the engine must listen there")
-        return default
-    if parallel.is_taken(engine, port):
+    if decode and parallel.is_taken(engine, port):
         context.findings.problem(where, f"--port {port} is taken by the sidecar: use {parallel.decode_port(engine)} or leave it out")
-    elif not 1 <= port <= _PORT_MAX:
-        context.findings.problem(where, f"--port must be between 1 and {_PORT_MAX}, is {_shown(flag, port)}")
-    return port
+    elif (decode or engine.ranks > 1) and (bounds := parallel.port_bounds(engine, port)):
+        context.findings.problem(where, f"--port must be {bounds}, is {_shown(flag, port)}")
+    elif not decode and port != default:
+        context.findings.warn(where, f"--port is {_shown(flag, port)}, but requests go to {default}: the engine must listen there")
+    return port if decode else default
 
 
 def _shown(flag: Flag, port: int) -> str:
@@ -119,12 +115,11 @@ def decorate(context: Context, engine: Engine, member: Member, template: Json, p
 
 
 def _connector_in(text: str) -> str:
-    try:
-        config: Any = json.loads(text)
-    except ValueError:  # a shell may fill in parts of the text later
+    config = read_json_object(text)
+    if config is None:  # a shell may fill in parts of the text later
         found = _CONNECTOR_IN_TEXT.search(text)
         return found[1] if found else ""
-    return str(config.get("kv_connector", "")) if isinstance(config, dict) else ""
+    return str(config.get("kv_connector", ""))
 
 
 def _nixl_env() -> list[Json]:
@@ -167,7 +162,7 @@ def _bootstrap_env(context: Context) -> list[Json]:
         return []
     if given is None or given.number == _BOOTSTRAP_PORT:
         return []
-    if not (given.number and given.number <= _PORT_MAX):
+    if not (given.number and given.number <= parallel.PORT_MAX):
         context.findings.warn(
             member_path(prefill, prefill.server),
             f"{given.name} {given.value!r} is no port that can be read here: the sidecar asks at {_BOOTSTRAP_PORT}",

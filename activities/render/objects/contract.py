@@ -1,9 +1,9 @@
 """What an engine image and the platform agree on: ports, paths and names that users rely on."""
 
-from api_types import names
+from api_types import limits, names
 
 ENGINE_CONTAINER = "engine"
-ENGINE_PORT = 8000
+ENGINE_PORT = limits.ENGINE_PORT
 # Where the decode engine listens by default: the sidecar takes port 8000.
 DECODE_PORT = 8001
 ENGINE_PORT_NAME = "http"

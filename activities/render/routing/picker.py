@@ -11,12 +11,14 @@ from activities.render.objects.propagation import pull_secrets
 from activities.render.routing import picker_config
 from api_types import labels, names
 from api_types.pins import apiversions
+from api_types.validation.picker_flags import platform_flag_problems
 
 GRPC_PORT = 9002
 METRICS_PORT = 9090
 METRICS_PORT_NAME = "metrics"
 TOKEN_KEY = "token"  # noqa: S105 -- the name of a key, not a token
 _CONTAINER = "epp"
+_WHERE = "endpoint picker"
 _HEALTH_PORT = 9003
 _READ = ["get", "list", "watch"]
 # The time for open streams before it ends.
@@ -62,7 +64,7 @@ def _item(context: Context, key: str, manifest: Json, annotations: Mapping[str, 
 
 
 def _selector(context: Context) -> dict[str, str]:
-    return {contract.APP: context.picker}
+    return {names.PICKER_LABEL: context.picker}
 
 
 def _service_account(context: Context) -> Item:
@@ -170,10 +172,20 @@ def _arguments(context: Context) -> list[str]:
         **({} if settings.epp_metrics_auth else {"--metrics-endpoint-auth": "false"}),
         **({"--ha-enable-leader-election": "true"} if settings.epp_replicas > 1 else {}),
     }
-    extra = {f"--{name.lstrip('-')}": value for name, value in {**settings.epp_extra_flags, **context.replica.picker_flags}.items()}
-    for name in sorted(extra.keys() & own.keys()):
-        context.findings.problem("endpoint picker", f"flag {name} is set by the platform and cannot be given again")
-    return [f"{name}={value}" for name, value in (*own.items(), *sorted(extra.items()))]
+    for problem in platform_flag_problems(context.replica.picker_flags):
+        context.findings.problem(_WHERE, problem)
+    wanted, given = _by_flag(context.replica.picker_flags), _by_flag(settings.epp_extra_flags)
+    for name in sorted(given.keys() & own.keys()):
+        context.findings.problem(_WHERE, f"flag {name} is set by the platform and cannot be given again")
+    for name in sorted(given.keys() & wanted.keys()):
+        if wanted[name] != given[name]:
+            text = f"flag {name}={wanted[name]} of {labels.PICKER_FLAGS} has no effect: the setting epp.extraFlags has {given[name]!r}"
+            context.findings.warn(_WHERE, text)
+    return [f"{name}={value}" for name, value in (*own.items(), *sorted({**wanted, **given}.items()))]
+
+
+def _by_flag(flags: Mapping[str, str]) -> dict[str, str]:
+    return {f"--{name.lstrip('-')}": value for name, value in flags.items()}
 
 
 def _environment(context: Context) -> list[Json]:

@@ -1,6 +1,7 @@
 """Public model names of LoRA adapters: the endpoint picker puts the adapter's own name in their place."""
 
 from activities.render.engines.context import Context
+from activities.render.engines.served_names import served_names
 from activities.render.engines.spec import Engine
 from activities.render.inputs.findings import Findings, ServingStackMissing
 from activities.render.objects import components, inventory_keys
@@ -19,11 +20,17 @@ def renames(engines: tuple[Engine, ...]) -> dict[str, list[str]]:
 
 
 def check_names(engines: tuple[Engine, ...], findings: Findings) -> None:
-    """Refuse names that contradict each other."""
+    """Refuse names that contradict each other, and those of the model itself."""
     adapters = [(engine, adapter) for engine in engines for adapter in engine.adapters]
     for problem in model_name_problems([(adapter.name, adapter.model_names) for _, adapter in adapters]):
         engine, adapter = adapters[problem.adapter]
         findings.problem(f"engine {engine.name}, adapter {adapter.name}, modelNames", problem.text)
+    # An engine without a serving member is refused elsewhere.
+    served = {name for engine in engines if any(member.serves for member in engine.members) for name in served_names(engine.server)}
+    for engine, adapter in adapters:
+        for name in (each for each in (adapter.name, *adapter.model_names) if each in served):
+            text = f'"{name}" is the name of the model itself, whose requests would go to the adapter; choose another name'
+            findings.problem(f"engine {engine.name}, adapter {adapter.name}", text)
 
 
 def check_cluster(context: Context) -> None:

@@ -11,9 +11,28 @@ _ENGINE = f"unknown field; it is of an engine: write it in {_TEMPLATE}.engines[]
 _REPLICA = f"unknown field; it is of a replica: write it in {_TEMPLATE}, beside engines"
 _SERVING = f"unknown field; it is of a replica: write it in {_TEMPLATE}.serving"
 _OF_ENGINES = ("adapters", "copies", "dataParallel", "spanPools", "topology")
+_OF_SERVING = ("flowControl", "prefixCache")
+_OF_CLASSES = ("podPolicy", "shmSize")
 
-IN_DEPLOYMENT = {**dict.fromkeys(_OF_ENGINES, _ENGINE), "disruption": _REPLICA, "probes": PROBES, "podPolicy": PLATFORM}
+IN_DEPLOYMENT = {
+    **dict.fromkeys(_OF_ENGINES, _ENGINE),
+    **dict.fromkeys(_OF_SERVING, _SERVING),
+    **dict.fromkeys(_OF_CLASSES, PLATFORM),
+    "disruption": _REPLICA,
+    "probes": PROBES,
+}
 IN_DRAIN_BUDGET = dict.fromkeys(("preStopSeconds", "graceSeconds"), DRAIN)
-IN_TEMPLATE = {**dict.fromkeys(_OF_ENGINES, _ENGINE), "drain": DRAIN, "probes": PROBES, "podPolicy": PLATFORM}
-IN_ENGINE = {"disruption": _REPLICA, "modelCacheRef": _REPLICA, "flowControl": _SERVING, "probes": PROBES, "podPolicy": PLATFORM}
+IN_TEMPLATE = {**dict.fromkeys(_OF_ENGINES, _ENGINE), "drain": DRAIN, "probes": PROBES, **dict.fromkeys(_OF_CLASSES, PLATFORM)}
+IN_ENGINE = {
+    "disruption": _REPLICA,
+    "modelCacheRef": _REPLICA,
+    **dict.fromkeys(_OF_SERVING, _SERVING),
+    "probes": PROBES,
+    **dict.fromkeys(_OF_CLASSES, PLATFORM),
+}
 IN_MEMBER = {**IN_ENGINE, **dict.fromkeys(_OF_ENGINES, _ENGINE), "drain": DRAIN}
+
+VALUES = {
+    ("source", "GCS"): "a bucket of GCS is read with source S3, from s3.endpoint https://storage.googleapis.com with an HMAC key",
+}
+"""A value that is none of a field's, by the field and in place of which other one: people look for it by the name of what they have."""

@@ -13,6 +13,11 @@ TIMEOUT_SECONDS = (1, 120)
 FAILURES = (1, 60)
 NO_FOLLOWERS = "followers listen on no port; set it on the Leader: when its liveness fails, its whole group is restarted"
 
+FIRST_RANK_ONLY = (
+    "liveness asks the first rank alone, and a container has no second probe: another rank that hangs is not restarted; "
+    "watch /health of each rank, and delete the pod"
+)
+
 
 class Liveness(ResourceModel):
     """When an engine that has loaded is restarted because it does not answer."""

@@ -6,7 +6,7 @@ from api_types.resources.model_replica import ModelReplicaSpec, ReplicaEngine
 from api_types.resources.parts.adapters import Adapter
 from api_types.validation.rules.metadata import is_dns_label, is_dns_subdomain
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
-from api_types.validation.serving import model_name_problems
+from api_types.validation.serving import EngineAdapters, adapter_cache_problems, missing_adapters, model_name_problems
 
 
 def adapter_can_be_found(adapter: Adapter, context: RuleContext) -> Findings:
@@ -43,8 +43,20 @@ def model_names_are_clear(spec: ReplicaTemplateSpec | ModelReplicaSpec, context:
         yield context.error(problem.text, "engines", index, "adapters", at, "modelNames", problem.at)
 
 
+def adapters_are_those_of_all_engines(spec: ReplicaTemplateSpec | ModelReplicaSpec, context: RuleContext) -> Findings:
+    """Refuse one name for two adapters, and warn of an engine without those of another: requests may reach any engine."""
+    engines: tuple[Engine | ReplicaEngine, ...] = spec.engines
+    adapted = [EngineAdapters(one.name, [(each.name, each.model_cache_ref.name) for each in one.adapters or ()]) for one in engines]
+    for problem in adapter_cache_problems(adapted):
+        yield context.error(problem.text, "engines", problem.engine, "adapters", problem.at, "modelCacheRef", "name")
+    for index, text in missing_adapters(adapted):
+        yield context.warning(text, "engines", index)
+
+
+_OF_A_REPLICA = (adapters_have_caches_of_their_own, model_names_are_clear, adapters_are_those_of_all_engines)
+
 RULES: Rules = {
-    ReplicaTemplateSpec: (adapters_have_caches_of_their_own, model_names_are_clear),
-    ModelReplicaSpec: (adapters_have_caches_of_their_own, model_names_are_clear),
+    ReplicaTemplateSpec: _OF_A_REPLICA,
+    ModelReplicaSpec: _OF_A_REPLICA,
     Adapter: (adapter_can_be_found,),
 }

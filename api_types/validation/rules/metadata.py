@@ -5,16 +5,17 @@ from collections.abc import Iterator, Mapping
 
 from api_types import labels
 from api_types.hints import nearest
-from api_types.names import is_reserved_namespace
+from api_types.names import PICKER_LABEL, is_reserved_namespace, may_be_picker
 from api_types.prices import UNPRICED, price_milli
 from api_types.queues import base_queue_problem
 from api_types.resources.inference_class import InferenceClass
 from api_types.resources.inference_cluster import InferenceCluster
 from api_types.resources.inference_gateway import SINGLETON_NAME
 from api_types.resources.kinds import BY_KIND
-from api_types.resources.model_deployment import ReplicaTemplateMetadata
+from api_types.resources.model_deployment import ModelDeployment, ReplicaTemplateMetadata
 from api_types.resources.parts.base_types import ObjectMeta
 from api_types.resources.parts.pod_template import PodMetadata
+from api_types.validation.picker_flags import parse_picker_flags, platform_flag_problems
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
 from api_types.validation.wording import one_of
 
@@ -58,6 +59,13 @@ def label_key_problem(key: str) -> str:
         return f'the prefix of key "{key}" must be a DNS subdomain of at most {PREFIX_MAX} characters'
     if len(name) > NAME_MAX or not _NAME.fullmatch(name):
         return f'"{key}" is not a valid Kubernetes label key'
+    return ""
+
+
+def picker_label_problem(key: str, value: str) -> str:
+    """Say why an engine pod may not have a label; empty if it may. With the name of a picker, it would be behind the picker's Service."""
+    if key == PICKER_LABEL and may_be_picker(value):
+        return f'"{value}" names an endpoint picker, whose Service selects its pods by this label; choose another value'
     return ""
 
 
@@ -124,8 +132,21 @@ def member_metadata_is_valid(meta: PodMetadata, context: RuleContext) -> Finding
     """Check the metadata of a pod; the reserved prefix is allowed in annotations only."""
     for problem in _label_problems(meta.labels, reserved=True):
         yield context.error(problem, "labels")
+    for key, value in (meta.labels or {}).items():
+        if problem := picker_label_problem(key, value):
+            yield context.error(f"label {key}: {problem}", "labels")
     for problem in _annotation_problems(meta.annotations):
         yield context.error(problem, "annotations")
+
+
+def picker_flags_are_of_tenants(deployment: ModelDeployment, context: RuleContext) -> Findings:
+    """Refuse flags of the endpoint picker that are the platform's. A text that cannot be read is reported by the deployment's events."""
+    try:
+        flags = parse_picker_flags(deployment.metadata.annotations.get(labels.PICKER_FLAGS, ""))
+    except ValueError:
+        return
+    for problem in platform_flag_problems(flags):
+        yield context.error(problem, "metadata", "annotations", labels.PICKER_FLAGS)
 
 
 def cluster_annotations_are_known(cluster: InferenceCluster, context: RuleContext) -> Findings:
@@ -153,6 +174,7 @@ RULES: Rules = {
     ObjectMeta: (name_is_usable, namespace_is_usable, object_labels_are_valid, object_annotations_are_valid),
     ReplicaTemplateMetadata: (replica_labels_are_valid,),
     PodMetadata: (member_metadata_is_valid,),
+    ModelDeployment: (picker_flags_are_of_tenants,),
     InferenceCluster: (cluster_annotations_are_known,),
     InferenceClass: (price_is_a_number,),
 }

@@ -1,9 +1,11 @@
 """Rules for data parallelism and for what the endpoint picker follows, on a ModelDeployment and on a ModelReplica alike."""
 
-from api_types.resources.model_deployment import Engine, ReplicaTemplateSpec
-from api_types.resources.model_replica import ModelReplicaSpec, ReplicaEngine
+from api_types.limits import EVENTS_PORT
+from api_types.resources.model_deployment import Engine, Member, ReplicaTemplateSpec
+from api_types.resources.model_replica import ModelReplicaSpec, ReplicaEngine, ReplicaMember
+from api_types.resources.parts.probes import FIRST_RANK_ONLY
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
-from api_types.validation.serving import precise_problem, url_problem
+from api_types.validation.serving import events_port_problem, precise_problem, url_problem
 
 
 def ranks_are_equal(spec: ReplicaTemplateSpec | ModelReplicaSpec, context: RuleContext) -> Findings:
@@ -15,6 +17,14 @@ def ranks_are_equal(spec: ReplicaTemplateSpec | ModelReplicaSpec, context: RuleC
             text = f"all engines of a replica share the ports of one pool; give each the same dataParallel.size, got {sizes[0]} and {size}"
             yield context.error(text, "engines", index, "dataParallel")
             return
+
+
+def every_rank_is_asked(engine: Engine | ReplicaEngine, context: RuleContext) -> Findings:
+    """Warn of liveness with several ranks: Kubernetes has one probe of a kind per container."""
+    members: tuple[Member | ReplicaMember, ...] = engine.members
+    for index, member in enumerate(members):
+        if engine.data_parallel and engine.data_parallel.size > 1 and member.probes and member.probes.liveness:
+            yield context.warning(FIRST_RANK_ONLY, "members", index, "probes", "liveness")
 
 
 def precise_cache_can_be_followed(spec: ReplicaTemplateSpec | ModelReplicaSpec, context: RuleContext) -> Findings:
@@ -37,9 +47,13 @@ def precise_cache_can_be_followed(spec: ReplicaTemplateSpec | ModelReplicaSpec, 
     ranks = max(engine.data_parallel.size if engine.data_parallel else 1 for engine in engines)
     if problem := precise_problem(disaggregated=spec.serving is not None and spec.serving.mode == "PrefillDecode", ranks=ranks):
         yield context.error(problem, *path)
+    if problem := events_port_problem(wanted.events_port or EVENTS_PORT, ranks=ranks):
+        yield context.error(problem, *path, "eventsPort")
 
 
 RULES: Rules = {
     ReplicaTemplateSpec: (ranks_are_equal, precise_cache_can_be_followed),
     ModelReplicaSpec: (ranks_are_equal, precise_cache_can_be_followed),
+    Engine: (every_rank_is_asked,),
+    ReplicaEngine: (every_rank_is_asked,),
 }

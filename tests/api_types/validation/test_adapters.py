@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from api_types.referenced_caches import adapter_caches, referenced_caches
-from tests.api_types.builders import a_deployment, a_replica, an_engine, merged, problems
+from tests.api_types.builders import a_deployment, a_replica, an_engine, merged, problems, warnings
 
 ENGINE = "spec.template.spec.engines[name=a]"
 
@@ -96,3 +96,30 @@ def test_public_names_have_bounds() -> None:
     assert said([f"name-{index}" for index in range(8)]) == []
     assert len(said([f"name-{index}" for index in range(9)])) == 1
     assert (len(said([])), said(["a" * 253]), len(said(["a" * 254]))) == (1, [], 1)
+
+
+def test_a_name_is_there_once_in_a_list() -> None:
+    path = f"{ENGINE}.adapters[name=x].modelNames[2]"
+    assert problems(adapted(adapter(modelNames=["a", "b", "a"]))) == [f'{path}: "a" is there twice; leave it out once']
+
+
+def test_one_name_means_the_same_weights_in_all_engines() -> None:
+    engines = [an_engine(name=name, adapters=[adapter(cache=cache)]) for name, cache in (("a", "x-lora"), ("b", "y-lora"))]
+    path = "engines[name=b].adapters[name=x].modelCacheRef.name"
+    said = 'adapter "x" of engine a has cache "x-lora", got "y-lora"; use one cache, or another name'
+    assert problems(a_deployment(*engines)) == [f"spec.template.spec.{path}: {said}"]
+    engine = a_replica()["spec"]["engines"][0]
+    placed = [{**engine, "name": each["name"], "adapters": each["adapters"]} for each in engines]
+    assert problems(merged(a_replica(), {"spec": {"engines": placed}})) == [f"spec.{path}: {said}"]
+
+
+def test_an_engine_without_the_adapters_of_another_is_a_warning() -> None:
+    text = (
+        "has no adapter x, y, which another engine has: pods with an adapter are preferred and no more, so this engine gets requests for "
+        "it too, and does not know the model; give all engines the same adapters"
+    )
+    both = [adapter(), adapter("y", "y-lora")]
+    assert warnings(a_deployment(an_engine(adapters=both), an_engine(name="b"))) == [f"spec.template.spec.engines[name=b]: {text}"]
+    pair = [an_engine(name="a", phase="Prefill"), an_engine(name="b", phase="Decode", adapters=both)]
+    assert warnings(a_deployment(*pair, serving={"mode": "PrefillDecode"})) == [f"{ENGINE}: {text}"]
+    assert warnings(a_deployment(an_engine(adapters=both), an_engine(name="b", adapters=both))) == []

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.api_types.builders import a_container, a_deployment, a_member, an_engine, problems
+from tests.api_types.builders import a_cache, a_container, a_deployment, a_member, an_engine, problems
 
 TEMPLATE = "spec.template.spec"
 ENGINE = f"{TEMPLATE}.engines[name=a]"
@@ -23,6 +23,14 @@ def in_pod(**fields: Any) -> dict[str, Any]:
 
 CASES: list[tuple[dict[str, Any], str, str]] = [
     (a_deployment(top={"dataParallel": {}}), "spec.dataParallel", OF_AN_ENGINE),
+    (a_deployment(top={"flowControl": {}}), "spec.flowControl", f"{TEMPLATE}.serving"),
+    (a_deployment(top={"prefixCache": {}}), "spec.prefixCache", f"{TEMPLATE}.serving"),
+    (a_deployment(shmSize="8Gi"), f"{TEMPLATE}.shmSize", CLASS),
+    (a_deployment(an_engine(prefixCache={})), f"{ENGINE}.prefixCache", f"{TEMPLATE}.serving"),
+    (a_deployment(an_engine(a_member(shmSize="8Gi"))), f"{MEMBER}.shmSize", CLASS),
+    (a_deployment(an_engine(a_member(serving={}))), f"{MEMBER}.serving", f"further up: write it in {TEMPLATE}"),
+    (in_pod(worker={}), f"{POD}.worker", f"further up: write it in {TEMPLATE}.engines[].members[]"),
+    (a_cache({"hydration": {}}), "spec.huggingFace.hydration", "further up: write it in spec"),
     (a_deployment(top={"drain": {"preStopSeconds": 30}}), "spec.drain.preStopSeconds", STOP),
     (a_deployment(top={"drain": {"graceSeconds": 30}}), "spec.drain.graceSeconds", STOP),
     (a_deployment(drain={"preStopSeconds": 30}), f"{TEMPLATE}.drain", STOP),
@@ -47,3 +55,15 @@ def test_a_misplaced_field_is_told_its_place(document: dict[str, Any], field: st
     [problem] = problems(document)
     assert problem.startswith(f"{field}: unknown field; ")
     assert belongs in problem
+
+
+def test_a_field_that_is_nowhere_around_has_no_place() -> None:
+    assert problems(a_cache({"colour": {}})) == ["spec.huggingFace.colour: unknown field"]
+    assert problems(a_deployment(an_engine(a_member(replicas=1)))) == [f"{MEMBER}.replicas: unknown field"]
+
+
+def test_a_source_that_is_read_as_another_is_told_which() -> None:
+    said = 'spec.source: must be HuggingFace, OCI or S3, got "{}"'
+    assert problems(a_cache(source="Azure")) == [said.format("Azure")]
+    (gcs,) = problems(a_cache(source="GCS"))
+    assert gcs.startswith(f"{said.format('GCS')}; a bucket of GCS is read with source S3, from s3.endpoint https://storage.googleapis.com")

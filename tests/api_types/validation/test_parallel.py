@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.api_types.builders import a_deployment, a_replica, an_engine, merged, problems
+from api_types.resources.parts.probes import FIRST_RANK_ONLY
+from tests.api_types.builders import a_deployment, a_member, a_replica, an_engine, merged, problems, warnings
 
 SHARED = "all engines of a replica share the ports of one pool; give each the same dataParallel.size, got 8 and 1"
 
@@ -78,3 +79,26 @@ def test_precise_prefix_caching_is_refused_where_it_cannot_be_followed() -> None
 def test_a_replica_is_checked_for_it_too() -> None:
     found = problems(merged(a_replica(), {"spec": {"serving": {"prefixCache": {"mode": "Precise", "modelName": "x"}}}}))
     assert found == ["spec.serving.prefixCache.tokenizerUrl: is needed with mode Precise"]
+
+
+def test_events_have_a_port_of_their_own() -> None:
+    def said(port: int) -> str:
+        return f"{CACHE}.eventsPort: {port} is a port on which the engines take requests; use another one, such as 5557"
+
+    assert followed({"eventsPort": 8000}) == [said(8000)]
+    assert followed({"eventsPort": 8001}) == followed({"eventsPort": 7999}) == []
+    assert said(8001) in followed({"eventsPort": 8001}, dataParallel={"size": 2})
+
+
+@pytest.mark.parametrize(
+    ("size", "probes", "count"), [(2, {"liveness": {}}, 1), (1, {"liveness": {}}, 0), (None, {"liveness": {}}, 0), (2, {}, 0), (2, None, 0)]
+)
+def test_liveness_of_several_ranks_is_a_warning(size: int | None, probes: dict[str, Any] | None, count: int) -> None:
+    ranks: dict[str, Any] = {} if size is None else {"dataParallel": {"size": size}}
+    member: dict[str, Any] = {} if probes is None else {"probes": probes}
+    path = "engines[name=a].members[0].probes.liveness"
+    document = a_deployment(an_engine(a_member(**member), **ranks))
+    assert warnings(document) == [f"spec.template.spec.{path}: {FIRST_RANK_ONLY}"] * count
+    replica = a_replica(**member)
+    engines = [{**replica["spec"]["engines"][0], **ranks}]
+    assert warnings(merged(replica, {"spec": {"engines": engines}})) == [f"spec.{path}: {FIRST_RANK_ONLY}"] * count

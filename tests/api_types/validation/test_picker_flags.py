@@ -3,6 +3,7 @@
 import pytest
 
 from api_types.validation.picker_flags import parse_picker_flags
+from tests.api_types.builders import a_deployment, merged, problems
 
 FLAGS = [
     ("nothing", "", {}),
@@ -22,3 +23,18 @@ def test_flags_are_read_as_pairs(text: str, flags: dict[str, str]) -> None:
 def test_every_bad_name_is_reported() -> None:
     with pytest.raises(ValueError, match="'Bad', 'x;rm'"):
         parse_picker_flags("v=5,Bad=1,x;rm")
+
+
+def test_flags_of_the_platform_are_refused_where_a_deployment_gives_them() -> None:
+    key = "modelplane.ai/epp-extra-flags"
+
+    def said(text: str) -> list[str]:
+        return problems(merged(a_deployment(), {"metadata": {"annotations": {key: text}}}))
+
+    refused = [
+        f'metadata.annotations["{key}"]: flag --{name} is set by the platform; remove it from {key}'
+        for name in ("config-text", "metrics-endpoint-auth")
+    ]
+    assert said("--metrics-endpoint-auth=false, v=4\nconfig-text=x") == refused
+    assert said("total-queued-requests-metric=a,lora-info-metric=b,metrics-staleness-threshold=5s,v=4") == []
+    assert said("Bad=1") == []  # an event of the deployment says so

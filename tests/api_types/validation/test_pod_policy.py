@@ -81,6 +81,16 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
         {"tolerations": [{"key": "a", "value": "b"}]},
         [f"{AT}.tolerations[0].value: operator Exists (the default) takes no value; set operator: Equal"],
     ),
+    (
+        "a taint that no node can have",
+        {"tolerations": [{"key": "acme.example/a b"}]},
+        [f'{AT}.tolerations[0].key: "acme.example/a b" is not a valid Kubernetes label key'],
+    ),
+    (
+        "a value that no taint can have",
+        {"tolerations": [{"key": "a", "operator": "Equal", "value": "-b"}]},
+        [f'{AT}.tolerations[0].value: must be a label value, got "-b"'],
+    ),
 ]
 
 

@@ -13,6 +13,7 @@ from activities.render.engines.spec import Member
 from activities.render.objects import contract
 from activities.render.objects.manifest import Json, compact
 from api_types.resources.parts.pod_policy import ComputeAmounts, PodPolicy, SeccompProfile
+from api_types.text.quantity import parse_quantity
 
 _NOTHING = PodPolicy()
 
@@ -36,7 +37,10 @@ def variables(policy: PodPolicy) -> list[dict[str, Any]]:
 
 
 def resources(policy: PodPolicy, by_setting: Json, plugins: Json) -> Json:
-    """Give requests and limits: those of the policy before those of the setting, and the devices that the engine claims before both."""
+    """Give requests and limits: those of the policy before those of the setting, and the devices that the engine claims before both.
+
+    The setting is for all classes, so a lower limit of one lowers its request: a container with more than its limit is refused.
+    """
     own = policy.resources
     requests, limits = (_amounts(own.requests), _amounts(own.limits)) if own else ({}, {})
     counted = {
@@ -44,7 +48,7 @@ def resources(policy: PodPolicy, by_setting: Json, plugins: Json) -> Json:
         **{device.resource_name: str(device.count) for device in policy.rdma or ()},
         **plugins,
     }
-    return compact(requests={**by_setting, **requests, **counted}, limits={**limits, **counted})
+    return compact(requests={**_within(by_setting, limits), **requests, **counted}, limits={**limits, **counted})
 
 
 def huge_page_volumes(policy: PodPolicy) -> tuple[list[Json], list[Json]]:
@@ -77,6 +81,17 @@ def seccomp_profile(policy: PodPolicy) -> Json:
 def container_security(policy: PodPolicy) -> Json | None:
     """Give the security context of the engine; None without capabilities."""
     return {"capabilities": {"add": list(policy.capabilities)}} if policy.capabilities else None
+
+
+def _within(by_setting: Json, limits: Json) -> Json:
+    return {name: limits[name] if name in limits and _is_more(amount, limits[name]) else amount for name, amount in by_setting.items()}
+
+
+def _is_more(amount: str, limit: str) -> bool:
+    try:
+        return parse_quantity(amount) > parse_quantity(limit)
+    except ValueError:  # of a class that was stored unchecked, which the API server answers
+        return False
 
 
 def _amounts(amounts: ComputeAmounts | None) -> Json:

@@ -5,6 +5,7 @@ the model flag is.
 """
 
 from activities.render.engines.container import weights
+from activities.render.engines.container.engine_type import VLLM, engine_type
 from activities.render.engines.context import Context
 from activities.render.engines.flags import find_flag
 from activities.render.engines.pods import member_path
@@ -14,9 +15,10 @@ from activities.render.inputs.reader import Reader
 from activities.render.objects.manifest import Json
 from api_types.limits import ADAPTERS_MAX, MODEL_NAMES_MAX
 from api_types.validation.rules.metadata import is_dns_label
+from api_types.validation.serving import EngineAdapters, adapter_cache_problems, missing_adapters
 
 MOUNT_PATH = "/mnt/adapters"
-_VLLM = "VLLM"
+_LOAD_VLLM = "VLLM"
 _MODULES_FLAG = "--lora-modules"
 _ENABLE_FLAG = "--enable-lora"
 _VOLUME_PREFIX = "adapter-"
@@ -36,6 +38,15 @@ def check_adapters(engine: Engine, findings: Findings) -> None:
             findings.problem(where, f"{name!r} is there {times} times: give each adapter its own name")
         if name and not is_dns_label(name):
             findings.problem(where, f"the name {name!r} must be a DNS label: lower-case letters, digits and '-'")
+
+
+def check_adapters_of_all(engines: tuple[Engine, ...], findings: Findings) -> None:
+    """Refuse one name for two adapters, and say which engine lacks those of another: requests may reach any engine."""
+    adapted = [EngineAdapters(engine.name, [(adapter.name, adapter.cache) for adapter in engine.adapters]) for engine in engines]
+    for problem in adapter_cache_problems(adapted):
+        findings.problem(f"engine {engines[problem.engine].name}, adapters", problem.text)
+    for index, text in missing_adapters(adapted):
+        findings.warn(f"engine {engines[index].name}", text)
 
 
 def missing_claims(context: Context) -> bool:
@@ -67,7 +78,7 @@ def _read_adapter(value: object, index: int, engine: Reader) -> Adapter:
     return Adapter(
         name=reader.text("name", required=True),
         cache=reader.object("modelCacheRef").text("name", required=True),
-        vllm=reader.choice("load", "Mount", ("Mount", _VLLM)) == _VLLM,
+        vllm=reader.choice("load", "Mount", ("Mount", _LOAD_VLLM)) == _LOAD_VLLM,
         model_names=reader.texts("modelNames")[:MODEL_NAMES_MAX],
     )
 
@@ -81,9 +92,15 @@ def _flags(context: Context, engine: Engine, member: Member) -> list[str]:
     if not modules or not member.serves:
         return []
     own = find_flag(member, _MODULES_FLAG)
-    if member.command or own:
+    used = engine_type(member)
+    text = ""
+    if used not in ("", VLLM):
+        text = f"load: VLLM is for the flags of vLLM, and the engine looks like {used}: use load: Mount, and add what it takes yourself"
+    elif member.command or own:
         why = f"{own.name} is set" if own else "the container has a command"
         text = f"{why}, so no adapter is loaded by the platform: add {_ENABLE_FLAG} {_MODULES_FLAG} {' '.join(modules)} yourself"
+    if text:
         context.findings.warn(member_path(engine, member), text)
+    if member.command or own:
         return []
     return [*([] if find_flag(member, _ENABLE_FLAG) else [_ENABLE_FLAG]), _MODULES_FLAG, *modules]

@@ -12,7 +12,9 @@ from activities.render.inputs.reader import Reader
 from activities.render.objects import contract
 from activities.render.objects.manifest import Json
 from api_types.limits import RANKS_MAX
+from api_types.resources.parts.probes import FIRST_RANK_ONLY
 
+PORT_MAX = 65535
 # What the sidecar assumes by itself: clear of its own ports, of which it has one for every rank.
 _DECODE_PORT = 8200
 # A script that starts each rank by itself: `--port=$((8000 + rank))`.
@@ -33,10 +35,13 @@ def read_flow_control(serving: Reader) -> FlowControl | None:
 
 
 def check_ranks(engines: tuple[Engine, ...], findings: Findings) -> None:
-    """Refuse engines with different numbers of ranks: the ports of a pool are the same for all of its pods."""
+    """Refuse engines with different numbers of ranks: the ports of a pool are the same for all of its pods. Say whom probes do not ask."""
     if len({engine.ranks for engine in engines}) > 1:
         shown = ", ".join(f"{engine.name}: {engine.ranks}" for engine in engines)
         findings.problem("spec", f"engines have different dataParallel.size ({shown}), yet share one pool: give all the same")
+    for engine in engines:
+        if engine.ranks > 1 and any(member.probes and member.probes.liveness for member in engine.members):
+            findings.warn(f"engine {engine.name}, probes", FIRST_RANK_ONLY)
 
 
 def decode_port(engine: Engine) -> int:
@@ -54,6 +59,14 @@ def first_port(engine: Engine, flag: Flag) -> int | None:
 def is_taken(engine: Engine, port: int) -> bool:
     """Tell whether ports of a decode engine's ranks are those of the sidecar."""
     return abs(port - contract.ENGINE_PORT) < engine.ranks
+
+
+def port_bounds(engine: Engine, port: int) -> str:
+    """Name the bounds that the first rank's port is outside of; empty for a port with which every rank has one."""
+    highest = PORT_MAX - engine.ranks + 1
+    if 1 <= port <= highest:
+        return ""
+    return f"between 1 and {highest}" + (f", so that each of {engine.ranks} ranks has a port" if engine.ranks > 1 else "")
 
 
 def container_ports(name: str, first: int, ranks: int) -> list[Json]:

@@ -4,18 +4,17 @@ The engines are started by the user, so what they must be told is only looked fo
 """
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from activities.render.engines.container.engine_type import SGLANG, VLLM, engine_type
 from activities.render.engines.flags import find_flag
+from activities.render.engines.json_flags import read_json_object
 from activities.render.engines.pods import member_path
 from activities.render.engines.spec import PREFILL_DECODE, Engine, PreciseCache, ReplicaSpec
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader
 from activities.render.objects import contract
 from api_types.limits import EVENTS_PORT
-from api_types.validation.serving import precise_problem, url_problem
+from api_types.validation.serving import events_port_problem, precise_problem, url_problem
 
 # With which the topics begin that the picker reads.
 TOPICS = "kv@"
@@ -43,6 +42,8 @@ def check_precise_cache(spec: ReplicaSpec, findings: Findings) -> None:
     ranks = max((engine.ranks for engine in spec.engines), default=1)
     if problem := precise_problem(disaggregated=spec.mode == PREFILL_DECODE, ranks=ranks):
         findings.problem(_WHERE, problem)
+    if problem := events_port_problem(wanted.port, ranks=ranks):
+        findings.problem(_WHERE, f"eventsPort {problem}")
     for engine in spec.engines:
         if any(member.serves for member in engine.members):  # one without is refused elsewhere
             _check_engine(engine, wanted, findings)
@@ -60,8 +61,8 @@ def _check_engine(engine: Engine, wanted: PreciseCache, findings: Findings) -> N
         example = {"publisher": "zmq", "endpoint": f"tcp://*:{wanted.port}", "topic": _topic(wanted)}
         shown = json.dumps(({"enable_kv_cache_events": True} if known == VLLM else {}) | example, separators=(",", ":"))
         findings.warn(where, f"without {_FLAG} the endpoint picker never learns what is cached: add {_FLAG} {shown} to args")
-    found = _settings(flag.value) if flag else {}
-    if flag is None or not found:  # a file, a variable, or what a shell puts there
+    found = read_json_object(flag.value) if flag else None
+    if not found:
         return
     if known == VLLM and found.get("enable_kv_cache_events") is not True:
         findings.warn(where, f"{_FLAG} has no enable_kv_cache_events: true, so no events are published: add it")
@@ -78,11 +79,3 @@ def _check_engine(engine: Engine, wanted: PreciseCache, findings: Findings) -> N
 
 def _topic(wanted: PreciseCache) -> str:
     return f"{TOPICS}$(POD_IP):{contract.ENGINE_PORT}@{wanted.model}"
-
-
-def _settings(value: str) -> Mapping[str, Any]:
-    try:
-        found = json.loads(value)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, Mapping) else {}

@@ -246,3 +246,26 @@ def test_the_cache_is_mounted_by_engines_and_not_by_the_sidecar() -> None:
     assert {"name": "model-cache", "mountPath": "/mnt/models"} in container(rendered, "alpha")["volumeMounts"]
     assert container(rendered, "beta")["args"] == ["--model=/mnt/models"]
     assert the(rendered, "model-serving-alpha")
+
+
+@pytest.mark.parametrize(
+    ("config", "connector"),
+    [
+        ("[" * 2000, "nixlv2"),
+        ('{"kv_connector":"MooncakeConnector","a":' + "[" * 2000, "mooncake"),
+        ('{"a":' * 2000, "nixlv2"),
+        ('{"kv_connector":"MooncakeConnector","a":' + "[" * 150 + "]" * 150 + "}", "mooncake"),
+        ('{"kv_connector":"MooncakeConnector",$REST}', "mooncake"),
+        ('["kv_connector"]', "nixlv2"),
+        ("1" * 5000, "nixlv2"),
+    ],
+)
+def test_a_configuration_of_any_form_is_read_within_bounds(config: str, connector: str) -> None:
+    args = ["--port=8200", "--kv-transfer-config", config]
+    assert f"--kv-connector={connector}" in sidecar(render_pair(decode={"args": args}))["args"]
+
+
+def test_a_connector_that_is_nested_is_shown_within_bounds() -> None:
+    config = '{"kv_connector":' + "[" * 150 + "]" * 150 + "}"
+    rendered = render_pair(decode={"args": ["--port=8200", "--kv-transfer-config", config]})
+    assert any("is none of NixlConnector" in warning for warning in rendered.warnings)

@@ -11,7 +11,7 @@ from activities.render.objects.teardown import step_of
 from activities.render.replica import InvalidSpec
 from api_types import labels
 from api_types.pins import apiversions
-from tests.activities.render.builders import CLAIM, a_cluster, a_pair, an_engine, keys, nothings, render, the
+from tests.activities.render.builders import CLAIM, a_cluster, a_member, a_pair, an_engine, keys, nothings, render, the
 
 ROUTER, OLDER = apiversions.MODEL_REWRITES
 
@@ -92,6 +92,7 @@ def test_wkl_53_plain_services_rename_nothing() -> None:
     [
         ([adapter("support", "a b")], "engine main, adapter support, modelNames: 'a b' must be printable ASCII without spaces"),
         ([adapter("support", "sales"), adapter("sales")], 'modelNames: "sales" is the name of an adapter already'),
+        ([adapter("support", "a", "b", "a")], 'adapter support, modelNames: "a" is there twice; leave it out once'),
         ([adapter("support", "a"), adapter("sales", "a")], 'adapter sales, modelNames: "a" already means adapter "support"'),
     ],
 )
@@ -113,3 +114,37 @@ def test_other_public_names_leave_the_pods_as_they_are() -> None:
         return manifest["metadata"]["annotations"][labels.PODS_SOURCE], manifest["spec"]
 
     assert source() == source("a") == source("b", "c")
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"args": ["--served-model-name", "acme/qwen", "support", "--port=8000"]},
+        {"args": ["--served_model_name=support"]},
+        {"args": ["--model=support"]},
+        {"args": ["--model-path", "support"]},
+        {"args": ["support", "--max-loras=2"]},
+        {"command": ["vllm", "serve", "support"]},
+        {"command": ["sh", "-c"], "args": ["exec vllm serve support --max-loras=2"]},
+    ],
+)
+@pytest.mark.parametrize("named", [adapter("support"), adapter("sales", "a", "support")], ids=["its own name", "a public name"])
+def test_the_name_of_the_model_itself_is_not_for_an_adapter(member: dict[str, Any], named: dict[str, Any]) -> None:
+    text = f'engine b, adapter {named["name"]}: "support" is the name of the model itself, whose requests would go to the adapter; choose'
+    with pytest.raises(InvalidSpec, match=text):
+        renamed(an_engine("a", a_member(**member)), an_engine("b", adapters=[named]))
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"args": ["--served-model-name", "acme/qwen", "--tokenizer", "support"]},
+        {"args": ["--served-model-name=acme/qwen", "support"]},
+        {"args": ["--model=support", "--served-model-name=acme/qwen"]},
+        {"command": ["start", "serve"], "args": ["support"]},
+        {"args": ["--max-loras=2", "support"]},
+        {"command": ["vllm", "serve", "--max-loras=2"]},
+    ],
+)
+def test_a_name_under_which_no_model_is_served_is_free(member: dict[str, Any]) -> None:
+    assert renamed(an_engine("a", a_member(**member), adapters=[adapter("support", "public")]))

@@ -1,6 +1,7 @@
 """Picker, pool and route (spec/workloads.md 14, cases 43 and 45 to 53; spec/stack-and-routing.md, cases 95 to 97)."""
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from activities.render.inputs.findings import RoutingUnsupported
 from activities.render.replica import InvalidSpec
 from api_types.pins import apiversions
+from api_types.validation.picker_flags import PLATFORM_FLAGS
 from tests.activities.render.builders import a_cluster, a_member, an_engine, keys, render, render_pair, the
 
 W = "qwen3-8b-1a2b3-3726121d"
@@ -193,10 +195,33 @@ def test_several_pickers_elect_a_leader() -> None:
 
 def test_extra_picker_flags_are_sorted_and_cannot_replace_ours() -> None:
     flags = {"v": "4", "kv-cache-usage-percentage-metric": "x"}
-    args = picker(render(picker_flags=flags, settings={"epp_extra_flags": {"v": "2"}}))["spec"]["containers"][0]["args"]
-    assert args[-2:] == ["--kv-cache-usage-percentage-metric=x", "--v=4"]
+    args = picker(render(picker_flags=flags, settings={"epp_extra_flags": {"drain-timeout": "9s"}}))["spec"]["containers"][0]["args"]
+    assert args[-3:] == ["--drain-timeout=9s", "--kv-cache-usage-percentage-metric=x", "--v=4"]
     with pytest.raises(InvalidSpec, match="endpoint picker: flag --pool-name is set by the platform"):
         render(picker_flags={"pool-name": "theirs"})
+
+
+def test_the_flags_of_the_operator_win_over_those_of_a_deployment() -> None:
+    operator = {"epp_extra_flags": {"v": "2", "lora-info-metric": "y"}}
+    rendered = render(picker_flags={"v": "4", "lora-info-metric": "y"}, settings=operator)
+    assert picker(rendered)["spec"]["containers"][0]["args"][-2:] == ["--lora-info-metric=y", "--v=2"]
+    assert rendered.warnings == (
+        "endpoint picker: flag --v=4 of modelplane.ai/epp-extra-flags has no effect: the setting epp.extraFlags has '2'",
+    )
+
+
+def test_the_operator_cannot_replace_what_is_rendered_and_may_set_the_rest() -> None:
+    with pytest.raises(InvalidSpec, match="endpoint picker: flag --pool-name is set by the platform and cannot be given again"):
+        render(settings={"epp_extra_flags": {"pool-name": "theirs"}})
+    args = picker(render(settings={"epp_extra_flags": {"enable-pprof": "false"}}))["spec"]["containers"][0]["args"]
+    assert "--enable-pprof=false" in args
+
+
+def test_every_flag_that_is_rendered_is_the_platforms_whatever_the_settings_are() -> None:
+    for auth, tracing, replicas in product((True, False), (True, False), (1, 2)):
+        settings = {"epp_metrics_auth": auth, "tracing_enabled": tracing, "epp_replicas": replicas}
+        args = picker(render(settings=settings))["spec"]["containers"][0]["args"]
+        assert {word.partition("=")[0].removeprefix("--") for word in args} <= PLATFORM_FLAGS
 
 
 def test_wkl_52_a_cluster_without_pools_routes_to_a_plain_service() -> None:

@@ -109,3 +109,18 @@ def test_a_capability_that_is_not_on_the_list_is_not_granted() -> None:
     """Admission refuses it; a class that was stored without that check stops what needs it, in words."""
     with pytest.raises(InvalidSpec, match=r"pool h100: podPolicy of its InferenceClass cannot be read: capabilities\.0: .*; apply the"):
         granted({"capabilities": ["SYS_ADMIN"]})
+
+
+@pytest.mark.parametrize(
+    ("resources", "requests"),
+    [
+        ({"limits": {"memory": "100Mi"}}, {"cpu": "100m", "memory": "100Mi"}),
+        ({"limits": {"cpu": "0.05", "memory": "1Gi"}}, {"cpu": "0.05", "memory": "256Mi"}),
+        ({"limits": {"memory": "268435456"}}, {"cpu": "100m", "memory": "256Mi"}),
+        ({"limits": {"memory": "100Mi"}, "requests": {"memory": "50Mi"}}, {"cpu": "100m", "memory": "50Mi"}),
+        ({"limits": {"memory": "a lot"}}, {"cpu": "100m", "memory": "256Mi"}),
+    ],
+)
+def test_a_request_of_the_setting_is_at_most_the_limit_of_the_class(resources: Any, requests: dict[str, str]) -> None:
+    found = container(granted({"resources": resources}, engine_requests={"cpu": "100m", "memory": "256Mi"}))["resources"]
+    assert found["requests"] == requests

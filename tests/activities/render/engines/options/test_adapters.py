@@ -7,7 +7,20 @@ import pytest
 
 from activities.render.objects.rendered import Rendered
 from activities.render.replica import InvalidSpec
-from tests.activities.render.builders import CLAIM, a_cluster, a_gang, a_member, an_engine, container, keys, nothings, pod, render, the
+from tests.activities.render.builders import (
+    CLAIM,
+    a_cluster,
+    a_gang,
+    a_member,
+    a_pair,
+    an_engine,
+    container,
+    keys,
+    nothings,
+    pod,
+    render,
+    the,
+)
 
 CLAIMS = {"support-lora": "claim-support", "sales-lora": "claim-sales"}
 LOADED = ["--enable-lora", "--lora-modules", "support=/mnt/adapters/support", "sales=/mnt/adapters/sales"]
@@ -125,3 +138,47 @@ def test_a_stored_adapter_that_cannot_be_is_refused(adapter: dict[str, Any], sai
 def test_a_stored_adapter_that_is_there_twice_is_refused() -> None:
     with pytest.raises(InvalidSpec, match="engine main, adapters: 'support' is there 2 times: give each adapter its own name"):
         render(an_engine(adapters=adapters()[:1] * 2))
+
+
+def test_one_name_means_the_same_weights_in_all_engines() -> None:
+    others = [{"name": "support", "modelCacheRef": {"name": "sales-lora"}}]
+    said = 'adapter "support" of engine a has cache "support-lora", got "sales-lora"; use one cache, or another name'
+    with pytest.raises(InvalidSpec, match=f"engine b, adapters: {said}"):
+        adapted(an_engine("a", adapters=adapters()[:1]), an_engine("b", adapters=others))
+
+
+MISSING = "has no adapter sales, which another engine has: pods with an adapter are preferred and no more"
+
+
+def test_an_engine_without_the_adapters_of_another_is_named() -> None:
+    (said,) = adapted(an_engine("a", adapters=adapters()), an_engine("b", adapters=adapters()[:1])).warnings
+    assert said.startswith(f"engine b: {MISSING}")
+    decode, prefill = a_pair()
+    paired = adapted({**decode, "adapters": adapters()}, {**prefill, "adapters": adapters()[:1]}, mode="PrefillDecode")
+    assert any(warning.startswith(f"engine beta: {MISSING}") for warning in paired.warnings)
+    assert adapted(*(an_engine(name, adapters=adapters()) for name in ("a", "b"))).warnings == ()
+
+
+LOOKS = "engine main, member Standalone: load: VLLM is for the flags of vLLM, and the engine looks like {}: use load: Mount"
+
+
+@pytest.mark.parametrize(
+    ("member", "engine"),
+    [
+        ({"image": "lmsysorg/sglang:v0.5"}, "sglang"),
+        ({"command": ["trtllm-serve", "serve"]}, "trtllm-serve"),
+        ({"image": "lmsysorg/sglang:v0.5", "args": ["--lora-modules", "a=/x"]}, "sglang"),
+    ],
+)
+def test_wkl_59_flags_of_vllm_for_another_engine_are_a_warning(member: dict[str, Any], engine: str) -> None:
+    def said(load: str) -> list[str]:
+        warnings = adapted(an_engine("main", a_member(**member), adapters=adapters(load))).warnings
+        return [warning for warning in warnings if "--enable-metrics" not in warning and "--model" not in warning]
+
+    (warning,) = said("VLLM")
+    assert warning.startswith(LOOKS.format(engine))
+    assert said("Mount") == []
+
+
+def test_wkl_58_vllm_itself_is_told_without_a_warning() -> None:
+    assert adapted(an_engine("main", a_member(image="vllm/vllm-openai:v0.11"), adapters=adapters("VLLM"))).warnings == ()

@@ -8,6 +8,7 @@ import pytest
 from activities.render.inputs.findings import RoutingUnsupported
 from activities.render.objects.rendered import Rendered
 from activities.render.replica import InvalidSpec
+from api_types.resources.parts.probes import FIRST_RANK_ONLY
 from tests.activities.render.builders import a_cluster, a_gang, a_member, a_pair, an_engine, container, nothings, pod, render, the
 
 
@@ -134,3 +135,29 @@ def test_wkl_48_without_flow_control_nothing_is_gated() -> None:
 def test_wkl_53_plain_services_have_neither(spec: dict[str, Any], needs: str) -> None:
     with pytest.raises(RoutingUnsupported, match=f"cluster eu-1 routes to plain Services, and {needs} needs an endpoint picker"):
         render(spec={"clusterName": "eu-1", **spec}, cluster=a_cluster(routing="service"))
+
+
+BEYOND = r"member Standalone: --port must be between 1 and 65528, so that each of 8 ranks has a port, is {}"
+
+
+@pytest.mark.parametrize("port", ["65529", "65530", "70000", "0", "9" * 30])
+def test_wkl_35_every_rank_of_a_decode_engine_has_a_port(port: str) -> None:
+    with pytest.raises(InvalidSpec, match=f"engine alpha, {BEYOND.format(port)}$"):
+        wide(8, decode={"args": [f"--port={port}"]})
+    assert opened(container(wide(8, decode={"args": ["--port=65528"]}), "alpha"))[-1] == ("http-7", 65535)
+
+
+def test_wkl_36_every_rank_of_a_unified_engine_has_a_port() -> None:
+    with pytest.raises(InvalidSpec, match=f"engine main, {BEYOND.format(65530)}$"):
+        render(an_engine("main", a_member(args=["--port=65530"]), dataParallel={"size": 8}))
+    for port, ranks in ((65528, 8), (70000, 1)):
+        engine = an_engine("main", a_member(args=[f"--port={port}"]), dataParallel={"size": ranks})
+        assert "but requests go to 8000" in render(engine).warnings[0]
+
+
+def test_wkl_81_liveness_of_several_ranks_says_whom_it_does_not_ask() -> None:
+    def said(size: int, **probes: Any) -> tuple[str, ...]:
+        return render(an_engine("main", {**a_member(), "probes": probes}, dataParallel={"size": size})).warnings
+
+    assert said(2, liveness={}) == (f"engine main, probes: {FIRST_RANK_ONLY}",)
+    assert said(1, liveness={}) == said(2, startupSeconds=60) == said(2) == ()

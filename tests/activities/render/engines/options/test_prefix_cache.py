@@ -116,7 +116,7 @@ def test_wkl_10_an_engine_that_publishes_nothing_is_a_warning_with_the_flag() ->
     assert said(an_engine("main", a_member(command=COMMAND, args=["--kv-events-config", json.dumps(suggested)])), eventsPort=6000) == []
 
 
-@pytest.mark.parametrize("value", ["/etc/events.json", "[" * 100_000, "[1]"])
+@pytest.mark.parametrize("value", ["/etc/events.json", "[" * 100_000, "[" * 2000 + "]" * 2000, "[1]", "{}"])
 def test_wkl_10_what_cannot_be_read_is_left_alone(value: str) -> None:
     assert said(an_engine("main", a_member(command=COMMAND, args=["--kv-events-config", value]))) == []
     assert said(an_engine("main", a_member(image="acme/engine:1", command=["serve"]))) == []
@@ -143,6 +143,7 @@ def test_wkl_53_plain_services_know_no_cache() -> None:
         ({"modelName": None}, "modelName is missing"),
         ({"tokenizerUrl": None}, "tokenizerUrl is missing"),
         ({"tokenizerUrl": "render:8000"}, "tokenizerUrl must be an address that begins with http:// or https://"),
+        ({"eventsPort": 8000}, "eventsPort 8000 is a port on which the engines take requests; use another one, such as 5557"),
         ({"eventsPort": 80}, "eventsPort must be between 1024 and 65535, is 80"),
         ({"mode": "Exact"}, "mode must be one of Approximate, Precise"),
     ],
