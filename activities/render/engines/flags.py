@@ -45,15 +45,17 @@ class Flag:
 
 
 def find_flag(member: Member, *names: str) -> Flag | None:
-    """Give the first of the named flags, as `--flag value` or `--flag=value`; args first, then the command, then shell text."""
+    """Give the last of the named flags, which engines take, as `--flag value` or `--flag=value`; in args, the command or shell text."""
     wanted = {_spelled(name) for name in names}
     for place, words in command_lines(member):
+        found = None
         for position, word in enumerate(words):
             name, equals, value = word.partition("=")
-            if _spelled(name) not in wanted:
-                continue
-            following = words[position + 1] if position + 1 < len(words) else ""
-            return Flag(name, value if equals else following, place)
+            if _spelled(name) in wanted:
+                following = words[position + 1] if position + 1 < len(words) else ""
+                found = Flag(name, value if equals else following, place)
+        if found:
+            return found
     return None
 
 

@@ -4,7 +4,8 @@ The engine is opaque: image, command, args and environment go through byte for b
 an engine without a command of its own at the cache.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -121,14 +122,15 @@ def _model_flag(context: Context, engine: Engine, member: Member) -> list[str]:
     if find_flag(member, _MODEL_FLAG):
         return []
     first = member.args[0] if member.args else ""
+    # `vllm serve` is the entry point of current images: it takes the model as a word without a flag, and no second one in a flag.
+    if any(PurePosixPath(word).is_relative_to(contract.CACHE_MOUNT_PATH) for word in _words_without_flag(member)):
+        return []
     if first and not first.startswith("-"):
-        # `vllm serve` is the entry point of current images: it takes the model as its first word, and no second one in a flag.
-        if not PurePosixPath(first).is_relative_to(contract.CACHE_MOUNT_PATH):
-            context.findings.warn(
-                member_path(engine, member),
-                f"args begin with {first!r}, which names the model where the entry point is `vllm serve`, so "
-                f"{_MODEL_FLAG}={contract.CACHE_MOUNT_PATH} is not added: point it at the cache yourself",
-            )
+        context.findings.warn(
+            member_path(engine, member),
+            f"args begin with {first!r}, which names the model where the entry point is `vllm serve`, so "
+            f"{_MODEL_FLAG}={contract.CACHE_MOUNT_PATH} is not added: point it at the cache yourself",
+        )
         return []
     other = find_flag(member, *_OTHER_MODEL_FLAGS)
     if other:
@@ -138,6 +140,13 @@ def _model_flag(context: Context, engine: Engine, member: Member) -> list[str]:
         )
         return []
     return [f"{_MODEL_FLAG}={contract.CACHE_MOUNT_PATH}"]
+
+
+def _words_without_flag(member: Member) -> Iterator[str]:
+    """Give the words of the args that can belong to no flag: the first one, and those behind a value."""
+    for before, word in pairwise(("", *member.args)):
+        if not word.startswith("-") and ("=" in before or not before.startswith("-")):
+            yield word
 
 
 def _pull_secrets(context: Context, engine: Engine, member: Member) -> list[Json]:

@@ -52,7 +52,11 @@ def read_facts(document: Any, source: str) -> dict[str, GivenFacts]:
     findings = Findings()
     file = Reader(document, "", findings)
     _check_names(file, ("clusters",))
-    clusters = {name: _cluster(name, value, findings) for name, value in file.object("clusters").fields.items()}
+    given: Mapping[Any, Any] = file.object("clusters").fields
+    for name in given:
+        if not isinstance(name, str) or not name:
+            findings.problem("clusters", f"{name!r} must be the name of a cluster, as text: write a number in quotes")
+    clusters = {name: _cluster(name, value, findings) for name, value in given.items() if isinstance(name, str) and name}
     if findings.problems:
         raise InvalidFactsFile(source, tuple(findings.problems))
     return clusters

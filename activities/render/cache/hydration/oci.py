@@ -49,6 +49,10 @@ if [ -f "$marker" ] && grep -qF "\"artefactKey\": \"$MODELPLANE_ARTEFACT_KEY\"" 
   echo "already staged" >&2
   exit 0
 fi
+if ! command -v kit >/dev/null; then
+  echo "the image of this container has no program kit: set oci.kitImage, which is for the platform, to one that has" >&2
+  exit 1
+fi
 mkdir -p "$KITOPS_HOME" || unwritable
 kept="$(find "$KITOPS_HOME" -type f ! -name unpack.log | head -n 1)"
 log="$KITOPS_HOME/unpack.log"

@@ -43,12 +43,11 @@ def engine_type(member: Member) -> str:
 
 def label(member: Member, where: str, findings: Findings) -> Mapping[str, str]:
     """Give the label for the pods of a serving member; empty where the user has set it, or nothing is recognised."""
-    if contract.LLM_D_ENGINE_TYPE in member.labels or _OLDER_LABEL in member.labels:
-        return {}
+    told = member.labels.get(contract.LLM_D_ENGINE_TYPE) or member.labels.get(_OLDER_LABEL)
     found = engine_type(member)
-    if found == SGLANG and not find_flag(member, _METRICS_FLAG):
+    if (told or found) == SGLANG and not find_flag(member, _METRICS_FLAG):
         findings.warn(
             where,
             f"SGLang without {_METRICS_FLAG} has no metrics: the endpoint picker cannot see its load; add the flag to args",
         )
-    return {contract.LLM_D_ENGINE_TYPE: found} if found else {}
+    return {contract.LLM_D_ENGINE_TYPE: found} if found and told is None else {}

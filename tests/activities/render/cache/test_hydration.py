@@ -295,6 +295,11 @@ def registry(tmp_path: Path) -> Registry:
     return Registry(tmp_path)
 
 
+def test_an_image_without_kit_is_no_missing_pack(registry: Registry) -> None:
+    ended = registry.run(PATH=os.environ["PATH"])
+    assert (ended.returncode, "oci.kitImage" in ended.stderr) == (1, True)
+
+
 def test_wkl_100_a_pack_is_unpacked_once_and_marked(registry: Registry) -> None:
     assert registry.run().returncode == 0
     assert registry.recorded.read_text().split() == [

@@ -31,6 +31,21 @@ def test_the_script_of_a_shell_is_read(command: list[str], value: str | None) ->
     assert (found and found.value) == value
 
 
+@pytest.mark.parametrize(
+    ("command", "value"),
+    [
+        (["vllm", "--port", "8001", "--port=8000"], "8000"),
+        (["sh", "-c", "vllm --port=8001 --port 8000"], "8000"),
+        (["vllm", "--port=8001", "--other", "--port"], ""),
+    ],
+    ids=["in words", "in a script", "without a value"],
+)
+def test_of_a_flag_that_is_given_twice_the_last_one_counts(command: list[str], value: str) -> None:
+    found = flags.find_flag(a_member(*command), "--port")
+    assert found is not None
+    assert found.value == value
+
+
 def test_underscores_and_hyphens_are_one_spelling() -> None:
     """vLLM takes both; so does its nested form, where the part behind the dot has an underscore by itself."""
     member = a_member("vllm", "--kv_transfer_config.kv_connector=Nixl", "-a_b", "1")

@@ -72,9 +72,18 @@ def test_a_claim_is_found_by_either_name(key: str) -> None:
                 "clusters.b: routing is 'mesh', must be one of 'pool', 'service'",
             ),
         ),
+        (
+            {"clusters": {1: {"routing": 7}, None: {}, "": {}, "b": {"routing": 7}}},
+            (
+                "clusters: 1 must be the name of a cluster, as text: write a number in quotes",
+                "clusters: None must be the name of a cluster, as text: write a number in quotes",
+                "clusters: '' must be the name of a cluster, as text: write a number in quotes",
+                "clusters.b: routing must be a text, is 7",
+            ),
+        ),
         ([], ("must be an object, is []",)),
     ],
-    ids=["a typo at the top", "everything at once", "no object"],
+    ids=["a typo at the top", "everything at once", "names that are none", "no object"],
 )
 def test_all_problems_of_the_file_are_reported_at_once(document: Any, problems: tuple[str, ...]) -> None:
     with pytest.raises(InvalidFactsFile) as caught:

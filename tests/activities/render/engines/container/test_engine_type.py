@@ -36,14 +36,19 @@ def test_wkl_51_what_is_recognised_is_labelled(member: dict[str, Any], engine: s
 
 
 @pytest.mark.parametrize(
-    ("labels", "engine"),
-    [({LABEL: "triton-tensorrt-llm"}, "triton-tensorrt-llm"), ({"inference.networking.k8s.io/engine-type": "sglang"}, None)],
-    ids=["the label", "the older label, which the picker reads too"],
+    ("image", "labels", "engine", "warned"),
+    [
+        ("vllm/vllm-openai", {LABEL: "triton-tensorrt-llm"}, "triton-tensorrt-llm", False),
+        ("acme/engine", {"inference.networking.k8s.io/engine-type": "sglang"}, None, True),
+        ("lmsysorg/sglang", {LABEL: "sglang"}, "sglang", True),
+        ("lmsysorg/sglang", {LABEL: "vllm"}, "vllm", False),
+    ],
+    ids=["the label", "the older label, which the picker reads too", "what is recognised", "another engine than what is recognised"],
 )
-def test_wkl_14_the_label_of_a_user_wins(labels: dict[str, str], engine: str | None) -> None:
-    rendered = render(an_engine("main", a_member(image="vllm/vllm-openai", labels=labels)))
+def test_wkl_14_the_label_of_a_user_wins(image: str, labels: dict[str, str], engine: str | None, *, warned: bool) -> None:
+    rendered = render(an_engine("main", a_member(image=image, labels=labels)))
     assert pod(rendered)["metadata"]["labels"].get(LABEL) == engine
-    assert rendered.warnings == ()
+    assert any("SGLang without --enable-metrics" in text for text in rendered.warnings) is warned
 
 
 def test_wkl_12_followers_have_none_as_the_picker_does_not_see_them() -> None:
