@@ -395,7 +395,7 @@ def bad_settings(error: ValidationError) -> list[str]:
 
 
 def _faults(path: list[str], fault: ErrorDetails) -> list[str]:
-    if path and path[0].startswith(environment.PREFIX):
+    if path and path[0].upper().startswith(environment.PREFIX):
         return [environment.unknown_variable(Settings, path[0], NO_SETTINGS)]
     key = ".".join(path)
     if fault["type"] == "extra_forbidden":

@@ -9,7 +9,7 @@ import pytest
 from api_types.environment import CONFIG_VARIABLE, OTHERS, is_setting
 from api_types.settings import SecretSettings, Settings, TemporalSettings
 from client.configuration import home_folder, load_settings, local_settings_file, write_settings
-from client.errors import Refused
+from client.errors import CommandFailed, Refused, report
 from client.temporal.connection import connect
 from client.temporal.links import list_link
 from tests.client.conftest import Cli
@@ -126,7 +126,28 @@ FOREIGN = ["KUBECONFIG", "TEMPORAL", "LOG", "CACHE", "WORKER", "CLUSTER", "CONTR
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize("variable", [*FOREIGN, "LOG__LEVEL", "controlCluster__name", "modelplane_log__level", "MY_MODELPLANE_LOG__LEVEL"])
+@pytest.mark.parametrize("variable", ["modelplane_log__level", "Modelplane_Log__Level", "MODELPLANE_log__level"])
+def test_a_variable_in_small_letters_is_told_its_spelling(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "debug")
+    with pytest.raises(CommandFailed) as caught:
+        load_settings()
+    assert f"{variable}: there is no such setting; did you mean MODELPLANE_LOG__LEVEL?" in report(caught.value)
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_the_entries_of_a_mapping_keep_their_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODELPLANE_ENCRYPTION__KEYS__Prod2025", "/a")
+    monkeypatch.setenv("MODELPLANE_ENCRYPTION__KEYS__OLD", "/b")
+    monkeypatch.setenv("MODELPLANE_ENCRYPTION__ACTIVE_KEY", "Prod2025")
+    settings = load_settings()
+    assert (settings.encryption.active_key, {name: str(path) for name, path in settings.encryption.keys.items()}) == (
+        "Prod2025",
+        {"Prod2025": "/a", "old": "/b"},
+    )
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("variable", [*FOREIGN, "LOG__LEVEL", "controlCluster__name", "MY_MODELPLANE_LOG__LEVEL"])
 def test_a_variable_without_the_prefix_is_no_setting(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = load_settings()
     monkeypatch.setenv(variable, "debug")

@@ -45,6 +45,8 @@ POLICY: dict[str, object] = {
     "env": [{"name": "NCCL_IB_HCA", "value": "mlx5"}, {"name": "UCX_TLS", "value": "rc,cuda"}],
     "resources": {"requests": {"cpu": "16", "memory": "64Gi"}, "limits": {"memory": "512Gi", "ephemeral-storage": "100Gi"}},
     "rdma": [{"resourceName": "rdma/hca_shared_devices_a"}],
+    "capabilities": ["IPC_LOCK"],
+    "runtimeClassName": "nvidia",
     "seccomp": {"type": "Localhost", "localhostProfile": "profiles/engine.json"},
     "shmSize": "64Gi",
     "tolerations": [{"key": "acme.example/rdma"}, {"key": "acme.example/owner", "operator": "Equal", "value": "ml", "effect": "NoExecute"}],

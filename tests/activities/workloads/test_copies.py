@@ -280,6 +280,27 @@ async def test_a_pull_secret_that_is_taken_out_of_the_settings_is_pruned(cluster
     await cluster.store.delete("Secret", labels.SYSTEM_NAMESPACE, name)
 
 
+async def test_a_pull_secret_of_the_platform_is_copied_for_what_fills_volumes_of_pods_without_a_picker(cluster: ClusterUnderTest) -> None:
+    name = f"robot-{secrets.token_hex(4)}"
+    robot = RenderSettings(pull_secrets=(name,))
+    public = node_local(huggingFace={"repo": "Qwen/Qwen3-8B", "sizeGiB": 20}, hydration={})
+    order = cluster.order([an_engine()], cache_claim="claim", mounts={"qwen": public})
+    facts = order.facts.model_copy(update={"routing": "service"})
+    order = order.model_copy(update={"spec": {**order.spec, "modelCacheRef": {"name": "qwen"}}, "facts": facts})
+    with pytest.raises(CredentialsInvalid, match=f"Secret modelplane-system/{name} does not exist"):
+        await cluster.apply(order, robot)
+    await put(cluster, labels.SYSTEM_NAMESPACE, name, labels={}, data={".dockerconfigjson": b"{}"}, type=DOCKER)
+    applied = await cluster.apply(order, robot)
+    copied = await copy_at(cluster, applied, f"pull-secret-{name}")
+    assert copied
+    assert (await pod_of(cluster, applied))["imagePullSecrets"] == [{"name": copied["metadata"]["name"]}]
+    # Without a volume of their own its pods have no image of this project.
+    plain = an_order(cluster)
+    plain = plain.model_copy(update={"facts": facts})
+    assert not [entry for entry in (await cluster.apply(plain, robot)).inventory if is_copy(entry)]
+    await cluster.store.delete("Secret", labels.SYSTEM_NAMESPACE, name)
+
+
 async def test_what_nodes_pull_and_what_fills_volumes_of_pods_is_copied_beside_them(cluster: ClusterUnderTest) -> None:
     image = CacheMount(image="registry.example/m@sha256:" + "ab" * 32, pull_secret="registry")  # noqa: S106 -- a name
     mounts = {"qwen": node_local(), "lora": image}

@@ -12,12 +12,14 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from activities.render.cache.hydration.common import (
     AUTH_REFUSED,
+    KEPT,
     MISSING,
     NOT_FOUND,
     SECRETS,
@@ -88,6 +90,7 @@ def stage(order: Order, hub: Any) -> None:
     try:
         info = hub.HfApi().model_info(order.repo, revision=order.revision or None, files_metadata=True)
         sizes = selected({file.rfilename: file.size for file in info.siblings or []}, hub, order)
+        remove_others(order.target, sizes)
         # A file of unknown size counts as nothing.
         check_space(order.target, sum(size or 0 for name, size in sizes.items() if not arrived(order.target / name, size)))
         say(f"downloading {order.repo} at {info.sha}: {len(sizes)} files")
@@ -105,6 +108,17 @@ def selected(sizes: dict[str, int | None], hub: Any, order: Order) -> dict[str, 
     if sizes and not names:
         raise Hopeless(NOT_FOUND, f"no file of {order.repo} is selected by allowPatterns and ignorePatterns: {len(sizes)} files are there")
     return {name: size for name, size in sizes.items() if name in names}
+
+
+def remove_others(target: Path, names: Iterable[str]) -> None:
+    """Remove files of an earlier attempt that this revision has not: a branch may have moved, and engines load all that is there."""
+    wanted = {target / name for name in names}
+    for folder, folders, files in os.walk(target):
+        if Path(folder) == target:
+            folders[:] = [name for name in folders if name not in (*KEPT, *(work.partition("/")[0] for work in WORK))]
+        for path in (Path(folder) / name for name in files):
+            if path not in wanted:
+                path.unlink()
 
 
 def remove_partial(target: Path) -> None:

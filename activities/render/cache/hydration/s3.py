@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from activities.render.cache.hydration.common import (
     AUTH_REFUSED,
+    KEPT,
     MISSING,
     NOT_FOUND,
     SECRETS,
@@ -41,7 +42,6 @@ from activities.render.cache.hydration.common import (
 CREDENTIALS = "MODELPLANE_S3_CREDENTIALS"
 HIDDEN = ".modelplane"
 WORK = f"{HIDDEN}/s3"
-KEPT = ("lost+found",)
 FILES_AT_ONCE = 8
 CHUNK_BYTES = 8 << 20
 PARTIAL = 206

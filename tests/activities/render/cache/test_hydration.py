@@ -156,6 +156,18 @@ def test_a_download_ends_with_a_marker_that_names_the_artifact(hub: Hub) -> None
     assert not (hub.volume / f"{MARKER}.part").exists()
 
 
+def test_files_of_another_commit_that_an_earlier_attempt_left_are_removed(hub: Hub) -> None:
+    """A branch may move between two attempts, and engines load every shard that is in the volume."""
+    old = [hub.volume / "model-00002.safetensors", hub.volume / "weights" / "old.safetensors"]
+    kept = [hub.volume / "lost+found" / "1", hub.volume / "config.json"]
+    for path in (*old, *kept):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("{}")
+    assert hub.run().returncode == 0
+    assert [path.exists() for path in (*old, *kept)] == [False, False, True, True]
+    assert hub.copied == ["model.safetensors"]
+
+
 def test_a_staged_volume_is_left_alone(hub: Hub) -> None:
     hub.run()
     again = hub.run(HUB_ERROR="HfHubHTTPError:500@info")
