@@ -106,8 +106,7 @@ def unknown_variable(settings: type[BaseModel], variable: str, no_settings: Mapp
     if variable in instead:
         return f"{variable}: there is no such setting: {instead[variable]}"
     known = [name.removeprefix(PREFIX) for name in (*(name for name, _ in setting_variables(settings)), *OTHERS)]
-    capitals = variable.upper().removeprefix(PREFIX)
-    meant = capitals if capitals in known else nearest(variable.removeprefix(PREFIX), known)
+    meant = nearest(variable.upper().removeprefix(PREFIX), known)
     return f"{variable}: there is no such setting" + (f"; did you mean {PREFIX}{meant}?" if meant else "")
 
 

@@ -126,12 +126,12 @@ FOREIGN = ["KUBECONFIG", "TEMPORAL", "LOG", "CACHE", "WORKER", "CLUSTER", "CONTR
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize("variable", ["modelplane_log__level", "Modelplane_Log__Level", "MODELPLANE_log__level"])
+@pytest.mark.parametrize("variable", ["modelplane_log__level", "Modelplane_Log__Level", "MODELPLANE_log__level", "modelplane_log"])
 def test_a_variable_in_small_letters_is_told_its_spelling(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "debug")
     with pytest.raises(CommandFailed) as caught:
         load_settings()
-    assert f"{variable}: there is no such setting; did you mean MODELPLANE_LOG__LEVEL?" in report(caught.value)
+    assert f"{variable}: there is no such setting; did you mean {variable.upper()}?" in report(caught.value)
 
 
 @pytest.mark.usefixtures("nowhere")

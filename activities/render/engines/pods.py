@@ -4,6 +4,7 @@ The engine is opaque: image, command, args and environment go through byte for b
 an engine without a command of its own at the cache.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -25,6 +26,9 @@ from api_types import labels, names
 _MODEL_FLAG = "--model"
 # How other engines name the model: a second flag would break their start.
 _OTHER_MODEL_FLAGS = ("-m", "--model-path", "--model-id", "-hf", "--hf-repo")
+# Flags of vLLM that take no value, and those that take all words up to the next flag.
+_SWITCHES = re.compile(r"--(enable|disable|no)-.+|--enforce-eager|--trust-remote-code")
+_FLAGS_WITH_SEVERAL = frozenset({"--served-model-name", "--lora-modules"})
 
 
 def pod_template(context: Context, engine: Engine, member: Member, port: int) -> Json:
@@ -143,9 +147,12 @@ def _model_flag(context: Context, engine: Engine, member: Member) -> list[str]:
 
 
 def _words_without_flag(member: Member) -> Iterator[str]:
-    """Give the words of the args that can belong to no flag: the first one, and those behind a value."""
+    """Give the words of the args that can belong to no flag: the first one, and those behind a value or a switch."""
+    flag = ""
     for before, word in pairwise(("", *member.args)):
-        if not word.startswith("-") and ("=" in before or not before.startswith("-")):
+        if word.startswith("-"):
+            flag = word.replace("_", "-")
+        elif flag not in _FLAGS_WITH_SEVERAL and ("=" in before or not before.startswith("-") or _SWITCHES.fullmatch(flag)):
             yield word
 
 

@@ -20,11 +20,13 @@ def served_names(member: Member) -> set[str]:
 
 def _names(member: Member) -> Iterator[str]:
     for _, words in command_lines(member):
+        names: list[str] = []
         for position, word in enumerate(words):
             flag, equals, value = word.partition("=")
             if flag.replace("_", "-") == _NAMES_FLAG:
-                # vLLM takes several words.
-                yield from [value] if equals else takewhile(lambda each: not each.startswith("-"), words[position + 1 :])
+                # vLLM takes several words, and those of the last flag alone.
+                names = [value] if equals else list(takewhile(lambda each: not each.startswith("-"), words[position + 1 :]))
+        yield from names
 
 
 def _first_word(member: Member) -> str:

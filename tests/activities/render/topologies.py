@@ -39,12 +39,15 @@ def _prefill_decode() -> Rendered:
     return render_pair(decode={"args": ["--port=8200"]}, cache="qwen", cache_claim=CLAIM, uid=UID)
 
 
-# What namespaces with Pod Security `baseline` admit; without a RuntimeClass, which clusters of the testbed do not have.
+# All that a class may grant. No pod is made of it on the testbed: that needs the RuntimeClass, and Pod Security `privileged` for IPC_LOCK.
 POLICY: dict[str, object] = {
     "hugepages": [{"size": "2Mi", "amount": "4Gi"}, {"size": "1Gi", "amount": "2Gi"}],
     "env": [{"name": "NCCL_IB_HCA", "value": "mlx5"}, {"name": "UCX_TLS", "value": "rc,cuda"}],
-    "resources": {"requests": {"cpu": "16", "memory": "64Gi"}, "limits": {"memory": "512Gi", "ephemeral-storage": "100Gi"}},
-    "rdma": [{"resourceName": "rdma/hca_shared_devices_a"}],
+    "resources": {
+        "requests": {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "20Gi"},
+        "limits": {"cpu": "64", "memory": "512Gi", "ephemeral-storage": "100Gi"},
+    },
+    "rdma": [{"resourceName": "rdma/hca_shared_devices_a"}, {"resourceName": "rdma/hca_shared_devices_b", "count": 2}],
     "capabilities": ["IPC_LOCK"],
     "runtimeClassName": "nvidia",
     "seccomp": {"type": "Localhost", "localhostProfile": "profiles/engine.json"},
@@ -125,6 +128,20 @@ def _precise() -> Rendered:
     )
 
 
+def _tuned() -> Rendered:
+    """What users may set of a pod, of its probes and of a picker beside what the other topologies have."""
+    port = {"configMapKeyRef": {"name": "tuning", "key": "port", "optional": True}}
+    address = {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}
+    env = [{"name": "NCCL_DEBUG", "value": "WARN"}, {"name": "TUNING_PORT", "valueFrom": port}, {"name": "POD_IP", "valueFrom": address}]
+    topic = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": "tcp://*:5600", "topic": "kv@$(POD_IP):8000@acme/qwen"}
+    args = ["--block-size=64", "--kv-events-config", json.dumps(topic)]
+    member = a_member(args=args, env=env, annotations={"acme.example/contact": "ml-team"})
+    probes = {"startupSeconds": 900, "liveness": {"periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 3}}
+    cache = {"mode": "Precise", "modelName": "acme/qwen", "tokenizerUrl": "http://render.ml-team.svc:8000", "eventsPort": 5600}
+    engine = an_engine("main", {**member, "podsPerNode": 2, "probes": probes}, copies=2)
+    return render(spec={"clusterName": "eu-1", "engines": [engine], "serving": {"prefixCache": cache}}, uid=UID)
+
+
 def node_local(**spec: Any) -> CacheMount:
     """A volume of each pod, for a gated repository behind a proxy, with authorities in a ConfigMap."""
     block = {"repo": "Qwen/Qwen3-8B", "sizeGiB": 20, "authSecret": {"name": "hub"}}
@@ -171,6 +188,15 @@ def _cache(spec: dict[str, object], revision: str) -> Rendered:
 def _hub_cache() -> Rendered:
     block = {"repo": "Qwen/Qwen3-8B", "sizeGiB": 20, "authSecret": {"name": "hub"}}
     return _cache({"source": "HuggingFace", "huggingFace": block}, "0123456789abcdef0123456789abcdef01234567")
+
+
+def _hub_cache_of_some_files() -> Rendered:
+    """Some files of a branch, with a key of the token's Secret, and authorities in a Secret."""
+    token = {"name": "hub", "key": "token"}
+    files = {"allowPatterns": ["*.safetensors", "*.json"], "ignorePatterns": ["original/*"]}
+    block = {"repo": "Qwen/Qwen3-8B", "revision": "main", "sizeGiB": 20, "authSecret": token, **files}
+    hydration = {"caBundle": {"secretKeyRef": {"name": "company-ca", "key": "bundle.pem"}}}
+    return _cache({"source": "HuggingFace", "huggingFace": block, "hydration": hydration}, "")
 
 
 def _oci_cache() -> Rendered:
@@ -232,12 +258,14 @@ TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "probes": _probed,
     "precise": _precise,
     "wide": _wide,
+    "tuned": _tuned,
     "pod-policy": _granted,
     "prefill-decode": _prefill_decode,
     "prefill-decode-old-cluster": lambda: render_pair(cluster=a_cluster(kubernetes_version="1.28", dra_version="v1beta1"), uid=UID),
     "drained": lambda: _drained(an_engine(), a_gang("big")),
     "drained-prefill-decode": lambda: _drained(*a_pair(), mode="PrefillDecode"),
     "cache-huggingface": _hub_cache,
+    "cache-huggingface-files": _hub_cache_of_some_files,
     "cache-oci": _oci_cache,
     "cache-huggingface-behind-a-proxy": _hub_cache_behind_a_proxy,
     "cache-oci-behind-a-proxy": _oci_cache_behind_a_proxy,

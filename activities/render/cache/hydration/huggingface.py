@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,14 +110,17 @@ def selected(sizes: dict[str, int | None], hub: Any, order: Order) -> dict[str, 
     return {name: size for name, size in sizes.items() if name in names}
 
 
-def remove_others(target: Path, names: Iterable[str]) -> None:
-    """Remove files of an earlier attempt that this revision has not: a branch may have moved, and engines load all that is there."""
-    wanted = {target / name for name in names}
+def remove_others(target: Path, sizes: Mapping[str, int | None]) -> None:
+    """Remove files of an earlier attempt that this revision has not: a branch may have moved, and engines load all that is there.
+
+    Those of another size would count as space that is lacking. Where only the content differs the client removes them, before it writes.
+    """
     for folder, folders, files in os.walk(target):
         if Path(folder) == target:
             folders[:] = [name for name in folders if name not in (*KEPT, *(work.partition("/")[0] for work in WORK))]
         for path in (Path(folder) / name for name in files):
-            if path not in wanted:
+            name = path.relative_to(target).as_posix()
+            if name not in sizes or not arrived(path, sizes[name]):
                 path.unlink()
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from activities.render.cache.hydration import FINAL_EXIT_CODES
 from tests.activities.render.cache.programs import AS_FIRST_PROCESS, COMMAND, MARKER, job_environment, small_volume, wait_until
-from tests.environment.local_hub import LocalHub, Repo, local_hub
+from tests.environment.local_hub import LocalHub, Repo, a_commit, local_hub
 
 pytestmark = pytest.mark.slow
 
@@ -129,3 +129,29 @@ def test_sigterm_ends_a_download_at_once_with_a_code_that_is_retried(hub: LocalH
     assert (code, took < 10) == (TERMINATED, True)
     assert TERMINATED not in FINAL_EXIT_CODES
     assert finish(hub, tmp_path).returncode == 0
+
+
+OLD = 10_500_000
+
+
+@pytest.mark.parametrize("size", [OLD, OLD - 1], ids=["as large", "another size"])
+def test_files_of_an_older_commit_leave_their_room_to_those_of_the_newer_one(hub: LocalHub, tmp_path: Path, size: int) -> None:
+    """Weights that were trained further are as large as before, so the client alone can tell them from the old ones."""
+    same = {"config.json": b"{}"}
+    hub.repos["acme/large"] = Repo(files={**same, "a.safetensors": b"o" * OLD, "b.safetensors": WEIGHTS, "c.safetensors": b"o"})
+    with small_volume(tmp_path / "volume", VOLUME_MIB + 10) as volume:
+        with downloading(hub, volume.path, *volume.around, seen_at=volume.seen_at):
+            wait_until(lambda: all((volume.seen_at / name).is_file() for name in ("config.json", "a.safetensors")), "the smaller files")
+        for path in partial(volume.seen_at):
+            path.unlink()
+        # There is room for the newer weights, but not beside the older ones.
+        (volume.seen_at / "lost+found").mkdir()
+        (volume.seen_at / "lost+found" / "1").write_bytes(bytes(2 * OLD - 1_000_000))
+        kept = (volume.seen_at / "config.json").stat().st_ino
+        hub.repos["acme/large"] = Repo(files={**same, "a.safetensors": b"n" * size}, branches={"main": a_commit("second")})
+        ended = finish(hub, volume.path, *volume.around)
+        assert ended.returncode == 0, ended.stderr
+        assert left(volume.seen_at) == [MARKER, "a.safetensors", "config.json", "lost+found", "lost+found/1"]
+        assert (volume.seen_at / "a.safetensors").read_bytes() == b"n" * size
+        assert json.loads((volume.seen_at / MARKER).read_text())["commit"] == a_commit("second")
+        assert (volume.seen_at / "config.json").stat().st_ino == kept, "what both have is not sent again"

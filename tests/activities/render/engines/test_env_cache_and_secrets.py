@@ -110,6 +110,8 @@ def test_wkl_58_an_engine_without_a_model_flag_gets_the_cache_as_its_model() -> 
         pytest.param({"args": ["Qwen/Qwen3-8B", "--tp=8"]}, True, id="wkl-59 another model as the first word"),
         pytest.param({"args": ["--port", "8000", "/mnt/models"]}, False, id="wkl-59 the cache behind a flag and its value"),
         pytest.param({"args": ["--tp=8", "/mnt/models/q4"]}, False, id="wkl-59 a folder of the cache behind a flag in one word"),
+        pytest.param({"args": ["--enforce_eager", "/mnt/models"]}, False, id="wkl-59 the cache behind a switch"),
+        pytest.param({"args": ["--served-model-name=qwen", "/mnt/models"]}, False, id="wkl-59 the cache behind a name in one word"),
     ],
 )
 def test_an_engine_with_a_model_flag_is_unchanged(member: dict[str, Any], *, warned: bool) -> None:
@@ -118,9 +120,10 @@ def test_an_engine_with_a_model_flag_is_unchanged(member: dict[str, Any], *, war
     assert bool(rendered.warnings) is warned
 
 
-def test_wkl_59_the_value_of_another_flag_is_not_the_model() -> None:
-    rendered = render(an_engine("main", a_member(args=["--tokenizer", "/mnt/models"])), cache="qwen", cache_claim=CLAIM)
-    assert container(rendered)["args"] == ["--tokenizer", "/mnt/models", "--model=/mnt/models"]
+@pytest.mark.parametrize("args", [["--tokenizer", "/mnt/models"], ["--served_model_name", "qwen", "/mnt/models"]], ids=["one", "several"])
+def test_wkl_59_the_value_of_another_flag_is_not_the_model(args: list[str]) -> None:
+    rendered = render(an_engine("main", a_member(args=args)), cache="qwen", cache_claim=CLAIM)
+    assert container(rendered)["args"] == [*args, "--model=/mnt/models"]
 
 
 @pytest.mark.parametrize("role", ["Leader", "Worker"])

@@ -140,6 +140,7 @@ def test_the_name_of_the_model_itself_is_not_for_an_adapter(member: dict[str, An
     [
         {"args": ["--served-model-name", "acme/qwen", "--tokenizer", "support"]},
         {"args": ["--served-model-name=acme/qwen", "support"]},
+        {"args": ["--served-model-name", "support", "--served-model-name=acme/qwen"]},
         {"args": ["--model=support", "--served-model-name=acme/qwen"]},
         {"command": ["start", "serve"], "args": ["support"]},
         {"args": ["--max-loras=2", "support"]},

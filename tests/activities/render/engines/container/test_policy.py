@@ -8,7 +8,7 @@ from activities.render.replica import InvalidSpec
 from tests.activities.render.builders import a_cluster, a_gang, a_member, an_engine, container, env, pod, render
 from tests.activities.render.topologies import POLICY
 
-RDMA = {"rdma/hca_shared_devices_a": "1"}
+RDMA = {"rdma/hca_shared_devices_a": "1", "rdma/hca_shared_devices_b": "2"}
 PAGES = {"hugepages-2Mi": "4Gi", "hugepages-1Gi": "2Gi"}
 
 
@@ -30,8 +30,8 @@ def test_each_member_has_the_policy_of_its_own_pool() -> None:
 
 def test_requests_and_limits_are_those_of_the_class_amount_by_amount() -> None:
     resources = container(granted(POLICY))["resources"]
-    assert resources["requests"] == {"cpu": "16", "memory": "64Gi", **PAGES, **RDMA}
-    assert resources["limits"] == {"memory": "512Gi", "ephemeral-storage": "100Gi", **PAGES, **RDMA}
+    assert resources["requests"] == {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "20Gi", **PAGES, **RDMA}
+    assert resources["limits"] == {"cpu": "64", "memory": "512Gi", "ephemeral-storage": "100Gi", **PAGES, **RDMA}
     assert resources["claims"] == [{"name": "devices"}]
     own = container(granted({"resources": {"requests": {"cpu": "16"}}}, engine_requests={"cpu": "1", "memory": "1Gi"}))["resources"]
     assert (own["requests"], "limits" in own) == ({"cpu": "16", "memory": "1Gi"}, False)
@@ -40,7 +40,7 @@ def test_requests_and_limits_are_those_of_the_class_amount_by_amount() -> None:
 def test_devices_that_an_engine_claims_are_counted_as_it_claims_them() -> None:
     claim = {"name": "card", "resourceName": "rdma/hca_shared_devices_a", "count": 4}
     resources = container(granted({"rdma": POLICY["rdma"]}, an_engine("main", a_member(requests=[claim]))))["resources"]
-    assert resources["limits"] == {"rdma/hca_shared_devices_a": "4"}
+    assert resources["limits"] == {"rdma/hca_shared_devices_a": "4", "rdma/hca_shared_devices_b": "2"}
 
 
 def test_huge_pages_are_mounted_by_size() -> None:
