@@ -45,8 +45,7 @@ class EnvironmentSource(EnvSettingsSource):
         ours = {name: value for name, value in os.environ.items() if name.upper().startswith(PREFIX) and name not in OTHERS}
         self._unknown = sorted(name for name in ours if not is_setting(settings_cls, name))
         # The base class puts no prefix before an alias and ignores case, so nothing but what counts may be among what it reads.
-        self.env_vars = {name.lower(): value for name, value in ours.items() if name not in self._unknown}
-        self._entries = [name for name in ours if name not in self._unknown]
+        self.env_vars = {_looked_for(settings_cls, name): value for name, value in ours.items() if name not in self._unknown}
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         """See the base class."""
@@ -57,17 +56,19 @@ class EnvironmentSource(EnvSettingsSource):
 
     def __call__(self) -> dict[str, Any]:
         """See the base class."""
-        values = super().__call__()
-        for variable, mapping in setting_variables(self.settings_cls):
-            if mapping:
-                group, setting = variable.removeprefix(PREFIX).lower().split(DELIMITER)
-                found = (values.get(group) or {}).get(setting)
-                # Users choose the names of entries. What is all in capitals, as variables are, stands for small letters: `…__CPU`.
-                for entry in (name.removeprefix(variable + DELIMITER) for name in self._entries if name.startswith(variable + DELIMITER)):
-                    if isinstance(found, dict) and entry.lower() in found and entry != entry.upper():
-                        found[entry] = found.pop(entry.lower())
         # Without the values of the unknown ones, which may be secret.
-        return {**_with_aliases(self.settings_cls, values), **dict.fromkeys(self._unknown, "")}
+        return {**_with_aliases(self.settings_cls, super().__call__()), **dict.fromkeys(self._unknown, "")}
+
+
+def _looked_for(settings: type[BaseModel], variable: str) -> str:
+    """Give the name that the base class looks for: in small letters, apart from the name of an entry, which users choose."""
+    for name, mapping in setting_variables(settings):
+        start = f"{name}{DELIMITER}"
+        if mapping and variable.startswith(start):
+            entry = variable.removeprefix(start)
+            # All in capitals, as variables are, it stands for small letters: `…__CPU`.
+            return start.lower() + (entry.lower() if entry == entry.upper() else entry)
+    return variable.lower()
 
 
 def _with_aliases(model: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:

@@ -147,6 +147,25 @@ def test_the_entries_of_a_mapping_keep_their_case(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("entries", [("Prod", "prod"), ("prod", "Prod")], ids=" then ".join)
+def test_entries_that_only_case_tells_apart_are_two(entries: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever comes first: one of two keys would be lost without a word, and the other one read from its file."""
+    for entry in entries:
+        monkeypatch.setenv(f"MODELPLANE_ENCRYPTION__KEYS__{entry}", f"/{entry}")
+    assert load_settings().encryption.keys == {"Prod": Path("/Prod"), "prod": Path("/prod")}
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("value", ["no JSON", "[1]"])
+@pytest.mark.parametrize("group", ["encryption", "workloads"])
+def test_a_group_with_entries_that_is_no_mapping_is_refused(cli: Cli, group: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"MODELPLANE_{group.upper()}", value)
+    result = cli("get", "md")
+    assert result.code == 2
+    assert f"{group}: this is a group of settings" in result.err
+
+
+@pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize("variable", [*FOREIGN, "LOG__LEVEL", "controlCluster__name", "MY_MODELPLANE_LOG__LEVEL"])
 def test_a_variable_without_the_prefix_is_no_setting(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = load_settings()

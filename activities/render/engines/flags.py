@@ -18,6 +18,7 @@ _SHELL_OPTIONS = re.compile(r"[-+][A-Za-z]+|--[a-z][-a-z]*")
 # Of the options of a shell, those that the next word belongs to: `-o pipefail`, `-O extglob`.
 _SHELL_OPTIONS_WITH_NAME = frozenset({"--rcfile", "--init-file"})
 _SHELL_ENDS = ";&|)"
+_COMMAND_ENDS = ";&|"
 # What a shell computes is one word, whatever blanks are in it.
 _ARITHMETIC = re.compile(r"\$\(\(([^()\n]{1,80})\)\)")
 # A replica is rendered while others wait: a script of more characters is read without its quotes, and no more than a few scripts are.
@@ -64,7 +65,8 @@ def command_lines(member: Member) -> Iterator[tuple[str, list[str]]]:
     yield "args", list(member.args)
     yield "command", list(member.command)
     for text in islice(_shell_texts([*member.command, *member.args]), _SHELL_TEXTS_MAX):
-        yield "shell text", _split(text)
+        for words in _commands(text):
+            yield "shell text", words
 
 
 def _spelled(name: str) -> str:
@@ -88,10 +90,17 @@ def _shell_text(words: list[str], position: int) -> Iterator[str]:
         yield words[position]
 
 
-def _split(text: str) -> list[str]:
+def _commands(text: str) -> Iterator[list[str]]:
+    """Give the words of each command of a script: a proxy beside the engine has flags of the same names."""
     joined = _ARITHMETIC.sub(lambda found: f"$(({''.join(found[1].split())}))", text.replace("\\\n", " "))
     try:
         words = shlex.split(joined, comments=True) if len(joined) <= _QUOTED_TEXT_MAX else joined.split()
     except ValueError:  # an unclosed quote, which the shell reports in the log of the engine
         words = joined.split()
-    return [word.rstrip(_SHELL_ENDS) for word in words]
+    command: list[str] = []
+    for word in words:
+        command.append(word.rstrip(_SHELL_ENDS))
+        if word.endswith(tuple(_COMMAND_ENDS)):
+            yield command
+            command = []
+    yield command

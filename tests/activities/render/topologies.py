@@ -39,7 +39,7 @@ def _prefill_decode() -> Rendered:
     return render_pair(decode={"args": ["--port=8200"]}, cache="qwen", cache_claim=CLAIM, uid=UID)
 
 
-# All that a class may grant. No pod is made of it on the testbed: that needs the RuntimeClass, and Pod Security `privileged` for IPC_LOCK.
+# What namespaces with Pod Security `baseline` admit; without a RuntimeClass, which clusters of the testbed do not have.
 POLICY: dict[str, object] = {
     "hugepages": [{"size": "2Mi", "amount": "4Gi"}, {"size": "1Gi", "amount": "2Gi"}],
     "env": [{"name": "NCCL_IB_HCA", "value": "mlx5"}, {"name": "UCX_TLS", "value": "rc,cuda"}],
@@ -48,8 +48,6 @@ POLICY: dict[str, object] = {
         "limits": {"cpu": "64", "memory": "512Gi", "ephemeral-storage": "100Gi"},
     },
     "rdma": [{"resourceName": "rdma/hca_shared_devices_a"}, {"resourceName": "rdma/hca_shared_devices_b", "count": 2}],
-    "capabilities": ["IPC_LOCK"],
-    "runtimeClassName": "nvidia",
     "seccomp": {"type": "Localhost", "localhostProfile": "profiles/engine.json"},
     "shmSize": "64Gi",
     "tolerations": [{"key": "acme.example/rdma"}, {"key": "acme.example/owner", "operator": "Equal", "value": "ml", "effect": "NoExecute"}],
@@ -57,9 +55,18 @@ POLICY: dict[str, object] = {
 }
 
 
+PRIVILEGED = "pod-policy-privileged"
+
+
 def _granted() -> Rendered:
     cluster = a_cluster(pod_policies={"h100": POLICY})
     return render(a_gang(leader={"pool": "head"}), an_engine("small"), cluster=cluster, uid=UID)
+
+
+def _granted_more() -> Rendered:
+    """What `baseline` and the clusters of the testbed have not, so that no pod of it can be made there."""
+    cluster = a_cluster(pod_policies={"h100": {"capabilities": ["IPC_LOCK", "SYS_PTRACE"], "runtimeClassName": "nvidia"}})
+    return render(an_engine(), cluster=cluster, uid=UID)
 
 
 def _probed() -> Rendered:
@@ -260,6 +267,7 @@ TOPOLOGIES: dict[str, Callable[[], Rendered]] = {
     "wide": _wide,
     "tuned": _tuned,
     "pod-policy": _granted,
+    PRIVILEGED: _granted_more,
     "prefill-decode": _prefill_decode,
     "prefill-decode-old-cluster": lambda: render_pair(cluster=a_cluster(kubernetes_version="1.28", dra_version="v1beta1"), uid=UID),
     "drained": lambda: _drained(an_engine(), a_gang("big")),

@@ -23,8 +23,8 @@ NO_SPACE = 43
 # As shells tell it. Not final: whoever ended the pod wants it elsewhere, or later.
 TERMINATED = 128 + signal.SIGTERM
 MARKER = ".modelplane-hydrated"
-# Of the file system, where the root folder of a volume is its own.
-KEPT = ("lost+found",)
+# Of the file system or its server, where the root folder of a volume is their own. What is in snapshots can only be read.
+KEPT = ("lost+found", ".snapshot", ".snapshots")
 # The kubelet has it in the status of the pod, and the control plane reads from there which commit a branch was.
 TERMINATION_LOG = Path("/dev/termination-log")
 MESSAGE_BYTES_MAX = 1000

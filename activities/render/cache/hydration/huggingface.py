@@ -19,7 +19,6 @@ from typing import Any
 
 from activities.render.cache.hydration.common import (
     AUTH_REFUSED,
-    KEPT,
     MISSING,
     NOT_FOUND,
     SECRETS,
@@ -37,6 +36,8 @@ from activities.render.cache.hydration.common import (
 
 # Of the client, in the volume: its home, and the state of its downloads.
 WORK = (".modelplane", ".cache/huggingface")
+# Beside each file that it has downloaded, in a folder of its own.
+NOTE = ".metadata"
 TOKEN = "HF_TOKEN"  # noqa: S105 -- its name
 
 
@@ -111,17 +112,16 @@ def selected(sizes: dict[str, int | None], hub: Any, order: Order) -> dict[str, 
 
 
 def remove_others(target: Path, sizes: Mapping[str, int | None]) -> None:
-    """Remove files of an earlier attempt that this revision has not: a branch may have moved, and engines load all that is there.
+    """Remove what an earlier attempt downloaded and this revision has not: a branch may have moved, and engines load all that is there.
 
     Those of another size would count as space that is lacking. Where only the content differs the client removes them, before it writes.
+    What others have put on the volume stays: the client notes which files are its own.
     """
-    for folder, folders, files in os.walk(target):
-        if Path(folder) == target:
-            folders[:] = [name for name in folders if name not in (*KEPT, *(work.partition("/")[0] for work in WORK))]
-        for path in (Path(folder) / name for name in files):
-            name = path.relative_to(target).as_posix()
-            if name not in sizes or not arrived(path, sizes[name]):
-                path.unlink()
+    notes = target / WORK[1] / "download"
+    for note in notes.rglob(f"*{NOTE}"):
+        name = note.relative_to(notes).as_posix().removesuffix(NOTE)
+        if name not in sizes or not arrived(target / name, sizes[name]):
+            (target / name).unlink(missing_ok=True)
 
 
 def remove_partial(target: Path) -> None:

@@ -43,7 +43,7 @@ def engine_type(member: Member) -> str:
 
 def label(member: Member, where: str, findings: Findings) -> Mapping[str, str]:
     """Give the label for the pods of a serving member; empty where the user has set it, or nothing is recognised."""
-    told = member.labels.get(contract.LLM_D_ENGINE_TYPE) or member.labels.get(_OLDER_LABEL)
+    told = member.labels.get(contract.LLM_D_ENGINE_TYPE, member.labels.get(_OLDER_LABEL))
     found = engine_type(member)
     if (told or found) == SGLANG and not find_flag(member, _METRICS_FLAG):
         findings.warn(

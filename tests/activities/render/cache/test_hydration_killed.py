@@ -19,6 +19,9 @@ from tests.environment.local_hub import LocalHub, Repo, a_commit, local_hub
 
 pytestmark = pytest.mark.slow
 
+# The client writes it after the file: without it the file is sent again.
+ARRIVED = ".cache/huggingface/download/config.json.metadata"
+
 # The client writes chunks of 10 MB. A volume of 26 MiB holds the file and one of them, but not three.
 WEIGHTS = b"w" * 24_000_000
 FIRST_CHUNK = 10_000_000
@@ -72,7 +75,7 @@ def test_wkl_93_three_kills_on_a_volume_that_is_just_large_enough_end_in_success
     with small_volume(tmp_path / "volume", VOLUME_MIB) as volume:
         for _ in range(3):
             with downloading(hub, volume.path, *volume.around, seen_at=volume.seen_at):
-                pass
+                wait_until((volume.seen_at / ARRIVED).is_file, "the small file")
             assert len(partial(volume.seen_at)) == 1, "what earlier attempts left is removed"
         ended = finish(hub, volume.path, *volume.around)
         assert ended.returncode == 0, ended.stderr
@@ -91,7 +94,7 @@ def test_wkl_93_what_the_client_kept_for_itself_takes_no_room_from_the_next_atte
 
 def test_wkl_93_files_that_arrived_before_the_kill_are_not_sent_again(hub: LocalHub, tmp_path: Path) -> None:
     with downloading(hub, tmp_path):
-        wait_until((tmp_path / "config.json").is_file, "the small file")
+        wait_until((tmp_path / ARRIVED).is_file, "the small file")
     asked = len(hub.requests)
     assert finish(hub, tmp_path).returncode == 0
     assert not [path for path in hub.requests[asked:] if path.endswith("config.json")]
@@ -141,7 +144,8 @@ def test_files_of_an_older_commit_leave_their_room_to_those_of_the_newer_one(hub
     hub.repos["acme/large"] = Repo(files={**same, "a.safetensors": b"o" * OLD, "b.safetensors": WEIGHTS, "c.safetensors": b"o"})
     with small_volume(tmp_path / "volume", VOLUME_MIB + 10) as volume:
         with downloading(hub, volume.path, *volume.around, seen_at=volume.seen_at):
-            wait_until(lambda: all((volume.seen_at / name).is_file() for name in ("config.json", "a.safetensors")), "the smaller files")
+            notes = [volume.seen_at / ARRIVED.replace("config.json", name) for name in ("config.json", "a.safetensors")]
+            wait_until(lambda: all(note.is_file() for note in notes), "the smaller files")
         for path in partial(volume.seen_at):
             path.unlink()
         # There is room for the newer weights, but not beside the older ones.

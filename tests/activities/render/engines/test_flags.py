@@ -37,8 +37,9 @@ def test_the_script_of_a_shell_is_read(command: list[str], value: str | None) ->
         (["vllm", "--port", "8001", "--port=8000"], "8000"),
         (["sh", "-c", "vllm --port=8001 --port 8000"], "8000"),
         (["vllm", "--port=8001", "--other", "--port"], ""),
+        (["sh", "-c", "vllm --port 8001 --port 8200 & proxy --port=8000; wait"], "8200"),
     ],
-    ids=["in words", "in a script", "without a value"],
+    ids=["in words", "in a script", "without a value", "of the first program that has it"],
 )
 def test_of_a_flag_that_is_given_twice_the_last_one_counts(command: list[str], value: str) -> None:
     found = flags.find_flag(a_member(*command), "--port")

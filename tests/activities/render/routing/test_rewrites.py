@@ -149,3 +149,9 @@ def test_the_name_of_the_model_itself_is_not_for_an_adapter(member: dict[str, An
 )
 def test_a_name_under_which_no_model_is_served_is_free(member: dict[str, Any]) -> None:
     assert renamed(an_engine("a", a_member(**member), adapters=[adapter("support", "public")]))
+
+
+def test_an_adapter_without_a_name_is_told_that_alone() -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        renamed(an_engine("a", adapters=[{"modelCacheRef": {"name": "support-lora"}}]))
+    assert refused.value.problems == ("engine a, adapters[0]: name is missing",)

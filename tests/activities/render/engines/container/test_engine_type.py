@@ -42,8 +42,15 @@ def test_wkl_51_what_is_recognised_is_labelled(member: dict[str, Any], engine: s
         ("acme/engine", {"inference.networking.k8s.io/engine-type": "sglang"}, None, True),
         ("lmsysorg/sglang", {LABEL: "sglang"}, "sglang", True),
         ("lmsysorg/sglang", {LABEL: "vllm"}, "vllm", False),
+        ("vllm/vllm-openai", {LABEL: ""}, "", False),
     ],
-    ids=["the label", "the older label, which the picker reads too", "what is recognised", "another engine than what is recognised"],
+    ids=[
+        "the label",
+        "the older label, which the picker reads too",
+        "what is recognised",
+        "another engine than what is recognised",
+        "an empty label",
+    ],
 )
 def test_wkl_14_the_label_of_a_user_wins(image: str, labels: dict[str, str], engine: str | None, *, warned: bool) -> None:
     rendered = render(an_engine("main", a_member(image=image, labels=labels)))
