@@ -7,13 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import ClusterApi, Event, Json, Keep, Kind, Listing, Resource, Selection, whole
+from activities.cluster_objects.cluster_api import Event, Json, Keep, Kind, Listing, Resource, Selection, whole
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.watch import cluster_watch, health, reflector
 from activities.clusters.watch.cluster_watch import ClusterWatch
 from api_types.errors import PermissionDenied
 from api_types.limits import STORAGE_CLASSES_MAX
 from api_types.messages.observations import Observed, ObservedCluster
+from tests.activities.clusters.watch.watching import watching
 from tests.activities.environment.cluster_under_test import eventually
 from tests.environment.idle_clusters import IdleCluster
 
@@ -54,26 +55,13 @@ async def watched(cluster: ClusterWithClasses) -> AsyncIterator[tuple[ClusterWat
     """Watch a cluster; gives what its entity is told."""
     told: list[ObservedCluster] = []
 
-    async def resolve() -> ClusterApi:
-        return cluster
-
     async def send(_: Owner, observed: Observed) -> bool:
         if observed.cluster:
             told.append(observed.cluster)
         return True
 
-    async def find_absent(_: frozenset[str]) -> list[Owner]:
-        return []
-
-    watch = ClusterWatch(CLUSTER, resolve, send, find_absent)
-    task = asyncio.create_task(watch.run())
-    try:
+    async with watching(cluster, CLUSTER, send) as watch:
         yield watch, told
-        if task.done():
-            task.result()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.fixture(autouse=True)

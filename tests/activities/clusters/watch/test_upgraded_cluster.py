@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import ClusterApi, Event, Json, Keep, Kind, Listing, ObjectId, Resource, Selection, whole
+from activities.cluster_objects.cluster_api import Event, Json, Keep, Kind, Listing, ObjectId, Resource, Selection, whole
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.watch import cluster_watch, health, reflector
 from activities.clusters.watch.cluster_watch import ClusterWatch
@@ -16,6 +16,7 @@ from activities.clusters.watch.observation_index import REPLICA as REPLICA_KIND
 from api_types import labels
 from api_types.errors import PermissionDenied, StackMissing
 from api_types.messages.observations import Observed, ObservedCluster
+from tests.activities.clusters.watch.watching import watching
 from tests.activities.environment.cluster_under_test import eventually
 from tests.environment.idle_clusters import IdleCluster
 
@@ -124,21 +125,8 @@ async def watched(cluster: UpgradedCluster) -> AsyncIterator[tuple[ClusterWatch,
     """Watch a cluster."""
     recorded = Recorded()
 
-    async def resolve() -> ClusterApi:
-        return cluster
-
-    async def find_absent(_: frozenset[str]) -> list[Owner]:
-        return []
-
-    watch = ClusterWatch(CLUSTER, resolve, recorded.send, find_absent)
-    task = asyncio.create_task(watch.run())
-    try:
+    async with watching(cluster, CLUSTER, recorded.send) as watch:
         yield watch, recorded
-        if task.done():
-            task.result()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.fixture(autouse=True)

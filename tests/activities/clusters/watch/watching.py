@@ -1,0 +1,31 @@
+"""A watch over a cluster that stands in place of a real one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from activities.cluster_objects.cluster_api import ClusterApi
+from activities.cluster_objects.ownership import Owner
+from activities.clusters.watch.cluster_watch import ClusterWatch
+from activities.clusters.watch.notifier import Send
+
+
+@asynccontextmanager
+async def watching(cluster: ClusterApi, owner: Owner, send: Send) -> AsyncIterator[ClusterWatch]:
+    """Watch a cluster, whose entity is `owner`; what its watch ends with is raised."""
+
+    async def resolve() -> ClusterApi:
+        return cluster
+
+    async def find_absent(_: frozenset[str]) -> list[Owner]:
+        return []
+
+    watch = ClusterWatch(owner, resolve, send, find_absent)
+    task = asyncio.create_task(watch.run())
+    try:
+        yield watch
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
