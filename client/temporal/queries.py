@@ -1,7 +1,8 @@
-"""Queries that a worker refuses or loses are sent again.
+"""Queries that a worker or the server refuses, or that are lost, are sent again.
 
-See `workflows/runner.py` for why it refuses one; with the run that leaves the cache, other queries that wait for it are lost. A caller
-cannot tell when that passes, and it passes with the next workflow task.
+See `workflows/runner.py` for why a worker refuses one; with the run that leaves the cache, other queries that wait for it are lost. A
+caller cannot tell when that passes, and it passes with the next workflow task. The server refuses queries of a workflow for which enough
+others wait already.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ ATTEMPT_SHARE = 1 / 3
 LIMIT_SECONDS = 30.0
 _SECONDS_MIN = 0.001
 
-_NO_ANSWER = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
+_LOST = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 
 
 class RetriedQueries(Interceptor):
@@ -48,7 +49,7 @@ class _Retry(OutboundInterceptor):
             except (WorkflowQueryFailedError, RPCError) as error:
                 if not _may_pass(error) or time.monotonic() + PAUSE_SECONDS >= deadline:
                     raise
-                lost += isinstance(error, RPCError)
+                lost += isinstance(error, RPCError) and error.status in _LOST
             await asyncio.sleep(PAUSE_SECONDS)
 
 
@@ -61,4 +62,6 @@ def _attempt_seconds(lost: int, limit: float, left: float) -> float:
 
 def _may_pass(error: WorkflowQueryFailedError | RPCError) -> bool:
     """Tell whether the query was refused or lost, and not answered with an error."""
-    return error.status in _NO_ANSWER if isinstance(error, RPCError) else QUERY_REFUSED in str(error)
+    if isinstance(error, RPCError):
+        return error.status in _LOST or error.status == RPCStatusCode.RESOURCE_EXHAUSTED
+    return QUERY_REFUSED in str(error)

@@ -78,6 +78,13 @@ def test_a_refused_query_is_sent_again() -> None:
     assert query(Server(refusal(), refusal(), ANSWER)) == ANSWER
 
 
+def test_a_query_for_which_too_many_others_wait_is_sent_again_and_its_attempts_take_no_longer() -> None:
+    full = RPCError("consistent query buffer is full", RPCStatusCode.RESOURCE_EXHAUSTED, b"")
+    server = Server(full, full, full, ANSWER)
+    assert query(server, seconds=1000) == ANSWER
+    assert server.attempts == [queries.ATTEMPT_SECONDS] * 4
+
+
 def test_a_query_that_got_lost_is_sent_again() -> None:
     lost = RPCError("Timeout expired", RPCStatusCode.CANCELLED, b"")
     assert query(Server(lost, RPCError("too late", RPCStatusCode.DEADLINE_EXCEEDED, b""), ANSWER)) == ANSWER
