@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from api_types.limits import ENGINE_PORT, EVENTS_PORT
-from api_types.validation.endpoint_url import read_url
+from api_types.text.endpoint_url import read_url
 
 
 class EngineAdapters(NamedTuple):

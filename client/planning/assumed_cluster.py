@@ -11,7 +11,7 @@ from typing import Any
 from activities.render.inputs.facts import ReplicaInput
 from api_types import names
 from api_types.pins import apiversions
-from api_types.referenced_caches import referenced_caches
+from api_types.resources.parts.referenced_caches import referenced_caches
 from api_types.resources.replica_spec import replica_spec
 from scheduler import Documents
 

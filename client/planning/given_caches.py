@@ -10,8 +10,8 @@ from typing import Any
 from activities.render.cache.artifact import IMAGE, NODE_LOCAL, SHARED, by_pods, claim_name, read_artifact, read_volume
 from activities.render.inputs.facts import CacheInput, ClusterInput, ReplicaInput
 from api_types.messages.cluster_work import CacheMount, NodeLocal
-from api_types.referenced_caches import model_cache, referenced_caches
 from api_types.resources.model_cache import ModelCacheSpec
+from api_types.resources.parts.referenced_caches import model_cache, referenced_caches
 from scheduler import Documents
 
 

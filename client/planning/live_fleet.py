@@ -14,8 +14,8 @@ from api_types import labels
 from api_types.clock import now_ms
 from api_types.messages.capacity import with_plain_admission
 from api_types.payloads.packing import unpack
-from api_types.referenced_caches import referenced_caches
 from api_types.resources.kinds import BY_KIND
+from api_types.resources.parts.referenced_caches import referenced_caches
 from client.errors import START_WORKER, NoAnswer, NotFound
 from client.refs.targets import SCHEDULER, Target
 from client.refs.tree import Tree, deleting

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from api_types import labels
-from api_types.referenced_caches import model_cache
+from api_types.resources.parts.referenced_caches import model_cache
 from scheduler.fleet.combined_cache import cache_name
 from scheduler.hardware.device_sets import device_set
 from scheduler.model.digests import digest_of

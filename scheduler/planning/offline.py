@@ -12,7 +12,7 @@ from typing import Any
 
 from api_types import labels
 from api_types.prices import price_milli
-from api_types.referenced_caches import referenced_caches
+from api_types.resources.parts.referenced_caches import referenced_caches
 from scheduler.decide import ExplainedDecision
 from scheduler.fleet.combined_cache import combined_cache
 from scheduler.fleet.fleet import Fleet

@@ -28,7 +28,7 @@ from api_types.errors import PermissionDenied
 from api_types.messages.cluster_work import Connect
 from api_types.pins import apiversions
 from testbed.running import Running
-from tests.activities.caches import test_staging
+from tests.activities.caches import staging
 from tests.activities.environment import operator
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, cluster_from, eventually
 from tests.activities.render.builders import a_gang, a_member, an_engine
@@ -193,11 +193,11 @@ async def test_the_service_account_of_the_file_may_do_all_that_the_worker_does(
         return not await admin.everything_labelled(applied)
 
     await eventually(nothing_left)
-    cache = test_staging.an_order(user, hub_key="hub")
+    cache = staging.an_order(user, hub_key="hub")
     await user.store.put(StoredSecret(cache.namespace, "hub", {"HF_TOKEN": b"1"}))
-    staged = await test_staging.apply(user, cache)
+    staged = await staging.apply(user, cache)
     assert staged.job_uid
-    assert await test_staging.remove(user, cache, staged) == []
+    assert await staging.remove(user, cache, staged) == []
     # What the plain capacity adapter reads is among the rights.
     await user.environment().run(ClusterActivities(user.pool).connect_cluster, Connect(connection=user.connection, capacity_adapter="kube"))
 

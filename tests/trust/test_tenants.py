@@ -22,7 +22,6 @@ from activities.clients.secrets.directory import SecretDirectory
 from activities.render.inputs.findings import InvalidSpec
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.queues import PRIORITY_LABELS
-from activities.render_settings import render_settings
 from activities.secrets.store import StoredSecret
 from activities.workloads.copies import needed_copies
 from api_types import labels, names
@@ -31,7 +30,6 @@ from api_types.messages.cluster_work import CacheMount
 from api_types.pins import apiversions
 from api_types.pins.charts import STACK_NAMESPACES
 from api_types.resources.kinds import KINDS
-from api_types.settings import Settings, WorkloadSettings
 from api_types.validation.manifests import InvalidManifest, admit
 from client.manifests.checks import CHECKS
 from tests.activities.environment.orders import an_apply
@@ -401,52 +399,6 @@ def test_an_engine_pod_is_not_behind_the_picker_of_another_deployment() -> None:
     assert rendering.pod(rendering.render(mine))["metadata"]["labels"]["app"] == "chat-epp"
 
 
-# What they are refused for; the keys are those of the runtimes' own documents.
-RUNTIME_ANNOTATIONS = [
-    "io.kubernetes.cri-o.Devices",
-    "io.kubernetes.cri-o.ShmSize",
-    "io.kubernetes.cri-o.userns-mode",
-    "io.kubernetes.cri-o.UnifiedCgroup.engine",
-    "seccomp-profile.kubernetes.cri-o.io",
-    "seccomp-profile.kubernetes.cri-o.io/POD",
-    "seccomp-profile.kubernetes.cri-o.io/engine",
-    "devices.crio.io",
-    "unified-cgroup.crio.io/engine",
-    "cpu-quota.crio.io",
-    "io.containers.trace-syscall",
-    "run.oci.hooks.stdout",
-    "io.katacontainers.config.hypervisor.kernel_params",
-    "dev.gvisor.spec.mount.cache.source",
-    "cdi.k8s.io/gpu",
-    "nvidia.cdi.k8s.io/engine",
-    "devices.nri.io",
-    "mounts.nri.io/container.engine",
-    "resource-policy.nri.io/cpu",
-    "balloon.balloons.resource-policy.nri.io/pod",
-    "ulimits.nri.containerd.io/container.engine",
-    "mounts.noderesource.dev/container.engine",
-    "k8s.v1.cni.cncf.io/networks",
-    "v1.multus-cni.io/default-network",
-    "container.apparmor.security.beta.kubernetes.io/engine",
-    "seccomp.security.alpha.kubernetes.io/pod",
-    "container.seccomp.security.alpha.kubernetes.io/engine",
-    "pod-group-name",
-]
-
-
-def an_annotation_of(entry: str) -> str:
-    """A key that an entry of the list stands for."""
-    return f"{entry.removeprefix('*.')}engine" if entry.endswith(("/", ".")) else entry
-
-
-@pytest.mark.parametrize("key", [*map(an_annotation_of, labels.REFUSED_ANNOTATIONS), *RUNTIME_ANNOTATIONS])
-def test_annotations_that_change_the_pod_are_refused_and_the_operator_may_allow_them(key: str) -> None:
-    engine = rendering.an_engine("main", rendering.a_member(annotations={key: "x"}))
-    with pytest.raises(InvalidSpec, match=r"is not for users.*workloads\.refusedAnnotations"):
-        rendering.render(engine)
-    assert rendering.pod(rendering.render(engine, settings={"refused_annotations": ()}))["metadata"]["annotations"][key] == "x"
-
-
 @pytest.mark.parametrize("kind", ["secretKeyRef", "imagePullSecrets"])
 def test_secrets_that_the_platform_makes_in_the_namespace_of_a_tenant_are_not_for_its_pods(kind: str) -> None:
     """The token of an endpoint picker reads pods and reviews tokens, and pods of tenants have no token at all."""
@@ -478,11 +430,6 @@ def test_labels_that_give_pods_a_priority_over_those_of_others_are_refused(key: 
             rendering.render(engine)
 
 
-def test_the_list_of_the_operator_is_the_one_that_counts() -> None:
-    settings = Settings(workloads=WorkloadSettings(refused_annotations=("team.example/",)))
-    assert render_settings(settings).refused_annotations == ("team.example/",)
-
-
 def test_a_label_for_the_webhook_of_a_cloud_chooses_no_service_account() -> None:
     """It mounts a token of the account that the pod has, which only the class of the nodes names."""
     engine = rendering.an_engine("main", rendering.a_member(labels={"azure.workload.identity/use": "true"}))
@@ -490,31 +437,6 @@ def test_a_label_for_the_webhook_of_a_cloud_chooses_no_service_account() -> None
     assert made["metadata"]["labels"]["azure.workload.identity/use"] == "true"
     assert made["spec"] == without["spec"]
     assert "serviceAccountName" not in made["spec"]
-
-
-@pytest.mark.parametrize("entry", labels.REFUSED_ANNOTATIONS)
-def test_an_entry_of_the_list_may_be_written_in_the_settings(entry: str) -> None:
-    assert WorkloadSettings(refused_annotations=(entry,)).refused_annotations == (entry,)
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "sidecar.istio.io/inject",
-        "prometheus.io/scrape",
-        "linkerd.io/inject",
-        "team.example/owner",
-        # Names that only look like those of the list.
-        "notnri.io/x",
-        "team.example/nri.io",
-        "io.kubernetes.cri-other",
-        "pod-group-name-of-team",
-        "x.v1.multus-cni.io/y",
-    ],
-)
-def test_other_annotations_pass(key: str) -> None:
-    engine = rendering.an_engine("main", rendering.a_member(annotations={key: "x"}))
-    assert rendering.pod(rendering.render(engine))["metadata"]["annotations"][key] == "x"
 
 
 @pytest.mark.parametrize("name", ["../other/x", "other/x", "../../modelplane-system/x", "/x", ".."])

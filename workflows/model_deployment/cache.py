@@ -4,7 +4,7 @@ from typing import Any
 
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheUse
-from api_types.referenced_caches import adapter_caches, model_cache
+from api_types.resources.parts.referenced_caches import adapter_caches, model_cache
 from scheduler import combined_cache
 from workflows.entity.context import EntityContext
 from workflows.entity.registering.cache_user import MODEL, CacheRegistration, FollowedCaches, wait_for_first_report

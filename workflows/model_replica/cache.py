@@ -6,7 +6,7 @@ is deleted while a pod needs it. A claim is kept until another one is reported: 
 
 from api_types import names
 from api_types.messages.caches import CacheChanged, CacheReport, CacheUse
-from api_types.referenced_caches import adapter_caches
+from api_types.resources.parts.referenced_caches import adapter_caches
 from workflows.entity.context import EntityContext
 from workflows.entity.registering.cache_user import MODEL, FollowedCaches, wait_for_first_report
 from workflows.model_replica.decisions.cache import cache_name, mounted_claims

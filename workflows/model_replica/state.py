@@ -13,7 +13,7 @@ from api_types.messages.cluster_work import Applied, CacheMount
 from api_types.messages.entities import ClusterChanged, StartReplica
 from api_types.messages.observations import ObservedReplica
 from api_types.messages.versions import ObservationVersion, Version
-from api_types.referenced_caches import model_cache
+from api_types.resources.parts.referenced_caches import model_cache
 from api_types.resources.replica_spec import pods_source
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState, none_if_empty

@@ -7,7 +7,7 @@ from api_types.pins.charts import TRAEFIK_CHART_FLOOR
 from api_types.resources.inference_gateway import InferenceGatewaySpec, MetalLb, Traefik
 from api_types.resources.model_endpoint import ModelEndpointSpec
 from api_types.resources.model_service import EndpointSelector
-from api_types.validation.endpoint_url import read_url, rewrite_path_problems
+from api_types.text.endpoint_url import read_url, rewrite_path_problems
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
 
 _CHART_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?!\d)")

@@ -5,89 +5,36 @@ import base64
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
-from temporalio.testing import ActivityEnvironment
 
 from activities.caches.activities import CacheActivities
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
+from activities.cluster_objects.cluster_api import Json, Kind, ObjectId, Selection
 from activities.render.inputs.settings import RenderSettings
 from activities.secrets.store import StoredSecret
-from api_types import labels, names
-from api_types.errors import CredentialsInvalid, InvalidInput, NameConflict, ServerError, StorageClassMissing
-from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects, SecretKey
+from api_types import labels
+from api_types.errors import InvalidInput, NameConflict, ServerError, StorageClassMissing
+from api_types.messages.caches import AwaitCredential, SecretKey
 from api_types.settings import KubeconfigSettings
+from tests.activities.caches.staging import (
+    SHARED,
+    TOKEN,
+    activities_on,
+    an_order,
+    apply,
+    awaited,
+    bound,
+    environment,
+    live,
+    remove,
+    resized,
+)
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.activities.environment.operator import patch
 
 pytestmark = pytest.mark.testbed
-
-SHARED = "testbed-rwx"
-TOKEN = "hf_" + "verysecret"
-
-
-def activities_on(cluster: ClusterUnderTest) -> CacheActivities:
-    return CacheActivities(cluster.pool, cluster.store, RenderSettings())
-
-
-def an_order(cluster: ClusterUnderTest, size: int = 20, *, hub_key: str = "", **fields: Any) -> ApplyCache:
-    """A cache of 20 GiB in a namespace of its own, to be filled."""
-    block = {"repo": "acme/tiny", "sizeGiB": size, **({"authSecret": {"name": hub_key}} if hub_key else {})}
-    plain = {
-        "connection": cluster.connection,
-        "cluster": cluster.name,
-        "namespace": f"team-{secrets.token_hex(4)}",
-        "name": "qwen",
-        "uid": f"uid-{secrets.token_hex(4)}",
-        "generation": 1,
-        "spec": {"source": "HuggingFace", "huggingFace": block},
-        "revision": "c" * 40,
-        "storage_class_name": SHARED,
-    }
-    return ApplyCache(**{**plain, **fields})
-
-
-def resized(order: ApplyCache, size: int) -> ApplyCache:
-    block = {**order.spec["huggingFace"], "sizeGiB": size}
-    return order.model_copy(update={"spec": {**order.spec, "huggingFace": block}, "generation": 2, "hydrate": False})
-
-
-def environment(cluster: ClusterUnderTest, order: ApplyCache | AwaitCredential) -> ActivityEnvironment:
-    name = order.name if isinstance(order, ApplyCache) else "qwen"
-    return cluster.environment_of(names.workflow_id("ModelCache", order.namespace, name))
-
-
-async def apply(cluster: ClusterUnderTest, order: ApplyCache) -> CacheApplied:
-    return await environment(cluster, order).run(activities_on(cluster).apply_cache, order)
-
-
-async def remove(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied, *steps: int) -> list[str]:
-    departure = DeleteCacheObjects(
-        connection=order.connection,
-        cluster=order.cluster,
-        namespace=order.namespace,
-        uid=order.uid,
-        claim=applied.claim,
-        steps=list(steps or (1, 2, 3)),
-    )
-    return (await environment(cluster, order).run(activities_on(cluster).delete_cache_objects, departure)).skipped
-
-
-async def live(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied, kind: Kind) -> Json | None:
-    suffix = {kinds.JOB: "-hyd", kinds.SECRET: "-auth", kinds.VOLUME_CLAIM: ""}[kind]
-    return await (await cluster.api()).get(ObjectId(kind, order.namespace, applied.claim + suffix))
-
-
-async def bound(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied) -> Json:
-    async def look() -> Json | None:
-        found = await live(cluster, order, applied, kinds.VOLUME_CLAIM)
-        return found if found and found["status"].get("phase") == "Bound" else None
-
-    found: Json = await eventually(look)
-    return found
 
 
 async def test_a_volume_and_its_job_are_created_once_and_deleted_completely(cluster: ClusterUnderTest) -> None:
@@ -102,49 +49,6 @@ async def test_a_volume_and_its_job_are_created_once_and_deleted_completely(clus
     for kind in (kinds.JOB, kinds.SECRET, kinds.VOLUME_CLAIM):
         assert await live(cluster, order, applied, kind) is None
     assert await remove(cluster, order, applied) == []
-
-
-async def test_wkl_92_a_failed_job_is_replaced_for_the_next_attempt_and_any_other_is_kept(cluster: ClusterUnderTest) -> None:
-    order = an_order(cluster)
-    first = await apply(cluster, order)
-    second = await apply(cluster, order.model_copy(update={"failed_job_uid": first.job_uid}))
-    assert second.job_uid not in ("", first.job_uid)
-    # The answer was lost and the step is done again: the new Job is not the spent one.
-    assert (await apply(cluster, order.model_copy(update={"failed_job_uid": first.job_uid}))).job_uid == second.job_uid
-    await remove(cluster, order, second)
-
-
-async def test_a_job_that_would_be_different_is_replaced_but_not_for_a_generation_alone(cluster: ClusterUnderTest) -> None:
-    order = an_order(cluster)
-    first = await apply(cluster, order)
-    assert (await apply(cluster, order.model_copy(update={"generation": 2}))).job_uid == first.job_uid
-    queued = await apply(cluster, order.model_copy(update={"scheduler_type": "kai"}))
-    assert queued.job_uid not in ("", first.job_uid)
-    await remove(cluster, order, queued)
-
-
-async def test_a_job_pulls_its_image_with_the_platforms_secret_which_goes_when_it_is_done(cluster: ClusterUnderTest) -> None:
-    name = f"robot-{secrets.token_hex(4)}"
-    order = an_order(cluster)
-    settings = RenderSettings(pull_secrets=(name,))
-    staging = CacheActivities(cluster.pool, cluster.store, settings)
-    with pytest.raises(CredentialsInvalid, match=f"Secret modelplane-system/{name} does not exist"):
-        await environment(cluster, order).run(staging.apply_cache, order)
-    content = {".dockerconfigjson": b"{}"}
-    await cluster.store.put(StoredSecret(labels.SYSTEM_NAMESPACE, name, content, type="kubernetes.io/dockerconfigjson"))
-    applied = await environment(cluster, order).run(staging.apply_cache, order)
-    job = await live(cluster, order, applied, kinds.JOB)
-    assert job
-    (pulled,) = job["spec"]["template"]["spec"]["imagePullSecrets"]
-    place = ObjectId(kinds.SECRET, order.namespace, pulled["name"])
-    copied = await (await cluster.api()).get(place)
-    assert copied
-    assert copied["data"] == {".dockerconfigjson": base64.b64encode(b"{}").decode()}
-    # Those of a claim are deleted with its credential, whatever the settings are by then.
-    await remove(cluster, order, applied, 2)
-    assert await (await cluster.api()).get(place) is None
-    await remove(cluster, order, applied)
-    await cluster.store.delete("Secret", labels.SYSTEM_NAMESPACE, name)
 
 
 async def test_wkl_87_without_a_token_only_the_volume_is_created_and_of_the_secret_one_key_is_copied(cluster: ClusterUnderTest) -> None:
@@ -325,7 +229,7 @@ async def test_wkl_99_an_object_of_another_owner_is_neither_overwritten_nor_dele
     await remove(cluster, order, applied)
 
 
-async def test_a_volume_that_a_user_deletes_is_created_again_when_it_is_gone(cluster: ClusterUnderTest) -> None:
+async def test_a_volume_that_a_user_deletes_is_created_again_when_itis_gone(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster, hydrate=False)
     applied = await apply(cluster, order)
     target = ObjectId(kinds.VOLUME_CLAIM, order.namespace, applied.claim)
@@ -341,24 +245,6 @@ async def test_a_volume_that_a_user_deletes_is_created_again_when_it_is_gone(clu
     assert after
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
     await remove(cluster, order, applied)
-
-
-async def test_a_job_that_filled_a_volume_which_is_gone_does_not_count_for_the_next_one(cluster: ClusterUnderTest) -> None:
-    order = an_order(cluster)
-    first = await apply(cluster, order)
-    await bound(cluster, order, first)
-    job = ObjectId(kinds.JOB, order.namespace, f"{first.claim}-hyd")
-    await patch(cluster, job, {"spec": {"suspend": True}})
-    api, claim = await cluster.api(), ObjectId(kinds.VOLUME_CLAIM, order.namespace, first.claim)
-    await api.delete(claim, propagation="Background")
-    await eventually(lambda: _is_gone(api, claim))
-    second = await asyncio.wait_for(apply(cluster, order), 60)
-    assert second.job_uid not in ("", first.job_uid)
-    await remove(cluster, order, second)
-
-
-async def _is_gone(api: ClusterApi, target: ObjectId) -> bool:
-    return await api.get(target) is None
 
 
 async def test_an_apply_that_waits_for_a_claim_to_be_gone_leaves_its_turn_to_others(cluster: ClusterUnderTest) -> None:
@@ -377,81 +263,6 @@ async def test_an_apply_that_waits_for_a_claim_to_be_gone_leaves_its_turn_to_oth
     await patch(cluster, target, {"metadata": {"finalizers": None}})
     await remove(cluster, order, await waiting)
     await pool.close()
-
-
-def awaited(cluster: ClusterUnderTest, target: ObjectId) -> bool:
-    """Tell whether a heartbeat said that an object is waited for."""
-    named = f"{target.kind.kind} {target.namespace}/{target.name}"
-    return any(found.startswith(named) for beat in cluster.heartbeats for detail in beat for found in detail.get("waitingFor", ()))
-
-
-async def a_held_pod(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied) -> ObjectId:
-    """The pod of a Job that is done, which stays when it is deleted until it is let go."""
-    api = await cluster.api()
-
-    async def done() -> bool:
-        job = await live(cluster, order, applied, kinds.JOB)
-        return bool(job and job["status"].get("succeeded"))
-
-    await eventually(done)
-    (pod,) = (await api.list(Selection(kinds.POD, order.namespace))).items
-    await patch(cluster, ObjectId.of(pod), {"metadata": {"finalizers": ["test/hold"]}})
-    return ObjectId.of(pod)
-
-
-async def let_go(cluster: ClusterUnderTest, pod: ObjectId) -> None:
-    await patch(cluster, pod, {"metadata": {"finalizers": None}})
-
-
-async def test_a_job_is_replaced_once_its_pods_are_gone(cluster: ClusterUnderTest) -> None:
-    order = an_order(cluster)
-    first = await apply(cluster, order)
-    pod = await a_held_pod(cluster, order, first)
-    cluster.heartbeats.clear()
-    replacing = asyncio.create_task(apply(cluster, order.model_copy(update={"failed_job_uid": first.job_uid})))
-    await eventually(lambda: awaited(cluster, pod))
-    await asyncio.sleep(1)
-    job = await live(cluster, order, first, kinds.JOB)
-    assert job, "its pods would be those of no Job"
-    assert (job["metadata"]["uid"], replacing.done()) == (first.job_uid, False)
-    await let_go(cluster, pod)
-    second = await replacing
-    assert second.job_uid not in ("", first.job_uid)
-    await remove(cluster, order, second)
-
-
-async def test_a_job_that_a_user_deletes_is_created_again_once_its_pods_are_gone(cluster: ClusterUnderTest) -> None:
-    order = an_order(cluster)
-    first = await apply(cluster, order)
-    pod = await a_held_pod(cluster, order, first)
-    await (await cluster.api()).delete(ObjectId(kinds.JOB, order.namespace, f"{first.claim}-hyd"), propagation="Background")
-    cluster.heartbeats.clear()
-    applying = asyncio.create_task(apply(cluster, order))
-    await eventually(lambda: awaited(cluster, pod))
-    assert (await live(cluster, order, first, kinds.JOB), applying.done()) == (None, False)
-    await let_go(cluster, pod)
-    second = await applying
-    assert second.job_uid not in ("", first.job_uid)
-    await remove(cluster, order, second)
-
-
-async def test_pods_that_a_user_orphaned_are_not_waited_for(cluster: ClusterUnderTest) -> None:
-    order = an_order(cluster)
-    first = await apply(cluster, order)
-    pod = await a_held_pod(cluster, order, first)
-    api = await cluster.api()
-    await api.delete(ObjectId(kinds.JOB, order.namespace, f"{first.claim}-hyd"), propagation="Orphan")
-
-    async def orphaned() -> bool:
-        found = await api.get(pod)
-        return bool(found and not found["metadata"].get("ownerReferences"))
-
-    await eventually(orphaned)
-    second = await asyncio.wait_for(apply(cluster, order), 60)
-    assert second.job_uid not in ("", first.job_uid)
-    await let_go(cluster, pod)
-    await api.delete(pod, propagation="Background")
-    await remove(cluster, order, second)
 
 
 async def test_what_cannot_be_rendered_is_refused_with_its_reason(cluster: ClusterUnderTest) -> None:
@@ -491,7 +302,7 @@ async def test_wkl_84_a_class_that_is_not_on_the_cluster_is_named_before_a_claim
     await remove(cluster, order, applied)
 
 
-async def test_wkl_84_a_claim_of_a_class_that_is_gone_is_made_again_with_the_one_that_is_wanted_now(cluster: ClusterUnderTest) -> None:
+async def test_wkl_84_a_claim_of_a_class_thatis_gone_is_made_again_with_the_one_that_is_wanted_now(cluster: ClusterUnderTest) -> None:
     former = f"slow-{secrets.token_hex(4)}"
     order = an_order(cluster, storage_class_name=former)
     async with a_storage_class(cluster, former):

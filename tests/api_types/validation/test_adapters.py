@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api_types.referenced_caches import adapter_caches, referenced_caches
+from api_types.resources.parts.referenced_caches import adapter_caches, referenced_caches
 from tests.api_types.builders import a_deployment, a_replica, an_engine, merged, problems, warnings
 
 ENGINE = "spec.template.spec.engines[name=a]"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from api_types.messages.caches import CacheReport
-from api_types.referenced_caches import adapter_caches, model_cache
+from api_types.resources.parts.referenced_caches import adapter_caches, model_cache
 from workflows.entity.conditions import is_true
 from workflows.model_replica.state import ModelReplicaState
 

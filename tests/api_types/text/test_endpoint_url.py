@@ -2,7 +2,7 @@
 
 import pytest
 
-from api_types.validation.endpoint_url import read_url, rewrite_path_problems
+from api_types.text.endpoint_url import read_url, rewrite_path_problems
 
 USABLE = [
     ("http://34.55.100.10/v1", "34.55.100.10", 80),

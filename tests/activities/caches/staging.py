@@ -1,0 +1,88 @@
+"""A cache that is staged on a real cluster: orders, the activities, and what stands on the cluster."""
+
+import secrets
+from typing import Any
+
+from temporalio.testing import ActivityEnvironment
+
+from activities.caches.activities import CacheActivities
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId
+from activities.render.inputs.settings import RenderSettings
+from api_types import names
+from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
+
+SHARED = "testbed-rwx"
+TOKEN = "hf_" + "verysecret"
+
+
+def activities_on(cluster: ClusterUnderTest) -> CacheActivities:
+    return CacheActivities(cluster.pool, cluster.store, RenderSettings())
+
+
+def an_order(cluster: ClusterUnderTest, size: int = 20, *, hub_key: str = "", **fields: Any) -> ApplyCache:
+    """A cache of 20 GiB in a namespace of its own, to be filled."""
+    block = {"repo": "acme/tiny", "sizeGiB": size, **({"authSecret": {"name": hub_key}} if hub_key else {})}
+    plain = {
+        "connection": cluster.connection,
+        "cluster": cluster.name,
+        "namespace": f"team-{secrets.token_hex(4)}",
+        "name": "qwen",
+        "uid": f"uid-{secrets.token_hex(4)}",
+        "generation": 1,
+        "spec": {"source": "HuggingFace", "huggingFace": block},
+        "revision": "c" * 40,
+        "storage_class_name": SHARED,
+    }
+    return ApplyCache(**{**plain, **fields})
+
+
+def resized(order: ApplyCache, size: int) -> ApplyCache:
+    block = {**order.spec["huggingFace"], "sizeGiB": size}
+    return order.model_copy(update={"spec": {**order.spec, "huggingFace": block}, "generation": 2, "hydrate": False})
+
+
+def environment(cluster: ClusterUnderTest, order: ApplyCache | AwaitCredential) -> ActivityEnvironment:
+    name = order.name if isinstance(order, ApplyCache) else "qwen"
+    return cluster.environment_of(names.workflow_id("ModelCache", order.namespace, name))
+
+
+async def apply(cluster: ClusterUnderTest, order: ApplyCache) -> CacheApplied:
+    return await environment(cluster, order).run(activities_on(cluster).apply_cache, order)
+
+
+async def remove(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied, *steps: int) -> list[str]:
+    departure = DeleteCacheObjects(
+        connection=order.connection,
+        cluster=order.cluster,
+        namespace=order.namespace,
+        uid=order.uid,
+        claim=applied.claim,
+        steps=list(steps or (1, 2, 3)),
+    )
+    return (await environment(cluster, order).run(activities_on(cluster).delete_cache_objects, departure)).skipped
+
+
+async def live(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied, kind: Kind) -> Json | None:
+    suffix = {kinds.JOB: "-hyd", kinds.SECRET: "-auth", kinds.VOLUME_CLAIM: ""}[kind]
+    return await (await cluster.api()).get(ObjectId(kind, order.namespace, applied.claim + suffix))
+
+
+async def bound(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied) -> Json:
+    async def look() -> Json | None:
+        found = await live(cluster, order, applied, kinds.VOLUME_CLAIM)
+        return found if found and found["status"].get("phase") == "Bound" else None
+
+    found: Json = await eventually(look)
+    return found
+
+
+async def is_gone(api: ClusterApi, target: ObjectId) -> bool:
+    return await api.get(target) is None
+
+
+def awaited(cluster: ClusterUnderTest, target: ObjectId) -> bool:
+    """Tell whether a heartbeat said that an object is waited for."""
+    named = f"{target.kind.kind} {target.namespace}/{target.name}"
+    return any(found.startswith(named) for beat in cluster.heartbeats for detail in beat for found in detail.get("waitingFor", ()))
