@@ -17,6 +17,7 @@ from activities.clusters.closed_replicas import ClosedReplicas, DeploymentNotifi
 from activities.messaging.search_attributes import CLUSTER, DEPLOYMENT, NAMESPACE
 from api_types.messages.cluster_work import Connection, WatchCluster
 from tests.activities.environment.asking import asked_by
+from tests.environment.background import in_background
 from tests.environment.idle_clusters import IdlePool
 
 EU = "modelreplica/ml/chat-eu-0"
@@ -64,13 +65,8 @@ class Temporal:
         """Look for closed replicas of a cluster some times."""
         self.listings = 0
         self.enough.clear()
-        task = asyncio.create_task(DeploymentNotifier(ClosedReplicas(), cast(Client, self), cluster).run())
-        try:
-            async with asyncio.timeout(60):
-                await self.enough.wait()
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        async with in_background(DeploymentNotifier(ClosedReplicas(), cast(Client, self), cluster).run()), asyncio.timeout(60):
+            await self.enough.wait()
 
 
 @pytest.fixture(autouse=True)

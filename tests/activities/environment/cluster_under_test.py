@@ -38,6 +38,7 @@ from api_types.messages.observations import Observed, ObservedCluster, ObservedR
 from api_types.setting_types import AdoptRenderer
 from api_types.settings import KubeconfigSettings
 from tests.activities.environment.asking import asked_by
+from tests.environment.background import in_background
 from tests.environment.waiting import TIMEOUT_SECONDS, pauses
 
 _NUMBERS = itertools.count()
@@ -204,14 +205,8 @@ class ClusterUnderTest:
         environment = asked_by(self.workflow_id, recording)
         environment.on_heartbeat = lambda *details: self.heartbeats.append(details)
         order = WatchCluster(connection=self.connection, cluster_uid="cluster-uid")
-        task = asyncio.create_task(environment.run(ClusterActivities(self.pool, **settings).watch_cluster, order))
-        try:
+        async with in_background(environment.run(ClusterActivities(self.pool, **settings).watch_cluster, order)):
             yield recording
-            if task.done():
-                task.result()
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def clear(self) -> None:
         """Delete the workloads of every namespace that an order was made for, and wait until no pod there holds a node."""

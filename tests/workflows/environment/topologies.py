@@ -12,6 +12,7 @@ from typing import Any
 
 from activities.messaging.search_attributes import CONNECTION_MEMO
 from api_types import labels
+from tests.environment.background import in_background
 from tests.environment.waiting import TIMEOUT_SECONDS, pauses
 from tests.workflows.environment.forking import forks
 from tests.workflows.environment.harness import SOON_SECONDS, ControlPlane, Json, condition, eventually
@@ -261,14 +262,8 @@ async def watching(plane: ControlPlane, name: str, namespace: str, cluster: str 
                 seen.endpoints_fewest = min(seen.endpoints_fewest, sum(bool(each["endpoint"]) for each in status["placements"]))
             await asyncio.sleep(POLL_SECONDS)
 
-    task = asyncio.create_task(poll())
-    try:
+    async with in_background(poll()):
         yield seen
-        if task.done():
-            task.result()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def rolled(plane: ControlPlane, document: Json, within: float = TIMEOUT_SECONDS) -> Json:

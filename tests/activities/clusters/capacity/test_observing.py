@@ -1,6 +1,5 @@
 """The plain adapter on a real API server: what is cordoned, claimed or not admitted is seen within seconds (spec/scheduling.md 18.5)."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +16,7 @@ from tests.activities.environment import operator
 from tests.activities.environment.asking import asked_by
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, RecordingClient, eventually
 from tests.activities.render.builders import a_member, an_engine
+from tests.environment.background import in_background
 
 pytestmark = pytest.mark.testbed
 
@@ -30,12 +30,8 @@ async def observing(cluster: ClusterUnderTest, adapter: str = "kube", **order: A
     client = RecordingClient()
     environment = asked_by(cluster.workflow_id, client)
     watch = WatchCluster(connection=cluster.connection, cluster_uid="cluster-uid", capacity_adapter=adapter, **order)
-    task = asyncio.create_task(environment.run(ClusterActivities(cluster.pool).watch_cluster, watch))
-    try:
+    async with in_background(environment.run(ClusterActivities(cluster.pool).watch_cluster, watch)):
         yield client
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def seen_by(client: RecordingClient, cluster: ClusterUnderTest, holds: Callable[[CapacitySnapshot], bool]) -> CapacitySnapshot:

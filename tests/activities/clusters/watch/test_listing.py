@@ -11,7 +11,9 @@ from activities.clusters.watch import health, reflector
 from activities.clusters.watch.cluster_watch import ClusterWatch
 from api_types.errors import AnswerTooLarge
 from api_types.messages.observations import Observed
+from tests.activities.clusters.watch.watching import watching
 from tests.activities.environment.cluster_under_test import eventually
+from tests.environment.background import in_background
 from tests.environment.idle_clusters import IdleCluster
 
 CLUSTER, REPLICA = Owner("InferenceCluster", "", "eu", "u1"), Owner("ModelReplica", "ml", "qwen-eu-0", "u2")
@@ -45,16 +47,12 @@ async def test_w6_an_owner_waits_until_a_new_watch_has_listed_every_kind() -> No
         return [] if REPLICA.workflow_id in here else [REPLICA]
 
     watch = ClusterWatch(CLUSTER, resolve, send, find_absent)
-    task = asyncio.create_task(watch.run())
-    try:
+    async with in_background(watch.run()):
         # The cluster itself is signalled: what concerns it was listed.
         await eventually(lambda: CLUSTER in sent and {"Node", "Deployment"} <= cluster.listed)
         assert (watch._is_blocked(REPLICA), "Pod" in cluster.listed, REPLICA in sent) == (True, False, False)
         cluster.told.set()
         await eventually(lambda: REPLICA in sent)
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 class LargePods(IdleCluster):
@@ -82,24 +80,13 @@ async def test_an_answer_that_is_too_large_is_reported_of_the_cluster_and_the_wa
     monkeypatch.setattr(reflector, "_RETRY_SECONDS", (0.01, 0.02))
     cluster, sent = LargePods(), list[Observed]()
 
-    async def resolve() -> ClusterApi:
-        return cluster
-
     async def send(_: Owner, observed: Observed) -> bool:
         sent.append(observed)
         return True
 
-    async def find_absent(_: frozenset[str]) -> list[Owner]:
-        return []
-
-    task = asyncio.create_task(ClusterWatch(CLUSTER, resolve, send, find_absent).run())
-    try:
+    async with watching(cluster, CLUSTER, send):
         reported = await eventually(lambda: next((found.cluster for found in sent if found.cluster and found.cluster.error), None))
         assert (reported.reachable, reported.error_type) == (True, "AnswerTooLarge")
         assert "GET /api/v1/pods: the answer is larger than" in reported.error
         tried = cluster.lists
         await eventually(lambda: cluster.lists > tried)
-        assert not task.done()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

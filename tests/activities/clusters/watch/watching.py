@@ -1,6 +1,5 @@
 """A watch over a cluster that stands in place of a real one."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -8,6 +7,7 @@ from activities.cluster_objects.cluster_api import ClusterApi
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.watch.cluster_watch import ClusterWatch
 from activities.clusters.watch.notifier import Send
+from tests.environment.background import in_background
 
 
 @asynccontextmanager
@@ -21,11 +21,5 @@ async def watching(cluster: ClusterApi, owner: Owner, send: Send) -> AsyncIterat
         return []
 
     watch = ClusterWatch(owner, resolve, send, find_absent)
-    task = asyncio.create_task(watch.run())
-    try:
+    async with in_background(watch.run()):
         yield watch
-        if task.done():
-            task.result()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

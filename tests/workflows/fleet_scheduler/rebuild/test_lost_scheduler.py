@@ -17,6 +17,7 @@ from activities.messaging.messages import Survey
 from activities.messaging.search_attributes import identity_at_start
 from api_types import names
 from scheduler.model.reasons import BOUND
+from tests.environment.background import in_background
 from tests.workflows.environment import worker_that_stops
 from tests.workflows.environment.harness import a_deployment, condition, eventually, reason
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, nodes_charged, protocol_fleet
@@ -244,12 +245,8 @@ class Ledger:
 @asynccontextmanager
 async def watched(fleet: ProtocolFleet, nodes: int) -> AsyncIterator[Ledger]:
     ledger = Ledger(fleet, nodes)
-    task = asyncio.create_task(ledger.watch())
-    try:
+    async with in_background(ledger.watch()):
         yield ledger
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.mark.parametrize("pause", [0.15, 0.4, 0.75])

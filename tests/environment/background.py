@@ -1,0 +1,19 @@
+"""What runs beside the body of a test."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+
+@asynccontextmanager
+async def in_background(work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
+    """Run something until the body ends; what it raises before that fails the test."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
