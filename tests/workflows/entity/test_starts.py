@@ -1,5 +1,6 @@
 """Starts by hand that no object can be: on a real server they fail at once, say why, and leave the id to others."""
 
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,6 +10,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from activities.messaging.search_attributes import PUBLISHED_MEMO
 from api_types import names, queues
 from api_types.messages.entities import StartReplica
+from api_types.messages.signals import FleetSchedulerSignals
 from tests.workflows.environment.failed_starts import refusal_of
 from tests.workflows.environment.harness import a_deployment, eventually
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, protocol_fleet
@@ -65,14 +67,20 @@ async def fleet() -> AsyncIterator[ProtocolFleet]:
         yield fleet
 
 
-async def refusal(fleet: ProtocolFleet, kind: str, workflow_id: str, arguments: list[Any]) -> str:
-    """Start a workflow that fails; gives the message of its failure.
+async def refusal(fleet: ProtocolFleet, kind: str, workflow_id: str, arguments: list[Any], signal: str | None = None) -> str:
+    """Start a workflow that fails, with a signal if one is named; gives the message of its failure.
 
     One that runs is ended in the same request: between two requests, an entity that reports would start another.
     """
     queue = queues.SCHEDULER if kind == "FleetScheduler" else queues.WORKFLOWS
     handle = await fleet.client.start_workflow(
-        kind, args=arguments, id=workflow_id, task_queue=queue, id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING
+        kind,
+        args=arguments,
+        id=workflow_id,
+        task_queue=queue,
+        id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
+        start_signal=signal,
+        start_signal_args=[{}],
     )
     return await refusal_of(handle)
 
@@ -92,6 +100,14 @@ async def test_a_scheduler_that_cannot_read_its_start_fails_and_the_next_one_sta
         # Any message starts the next one.
         await fleet.apply(a_deployment(f"chat-{number}", NAMESPACE))
         await eventually(lambda: fleet.scheduler("describe"), bool, what="the next scheduler")
+
+
+async def test_a_signal_that_arrives_before_the_refusal_changes_nothing_about_it(fleet: ProtocolFleet) -> None:
+    """Nor does it leave anything that Python warns of in a later test."""
+    signal = FleetSchedulerSignals.REPORT_CLUSTER.name
+    for arguments, message in OF_THE_SCHEDULER:
+        assert (await refusal(fleet, "FleetScheduler", names.FLEET_SCHEDULER_ID, arguments, signal)).startswith(message)
+    gc.collect()
 
 
 @pytest.mark.parametrize("published", [[], 7, "Ready", {}], ids=str)
