@@ -125,8 +125,8 @@ async def test_a_retry_repeats_a_state_and_does_not_believe_it(client: Client) -
         id=DEPLOYMENT,
         task_queue=queues.WORKFLOWS,
         run_timeout=timedelta(seconds=5),
-        # No limit of attempts: on a busy machine a worker may take longer to start than a run may last.
-        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1)),
+        # On a busy machine a worker may take longer to start than a run may last: no limit of attempts, and none that waits for long.
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1),
     )
     handle = client.get_workflow_handle(DEPLOYMENT)
 

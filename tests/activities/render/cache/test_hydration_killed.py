@@ -44,7 +44,12 @@ def partial(volume: Path) -> list[Path]:
 
 
 def has_grown(paths: Iterable[Path]) -> bool:
-    return any(path.stat().st_size >= FIRST_CHUNK for path in paths)
+    """Tell whether one of them has the first part; a small file may be complete, and renamed, since it was found."""
+    sizes = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            sizes.append(path.stat().st_size)
+    return max(sizes, default=0) >= FIRST_CHUNK
 
 
 def left(volume: Path) -> list[str]:

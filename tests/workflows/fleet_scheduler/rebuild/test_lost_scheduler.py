@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -186,14 +188,21 @@ async def test_w3_hundreds_of_entities_that_do_not_answer_delay_nobody_else() ->
 
         await eventually(all_listed, bool, what="all in visibility")
         seconds = await lose_scheduler(fleet, 2, within=120)
-        status = (await fleet.scheduler("describe"))["status"]
         await fleet.apply(a_deployment("fresh", NAMESPACE, replicas=2))
         await placed(fleet, "fresh")
         after = await uids(fleet)
         assert after.items() >= before.items()
         assert {cluster for uid, cluster in after.items() if uid not in before} == {"eu"}
-        assert len(status["silent"]) == 420
         assert seconds < 90
+
+        async def silent() -> set[str]:
+            seen = await fleet.scheduler("describe")
+            return set(seen["status"]["silent"]) if seen else set()
+
+        # On a busy machine others are late too, and answer in the end.
+        mutes = {f"modelreplica/{NAMESPACE}/mute-{number}" for number in range(380)}
+        mutes |= {f"{kind}/mute-{number}" for kind in ("inferencecluster", f"modeldeployment/{NAMESPACE}") for number in range(20)}
+        await eventually(silent, partial(eq, mutes), what="all that never answer, and no others, are named")
 
 
 async def events(client: Client) -> int:
