@@ -104,11 +104,7 @@ class Installer:
         stamp = " ".join(["-s", "-w", *(f"-X {variable}" for variable in tool.linker_variables)])
         began = time.monotonic()
         with tempfile.TemporaryDirectory(dir=target.parent) as scratch, (Path(scratch) / "log").open("w+") as log:
-            for name in ("go.mod", "go.sum"):
-                # Built from a copy: the installed package may lie in a folder that cannot be written.
-                (Path(scratch) / name).write_text((MODULES / tool.module / name).read_text())
-            for left_out in tool.left_out:
-                leave_out(left_out, go, MODULES / tool.module, Path(scratch))
+            prepare(tool, go, Path(scratch))
             # Several packages go to a folder, each under the last part of its path; one package can be named freely.
             output = f"{target}{os.sep}" if len(tool.packages) > 1 else str(target / next(iter(tool.packages)))
             # Debugging information would be computed for every package, and the linker drops it.
@@ -124,6 +120,18 @@ class Installer:
                 tail = "".join(log.readlines()[-15:])
                 raise InstallFailed(f"{tool.name} {tool.version}: go build failed; put the program on PATH or repair the build:\n{tail}")
         self._say(f"{tool.name} {tool.version}: built in {time.monotonic() - began:.0f} s")
+
+
+def prepare(tool: Tool, go: str, build: Path) -> None:
+    """Write the module that builds `tool` into an empty folder: the installed package may lie in one that cannot be written."""
+    module = MODULES / tool.module
+    for source in (path for pattern in ("go.*", "*/go.mod", "*/*.go") for path in module.glob(pattern)):
+        # A folder is a module that go.mod takes instead of one that is published nowhere.
+        target = build / source.relative_to(module)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(source, target)
+    for left_out in tool.left_out:
+        leave_out(left_out, go, module, build)
 
 
 def leave_out(left_out: LeftOut, go: str, tool_module: Path, build: Path) -> None:

@@ -33,11 +33,11 @@ class Machine:
         self.bin, self.cache = folder / "bin", folder / "cache"
         self._runs, self._fails = folder / "runs", folder / "fails"
         self.bin.mkdir()
-        modules = folder / "modules" / "widget"
-        modules.mkdir(parents=True)
+        self.module = folder / "modules" / "widget"
+        self.module.mkdir(parents=True)
         for name in ("go.mod", "go.sum"):
-            (modules / name).touch()
-        monkeypatch.setattr(install, "MODULES", modules.parent)
+            (self.module / name).touch()
+        monkeypatch.setattr(install, "MODULES", self.module.parent)
         monkeypatch.setenv("PATH", f"{self.bin}:/usr/bin:/bin")
         self.program("go", FAKE_GO.format(runs=self._runs, fails=self._fails))
         self.said: list[str] = []
@@ -211,16 +211,11 @@ def test_each_pinned_version_is_the_one_its_module_builds(tool: Tool) -> None:
 
 
 @pytest.mark.testbed
-@pytest.mark.parametrize("module", sorted({tool.module for tool in TOOLS}))
-def test_each_module_is_complete_as_it_is_shipped(module: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_each_module_is_complete_as_it_is_shipped(tool: Tool, tmp_path: Path) -> None:
     """Building must not need to change go.mod or go.sum, or it would not be reproducible."""
-    for name in ("go.mod", "go.sum"):
-        (tmp_path / name).write_text((Path(install.__file__).parent / "tools" / module / name).read_text())
-    tools = [tool for tool in TOOLS if tool.module == module]
-    left_out = [package for tool in tools for package in tool.left_out]
-    for package in left_out:
-        install.leave_out(package, "go", install.MODULES / module, tmp_path)
-    packages = [package for tool in tools for package in tool.packages.values()]
+    install.prepare(tool, "go", tmp_path)
+    packages = set(tool.packages.values())
     answer = subprocess.run(
         ["go", "list", "-mod=readonly", "-deps", "-f", "{{.ImportPath}}", *packages],
         cwd=tmp_path,
@@ -230,8 +225,16 @@ def test_each_module_is_complete_as_it_is_shipped(module: str, tmp_path: Path) -
     )
     assert answer.returncode == 0, answer.stderr
     built = set(answer.stdout.split())
-    assert set(packages) | {f"{package.module}/{package.folder}" for package in left_out} <= built
-    assert not [name for name in built if "aws-sdk-go-v2/service/ec2" in name or "lego/v4/providers/dns/" in name]
+    assert packages | {f"{package.module}/{package.folder}" for package in tool.left_out} <= built
+    assert not [name for name in built if "aws-sdk-go-v2/service/ec2" in name or "/providers/dns/" in name]
+
+
+def test_a_module_that_is_published_nowhere_is_shipped_beside_the_one_that_needs_it(machine: Machine, tmp_path: Path) -> None:
+    for name, text in {"go.mod": "module example.com/gear\n", "gear.go": "package gear\n"}.items():
+        (machine.module / "gear").mkdir(exist_ok=True)
+        (machine.module / "gear" / name).write_text(text)
+    install.prepare(widget(), "go", tmp_path)
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")} >= {"go.mod", "go.sum", "gear/go.mod", "gear/gear.go"}
 
 
 def test_definitions_of_a_module_with_another_checksum_are_refused(machine: Machine, tmp_path: Path) -> None:

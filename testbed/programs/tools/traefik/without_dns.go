@@ -4,7 +4,7 @@ package dns
 import (
 	"fmt"
 
-	"github.com/go-acme/lego/v4/challenge"
+	"github.com/go-acme/lego/v5/challenge"
 )
 
 // NewDNSChallengeProviderByName refuses every name.

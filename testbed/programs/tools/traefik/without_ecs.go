@@ -8,6 +8,9 @@ import (
 	"github.com/traefik/traefik/v3/pkg/safe"
 )
 
+// ProviderName is the name of this provider.
+const ProviderName = "ecs"
+
 // Provider refuses to start.
 type Provider struct{}
 

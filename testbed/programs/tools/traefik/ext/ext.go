@@ -1,0 +1,8 @@
+// Package ext adds nothing to the dynamic configuration.
+package ext
+
+// HTTP has no fields.
+type HTTP struct{}
+
+// Router has no fields.
+type Router struct{}
