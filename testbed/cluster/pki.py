@@ -1,4 +1,4 @@
-"""Certificates and keys of one control plane.
+"""Certificates and keys of one control plane, or of one server.
 
 Every cluster has its own authority, so a credential of one opens nothing on another. Keys are made once and kept with the cluster's data:
 what a pod, a kubeconfig or a stored Secret trusts goes on being right after the machine was rebooted.
@@ -7,6 +7,7 @@ what a pod, a kubeconfig or a stored Secret trusts goes on being right after the
 import datetime as dt
 import ipaddress
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,14 +20,14 @@ LIFETIME = dt.timedelta(days=3650)
 SERVICE_ADDRESS = "10.96.0.1"
 """First address of the service range, where pods would find the API server."""
 
-_CLIENTS = {
+_CLIENTS: dict[str, tuple[str, str | None]] = {
     "admin": ("testbed-admin", "system:masters"),
     "controller-manager": ("system:kube-controller-manager", None),
     "scheduler": ("system:kube-scheduler", None),
     "front-proxy-client": ("front-proxy-client", None),
     "etcd-client": ("kube-apiserver", None),
 }
-_SERVERS = {
+_SERVERS: dict[str, list[str]] = {
     "apiserver": ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", SERVICE_ADDRESS],
     "etcd": [],
     "webhook": [],
@@ -44,12 +45,16 @@ class Pair:
 class Authority:
     """The certificates of one cluster, in one folder; made when missing.
 
-    Pairs: the clients admin, controller-manager, scheduler, front-proxy-client, etcd-client; the servers apiserver, etcd, webhook.
+    Pairs, unless others are named: the clients admin, controller-manager, scheduler, front-proxy-client, etcd-client; the servers
+    apiserver, etcd, webhook.
     `webhook/` is a folder of its own with tls.crt and tls.key, the layout controllers expect.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, clients: Mapping[str, tuple[str, str | None]] = _CLIENTS, servers: Mapping[str, list[str]] = _SERVERS
+    ) -> None:
         self.folder = folder
+        self._clients, self._servers = clients, servers
         self.ca = folder / "ca.crt"
         self.service_account = Pair(folder / "sa.pub", folder / "sa.key")
 
@@ -75,9 +80,9 @@ class Authority:
             .sign(key, hashes.SHA256())
         )
         _write(self.ca, ca.public_bytes(serialization.Encoding.PEM))
-        for client, (user, group) in _CLIENTS.items():
+        for client, (user, group) in self._clients.items():
             self._issue(client, _subject(user, group), [], ca, key)
-        for server, names in _SERVERS.items():
+        for server, names in self._servers.items():
             self._issue(server, _subject(server), ["localhost", "127.0.0.1", *names], ca, key)
         signer = ec.generate_private_key(ec.SECP256R1())
         _write(self.service_account.key, _private(signer))

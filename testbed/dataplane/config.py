@@ -6,17 +6,22 @@ namespace, and nothing of it is visible outside but one loopback port per Gatewa
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from testbed.cluster.control_plane import ControlPlane
 from testbed.cluster.objects import CLUSTER_PORT, CONTROL_PORT
-from testbed.documents import write_json
+from testbed.dataplane.names import hosts, provider_authority
+from testbed.documents import write_json, write_text
 from testbed.process.processes import ProcessSpec
 from testbed.waiting import StartFailed
 
 RELAY, ENCLAVE = "relay", "data-plane"
+PROBE_SECONDS = 10.0
+# Of Traefik between two configurations. Its default of two seconds is made for clusters where much changes all the time.
+THROTTLE = "100ms"
 
 
 def port_name(cluster: str) -> str:
@@ -24,13 +29,35 @@ def port_name(cluster: str) -> str:
     return f"{cluster}/gateway"
 
 
-def processes(planes: Sequence[ControlPlane], traefik: Path, stage: int) -> list[ProcessSpec]:
-    """Write the configuration and describe the two processes. Raises StartFailed when the machine lacks a tool."""
-    for tool in ("unshare", "ip"):
+def obstacle() -> str | None:
+    """Say why this machine cannot have a data plane; None when it can."""
+    for tool in ("unshare", "ip", "mount"):
         if shutil.which(tool) is None:
-            raise StartFailed(f"the data plane needs the program {tool}; install util-linux and iproute2, or go without a data plane")
+            return f"the data plane needs the program {tool}; install util-linux, mount and iproute2"
+    try:
+        tried = subprocess.run([*_own_namespaces(), "true"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"the data plane needs a network namespace, and `unshare` fails here: {error}"
+    if tried.returncode != 0:
+        return f"the data plane needs a network namespace, and `unshare` fails here: {tried.stderr.strip()}"
+    return None
+
+
+def _own_namespaces() -> list[str]:
+    # Root needs no user namespace, and where those are forbidden root is the way out.
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return ["unshare", *user, "--net", "--mount", "--"]
+
+
+def processes(planes: Sequence[ControlPlane], traefik: Path, stage: int) -> list[ProcessSpec]:
+    """Write the configuration and describe the two processes. Raises StartFailed when the machine cannot have them."""
+    if why := obstacle():
+        raise StartFailed(f"{why}; or go without a data plane")
     folder = planes[0].home.folder
-    outside, inside = folder / "relay.json", folder / "enclave.json"
+    outside, inside, names = folder / "relay.json", folder / "enclave.json", folder / "hosts"
+    provider = provider_authority(folder / "provider")
+    provider.ensure()
+    write_text(names, hosts(planes[0].home, [plane.name for plane in planes]))
     write_json(
         outside,
         [{"listen": f"unix:sockets/{plane.name}.api", "dial": f"tcp:127.0.0.1:{plane.port('kube-apiserver')}"} for plane in planes]
@@ -46,19 +73,20 @@ def processes(planes: Sequence[ControlPlane], traefik: Path, stage: int) -> list
             "traefiks": [
                 {
                     "argv": _traefik(traefik, plane),
-                    "kubeconfig": str(plane.kubeconfig),
+                    # In place of the authorities that every machine knows.
+                    "environment": {"KUBECONFIG": str(plane.kubeconfig), "SSL_CERT_FILE": str(provider.ca)},
                     "log": str(plane.home.logs / f"{plane.name}.traefik.log"),
                 }
                 for plane in planes
             ],
             "clusters": [{"server": plane.server, "pki": str(plane.authority.folder)} for plane in planes if plane.simulated],
+            "hosts": str(names),
+            "provider": str(provider.folder),
         },
     )
-    # Root needs no user namespace, and where those are forbidden root is the way out.
-    own = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
     return [
         ProcessSpec(RELAY, [sys.executable, "-m", "testbed.dataplane.relay", str(outside)], stage=stage),
-        ProcessSpec(ENCLAVE, [*own, "--", sys.executable, "-m", "testbed.dataplane.enclave", str(inside)], stage=stage),
+        ProcessSpec(ENCLAVE, [*_own_namespaces(), sys.executable, "-m", "testbed.dataplane.enclave", str(inside)], stage=stage),
     ]
 
 
@@ -73,6 +101,7 @@ def _traefik(program: Path, plane: ControlPlane) -> list[str]:
         "--global.sendAnonymousUsage=false",
         f"--entryPoints.web.address={_entry(plane)}",
         "--entryPoints.web.reusePort=true",
+        f"--providers.providersThrottleDuration={THROTTLE}",
         "--providers.kubernetesGateway=true",
         f"--providers.kubernetesGateway.statusAddress.ip={plane.home.gateway_address(plane.name)}",
         "--log.level=INFO",

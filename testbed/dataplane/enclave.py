@@ -2,9 +2,10 @@
 
 Pods and Gateways have addresses that exist nowhere. In here they do: two local routes make every pod address one at which an engine may
 listen, and every Gateway address that of the Traefik that serves its cluster, so a request really travels gateway, route, Service,
-endpoint, pod. API servers are reached through relays. If one Traefik ends everything ends, and the supervisor starts it afresh.
+endpoint, pod. A few names exist too, of Gateways and of a provider of models outside of the fleet (`names.py`). API servers are reached
+through relays. If one Traefik ends everything ends, and the supervisor starts it afresh.
 
-CONFIG is a JSON object {relays, traefiks: [{argv, kubeconfig, log}], clusters: [{server, pki}]}.
+CONFIG is a JSON object {relays, traefiks: [{argv, environment, log}], clusters: [{server, pki}], hosts, provider}.
 """
 
 import asyncio
@@ -17,7 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.dataplane.pods import of_cluster
+from testbed.dataplane.names import PROVIDER_ADDRESS, PROVIDER_MODEL, provider_authority
+from testbed.dataplane.pods import Engine, of_cluster
 from testbed.dataplane.relay import relay
 from testbed.documents import read_json
 from testbed.fleet.home import GATEWAY_NETWORK, POD_NETWORK
@@ -29,18 +31,23 @@ def main() -> int:
     """Set up the namespace and serve until SIGTERM. 1 when a part ended by itself."""
     # Entering a user namespace made the kernel forget whose death ends us.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    config = read_json(Path(sys.argv[1]))
     for command in (
-        ["link", "set", "lo", "up"],
-        *(["route", "add", "local", str(net), "dev", "lo"] for net in (POD_NETWORK, GATEWAY_NETWORK)),
+        ["ip", "link", "set", "lo", "up"],
+        *(["ip", "route", "add", "local", str(net), "dev", "lo"] for net in (POD_NETWORK, GATEWAY_NETWORK)),
+        # Seen by nothing outside: this process has its own table of mounts.
+        ["mount", "--bind", config["hosts"], "/etc/hosts"],
     ):
-        subprocess.run(["ip", *command], check=True)
-    return asyncio.run(_serve(read_json(Path(sys.argv[1]))))
+        subprocess.run(command, check=True)
+    return asyncio.run(_serve(config))
 
 
 async def _serve(config: Mapping[str, Any]) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    provider = provider_authority(Path(config["provider"])).pair("provider")
+    engines = [Engine(PROVIDER_ADDRESS, 80, PROVIDER_MODEL), Engine(PROVIDER_ADDRESS, 443, PROVIDER_MODEL, provider)]
     children = [await _start(each) for each in config["traefiks"]]
     parts: list[asyncio.Task[Any]] = [asyncio.create_task(child.wait()) for child in children]
     parts.append(asyncio.create_task(relay(config["relays"])))
@@ -54,6 +61,7 @@ async def _serve(config: Mapping[str, Any]) -> int:
             await child.wait()
     for part in parts:
         part.cancel()
+    await asyncio.gather(*(engine.stop(0) for engine in engines))
     for outcome in await asyncio.gather(*parts, return_exceptions=True):
         if isinstance(outcome, Exception):
             print(f"{type(outcome).__name__}: {outcome}", flush=True)
@@ -65,7 +73,7 @@ async def _start(traefik: Mapping[str, Any]) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
             *traefik["argv"],
-            env=os.environ | {"KUBECONFIG": traefik["kubeconfig"]},
+            env=os.environ | traefik["environment"],
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ import httpx
 import uvicorn
 
 from testbed.cluster.kube import KubeError, Watcher, collection, follow
-from testbed.cluster.pki import Authority
-from testbed.dataplane.engine import PORT, application
+from testbed.cluster.pki import Authority, Pair
+from testbed.dataplane.engine import MODEL, PORT, application
 
 # On a pod: "true" while it has an engine here, which then decides when the pod ends.
 SERVED = "testbed.modelplane.ai/served"
 DELETE_AFTER = "testbed.modelplane.ai/delete-after"
 RETRY_SECONDS = 1.0
+# Of vLLM and SGLang; the first one wins.
+MODEL_FLAGS = ("--served-model-name", "--model", "--model-path")
 
 Document = dict[str, Any]
 
@@ -44,15 +47,23 @@ class _Server(uvicorn.Server):
 
 
 class Engine:
-    """The engine of one pod."""
+    """The engine of one pod, or one outside of the fleet; with a certificate it speaks TLS."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, port: int = PORT, model: str = MODEL, certificate: Pair | None = None) -> None:
         listener = socket.socket()
         # A pod may get the address of one that has just gone.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind((address, PORT))
-        self._server = _Server(uvicorn.Config(application(), log_level="critical", access_log=False, lifespan="off"))
+        listener.bind((address, port))
+        config = uvicorn.Config(
+            application(model),
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            ssl_certfile=certificate.certificate if certificate else None,
+            ssl_keyfile=certificate.key if certificate else None,
+        )
+        self._server = _Server(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
 
     async def listens(self) -> None:
@@ -98,7 +109,7 @@ class ServedPods:
             if uid not in self._ending:
                 self._ending[uid] = asyncio.create_task(self._end(pod))
         elif not ends and _serves(pod) and uid not in self._engines:
-            self._engines[uid] = engine = Engine(pod["status"]["podIP"])
+            self._engines[uid] = engine = Engine(pod["status"]["podIP"], model=served_model(pod))
             await engine.listens()
             await self._annotate(pod, {SERVED: "true"})
 
@@ -137,6 +148,18 @@ def sleep_seconds(pod: Document) -> int:
     """Give how long a deleted pod goes on serving: until the first of its main containers gets SIGTERM."""
     hooks = [((each.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {} for each in pod["spec"]["containers"]]
     return min(int(hook.get("seconds", 0)) for hook in hooks)
+
+
+def served_model(pod: Document) -> str:
+    """Give the name under which a pod serves its model, as the arguments of its containers say it."""
+    words = [word for each in pod["spec"]["containers"] for word in (*(each.get("command") or ()), *(each.get("args") or ()))]
+    for flag in MODEL_FLAGS:
+        for word, following in zip_longest(words, words[1:], fillvalue=""):
+            if word.startswith(f"{flag}="):
+                return str(word.removeprefix(f"{flag}="))
+            if word == flag and following:
+                return str(following)
+    return MODEL
 
 
 def _runs(pod: Document) -> bool:

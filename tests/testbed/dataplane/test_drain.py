@@ -31,8 +31,8 @@ clusters:
 """
 NAMESPACE = "chat"
 GPU = {"name": "gpu", "deviceClassName": "gpu.example.com", "count": 1}
-# The sleep is several times what the gateway takes to forget a pod: it reads a change at most two seconds late.
 Document = dict[str, Any]
+# The sleep is many times what the gateway takes to forget a pod, also where tests share two processors.
 DRAIN = {"preStopSeconds": 10, "graceSeconds": 120}
 # As a platform's: less than a request takes.
 PLATFORM_GRACE_SECONDS = 1
