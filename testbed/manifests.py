@@ -13,6 +13,8 @@ from testbed.documents import dump_all, write_text
 from testbed.fleet.fleet_file import Cluster, FleetFile
 
 API_VERSION = "modelplane.ai/v1alpha1"
+KUBECONFIG_KEY = "kubeconfig"
+"""In the Secret of a cluster."""
 READABLE = 0o644
 
 
@@ -59,5 +61,5 @@ def _secret(name: str, kubeconfig: Path) -> dict[str, Any]:
         "kind": "Secret",
         "metadata": {"name": secret_name(name), "namespace": NAMESPACE},
         "type": "Opaque",
-        "data": {"kubeconfig": base64.b64encode(kubeconfig.read_bytes()).decode()},
+        "data": {KUBECONFIG_KEY: base64.b64encode(kubeconfig.read_bytes()).decode()},
     }

@@ -18,6 +18,9 @@ from testbed.testbed import Testbed
 from tests.environment.shared_testbed import kept_home, shared_testbed, started
 from tests.environment.summary import Summary
 
+# In the id of each test that starts a data plane.
+DATA_PLANE = ("dataplane", "test_local")
+
 if TYPE_CHECKING:
     from kubernetes import client
 
@@ -78,7 +81,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Install before the first test: a build takes minutes and must not count against the time limit of the test that came first."""
     if not session.config.option.collectonly and any(item.get_closest_marker("testbed") for item in session.items):
         with suppress(InstallFailed):  # the fixture fails with it again, where it is seen as the failure it is
-            Installer().programs(needed(data_plane=any("dataplane" in item.nodeid for item in session.items)))
+            Installer().programs(needed(data_plane=any(word in item.nodeid for item in session.items for word in DATA_PLANE)))
     if not session.config.option.collectonly and any(item.get_closest_marker("oracle") for item in session.items):
         from tests.oracle.client import build  # noqa: PLC0415 - only where a test compares with it
 

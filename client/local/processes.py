@@ -19,9 +19,11 @@ from api_types.settings import Settings
 from client.configuration import home_folder, local_settings_file, read_settings, settings_of, write_settings
 from client.errors import CommandFailed, Refused
 from testbed.cluster.kube import KubeError
+from testbed.cluster.objects import NAMESPACE
+from testbed.dataplane.config import obstacle
 from testbed.fleet.fleet_file import CONTROL, FleetFile, FleetFileError
 from testbed.fleet.home import PORTS, HomeBusy, is_free
-from testbed.manifests import secret_name
+from testbed.manifests import KUBECONFIG_KEY, secret_name
 from testbed.programs.download import DownloadRefused
 from testbed.programs.install import Installer, InstallFailed
 from testbed.programs.versions import TOOLS
@@ -46,17 +48,18 @@ class LocalFleet:
     temporal_program: Path
 
 
-def start(fleet_file: Path | None, say: Say) -> LocalFleet:
+def start(fleet_file: Path | None, say: Say, *, data_plane: bool = True) -> LocalFleet:
     """Start the testbed and a worker unless they run already; existing data is kept. Raises `Refused`, `CommandFailed`.
 
-    The fleet file is copied to the home folder: the next start without one simulates the same fleet.
+    The fleet file is copied to the home folder: the next start without one simulates the same fleet. A machine that cannot have a data
+    plane goes without, and says why.
     """
     settings_of({})  # an invalid setting is reported now, not after programs were built for minutes
     home = home_folder()
     try:
         fleet = _fleet(home, fleet_file)
         testbed = Testbed(home, fleet, say)
-        running = testbed.up()
+        running = testbed.up(data_plane=data_plane and _can_have_data_plane(say))
         temporal = Installer(say).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
         settings = _settings(running, testbed)
         _ensure_worker(testbed, settings, say)
@@ -103,6 +106,13 @@ def _fleet(home: Path, named: Path | None) -> FleetFile:
     return fleet
 
 
+def _can_have_data_plane(say: Say) -> bool:
+    why = obstacle()
+    if why:
+        say(f"{why}; requests to models are answered by nobody (`--no-data-plane` goes without this message)")
+    return why is None
+
+
 def _settings(running: Running, testbed: Testbed) -> Settings:
     """Write the settings of this fleet, for the worker and for later commands, and give them.
 
@@ -116,8 +126,8 @@ def _settings(running: Running, testbed: Testbed) -> Settings:
         "temporal": {"address": running.temporal_address, "ui": running.temporal_ui},
         "secrets": {"directory": str(running.home / "secrets")},
         "kubeconfig": {"allowLoopback": True},
-        "controlCluster": {"name": secret_name(CONTROL)} if running.control else {},
-        # Simulated pods serve no requests that could be in flight.
+        "controlCluster": {"namespace": NAMESPACE, "name": secret_name(CONTROL), "key": KUBECONFIG_KEY} if running.control else {},
+        # Gateways of the testbed forget an endpoint within a fraction of a second.
         "teardown": {"drainSeconds": 1},
         "worker": {"listen": listen or f"127.0.0.1:{_free_port()}"},
         "log": {"format": "console"},

@@ -40,18 +40,22 @@ def up(
     apply: Annotated[
         list[str] | None, typer.Option("--apply", help="Manifests to apply once the clusters are Ready. May be repeated.")
     ] = None,
+    no_data_plane: Annotated[
+        bool, typer.Option("--no-data-plane", help="Start no gateways and no engines: requests to models are answered by nobody.")
+    ] = False,
     wait: options.Wait = False,
     timeout: options.Timeout = options.WAIT_SECONDS,
 ) -> None:
     """Start Temporal, simulated GPU clusters and a worker on this machine, and register the clusters. A restart keeps the data.
 
+    With gateways and mock engines, so that requests travel, where the machine allows a network namespace (`unshare`).
     All files are in MODELPLANE_HOME (default: modelplane/testbed in the user's data folder). Programs that are missing are downloaded
     or built once, which takes a while. With --apply and --wait it ends when those objects are Ready.
     """
     from client.local.processes import start  # noqa: PLC0415 - the testbed would slow the start of every other command
 
     wanted = read_manifests(apply, None) if apply else []
-    local = start(fleet, _say)
+    local = start(fleet, _say, data_plane=not no_data_plane)
     asyncio.run(_populate(local, wanted, wait=wait, seconds=timeout))
 
 
@@ -66,6 +70,8 @@ async def _populate(local: "LocalFleet", wanted: Sequence[Manifest], *, wait: bo
 
 
 async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[AppliedObject]) -> None:
+    from client.local.gateway import local_gateway_url  # noqa: PLC0415 - as above
+
     print()
     _table(await plane.list(BY_KIND["InferenceCluster"], None))
     deployments = [one.target for one in applied if one.target.kind.kind == "ModelDeployment"]
@@ -80,6 +86,8 @@ async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[A
         _table(await plane.list(BY_KIND["ModelReplica"], target.namespace, deployment=target.name))
         print(f"\n{target.title} in the Temporal UI: {(await execution_of(plane, target)).link}")
     print(f"\nTemporal UI   {list_link(local.settings)}")
+    if gateway := local_gateway_url(local.running.home):
+        print(f"Gateway       {gateway}")
     print(f"Temporal CLI  {local.temporal_program} --address {local.running.temporal_address}")
     for cluster in local.running.clusters.values():
         print(f"{cluster.name:<13} KUBECONFIG={cluster.kubeconfig}")

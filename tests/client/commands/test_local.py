@@ -1,5 +1,6 @@
 """`modelplane up` and `modelplane down`, from nothing to a Ready model and back."""
 
+import asyncio
 import json
 import os
 import re
@@ -9,19 +10,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import httpx
 import pytest
 
+from activities.clients.secrets.directory import SecretDirectory
 from api_types.environment import HOME_VARIABLE
+from api_types.settings import ControlClusterSettings
+from client.configuration import read_settings
 from client.errors import ExitCode
 from client.local import processes
+from client.local.gateway import local_gateway_url
 from testbed.running import Running
 from testbed.testbed import Testbed
 from tests.client.conftest import Cli
 from tests.environment.waiting import TIMEOUT_SECONDS
 
-# The testbed's control cluster takes as long to start as the other one, and no command has to do with it.
 FLEET = """
-control: false
 classes:
   small:
     devices:
@@ -68,17 +72,26 @@ def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with
             r"ModelDeployment default/demo in the Temporal UI: http://127\.0\.0\.1:\d+/namespaces/default/workflows/\S+", up.stdout
         )
         assert re.search(r"Temporal CLI +/\S+/temporal --address 127\.0\.0\.1:\d+", up.stdout)
+        gateway = re.search(r"^Gateway +(http://127\.0\.0\.1:\d+)$", up.stdout, re.MULTILINE)
+        assert gateway, up.stdout
+        assert local_gateway_url(home) == gateway[1]
+        # It answers, and has no route yet.
+        assert httpx.get(f"{gateway[1]}/v1/models", trust_env=False).status_code == httpx.codes.NOT_FOUND
+        reference = cast(dict[str, str], read_settings(home / "config.yaml")["controlCluster"])
+        assert b"current-context: control" in asyncio.run(SecretDirectory(home / "secrets").get(**reference))
         before = json.loads(modelplane(home, "get", "md/demo", "-o", "json").stdout)
 
         down = modelplane(home, "down")
         assert down.returncode == 0, down.stderr
         assert processes_of(home) == []
+        assert local_gateway_url(home) is None
         assert modelplane(home, "get", "md").returncode == ExitCode.UNREACHABLE
 
         # Without --fleet it is the same fleet as before, not the built-in one.
         # A Temporal that the environment names belongs to another fleet: the clusters are registered with the one that was started.
-        again = modelplane(home, "up", MODELPLANE_TEMPORAL__ADDRESS="127.0.0.1:1")
+        again = modelplane(home, "up", "--no-data-plane", MODELPLANE_TEMPORAL__ADDRESS="127.0.0.1:1")
         assert again.returncode == 0, again.stderr
+        assert not re.search("^Gateway", again.stdout, re.MULTILINE)
         assert "inferencecluster/only unchanged" in again.stdout
         after = json.loads(modelplane(home, "get", "md/demo", "-o", "json").stdout)
         assert after["metadata"]["uid"] == before["metadata"]["uid"]
@@ -101,14 +114,30 @@ class NothingRuns:
         """There is none."""
 
 
-@pytest.mark.parametrize(("control", "secret"), [(object(), "control-kubeconfig"), (None, "")])
+@pytest.mark.parametrize(
+    ("control", "want"),
+    [
+        (object(), {"namespace": "modelplane-system", "name": "control-kubeconfig", "key": "kubeconfig"}),
+        (None, ControlClusterSettings().model_dump()),
+    ],
+)
 def test_a_worker_is_told_of_the_control_cluster_if_there_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: object, secret: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: object, want: dict[str, str]
 ) -> None:
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
     running = SimpleNamespace(temporal_address="127.0.0.1:1", temporal_ui="http://127.0.0.1:2", home=tmp_path, control=control)
     settings = processes._settings(cast(Running, running), cast(Testbed, NothingRuns()))
-    assert settings.control_cluster.name == secret
+    assert settings.control_cluster.model_dump() == want
+
+
+@pytest.mark.parametrize(("why", "said"), [(None, []), ("unshare fails", ["unshare fails; requests to models are answered by nobody"])])
+def test_a_machine_without_network_namespaces_goes_without_a_data_plane(
+    why: str | None, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "obstacle", lambda: why)
+    lines: list[str] = []
+    assert processes._can_have_data_plane(lines.append) is (why is None)
+    assert [line.partition(" (")[0] for line in lines] == said
 
 
 def test_down_where_nothing_was_started_is_no_error_and_deletes_nothing(cli: Cli, nowhere: Path) -> None:
