@@ -198,6 +198,8 @@ class Testbed:
             # Waited for by itself: the error would name the API server for a fault of its store.
             self._supervision.wait_for(f"{plane.name}.etcd", partial(listens, plane.port("etcd")), SERVER_SECONDS, "does not listen")
             self._supervision.wait_for(server, kube.is_ready, SERVER_SECONDS, "is not ready")
+            # Of an earlier kwok, which had another identity: no pod of the node would change until its lease has expired.
+            kube.delete(objects.NODE_LEASES)
             self._supervision.want(plane.controllers())
             seed(plane, kube, cluster, self._fleet, definitions, data_plane=data_plane)
             manager = f"{plane.name}.kube-controller-manager"

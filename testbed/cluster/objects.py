@@ -25,6 +25,7 @@ PROVISIONER = "testbed.modelplane.ai/volumes"
 MANAGED = "testbed.modelplane.ai/simulated"
 POOL = "modelplane.ai/pool"
 SYSTEM_NODE = "system"
+NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 Document = dict[str, Any]
 

@@ -102,6 +102,16 @@ def test_what_was_stored_is_there_after_down_and_up(lab: Testbed) -> None:
     assert core(after.clusters["lab"]).read_namespaced_config_map("kept", "default").data == {"a": "b"}
 
 
+def test_a_pod_runs_at_once_after_a_restart(lab: Testbed, eventually: Callable[..., None]) -> None:
+    """What stops kwok does not let it give back its nodes, which it would otherwise hold for 40 s."""
+    lab.up(temporal=False)
+    lab.down()
+    pods = core(lab.up(temporal=False).clusters["lab"])
+    spec = {"containers": [{"name": "main", "image": "main:1"}], "tolerations": [{"operator": "Exists"}]}
+    pods.create_namespaced_pod("default", {"metadata": {"name": "early"}, "spec": spec})
+    eventually(lambda: pods.read_namespaced_pod("early", "default").status.phase, equals="Running", within=20)
+
+
 def test_up_again_changes_nothing_while_all_runs(lab: Testbed) -> None:
     running = lab.up(temporal=False)
     before = alive(running.home)
