@@ -50,7 +50,8 @@ class Engine:
     """The engine of one pod, or one outside of the fleet; with a certificate it speaks TLS."""
 
     def __init__(self, address: str, port: int = PORT, model: str = MODEL, certificate: Pair | None = None) -> None:
-        listener = socket.socket()
+        # Named as TCP, for only then asyncio sends each write at once; the body of an answer would wait 40 ms for an acknowledgement.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         # A pod may get the address of one that has just gone.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
