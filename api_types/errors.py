@@ -103,6 +103,14 @@ class StackMissing(TransientError):
     """The cluster does not serve a kind that we apply; it may be installed later."""
 
 
+class ChartUnavailable(TransientError):
+    """A Helm chart cannot be fetched: its repository does not answer, or does not have this version."""
+
+
+class ReleasePending(TransientError):
+    """Another helm process may still be working on a release."""
+
+
 class StaleSnapshot(TransientError):
     """The ledger changed since the decision was requested, or this worker does not have it."""
 
