@@ -39,8 +39,8 @@ class Release:
 class ReleaseState:
     """What is on a cluster. Neither manifest nor values, which may hold secrets (H11).
 
-    `status` is Helm's: `deployed`, `failed`, `pending-install`, …. `chart` and `chart_version` are as the chart writes them; `values_digest`
-    is that of `values_digest()`.
+    `status` is Helm's: `deployed`, `failed`, `pending-install`, …. `chart` and `chart_version` are as the chart writes them, `values_digest` is
+    that of `client.digest_of`.
     """
 
     name: str
