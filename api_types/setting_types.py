@@ -130,6 +130,15 @@ def _optional_url(text: str) -> str:
     return _url(text) if text else text
 
 
+def _chart_mirror(text: str) -> str:
+    # An `oci://` has the parts of an https:// address.
+    if text:
+        _url(text.replace("oci://", "https://", 1) if text.startswith("oci://") else text)
+        if "?" in text or "#" in text:
+            raise ValueError("must have neither query nor fragment")
+    return text.rstrip("/")
+
+
 def _requests(values: dict[str, str]) -> dict[str, str]:
     for name, amount in values.items():
         try:
@@ -158,6 +167,7 @@ IMAGE_CHECK = AfterValidator(_image)
 Image = Annotated[str, IMAGE_CHECK]
 PickerImage = Annotated[str, IMAGE_CHECK, AfterValidator(_picker_release)]
 Mirror = Annotated[str, AfterValidator(_mirror)]
+ChartMirror = Annotated[str, AfterValidator(_chart_mirror)]
 ObjectName = Annotated[str, AfterValidator(_object_name)]
 OptionalObjectName = Annotated[str, AfterValidator(_optional_object_name)]
 WorkloadNamespace = Annotated[str, AfterValidator(_namespace)]

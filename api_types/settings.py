@@ -22,6 +22,7 @@ from api_types.setting_types import (
     IMAGE_CHECK,
     Address,
     AdoptRenderer,
+    ChartMirror,
     Image,
     Mirror,
     ObjectName,
@@ -236,6 +237,18 @@ class S3Settings(Section):
     allow_plain_http: bool = Field(default=False, description="Whether the endpoint of a cache may begin with `http://`.")
 
 
+class StackSettings(Section):
+    """How the worker installs serving stacks with Helm."""
+
+    helm: str = Field(default="", description="Path of the helm program; empty: that on PATH. Needed for stacks that are managed.")
+    chart_mirror: ChartMirror = Field(
+        default="",
+        description="Repository that has every chart, in place of those that the pins name: `oci://registry.example.com/charts`, or an "
+        "address with an index. It is read without a login.",
+    )
+    helm_concurrency: int = Field(default=8, ge=1, description="Helm processes of one worker at once; of one cluster at most 3.")
+
+
 class TeardownSettings(Section):
     """How long a teardown drains, and after how many seconds stuck pods are force-deleted (unset: never)."""
 
@@ -321,6 +334,7 @@ class Settings(BaseSettings):
     cache: CacheSettings = CacheSettings()
     oci: OciSettings = OciSettings()
     s3: S3Settings = S3Settings()
+    stack: StackSettings = StackSettings()
     teardown: TeardownSettings = TeardownSettings()
     cluster: ClusterSettings = ClusterSettings()
     worker: WorkerSettings = WorkerSettings()

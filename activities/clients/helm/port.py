@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from api_types.digests import content_hash
 from api_types.messages.cluster_work import Connection
 
 
@@ -39,8 +40,8 @@ class Release:
 class ReleaseState:
     """What is on a cluster. Neither manifest nor values, which may hold secrets (H11).
 
-    `status` is Helm's: `deployed`, `failed`, `pending-install`, …. `chart` and `chart_version` are as the chart writes them, `values_digest` is
-    that of `client.digest_of`.
+    `status` is Helm's: `deployed`, `failed`, `pending-install`, …. `chart` and `chart_version` are as the chart writes them; the digest of
+    the values is that of `values_digest`.
     """
 
     name: str
@@ -50,6 +51,25 @@ class ReleaseState:
     chart: str
     chart_version: str
     values_digest: str
+
+
+def values_digest(values: Mapping[str, Any]) -> str:
+    """Give 64 hex digits over values, equal before and after Helm has stored them.
+
+    Helm keeps every number as a 64-bit float: 1.0 comes back as 1, and a whole number above 2**53 as its neighbour.
+    """
+    return content_hash(_as_stored(dict(values)))
+
+
+def _as_stored(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _as_stored(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_stored(each) for each in value]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+        return int(number) if number.is_integer() else number
+    return value
 
 
 class HelmPort(Protocol):

@@ -41,11 +41,24 @@ class Credential:
 
     async def token(self) -> str:
         """Give a token that has not expired. Raises CredentialsInvalid if the plugin gives none."""
-        if self._plugin and time.time() > self._expires_at - _TOKEN_MARGIN_SECONDS:
-            async with self._renewing:
-                if time.time() > self._expires_at - _TOKEN_MARGIN_SECONDS:
-                    await self._renew(self._plugin)
+        await self._have(_TOKEN_MARGIN_SECONDS)
         return self._token
+
+    async def token_for(self, seconds: float) -> str:
+        """Give a token that stays good for so long. Raises CredentialsInvalid if the plugin gives none, or only shorter ones."""
+        await self._have(seconds)
+        if time.time() > self._expires_at - seconds and self._plugin:
+            raise CredentialsInvalid(
+                f"cluster {self._cluster}: the credential plugin {self._plugin.command!r} gives tokens that expire in less than "
+                f"{seconds:.0f} s, within which helm may be running; have it give tokens that live longer"
+            )
+        return self._token
+
+    async def _have(self, seconds: float) -> None:
+        if self._plugin and time.time() > self._expires_at - seconds:
+            async with self._renewing:
+                if time.time() > self._expires_at - seconds:
+                    await self._renew(self._plugin)
 
     async def _renew(self, plugin: ExecPlugin) -> None:
         subject = f"cluster {self._cluster}: the credential plugin {plugin.command!r}"

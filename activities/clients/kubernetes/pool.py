@@ -44,26 +44,13 @@ class KubernetesPool(ClusterPool):
 
         Raises CredentialsInvalid, or PermissionDenied where a tenant could have put the kubeconfig.
         """
-        where = f"cluster {connection.cluster}"
-        if connection.namespace != SYSTEM_NAMESPACE:
-            raise PermissionDenied(
-                f"{where}: a kubeconfig is read from namespace {SYSTEM_NAMESPACE}, not from {connection.namespace}/{connection.name}; "
-                "put the Secret there"
-            )
-        try:
-            content = await self._store.get(connection.namespace, connection.name, connection.key)
-        except SecretMissing as error:
-            raise CredentialsInvalid(
-                f"{where}: {error}; put the kubeconfig there, for instance with `modelplane apply -f` of a v1 Secret"
-            ) from None
+        content = await self._content(connection)
         digest = hashlib.sha256(content).hexdigest()
         reference = (connection.cluster, connection.namespace, connection.name, connection.key)
         known = self._open.get(reference)
         if known and known[0] == digest:
             return known[1]
-        subject = f"{where}: Secret {connection.namespace}/{connection.name} key {connection.key!r}"
-        # Its owner may have made it as slow to read as its size allows.
-        access = await asyncio.to_thread(self._access, content, subject)
+        access = await self._access(connection, content)
         # Another task may have made the client meanwhile; after this look there is no await.
         known = self._open.get(reference)
         if known and known[0] == digest:
@@ -74,6 +61,10 @@ class KubernetesPool(ClusterPool):
             self._close_later(known[1])
         return client
 
+    async def access(self, connection: Connection) -> Access:
+        """Resolve the reference again and give what is in the kubeconfig, for another client of the cluster. Raises as `at` does."""
+        return await self._access(connection, await self._content(connection))
+
     async def close(self) -> None:
         """End all connections."""
         for task in self._closing:
@@ -83,12 +74,28 @@ class KubernetesPool(ClusterPool):
             await client.close()
         self._open.clear()
 
-    def _access(self, content: bytes, subject: str) -> Access:
+    async def _content(self, connection: Connection) -> bytes:
+        where = f"cluster {connection.cluster}"
+        if connection.namespace != SYSTEM_NAMESPACE:
+            raise PermissionDenied(
+                f"{where}: a kubeconfig is read from namespace {SYSTEM_NAMESPACE}, not from {connection.namespace}/{connection.name}; "
+                "put the Secret there"
+            )
+        try:
+            return await self._store.get(connection.namespace, connection.name, connection.key)
+        except SecretMissing as error:
+            raise CredentialsInvalid(
+                f"{where}: {error}; put the kubeconfig there, for instance with `modelplane apply -f` of a v1 Secret"
+            ) from None
+
+    async def _access(self, connection: Connection, content: bytes) -> Access:
+        subject = f"cluster {connection.cluster}: Secret {connection.namespace}/{connection.name} key {connection.key!r}"
         try:
             text = content.decode()
         except UnicodeDecodeError:
             raise CredentialsInvalid(f"{subject} is not text; a kubeconfig in YAML or JSON is expected") from None
-        return parse_kubeconfig(text, self._settings, subject)
+        # Its owner may have made it as slow to read as its size allows.
+        return await asyncio.to_thread(parse_kubeconfig, text, self._settings, subject)
 
     def _close_later(self, client: KubernetesCluster) -> None:
         task = asyncio.get_running_loop().create_task(_after(_CLOSE_AFTER_SECONDS, client.close))

@@ -1,0 +1,110 @@
+"""Find the helm program of a worker and check it before the first release needs it (rules H3 and H4).
+
+A helm that was built without its linker variable reports `v4.3`, which pyhelm3 cannot parse; without a check it would be an error of some
+activity, in words that name neither the program nor the reason.
+"""
+
+import asyncio
+import re
+import shutil
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from api_types.errors import Unsupported
+
+_VERSION_SECONDS = 30.0
+_VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)(?:[-+][0-9A-Za-z.+-]+)?")
+_SHORT_VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)")
+# The oldest that the tests run.
+_OLDEST = (3, 22)
+_NEWEST_MAJOR = 4
+_ANSWER_MAX = 200
+
+
+@dataclass(frozen=True)
+class Helm:
+    """A helm that can be used."""
+
+    path: str
+    version: tuple[int, int, int]
+
+    @property
+    def applies_on_server(self) -> bool:
+        """Whether it sends objects by server-side apply."""
+        return self.version >= (4, 0, 0)
+
+
+class HelmBinary:
+    """The helm of this worker: that of the setting; else the first of PATH and of the given places that can be used."""
+
+    def __init__(self, setting: str = "", places: Sequence[Path] = ()) -> None:
+        self._setting = setting
+        self._places = places
+        self._found: Helm | None = None
+        self._looking = asyncio.Lock()
+
+    async def get(self) -> Helm:
+        """Give the program. One that is not there yet is looked for again at every call. Raises Unsupported, which says what to do."""
+        async with self._looking:
+            if self._found is None:
+                self._found = await self._look()
+        return self._found
+
+    async def _look(self) -> Helm:
+        problems = []
+        for candidate in self._candidates():
+            found = await _checked(candidate)
+            if isinstance(found, Helm):
+                return found
+            problems.append(found)
+        where = "the setting stack.helm names none" if self._setting else "none is on PATH, and the setting stack.helm names none"
+        raise Unsupported(
+            f"no helm that can be used: {'; '.join(problems) or where}. Stacks cannot be installed by this worker: put helm 4 on its PATH "
+            f"or name it in the setting stack.helm, or annotate the cluster with modelplane.ai/stack: external"
+        )
+
+    def _candidates(self) -> list[str]:
+        if self._setting:
+            return [str(Path(self._setting).expanduser())]
+        on_path = shutil.which("helm")
+        return [*([on_path] if on_path else []), *(str(place) for place in self._places if place.is_file())]
+
+
+async def _checked(path: str) -> Helm | str:
+    """Give the program if it can be used, else why not."""
+    if shutil.which(path) is None:
+        return f"{path} is not a program that this user may run"
+    try:
+        process = await asyncio.create_subprocess_exec(
+            path, "version", "--template", "{{.Version}}", stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
+        )
+    except OSError as error:
+        return f"{path} cannot be run: {error.strerror}"
+    try:
+        async with asyncio.timeout(_VERSION_SECONDS):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return f"{path} did not say its version within {_VERSION_SECONDS:.0f} s"
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return _judged(path, output.decode(errors="replace").strip())
+
+
+def _judged(path: str, version: str) -> Helm | str:
+    if (full := _VERSION.fullmatch(version)) is not None:
+        major, minor, patch = (int(part) for part in full.groups())
+        if (major, minor) < _OLDEST or major > _NEWEST_MAJOR:
+            oldest = ".".join(map(str, _OLDEST))
+            return f"{path} is helm {version}, and a version from {oldest} to {_NEWEST_MAJOR} is needed"
+        return Helm(path, (major, minor, patch))
+    if (short := _SHORT_VERSION.fullmatch(version)) is not None:
+        variable = f"helm.sh/helm/v{short[1]}/internal/version.version"
+        return (
+            f"{path} reports the short version {version}: it was built without its linker variable; "
+            f'build it with -ldflags "-X {variable}=<full version>", or take a release of Helm'
+        )
+    return f"{path} does not say a version of Helm: {version[:_ANSWER_MAX]!r}"

@@ -1,0 +1,84 @@
+"""Collect the objects in the `crds/` folders of a packed chart (rule H7, case 14).
+
+Helm applies them at the first installation only, and what lists them reads the top chart alone, while large charts keep theirs in a
+subchart. A chart comes from outside: its archives are read in memory, within bounds, and never unpacked into a folder.
+"""
+
+import io
+import tarfile
+from collections.abc import Iterator
+from typing import Any
+
+from api_types.text.reader import Unreadable, read_trees
+
+_LEVELS_MAX = 8
+# The largest known chart has 5 MiB of definitions.
+_BYTES_MAX = 64 << 20
+_FILES_MAX = 20_000
+_ENDINGS = (".yaml", ".yml", ".json")
+
+
+class Unpackable(ValueError):
+    """A chart that cannot be read; the text says why."""
+
+
+class _Budget:
+    """What may still be read of a chart with all its subcharts."""
+
+    def __init__(self) -> None:
+        self.bytes = _BYTES_MAX
+        self.files = _FILES_MAX
+
+    def take(self, size: int) -> None:
+        self.files -= 1
+        self.bytes -= size
+        if self.files < 0 or self.bytes < 0:
+            raise Unpackable(f"it has more than {_FILES_MAX} files, or files of more than {_BYTES_MAX >> 20} MiB")
+
+
+def read_crds(archive: bytes) -> list[dict[str, Any]]:
+    """Give the objects of all levels, top chart first, by path. Raises Unpackable.
+
+    Takes seconds for a large chart: not for an event loop.
+    """
+    return [each for path, content in _files(archive, _Budget(), 1) for each in _objects(path, content)]
+
+
+def _files(archive: bytes, budget: _Budget, level: int) -> Iterator[tuple[str, bytes]]:
+    """Give the files in `crds/` of a chart, then those of its subcharts."""
+    if level > _LEVELS_MAX:
+        raise Unpackable(f"it has subcharts more than {_LEVELS_MAX} levels deep")
+    crds, packed = {}, {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
+            for entry in tar:
+                budget.take(entry.size if entry.isfile() else 0)
+                folders = _inside(entry.name)
+                content = tar.extractfile(entry) if entry.isfile() else None
+                if content is None or not folders:
+                    continue
+                if folders[0] == "crds" and entry.name.lower().endswith(_ENDINGS):
+                    crds[entry.name] = content.read()
+                elif folders[0] == "charts" and entry.name.endswith(".tgz"):
+                    packed[entry.name] = content.read()
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise Unpackable(f"its archive cannot be read: {type(error).__name__}") from None
+    yield from sorted(crds.items(), key=lambda each: (each[0].count("/charts/"), each[0]))
+    for name in sorted(packed):
+        yield from _files(packed[name], budget, level + 1)
+
+
+def _inside(path: str) -> list[str]:
+    """Give the folders and the name of a file within its own chart, which may be an unpacked subchart."""
+    parts = path.removeprefix("./").split("/")[1:]
+    while len(parts) > 2 and parts[0] == "charts":  # noqa: PLR2004 - charts/<name>/<file>
+        parts = parts[2:]
+    return parts if len(parts) > 1 else []
+
+
+def _objects(path: str, content: bytes) -> list[dict[str, Any]]:
+    try:
+        trees = [tree for tree, _ in read_trees(content.decode())]
+    except (Unreadable, UnicodeDecodeError) as error:
+        raise Unpackable(f"{path} cannot be read: {error}") from None
+    return [tree for tree in trees if isinstance(tree, dict) and tree.get("kind")]
