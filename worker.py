@@ -39,6 +39,7 @@ from temporalio.worker import Worker
 from activities.arguments import ArgumentCheck, tolerant
 from activities.caches.activities import CacheActivities
 from activities.caches.revisions import RevisionActivities
+from activities.clients.helm.pool import HelmClients
 from activities.clients.hubs.huggingface import HuggingFaceHub
 from activities.clients.hubs.oci import OciRegistry
 from activities.clients.hubs.s3 import S3Buckets
@@ -62,6 +63,7 @@ from client.errors import CommandFailed, ExitCode
 from client.temporal.connection import connect
 from client.temporal.shutdown import exit_process
 from scheduler.cel.selector import compile_selector
+from testbed.programs.install import cached
 from workflows import registry
 
 RELEASE = version("modelplane-temporal")
@@ -120,6 +122,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     if named := images_by_tag(settings):
         log.warning("images are named by tags, which a registry may move: set them with digests (README.md, Images)", images=named)
     activities = build_activities(settings)
+    await activities.helm.start(serves_clusters=serves_clusters(settings))
     with ThreadPoolExecutor(max_workers=DECISION_THREADS, thread_name_prefix="decision") as threads:
         # Loads the grammar of selectors, a quarter of a second that the first decision would wait for.
         threads.submit(compile_selector, "true")
@@ -135,6 +138,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             await stop.wait()
             log.info("stopping", grace_seconds=settings.worker.graceful_shutdown_seconds)
     await activities.pool.close()
+    activities.helm.close()
 
 
 # --- settings -----------------------------------------------------------------------------------------------------------------------------
@@ -220,6 +224,7 @@ class Activities:
     caches: CacheActivities
     revisions: RevisionActivities
     pool: KubernetesPool
+    helm: HelmClients
 
 
 def build_activities(settings: Settings) -> Activities:
@@ -259,6 +264,8 @@ def build_activities(settings: Settings) -> Activities:
             },
         ),
         pool=pool,
+        # The helm that `modelplane up` and the tests use serves a worker beside them.
+        helm=HelmClients(pool, settings.stack, cached("helm")),
     )
 
 
@@ -321,6 +328,12 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
                 "max_concurrent_activity_task_polls": CLUSTER_POLLS,
             }
     return {queue: build_worker(client, queue, **options) for queue, options in served.items()}
+
+
+def serves_clusters(settings: Settings) -> bool:
+    """Whether this worker serves a queue with work on clusters."""
+    served = settings.queues.serve
+    return not served or any(name not in (queues.WORKFLOWS, queues.SCHEDULER) for name in served)
 
 
 class WorkClass(NamedTuple):

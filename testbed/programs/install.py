@@ -148,9 +148,19 @@ def leave_out(left_out: LeftOut, go: str, tool_module: Path, build: Path) -> Non
     shutil.copyfile(tool_module / left_out.file, package / left_out.file)
 
 
+def cached(name: str) -> list[Path]:
+    """Where the programs of a tool are once they are in the cache; nothing is installed."""
+    return [
+        cache_folder() / "tools" / f"{tool.name}-{tool.version}" / "bin" / binary
+        for tool in TOOLS
+        if tool.name == name
+        for binary in tool.packages
+    ]
+
+
 def needed(*, data_plane: bool) -> list[Tool]:
-    """List what `up` cannot do without; the rest is there for people, or only for a data plane."""
-    return [tool for tool in TOOLS if tool.name not in ("kubectl", "helm", *(() if data_plane else ("traefik",)))]
+    """List what `up` and its worker cannot do without; the rest is there for people, or only for a data plane."""
+    return [tool for tool in TOOLS if tool.name not in ("kubectl", *(() if data_plane else ("traefik",)))]
 
 
 def on_path(tool: Tool) -> dict[str, Path] | None:

@@ -11,20 +11,24 @@ from pathlib import Path
 import pytest
 
 from api_types.model_sources import read_image
+from testbed.programs.install import MODULES
+from testbed.programs.versions import TOOLS
 from tests.environment.waiting import TIMEOUT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 STEPS = [line for line in (ROOT / "deploy" / "Containerfile").read_text().splitlines() if line and not line.startswith("#")]
+FROM = [at for at, line in enumerate(STEPS) if line.startswith("FROM ")]
+HELM, BUILD, IMAGE = (STEPS[start:end] for start, end in zip(FROM, [*FROM[1:], len(STEPS)], strict=True))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def copied() -> list[str]:
-    """What the build stage takes from the repository."""
-    return [word for line in STEPS if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]]
+def copied(steps: list[str] = BUILD) -> list[str]:
+    """What a stage takes from the repository."""
+    return [word for line in steps if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]]
 
 
 def test_everything_that_is_copied_exists() -> None:
-    assert [name for name in copied() if not (ROOT / name).exists()] == []
+    assert [name for name in [*copied(HELM), *copied()] if not (ROOT / name).exists()] == []
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +41,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
         origin = ROOT / name
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(origin, source / name, ignore=ignore) if origin.is_dir() else shutil.copy(origin, source / name)
-    steps = [line.removeprefix("RUN ") for line in STEPS if line.startswith("RUN ") and "/opt/modelplane" not in line]
+    steps = [line.removeprefix("RUN ") for line in BUILD if line.startswith("RUN ") and "/opt/modelplane" not in line]
     for step in steps:
         command = step.replace("/opt/build", str(build)).replace("python ", f"{sys.executable} ", 1)
         ended = subprocess.run(command, shell=True, cwd=source, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)  # noqa: S602 -- a step of ours
@@ -64,10 +68,25 @@ def test_the_image_runs_the_worker_as_a_numbered_user_who_is_not_root() -> None:
     assert "modelplane-worker" in PROJECT["project"]["scripts"]
 
 
-def test_the_base_is_named_once_so_that_a_digest_can_take_its_place() -> None:
-    (argument,) = [line.removeprefix("ARG PYTHON=") for line in STEPS if line.startswith("ARG ")]
-    assert read_image(argument).tag
-    assert [line.split()[1] for line in STEPS if line.startswith("FROM ")] == ["$PYTHON", "$PYTHON"]
+def test_each_base_is_named_once_so_that_a_digest_can_take_its_place() -> None:
+    arguments = dict(line.removeprefix("ARG ").split("=", 1) for line in STEPS if line.startswith("ARG "))
+    assert sorted(arguments) == ["GO", "PYTHON"]
+    assert all(read_image(image).tag for image in arguments.values())
+    assert [line.split()[1] for line in STEPS if line.startswith("FROM ")] == ["$GO", "$PYTHON", "$PYTHON"]
+
+
+def test_stk_2_the_helm_of_the_image_is_the_pinned_one_and_says_its_full_version() -> None:
+    (helm,) = [tool for tool in TOOLS if tool.name == "helm"]
+    (module,) = copied(HELM)
+    (step,) = [line for line in HELM if line.startswith("RUN ")]
+    (package,) = helm.packages.values()
+    assert (ROOT / module).resolve() == MODULES / helm.module
+    ask = re.search(r"\$\((go list .*?)\)", step)
+    assert ask
+    said = subprocess.run(ask[1], shell=True, cwd=ROOT / module, capture_output=True, text=True, check=True)  # noqa: S602 -- a step of ours
+    assert step.replace(ask[0], said.stdout.strip()).endswith(f'-X {helm.linker_variables[0]}" {package}')
+    (put,) = [line for line in IMAGE if "--from=helm" in line]
+    assert put.split()[-1] == "/usr/local/bin/helm"
 
 
 def test_nothing_is_installed_but_from_a_lock_with_hashes_and_from_what_was_built() -> None:
