@@ -144,3 +144,5 @@ MAINTENANCE = f"{GROUP}/maintenance"
 
 # The gateway on every inference cluster.
 GATEWAY_NAME = "inference-gateway"
+# The gateway on the control cluster, which all services share.
+CONTROL_GATEWAY_NAME = "modelplane"

@@ -27,6 +27,11 @@ class EndpointUrl:
     """Why no route can use it, although it may be stored."""
 
     @property
+    def is_name(self) -> bool:
+        """Whether the host is a name and not an address."""
+        return bool(self.host) and _address(self.host) is None
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """Everything that makes it unusable."""
         return self.errors + self.warnings
