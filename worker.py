@@ -239,6 +239,7 @@ def build_activities(settings: Settings) -> Activities:
                 "cache_evict_grace_seconds": settings.cache.evict_grace,
                 "gateway_scheme": settings.gateway.scheme,
                 "renderer": renderer,
+                "control_cluster": control_cluster(settings),
             },
             toleration_keys=settings.workloads.toleration_keys,
             store=store,
@@ -260,6 +261,12 @@ def build_activities(settings: Settings) -> Activities:
         ),
         pool=pool,
     )
+
+
+def control_cluster(settings: Settings) -> str:
+    """Give the reference to the control cluster, as facts of clusters have it; empty if there is none."""
+    found = settings.control_cluster
+    return f"{found.namespace}/{found.name}/{found.key}" if found.name else ""
 
 
 def build_workers(client: Client, settings: Settings, activities: Activities, threads: ThreadPoolExecutor) -> dict[str, Worker]:
@@ -293,7 +300,7 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
     parts: dict[str, dict[str, Any]] = {
         queues.WORKFLOWS: {
             **of_workflows,
-            "workflows": registry.ENTITIES,
+            "workflows": [*registry.ENTITIES, *registry.DIRECTORIES],
             "activities": [*to_entities, *registry.REBUILD_ACTIVITIES],
             "max_concurrent_activities": limits.max_concurrent_activities,
         },

@@ -180,4 +180,10 @@ def endpoint_directory_id(namespace: str) -> str:
     return workflow_id("EndpointDirectory", "", namespace)
 
 
+def namespace_of_directory(workflow: str) -> str:
+    """Give the namespace whose EndpointDirectory has this id; empty if it is another workflow."""
+    kind, _, namespace = workflow.partition("/")
+    return namespace if kind == "endpointdirectory" and "/" not in namespace else ""
+
+
 FLEET_SCHEDULER_ID = "fleetscheduler/default"

@@ -19,11 +19,12 @@ class Endpoint(Message):
     """One endpoint as services see it.
 
     `uid` is that of its owner. `backend` names its Service on the control cluster; it is empty while there is none, and then nothing is
-    routed to it.
+    routed to it. `cluster` is that of a ModelReplica.
     """
 
     name: Name
     uid: Id
+    cluster: Name = ""
     labels: Labels = Field(default_factory=dict)
     url: Id
     rewrite_path: Id | None = None
@@ -51,14 +52,6 @@ class EndpointWithdrawn(Message):
     sequence: SentAt
 
 
-class EndpointRefused(Message):
-    """A report that the directory does not take: another owner has an endpoint of that name."""
-
-    uid: Id
-    sequence: SentAt
-    holder: Name
-
-
 class EntrySelection(Message):
     """What one entry of a service selects by, and its place in the order of failover (smaller ones first)."""
 
@@ -69,12 +62,14 @@ class EntrySelection(Message):
 class ServiceReport(Message):
     """What a service selects. A service that is gone selects nothing, and has no route.
 
-    `routed` are the endpoints that its route has now; a directory that lost its state learns it from this.
+    `routed` are the endpoints that its route has now; a directory that lost its state learns it from this. `created` is when the service
+    was: of two services that select one endpoint, the older one may route it where only one may.
     """
 
     name: Name
     uid: Id
     sequence: SentAt
+    created: Id = ""
     entries: Annotated[list[EntrySelection], Field(max_length=SERVICE_ENTRIES_MAX)] = Field(default_factory=list)
     routed: Annotated[list[Name], Field(max_length=ROUTE_BACKENDS_MAX)] = Field(default_factory=list)
     gone: bool = False

@@ -28,7 +28,6 @@ from api_types.messages.entities import (
 from api_types.messages.gateway_work import ControlObserved
 from api_types.messages.observations import Observed
 from api_types.messages.routing import (
-    EndpointRefused,
     EndpointReport,
     EndpointWithdrawn,
     GatewayChanged,
@@ -94,7 +93,6 @@ class EndpointOwnerSignals(Receiver):
     """Owners of endpoints, signalled by the EndpointDirectory of their namespace."""
 
     ENDPOINT_WITHDRAWN = Signal["EndpointOwnerSignals", EndpointWithdrawn]("endpoint_withdrawn", EndpointWithdrawn)
-    ENDPOINT_REFUSED = Signal["EndpointOwnerSignals", EndpointRefused]("endpoint_refused", EndpointRefused)
 
 
 class GatewayUserSignals(Receiver):

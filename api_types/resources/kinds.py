@@ -91,6 +91,7 @@ KINDS: tuple[KindInfo, ...] = (
         namespaced=False,
         model=InferenceGateway,
         columns=(Column("GATEWAY", (".spec.backend",)), Column("ADDRESS", (_ADDRESS,))),
+        served=True,
     ),
     KindInfo(
         "ModelDeployment",
@@ -119,6 +120,7 @@ KINDS: tuple[KindInfo, ...] = (
         namespaced=True,
         model=ModelService,
         columns=(Column("ADDRESS", (_ADDRESS,)),),
+        served=True,
     ),
     KindInfo(
         "ModelEndpoint",
@@ -127,6 +129,7 @@ KINDS: tuple[KindInfo, ...] = (
         namespaced=True,
         model=ModelEndpoint,
         columns=(Column("URL", (".spec.url",)),),
+        served=True,
     ),
     KindInfo(
         "ModelCache",

@@ -60,6 +60,15 @@ def read_url(url: str) -> EndpointUrl:
     return EndpointUrl(parts.scheme, host, port, tuple(errors), tuple(warnings))
 
 
+def masked(url: str) -> str:
+    """Give a URL without what is before `@`: it may be a password."""
+    scheme, separator, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    if not separator or "@" not in authority:
+        return url
+    return f"{scheme}://***@{authority.rpartition('@')[2]}{slash}{path}"
+
+
 def _port(netloc: str, scheme: str) -> tuple[int, str]:
     default = PORTS.get(scheme, DEFAULT_PORT)
     # What follows the last colon after the bracket of an IPv6 address; an empty port is the default one.

@@ -4,7 +4,7 @@ import ipaddress
 import re
 
 from api_types.limits import SERVICE_ENTRIES_MAX
-from api_types.pins.charts import TRAEFIK_CHART_FLOOR
+from api_types.pins.charts import TRAEFIK_CHART_FLOOR, isolates_backends
 from api_types.resources.inference_gateway import InferenceGatewaySpec, MetalLb, Traefik
 from api_types.resources.model_endpoint import ModelEndpointSpec
 from api_types.resources.model_service import EndpointSelector, ModelServiceSpec
@@ -12,7 +12,6 @@ from api_types.text.endpoint_url import read_url, rewrite_path_problems
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_CHART_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?!\d)")
 
 
 def backend_block_is_present(spec: InferenceGatewaySpec, context: RuleContext) -> Findings:
@@ -29,8 +28,7 @@ def load_balancer_block_is_present(traefik: Traefik, context: RuleContext) -> Fi
 
 def chart_is_new_enough(traefik: Traefik, context: RuleContext) -> Findings:
     """Warn of chart versions that confuse services which share a backend."""
-    found, floor = _CHART_VERSION.match(traefik.version), _CHART_VERSION.match(TRAEFIK_CHART_FLOOR)
-    if found and floor and tuple(map(int, found.groups())) < tuple(map(int, floor.groups())):
+    if not isolates_backends(traefik.version):
         yield context.warning(f"chart {traefik.version} is older than {TRAEFIK_CHART_FLOOR}, the oldest that routes reliably", "version")
 
 
