@@ -39,6 +39,7 @@ ENTITIES = (
 DIRECTORIES = (EndpointDirectoryWorkflow,)
 
 SCHEDULER_WORKFLOWS = (FleetSchedulerWorkflow,)
+WORKFLOWS = (*ENTITIES, *DIRECTORIES, *SCHEDULER_WORKFLOWS)
 SCHEDULER_ACTIVITIES = (decide_batch, pack_cache, audit_ledger)
 # They call entities, and so run beside those.
 REBUILD_ACTIVITIES = (list_for_rebuild, read_accounts, await_accounts, find_policy_record, read_lost_state)

@@ -15,6 +15,7 @@ from api_types.queues import ClusterWork
 from api_types.settings import (
     CacheSettings,
     ClusterSettings,
+    ControlClusterSettings,
     GatewaySettings,
     PickerSettings,
     SecretSettings,
@@ -64,6 +65,7 @@ def test_what_workflows_follow_of_the_settings_is_given_to_them_with_the_facts_o
             "teardown": TeardownSettings(drain_seconds=7),
             "cache": CacheSettings(max_attempts=5, evict_grace=9),
             "gateway": GatewaySettings(scheme="https"),
+            "control_cluster": ControlClusterSettings(name="control"),
         }
     )
     assert build_activities(given).clusters._settings == {
@@ -72,6 +74,7 @@ def test_what_workflows_follow_of_the_settings_is_given_to_them_with_the_facts_o
         "cache_attempts_max": 5,
         "cache_evict_grace_seconds": 9,
         "gateway_scheme": "https",
+        "control_cluster": "modelplane-system/control/kubeconfig",
         "renderer": renderer_hash(render_settings(given), given.workloads.adopt_renderer),
     }
 

@@ -9,7 +9,7 @@ from itertools import islice
 
 from api_types.digests import report_digest
 from api_types.limits import ROUTE_BACKENDS_MAX
-from api_types.messages.delivery import SignalRequest, entity
+from api_types.messages.delivery import EntityRef, SignalRequest, entity
 from api_types.messages.routing import (
     Endpoint,
     EndpointReport,
@@ -21,7 +21,7 @@ from api_types.messages.routing import (
     ServiceEndpoints,
     ServiceReport,
 )
-from api_types.messages.signals import ModelEndpointSignals, ModelReplicaSignals, ModelServiceSignals
+from api_types.messages.signals import EndpointOwnerSignals, ModelServiceSignals
 from api_types.messages.versions import Version
 from api_types.names import workflow_id
 from workflows.endpoint_directory.state import DirectoryState, KnownEndpoint, KnownService
@@ -174,11 +174,9 @@ class Directory:
         _, _, name = key.partition("/")
         if not known.withdrawing or any(service.may_route(name) for service in self.services.values()):
             return
-        receiver = (ModelReplicaSignals if known.owner == "ModelReplica" else ModelEndpointSignals).ENDPOINT_WITHDRAWN
+        owner = EntityRef[EndpointOwnerSignals](workflow_id(known.owner, self._namespace, name))
         message = EndpointWithdrawn(uid=known.version.uid, sequence=known.withdrawing)
-        self._answers[key] = SignalRequest(
-            workflow_id=workflow_id(known.owner, self._namespace, name), signal=receiver.name, payload=message.wire()
-        )
+        self._answers[key] = EndpointOwnerSignals.ENDPOINT_WITHDRAWN.request(owner, message)
         self.endpoints[key] = known.model_copy(update={"withdrawing": 0})
 
     # --- selecting ------------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,13 @@ from api_types.messages.delivery import EntityRef
 from api_types.messages.gateway_work import ControlObserved, InstallStep, RunInstallStep, WatchGateway
 from api_types.messages.routing import GatewayChanged, GatewayUse
 from api_types.messages.scheduling import Resync
-from api_types.messages.signals import GatewayUserSignals, InferenceGatewaySignals, ModelEndpointSignals, ModelServiceSignals
+from api_types.messages.signals import (
+    INFERENCE_GATEWAY,
+    GatewayUserSignals,
+    InferenceGatewaySignals,
+    ModelEndpointSignals,
+    ModelServiceSignals,
+)
 from api_types.messages.versions import ObservationOrder
 from api_types.names import workflow_id
 from api_types.resources.status import LeftBehind
@@ -31,7 +37,7 @@ from workflows.entity.entity import Entity
 from workflows.entity.failures import NO_FAILURE, Failure, failure_of
 from workflows.entity.handles import handles
 from workflows.entity.registering.registrations import drop_ended, is_newest
-from workflows.entity.start import read_carried
+from workflows.entity.start import check_only_id, read_carried
 from workflows.inference_gateway.state import GatewayState
 from workflows.inference_gateway.watch import GatewayWatch
 
@@ -52,6 +58,7 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
     @workflow.init
     def __init__(self, *arguments: Any) -> None:
         super().__init__(read_carried(arguments, GatewayState) or GatewayState())
+        check_only_id(self.kind, INFERENCE_GATEWAY.workflow_id)
         self.watch = GatewayWatch(self.context)
 
     @workflow.run

@@ -1,8 +1,8 @@
 """What a ModelReplica's decisions order: plain values, which its workflow carries out in their order.
 
 Results come back to who ordered: `ReplicaCluster.memo_read`, `ReplicaApply.applied` and `.failed`, `ReplicaTeardown.attempted`,
-`.attempt_failed` and `.cancelled`, `DeploymentReports.sent`, `EndpointPublication.applied`, `.removed` and `.failed`. Sending again what was
-carried out already changes nothing at the receiver.
+`.attempt_failed` and `.cancelled`, `DeploymentReports.sent`, `EndpointPublication.applied`, `.removed` and `.failed`. Sending again what
+was carried out already changes nothing at the receiver.
 """
 
 from dataclasses import dataclass

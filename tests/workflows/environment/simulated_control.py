@@ -4,7 +4,7 @@ It notes in which order backends and routes were applied and removed. What a rea
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,9 +122,8 @@ class SimulatedControl(SimulatedClusters):
                     address="" if self.down else self.address,
                     message="" if self.address else "Gateway modelplane-system/modelplane has no address yet",
                 )
-                await self._observe(
-                    "inferencegateway/default", ControlObserved(owner_uid=order.uid, gateway_uid=order.uid, gateway=gateway)
-                )
+                observed = ControlObserved(owner_uid=order.uid, gateway_uid=order.uid, gateway=gateway)
+                await self._observe("inferencegateway/default", observed)
             activity.heartbeat()
             await asyncio.sleep(HEARTBEAT_SECONDS / 25)
 
@@ -198,9 +197,9 @@ def a_service(name: str, *entries: Json, namespace: str = "ml-team") -> Json:
     return {"apiVersion": API_VERSION, "kind": "ModelService", "metadata": metadata, "spec": {"endpoints": list(entries)}}
 
 
-def selecting(*, weight: int = 1, priority: int = 0, **match_labels: str) -> Json:
+def selecting(match_labels: Mapping[str, str], *, weight: int = 1, priority: int = 0) -> Json:
     """An entry that selects by these labels."""
-    return {"weight": weight, "priority": priority, "selector": {"matchLabels": match_labels}}
+    return {"weight": weight, "priority": priority, "selector": {"matchLabels": dict(match_labels)}}
 
 
 def an_endpoint(name: str, url: str = "https://api.example.com/v1", *, namespace: str = "ml-team", **own_labels: str) -> Json:

@@ -10,6 +10,8 @@ from tests.workflows.environment.simulated_clusters import a_class, a_cluster, s
 from tests.workflows.environment.simulated_control import ADDRESS, SimulatedControl, a_gateway, a_service, an_endpoint, selecting
 
 TEAM = "ml-team"
+MISSING = "InferenceGateway default does not exist"
+HELD = "the routes of services still have it"
 QWEN = {"modelplane.ai/deployment": "qwen"}
 
 
@@ -33,22 +35,12 @@ async def routed(plane: ControlPlane, name: str, *endpoints: str) -> Json:
     return await plane.until("ModelService", name, holds, TEAM)
 
 
-async def replicas(plane: ControlPlane, count: int) -> list[str]:
-    seen = await plane.until(
-        "ModelDeployment",
-        "qwen",
-        lambda tree: (tree["status"].get("replicas") or {}).get("ready") == count and condition(tree, "Ready") == "True",
-        TEAM,
-    )
-    return sorted(each["name"] for each in seen["status"]["placements"]) if "placements" in seen["status"] else []
-
-
 @pytest.mark.timeout(120)
 async def test_stk_83_84_a_service_routes_the_replicas_of_a_deployment_and_follows_them() -> None:
     control = SimulatedControl(settings={"drain_seconds": 1})
     async with a_plane(control) as plane:
         await plane.apply(a_deployment("qwen", TEAM, replicas=2))
-        await plane.apply(a_service("qwen", selecting(**QWEN)))
+        await plane.apply(a_service("qwen", selecting(QWEN)))
         seen = await plane.until("ModelService", "qwen", lambda tree: len(tree["status"].get("endpoints", ())) == 2, TEAM)
         seen = await plane.ready("ModelService", "qwen", TEAM)
         assert seen["status"]["address"] == f"http://{ADDRESS}/{TEAM}/qwen"
@@ -81,7 +73,7 @@ async def test_stk_83_84_a_service_routes_the_replicas_of_a_deployment_and_follo
 async def test_stk_69_88_a_hand_written_endpoint_is_routed_and_leaves_in_order() -> None:
     control = SimulatedControl()
     async with a_plane(control) as plane:
-        await plane.apply(a_service("kimi", selecting(tier="external")))
+        await plane.apply(a_service("kimi", selecting({"tier": "external"})))
         seen = await plane.until("ModelService", "kimi", lambda tree: reason(tree, "EndpointsResolved") == "NoEndpoints", TEAM)
         assert "address" not in seen["status"]
         await plane.apply(an_endpoint("together", tier="external"))
@@ -105,7 +97,7 @@ async def test_stk_73_a_url_that_cannot_be_used_has_no_objects() -> None:
         assert control.backends == {}
         await plane.apply(an_endpoint("inner", tier="a"))
         await plane.ready("ModelEndpoint", "inner", TEAM)
-        await plane.apply(a_service("s", selecting(tier="a")))
+        await plane.apply(a_service("s", selecting({"tier": "a"})))
         await routed(plane, "s", "inner")
         await plane.apply(an_endpoint("inner", "http://localhost:8000", tier="a"))
         await plane.until("ModelEndpoint", "inner", lambda tree: not tree["status"].get("routing"), TEAM)
@@ -118,7 +110,7 @@ async def test_priority_spills_over_to_the_next_entry_and_back() -> None:
     async with a_plane(control) as plane:
         await plane.apply(an_endpoint("own", tier="own"))
         await plane.apply(an_endpoint("provider", tier="provider"))
-        await plane.apply(a_service("s", selecting(tier="own"), selecting(tier="provider", priority=1)))
+        await plane.apply(a_service("s", selecting({"tier": "own"}), selecting({"tier": "provider"}, priority=1)))
         seen = await routed(plane, "s", "own")
         assert [entry["standby"] for entry in seen["status"]["entries"]] == [False, True]
         await plane.delete("ModelEndpoint", "own", TEAM)
@@ -134,9 +126,9 @@ async def test_stk_86_below_the_floor_only_the_older_service_routes_an_endpoint(
     async with a_plane(control, gateway=False) as plane:
         await plane.apply(a_gateway(version="40.2.0"))
         await plane.apply(an_endpoint("own", tier="own"))
-        await plane.apply(a_service("a", selecting(tier="own")))
+        await plane.apply(a_service("a", selecting({"tier": "own"})))
         await routed(plane, "a", "own")
-        await plane.apply(a_service("b", selecting(tier="own")))
+        await plane.apply(a_service("b", selecting({"tier": "own"})))
         seen = await plane.until("ModelService", "b", lambda tree: reason(tree, "RoutingReady") == "BackendShared", TEAM)
         assert "ModelService a " in message(seen, "RoutingReady")
         await plane.delete("ModelService", "a", TEAM)
@@ -147,7 +139,7 @@ async def test_stk_86_below_the_floor_only_the_older_service_routes_an_endpoint(
 async def test_without_a_control_cluster_services_and_endpoints_say_so() -> None:
     control = SimulatedControl(configured=False)
     async with a_plane(control) as plane:
-        await plane.apply(a_service("s", selecting(tier="own")))
+        await plane.apply(a_service("s", selecting({"tier": "own"})))
         await plane.apply(an_endpoint("own", tier="own"))
         text = "no control cluster is configured"
         seen = await plane.until("InferenceGateway", "default", lambda tree: text in message(tree, "ControllerReady"))
@@ -166,10 +158,8 @@ async def test_a_gateway_that_comes_later_is_followed_and_cannot_leave_before_it
     control = SimulatedControl(address="")
     async with a_plane(control, gateway=False) as plane:
         await plane.apply(an_endpoint("own", tier="own"))
-        await plane.apply(a_service("s", selecting(tier="own")))
-        await plane.until(
-            "ModelService", "s", lambda tree: "InferenceGateway default does not exist" in message(tree, "RoutingReady"), TEAM
-        )
+        await plane.apply(a_service("s", selecting({"tier": "own"})))
+        await plane.until("ModelService", "s", lambda tree: MISSING in message(tree, "RoutingReady"), TEAM)
         await plane.apply(a_gateway())
         seen = await plane.until("ModelService", "s", lambda tree: "has no address yet" in message(tree, "RoutingReady"), TEAM)
         # stk-85: the route is applied all the same.
@@ -189,16 +179,14 @@ async def test_while_the_control_cluster_does_not_answer_routes_stay_and_all_is_
     control = SimulatedControl()
     async with a_plane(control) as plane:
         await plane.apply(an_endpoint("a", tier="own"))
-        await plane.apply(a_service("s", selecting(tier="own")))
+        await plane.apply(a_service("s", selecting({"tier": "own"})))
         await routed(plane, "s", "a")
         control.down = True
         await plane.until("ModelService", "s", lambda tree: "does not answer" in message(tree, "RoutingReady"), TEAM)
         done = list(control.done)
         await plane.apply(an_endpoint("b", tier="own"))
         await plane.delete("ModelEndpoint", "a", TEAM)
-        seen = await plane.until(
-            "ModelEndpoint", "a", lambda tree: "the routes of services still have it" in message(tree, "Deleting"), TEAM
-        )
+        seen = await plane.until("ModelEndpoint", "a", lambda tree: HELD in message(tree, "Deleting"), TEAM)
         assert control.done == done
         assert control.routes["s"].entries[0].endpoints[0].name == "a"
         assert seen["status"]["routing"]
