@@ -36,6 +36,7 @@ class Directory:
     def __init__(self, namespace: str, state: DirectoryState, next_version: Callable[[int], int]) -> None:
         self._namespace = namespace
         self._next_version = next_version
+        self._is_complete = state.surveyed
         self.endpoints = dict(state.endpoints)
         self.services = dict(state.services)
         self.ended = dict(state.ended)
@@ -53,6 +54,7 @@ class Directory:
                 "ended": self.ended,
                 "last_version": self.last_version,
                 "dirty": list(self.dirty),
+                "surveyed": self._is_complete,
             }
         )
 
@@ -60,6 +62,11 @@ class Directory:
     def has_work(self) -> bool:
         """Whether there is something to send."""
         return bool(self.dirty or self._answers)
+
+    def complete(self) -> None:
+        """Begin to answer: what was reported before this directory ran is known. A route may have what it did not know of."""
+        self._is_complete = True
+        self.answer_all()
 
     # --- reports --------------------------------------------------------------------------------------------------------------------
 
@@ -119,7 +126,7 @@ class Directory:
         known = self.services.get(message.service)
         if known is None or known.version.uid != message.uid or message.version != known.sent:
             return
-        self.services[message.service] = known.model_copy(update={"routed": message.endpoints, "unanswered": []})
+        self.services[message.service] = known.model_copy(update={"routed": message.endpoints, "unanswered": [], "has_answered": True})
         self.answer_all()
 
     def lose(self, services: Sequence[str]) -> None:
@@ -172,7 +179,7 @@ class Directory:
     def _answer_withdrawn(self, key: str) -> None:
         known = self.endpoints[key]
         _, _, name = key.partition("/")
-        if not known.withdrawing or any(service.may_route(name) for service in self.services.values()):
+        if not self._is_complete or not known.withdrawing or any(service.may_route(name) for service in self.services.values()):
             return
         owner = EntityRef[EndpointOwnerSignals](workflow_id(known.owner, self._namespace, name))
         message = EndpointWithdrawn(uid=known.version.uid, sequence=known.withdrawing)

@@ -22,7 +22,8 @@ class KnownService(Message):
     """A service, what was sent to it, and what its route has.
 
     `sequence` is that of its report. `sent` is the version of the last list that it was sent, `digest` that of its content, `listed` the
-    endpoints in it. `unanswered`: those of all lists since its last answer. `routed`: what its route has by that answer.
+    endpoints in it. `unanswered`: those of all lists since its last answer. `routed`: what its route has by that answer. `has_answered`: it answered a
+    list of this directory. Until then it may have one of an earlier directory, and route what that lists.
     """
 
     version: Version
@@ -33,11 +34,12 @@ class KnownService(Message):
     digest: str = ""
     listed: list[str] = Field(default_factory=list)
     unanswered: list[str] = Field(default_factory=list)
+    has_answered: bool = False
     routed: list[str] = Field(default_factory=list)
 
     def may_route(self, endpoint: str) -> bool:
         """Tell whether the route of the service has an endpoint, or may come to have it."""
-        return endpoint in self.routed or endpoint in self.listed or endpoint in self.unanswered
+        return not self.has_answered or endpoint in self.routed or endpoint in self.listed or endpoint in self.unanswered
 
 
 class DirectoryState(Message):

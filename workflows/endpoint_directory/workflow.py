@@ -52,7 +52,7 @@ class EndpointDirectoryWorkflow:
         if not self.state.surveyed:
             await survey(self.namespace, self.directory)
             self.state = self.state.model_copy(update={"surveyed": True})
-            self.directory.answer_all()
+            self.directory.complete()
         self._publish()
         while True:
             await self._send_answers()
