@@ -22,8 +22,8 @@ class KnownService(Message):
     """A service, what was sent to it, and what its route has.
 
     `sequence` is that of its report. `sent` is the version of the last list that it was sent, `digest` that of its content, `listed` the
-    endpoints in it. `unanswered`: those of all lists since its last answer. `routed`: what its route has by that answer. `has_answered`: it answered a
-    list of this directory. Until then it may have one of an earlier directory, and route what that lists.
+    endpoints in it. `unanswered`: those of all lists since its last answer. `routed`: what its route has by that answer. `has_answered`: it
+    answered a list of this directory. Until then it may have one of an earlier directory, and route what that lists.
     """
 
     version: Version

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, strategies
 
-from api_types.messages.routing import EndpointWithdrawn, Routed, ServiceEndpoints
+from api_types.base import Message
+from api_types.messages.routing import EndpointReport, EndpointWithdrawn, Routed, ServiceEndpoints, ServiceReport
 from tests.random_cases import random_cases
 from tests.workflows.endpoint_directory.test_directory import NAMESPACE, by, reported, serving
 from workflows.endpoint_directory.directory import Directory
@@ -28,8 +29,9 @@ class Owner:
     published: bool = False
     withdrawn: int = 0
 
-    def report(self) -> object:
-        return reported(self.name, self.sequence, **({"app": self.app} if self.published else {}))
+    def report(self) -> EndpointReport:
+        found = reported(self.name, self.sequence, app=self.app)
+        return found if self.published else found.model_copy(update={"endpoint": None})
 
 
 @dataclass
@@ -43,7 +45,7 @@ class Service:
     applied: int = 0
     route: list[str] = field(default_factory=list)
 
-    def report(self) -> object:
+    def report(self) -> ServiceReport:
         return serving(self.name, by(app=self.app), sequence=self.report_sequence, routed=self.route)
 
 
@@ -53,7 +55,7 @@ class World:
     owners: list[Owner]
     services: list[Service]
     directory: Directory
-    to_directory: list[object] = field(default_factory=list)
+    to_directory: list[Message] = field(default_factory=list)
     to_services: list[tuple[str, ServiceEndpoints]] = field(default_factory=list)
     to_owners: list[tuple[str, EndpointWithdrawn]] = field(default_factory=list)
     clock: int = 10
@@ -87,13 +89,14 @@ class World:
             message = self.to_directory[at] if self.rng.random() < 0.2 else self.to_directory.pop(at)
             self.deliver(message)
 
-    def deliver(self, message: object) -> None:
-        if isinstance(message, Routed):
-            self.directory.routed(message)
-        elif hasattr(message, "owner"):
-            self.directory.report_endpoint(message)
-        else:
-            self.directory.report_service(message)  # type: ignore[arg-type]
+    def deliver(self, message: Message) -> None:
+        match message:
+            case Routed():
+                self.directory.routed(message)
+            case EndpointReport():
+                self.directory.report_endpoint(message)
+            case ServiceReport():
+                self.directory.report_service(message)
 
     def directory_sends(self) -> None:
         self.to_owners += [
