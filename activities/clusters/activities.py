@@ -22,8 +22,6 @@ from activities.clusters.permissions import Usage, check_permissions
 from activities.clusters.rotated_secrets import RotationNotifier, SourceVersions
 from activities.clusters.watch.capacity_tracker import capacity_tracker
 from activities.clusters.watch.cluster_watch import ClusterWatch
-from activities.clusters.watch.health import UNREACHABLE_AFTER_SECONDS
-from activities.clusters.watch.notifier import Undelivered
 from activities.clusters.watch.observation_index import REPLICA
 from activities.heartbeat import heartbeating
 from activities.messaging.entity_client import EntityClient
@@ -31,6 +29,8 @@ from activities.messaging.messages import QueryEach, Survey
 from activities.observe.cache import MODEL_CACHE
 from activities.observe.gateway import observe_gateway
 from activities.secrets.store import SecretReader
+from activities.watching.health import UNREACHABLE_AFTER_SECONDS
+from activities.watching.notifier import Undelivered
 from api_types import labels
 from api_types.errors import TransientError
 from api_types.messages.caches import CacheAccount

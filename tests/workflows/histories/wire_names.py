@@ -16,6 +16,7 @@ from activities.caches.revisions import RevisionActivities
 from activities.clusters.activities import ClusterActivities
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import CONNECTION_MEMO, PUBLISHED_MEMO, SEARCH_ATTRIBUTES
+from activities.routing.activities import RoutingActivities
 from activities.workloads.activities import WorkloadActivities
 from api_types.errors import ModelplaneError
 from api_types.messages.signals import receiver_of, signals_of
@@ -25,7 +26,7 @@ from workflows.fleet_scheduler.cache.state import SchedulerState
 
 RECORDED = Path(__file__).parents[2] / "histories" / "wire_names.json"
 
-OWNERS = (EntityClient, ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities)
+OWNERS = (EntityClient, ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities, RoutingActivities)
 FREE = (*registry.SCHEDULER_ACTIVITIES, *registry.REBUILD_ACTIVITIES)
 
 
