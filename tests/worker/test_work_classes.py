@@ -10,6 +10,7 @@ from activities.clusters.activities import ClusterActivities
 from activities.clusters.permissions import Usage
 from activities.render.version import renderer_hash
 from activities.render_settings import render_settings
+from activities.routing.activities import RoutingActivities
 from activities.workloads.activities import WorkloadActivities
 from api_types.queues import ClusterWork
 from api_types.settings import (
@@ -26,7 +27,7 @@ from api_types.settings import (
 )
 from worker import build_activities, work_on_clusters
 
-OWNERS = (ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities)
+OWNERS = (RoutingActivities, ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities)
 LIMITS = WorkerSettings(max_concurrent_activities=11, max_concurrent_watches=22, max_concurrent_waits=33)
 
 

@@ -185,6 +185,7 @@ def _received(made: Callable[[], Made]) -> Received:
 IDS = {
     "FleetScheduler": FLEET_SCHEDULER_ID,
     "EndpointDirectory": "endpointdirectory/ml",
+    "InferenceGateway": "inferencegateway/default",
 }
 
 

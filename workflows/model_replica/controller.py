@@ -49,11 +49,11 @@ class ReplicaController:
         return self.teardown.next_orders()
 
     def publish(self) -> list[Order]:
-        """Order what brings the endpoint to the services that select it, or withdraws it; none without a control cluster."""
+        """Order what brings the endpoint to its services, or takes it out of their routes; none without a control cluster."""
         state = self._state
         if state.deleting or not has_control_cluster(state):
             return []
-        orders = self.publication.publish(wanted, may_apply=True) if (wanted := wanted_endpoint(state)) else self.publication.withdraw()
+        orders = self.publication.publish(wanted, may_apply=True) if (wanted := wanted_endpoint(state)) else self.publication.suspend()
         return list(orders)
 
     def report(self) -> list[Order]:

@@ -127,6 +127,14 @@ class EndpointPublication:
         )
         return [] if endpoint == state.reported else [self._report(endpoint)]
 
+    def suspend(self) -> list[EndpointOrder]:
+        """Order that no request is sent to an endpoint that was published, and that services select it all the same: it will be back.
+
+        If it is their only one, their route stays and the gateway answers 503, which clients try again, and not 404.
+        """
+        reported = self._state.reported
+        return [self._report(reported.model_copy(update={"backend": ""}))] if reported and reported.backend else []
+
     def withdraw(self) -> list[EndpointOrder]:
         """Order that no service routes the endpoint any more."""
         return [self._report(None)] if self._state.reported is not None else []
