@@ -146,3 +146,6 @@ MAINTENANCE = f"{GROUP}/maintenance"
 GATEWAY_NAME = "inference-gateway"
 # The gateway on the control cluster, which all services share.
 CONTROL_GATEWAY_NAME = "modelplane"
+
+# A header of what a service responds with: the ModelReplica or ModelEndpoint that the gateway had sent the request to.
+RESPONDER_HEADER = "x-modelplane-endpoint"

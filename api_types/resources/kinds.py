@@ -119,7 +119,11 @@ KINDS: tuple[KindInfo, ...] = (
         "ms",
         namespaced=True,
         model=ModelService,
-        columns=(Column("ADDRESS", (_ADDRESS,)),),
+        columns=(
+            Column("ADDRESS", (_ADDRESS,)),
+            Column("ENDPOINTS", (".status.summary.ready",)),
+            Column("ENTRIES", (".status.summary.entries",)),
+        ),
         served=True,
     ),
     KindInfo(
@@ -128,7 +132,7 @@ KINDS: tuple[KindInfo, ...] = (
         "me",
         namespaced=True,
         model=ModelEndpoint,
-        columns=(Column("URL", (".spec.url",)),),
+        columns=(Column("URL", (".spec.url",)), Column("BACKEND", (".status.routing.backendName",))),
         served=True,
     ),
     KindInfo(

@@ -76,11 +76,22 @@ class RoutedEndpointStatus(ResourceModel):
     """The InferenceCluster of a ModelReplica."""
 
 
+class ServiceSummary(ResourceModel):
+    """What the columns of a list show."""
+
+    ready: str = ""
+    """Endpoints that can be routed, of those that are selected: `2/3`."""
+    entries: str = ""
+    """Entries with their weights: `stable=90 canary=10`."""
+
+
 class ModelServiceStatus(ResourceStatus):
     """Where a service can be reached."""
 
     address: str | None = None
     """`http://<gateway>/<namespace>/<service>`, without a trailing slash."""
+    summary: ServiceSummary | None = None
+    """What the columns of a list show."""
     route: str | None = None
     """Name of its HTTPRoute on the control cluster."""
     entries: tuple[EntryStatus, ...] = ()

@@ -11,6 +11,8 @@ from api_types.messages.routing import EntryEndpoints, EntrySelection, SelectedE
 from workflows.entity.conditions import FALSE, TRUE, UNKNOWN, Verdict, is_true
 from workflows.model_service.state import UNRESOLVED_AFTER, ServiceState
 
+_ENTRIES_SHOWN = 5
+
 
 class WantedRoute(NamedTuple):
     """The route that is wanted, None for none, and a digest over all that decides about it."""
@@ -206,10 +208,18 @@ def status_of(state: ServiceState, namespace: str, name: str) -> dict[str, Any]:
         }
         for entry, found in zip(entries_of(state), selected, strict=False)
     ]
+    status["summary"] = _summary(status["entries"])
     if state.applied:
         status["route"] = state.applied.name
         status["endpoints"] = _routed(weights, selected)
     return status
+
+
+def _summary(entries: Sequence[dict[str, Any]]) -> dict[str, str]:
+    ready, matched = sum(entry["ready"] for entry in entries), sum(entry["matched"] for entry in entries)
+    shown = [f"{entry['name']}={entry['weight']}{' (standby)' if entry['standby'] else ''}" for entry in entries[:_ENTRIES_SHOWN]]
+    more = [f"and {len(entries) - _ENTRIES_SHOWN} more"] if len(entries) > _ENTRIES_SHOWN else []
+    return {"ready": f"{ready}/{matched}", "entries": " ".join([*shown, *more])}
 
 
 def _routed(weights: dict[str, int], entries: Sequence[EntryEndpoints]) -> list[dict[str, Any]]:

@@ -36,5 +36,8 @@ def _backend(backend: RoutedBackend) -> Json:
     path = {"type": "ReplacePrefixMatch", "replacePrefixMatch": endpoint.rewrite_path} if endpoint.rewrite_path is not None else None
     # A provider does not know the gateway's name, which clients send.
     rewrite = compact(path=path, hostname=url.host if url.is_name else None)
-    filters = [{"type": "URLRewrite", "urlRewrite": rewrite}] if rewrite else []
+    responder = [{"name": labels.RESPONDER_HEADER, "value": endpoint.name}]
+    filters: list[Json] = [{"type": "ResponseHeaderModifier", "responseHeaderModifier": {"set": responder}}]
+    if rewrite:
+        filters.insert(0, {"type": "URLRewrite", "urlRewrite": rewrite})
     return compact(name=endpoint.backend, port=url.port, weight=backend.weight, filters=filters)

@@ -133,7 +133,8 @@ async def test_stk_75_76_a_route_has_a_rule_with_a_backend_per_endpoint(control:
     ]
     assert _rewrite(groq) == {"hostname": "api.groq.com", "path": _prefix("/openai/v1/")}
     assert _rewrite(qwen) == {"path": _prefix("/v1/")}
-    assert "filters" not in plain
+    assert [each["type"] for each in plain["filters"]] == ["ResponseHeaderModifier"]
+    assert plain["filters"][0]["responseHeaderModifier"] == {"set": [{"name": "x-modelplane-endpoint", "value": "plain"}]}
     assert [(each.endpoint, each.weight) for each in applied.backends] == [("groq", 1), ("plain", 1), ("qwen", 1)]
 
 
@@ -142,7 +143,7 @@ def _prefix(path: str) -> Json:
 
 
 def _rewrite(backend: Json) -> Json:
-    (found,) = backend["filters"]
+    found = backend["filters"][0]
     assert found["type"] == "URLRewrite"
     rewrite: Json = found["urlRewrite"]
     return rewrite

@@ -23,6 +23,7 @@ class Extension:
 EXTENSIONS = (
     Extension("ModelService", "spec.endpoints[].name", "field", "by which `service shift` and status name an entry"),
     Extension("ModelService", "spec.endpoints[].priority", "field", "failover between entries"),
+    Extension("ModelService", "status.summary", "field", "columns of lists"),
     Extension("ModelService", "status.route", "field", "the HTTPRoute on the control cluster"),
     Extension("ModelService", "status.entries", "field", "what each entry selects"),
     Extension("ModelService", "status.endpoints", "field", "what the route has"),
