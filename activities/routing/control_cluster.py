@@ -8,22 +8,19 @@ from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind
 from api_types.errors import NoControlCluster, PermissionDenied, StackMissing
 from api_types.messages.cluster_work import Connection
 from api_types.messages.gateway_work import GatewayFacts
-from api_types.pins import apiversions
 from api_types.settings import ControlClusterSettings
 
 NAME = "control"
 """What messages call it; no InferenceCluster is meant."""
 ROLES_FILE = "deploy/control-cluster/rbac.yaml"
-GATEWAY_CLASS = Kind(apiversions.GATEWAY, "GatewayClass")
 _OWN = ("get", "list", "watch", "create", "patch", "delete")
-_FOLLOW = ("get", "list", "watch")
+_FOLLOW = ("list", "watch")
 # What is applied and watched there, by verbs.
 USED: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     (kinds.HTTP_ROUTE, _OWN),
     (kinds.SERVICE, _OWN),
     (kinds.ENDPOINT_SLICE, _OWN),
     (kinds.GATEWAY, _FOLLOW),
-    (GATEWAY_CLASS, _FOLLOW),
     (kinds.NAMESPACE, ("get", "create")),
 )
 _KUBE_SYSTEM = ObjectId(kinds.NAMESPACE, "", "kube-system")
@@ -51,7 +48,7 @@ class ControlCluster:
         cluster = await self.api()
         version = await cluster.version()
         served = await cluster.resources(refresh=True)
-        missing = [kind for kind in (kinds.HTTP_ROUTE, kinds.GATEWAY, GATEWAY_CLASS) if kind not in served]
+        missing = [kind for kind in (kinds.HTTP_ROUTE, kinds.GATEWAY) if kind not in served]
         if missing:
             raise StackMissing(
                 f"the control cluster does not serve {missing[0]}: install the CRDs of the Gateway API there (standard channel)"
@@ -63,5 +60,6 @@ class ControlCluster:
                     f"the control cluster: the user of the kubeconfig lacks permissions, in all namespaces: {shown(denied)}; "
                     f"bind it to the ClusterRole of {ROLES_FILE}, or to cluster-admin"
                 )
+        # Its uid tells one cluster from another.
         found = await cluster.get(_KUBE_SYSTEM)
         return GatewayFacts(kubernetes_version=version, uid=found["metadata"]["uid"] if found else "")

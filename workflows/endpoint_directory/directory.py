@@ -88,7 +88,8 @@ class Directory:
             owner=message.owner,
             version=version.advanced(message.uid, message.sequence),
             endpoint=message.endpoint,
-            withdrawing=0 if message.endpoint else message.sequence,
+            # One without a backend is in no list either; its pods are about to be replaced, or do not serve.
+            withdrawing=0 if message.endpoint and message.endpoint.backend else message.sequence,
         )
         self._answer_withdrawn(key)
 

@@ -54,9 +54,14 @@ class PublishedEndpoint(BaseModel):
     attempts: int = 0
 
     @property
+    def is_out_of_routes(self) -> bool:
+        """Whether no route has the endpoint, be it withdrawn or without a backend for now."""
+        return self.sequence == 0 or (not (self.reported and self.reported.backend) and self.withdrawn >= self.sequence)
+
+    @property
     def is_withdrawn(self) -> bool:
-        """Whether no route has the endpoint."""
-        return self.sequence == 0 or (self.reported is None and self.withdrawn >= self.sequence)
+        """Whether no service selects the endpoint, and no route has it."""
+        return self.reported is None and self.is_out_of_routes
 
 
 @dataclass(frozen=True)
@@ -212,7 +217,8 @@ class EndpointPublication:
     def record_withdrawn(self, message: EndpointWithdrawn) -> bool:
         """Record that no route has the endpoint any more; False if that is about an older report or another owner."""
         state = self._state
-        if message.uid != self._context.state.uid or message.sequence < state.sequence or state.reported is not None:
+        is_routed = state.reported is not None and bool(state.reported.backend)
+        if message.uid != self._context.state.uid or message.sequence < state.sequence or is_routed:
             return False
         if state.withdrawn < message.sequence:
             state.withdrawn = message.sequence
