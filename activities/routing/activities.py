@@ -11,7 +11,6 @@ from functools import partial
 
 from temporalio import activity
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
 
 from activities.caller import check_caller
 from activities.cluster_objects import kinds
@@ -31,9 +30,9 @@ from activities.render.services.route_plan import plan_backends
 from activities.routing.control_cluster import ControlCluster
 from activities.routing.watch import ControlWatch
 from activities.watching.health import UNREACHABLE_AFTER_SECONDS
-from activities.watching.notifier import Undelivered
+from activities.watching.running import deliver, run_number, until_first_ends, until_shutdown
 from api_types import labels, names
-from api_types.errors import InvalidInput, NameConflict, StillThere, TransientError, Unsupported
+from api_types.errors import InvalidInput, NameConflict, StillThere, Unsupported
 from api_types.messages.delivery import EntityRef
 from api_types.messages.gateway_work import (
     AppliedBackend,
@@ -58,9 +57,6 @@ _SERVICE = "ModelService"
 _HEARTBEAT_SECONDS = 10.0
 # Nothing that is deleted here has finalizers of ours.
 _GONE_WITHIN = timedelta(seconds=40)
-_SIGNAL_TIMEOUT = timedelta(seconds=5)
-# Attempts of one watch: one every few seconds, for more than a month.
-_ATTEMPTS_MAX = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -155,17 +151,9 @@ class RoutingActivities:
         """
         check_caller(_GATEWAY, "", SINGLETON_NAME)
         gateway = Owner(_GATEWAY, "", SINGLETON_NAME, order.uid)
-        run = order.number * _ATTEMPTS_MAX + min(activity.info().attempt, _ATTEMPTS_MAX - 1)
-        watch = ControlWatch(gateway, self.control.api, partial(_signal, activity.client(), run), self.unreachable_after_seconds)
-        tasks = [asyncio.create_task(part) for part in (watch.run(), _heartbeat(watch), _until_shutdown())]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        send = partial(_signal, activity.client(), run_number(order.number, activity.info().attempt))
+        watch = ControlWatch(gateway, self.control.api, send, self.unreachable_after_seconds)
+        await until_first_ends(watch.run(), _heartbeat(watch), until_shutdown())
 
     @activity.defn
     async def run_install_step(self, order: RunInstallStep) -> InstallStepResult:
@@ -206,21 +194,10 @@ async def _delete(deleter: Deleter, targets: Sequence[ObjectId]) -> None:
 async def _signal(client: Client, run: int, owner: Owner, observed: ControlObserved) -> bool:
     message = observed.model_copy(update={"run": run})
     request = ControlObservedSignals.CONTROL_OBSERVED.request(EntityRef[ControlObservedSignals](owner.workflow_id), message)
-    try:
-        await client.get_workflow_handle(request.workflow_id).signal(request.signal, request.payload, rpc_timeout=_SIGNAL_TIMEOUT)
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return False
-        raise Undelivered from error
-    return True
+    return await deliver(client, request)
 
 
 async def _heartbeat(watch: ControlWatch) -> None:
     while True:
         activity.heartbeat(watch.counts())
         await asyncio.sleep(_HEARTBEAT_SECONDS)
-
-
-async def _until_shutdown() -> None:
-    await activity.wait_for_worker_shutdown()
-    raise TransientError("the worker shuts down; another one takes over")

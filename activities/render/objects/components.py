@@ -5,7 +5,6 @@ DEVICE_CLAIM = "device-claim"
 POD_GROUP = "gang"
 PICKER = "epp"
 ROUTING = "routing"
-GATEWAY = "gateway"
 MONITORING = "monitoring"
 SECRET = "secret"  # noqa: S105 -- the value of a label
 CACHE = "cache"
