@@ -85,7 +85,8 @@ class RoutingActivities:
         async with heartbeating() as report:
             owner = RenderedOwner(order.owner, order.namespace, order.name, order.uid, generation=0)
             items = endpoint_objects(owner, order.name, Backend(url))
-            await ensure_namespace(cluster, order.namespace, f"{order.owner} {order.namespace}/{order.name}")
+            # No pod runs there, so it may be one that others made.
+            await ensure_namespace(cluster, order.namespace, f"{order.owner} {order.namespace}/{order.name}", shared=True)
             stored = [await _apply(cluster, item, owner) for item in items]
             (applied_slice, service) = stored
             name: str = service["metadata"]["name"]
@@ -116,7 +117,7 @@ class RoutingActivities:
         async with heartbeating():
             owner = RenderedOwner(_SERVICE, order.namespace, order.name, order.uid, generation=0)
             backends = plan_backends(order.entries)
-            await ensure_namespace(cluster, order.namespace, f"{_SERVICE} {order.namespace}/{order.name}")
+            await ensure_namespace(cluster, order.namespace, f"{_SERVICE} {order.namespace}/{order.name}", shared=True)
             stored = await _apply(cluster, service_route(owner, backends), owner)
         return AppliedRoute(
             name=stored["metadata"]["name"],

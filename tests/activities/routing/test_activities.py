@@ -210,10 +210,12 @@ async def test_two_attempts_at_once_end_in_one_object(control: Control) -> None:
     assert len(await control.names(kinds.SERVICE)) == 1
 
 
-async def test_a_namespace_of_others_is_not_used(control: Control) -> None:
+async def test_a_namespace_may_be_one_that_others_made_but_none_of_the_platform(control: Control) -> None:
     await control.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": control.namespace}})
-    with pytest.raises(PermissionDenied, match="was not created by Modelplane"):
-        await control.run(control.activities.apply_endpoint_backend, a_backend(control, "http://10.0.0.1"))
+    await control.run(control.activities.apply_endpoint_backend, a_backend(control, "http://10.0.0.1"))
+    order = a_backend(control, "http://10.0.0.1").model_copy(update={"namespace": "kube-system"})
+    with pytest.raises(PermissionDenied, match="belongs to the platform"):
+        await control.run(control.activities.apply_endpoint_backend, order)
 
 
 async def test_it_connects_and_says_which_cluster_it_is(control: Control) -> None:
