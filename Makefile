@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo up down test test-fast campaign explore fuzz coverage testbed testbed-down check compiled fmt lock bench programs oracle venv clean
 
 help:
-	@echo "make demo          a whole fleet on this machine, gateways included, with a first model Ready on two clusters"
+	@echo "make demo          a whole fleet on this machine, gateways included, with a first model on two clusters that answers"
 	@echo "make up, down      the same fleet without a model; stop it"
 	@echo "make test          all checks and all tests, on real parts"
 	@echo "make test-fast     the tests that need no real parts, with few random cases: under a minute"
@@ -26,7 +26,9 @@ help:
 	@echo "make lock, bench, clean"
 
 demo: venv
-	$(BIN)/modelplane up --apply examples/testbed/demo.yaml --wait
+	$(BIN)/modelplane up --apply examples/testbed/demo.yaml --apply examples/testbed/service.yaml --wait
+	@echo
+	-$(BIN)/modelplane chat demo "What answers here?"
 
 up: venv
 	$(BIN)/modelplane up

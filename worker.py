@@ -53,6 +53,8 @@ from activities.messaging.sending import ensure_scheduler
 from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI, SOURCE_S3
 from activities.render.version import renderer_hash
 from activities.render_settings import render_settings
+from activities.routing.activities import RoutingActivities
+from activities.routing.control_cluster import ControlCluster
 from activities.secrets.selection import secret_store
 from activities.workloads.activities import WorkloadActivities
 from api_types import queues
@@ -223,6 +225,7 @@ class Activities:
     workloads: WorkloadActivities
     caches: CacheActivities
     revisions: RevisionActivities
+    routing: RoutingActivities
     pool: KubernetesPool
     helm: HelmClients
 
@@ -244,6 +247,7 @@ def build_activities(settings: Settings) -> Activities:
                 "cache_evict_grace_seconds": settings.cache.evict_grace,
                 "gateway_scheme": settings.gateway.scheme,
                 "renderer": renderer,
+                "control_cluster": control_cluster(settings),
             },
             toleration_keys=settings.workloads.toleration_keys,
             store=store,
@@ -263,10 +267,17 @@ def build_activities(settings: Settings) -> Activities:
                 SOURCE_OCI: OciRegistry(settings.outbound.private_addresses, allow_plain_http=settings.oci.allow_plain_http),
             },
         ),
+        routing=RoutingActivities(ControlCluster(pool, settings.control_cluster)),
         pool=pool,
         # The helm that `modelplane up` and the tests use serves a worker beside them.
         helm=HelmClients(pool, settings.stack, cached("helm")),
     )
+
+
+def control_cluster(settings: Settings) -> str:
+    """Give the reference to the control cluster, as facts of clusters have it; empty if there is none."""
+    found = settings.control_cluster
+    return f"{found.namespace}/{found.name}/{found.key}" if found.name else ""
 
 
 def build_workers(client: Client, settings: Settings, activities: Activities, threads: ThreadPoolExecutor) -> dict[str, Worker]:
@@ -300,7 +311,7 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
     parts: dict[str, dict[str, Any]] = {
         queues.WORKFLOWS: {
             **of_workflows,
-            "workflows": registry.ENTITIES,
+            "workflows": [*registry.ENTITIES, *registry.DIRECTORIES],
             "activities": [*to_entities, *registry.REBUILD_ACTIVITIES],
             "max_concurrent_activities": limits.max_concurrent_activities,
         },
@@ -346,16 +357,33 @@ class WorkClass(NamedTuple):
 def work_on_clusters(activities: Activities, limits: WorkerSettings) -> dict[ClusterWork, WorkClass]:
     """List the activities of each class of work. They all wait for others most of the time, so slots bound memory, not processors."""
     return {
-        ClusterWork.CALL: WorkClass([activities.clusters.connect_cluster, activities.clusters.await_worker], limits.max_concurrent_watches),
+        ClusterWork.CALL: WorkClass(
+            [activities.clusters.connect_cluster, activities.clusters.await_worker, activities.routing.connect_gateway],
+            limits.max_concurrent_watches,
+        ),
         ClusterWork.WATCH: WorkClass(
-            [activities.clusters.watch_cluster, activities.clusters.await_connection, activities.clusters.await_worker],
+            [
+                activities.clusters.watch_cluster,
+                activities.clusters.await_connection,
+                activities.clusters.await_worker,
+                activities.routing.watch_gateway,
+            ],
             limits.max_concurrent_watches,
         ),
         ClusterWork.APPLY: WorkClass(
-            [activities.workloads.apply_replica, activities.workloads.await_copies], limits.max_concurrent_activities
+            [
+                activities.workloads.apply_replica,
+                activities.workloads.await_copies,
+                activities.routing.apply_endpoint_backend,
+                activities.routing.remove_endpoint_backend,
+                activities.routing.apply_service_route,
+                activities.routing.remove_service_route,
+            ],
+            limits.max_concurrent_activities,
         ),
         ClusterWork.TEARDOWN: WorkClass(
-            [activities.workloads.teardown_replica_step, activities.workloads.prune_replica], limits.max_concurrent_waits
+            [activities.workloads.teardown_replica_step, activities.workloads.prune_replica, activities.routing.run_install_step],
+            limits.max_concurrent_waits,
         ),
         ClusterWork.CACHE: WorkClass(
             [activities.caches.apply_cache, activities.revisions.resolve_revision], limits.max_concurrent_activities

@@ -65,6 +65,10 @@ class PermissionDenied(ActionRequiredError):
     """The credential is accepted but lacks a permission."""
 
 
+class NoControlCluster(ActionRequiredError):
+    """What is to be done is done on the control cluster, and none is configured."""
+
+
 class StillThere(ActionRequiredError):
     """An object that must be deleted first still exists, for instance because of a finalizer."""
 

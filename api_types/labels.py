@@ -144,3 +144,8 @@ MAINTENANCE = f"{GROUP}/maintenance"
 
 # The gateway on every inference cluster.
 GATEWAY_NAME = "inference-gateway"
+# The gateway on the control cluster, which all services share.
+CONTROL_GATEWAY_NAME = "modelplane"
+
+# A header of what a service responds with: the ModelReplica or ModelEndpoint that the gateway had sent the request to.
+RESPONDER_HEADER = "x-modelplane-endpoint"

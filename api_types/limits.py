@@ -84,6 +84,12 @@ UNKNOWN_REPLICAS_MAX = 500
 
 _NAMED_MAX = 3
 
+# Backends of one rule of an HTTPRoute, by the schema of the Gateway API.
+ROUTE_BACKENDS_MAX = 16
+
+# Entries of a ModelService. Of those that can be routed each gets one backend, as far as they go.
+SERVICE_ENTRIES_MAX = 100
+
 
 def cost_problem(costs: Sequence[tuple[str, int]], cost_max: int = SELECTORS_COST_MAX) -> str:
     """Say that selectors, given by place and cost, cost too much together; "" if they do not."""

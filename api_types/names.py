@@ -19,6 +19,8 @@ _WORKLOAD_MAX = 54
 _LEADER_WORKER_SET_MAX = 39
 # Room for the longest suffix of what belongs to it.
 _CACHE_CLAIM_MAX = 57
+# Room for `-ipv4`.
+_ENDPOINT_SERVICE_MAX = 57
 
 # Names of tenants' objects never start like these: what does belongs to the platform.
 CACHE_CLAIM_PREFIX = "modelcache-"
@@ -143,6 +145,21 @@ def connection_handle(cluster: str) -> str:
     return hashed_name(f"{cluster}-cluster-kubeconfig", ("connection", "", cluster), _LABEL_MAX)
 
 
+def endpoint_service_name(namespace: str, endpoint: str) -> str:
+    """Name the Service of an endpoint on the control cluster."""
+    return hashed_name(f"me-{endpoint}", ("endpoint", namespace, endpoint), _ENDPOINT_SERVICE_MAX)
+
+
+def endpoint_slice_name(service: str, address_type: str) -> str:
+    """Name the EndpointSlice of such a Service: the type of its addresses can never be changed in place."""
+    return f"{service}-{address_type.lower()}"
+
+
+def service_route_name(namespace: str, service: str) -> str:
+    """Name the HTTPRoute of a ModelService on the control cluster."""
+    return hashed_name(f"ms-{service}", ("service", namespace, service), _LABEL_MAX)
+
+
 def tenant_queue(namespace: str) -> str:
     """Name the admission queue of a tenant: a KAI Queue, or a LocalQueue of Kueue."""
     return label_value(f"modelplane-{namespace}")
@@ -156,6 +173,17 @@ def label_value(name: str) -> str:
 def workflow_id(kind: str, namespace: str, name: str) -> str:
     """Give the id of the workflow that owns an object: `<kind>/<namespace>/<name>`, without a namespace if there is none."""
     return f"{kind.lower()}/{namespace}/{name}" if namespace else f"{kind.lower()}/{name}"
+
+
+def endpoint_directory_id(namespace: str) -> str:
+    """Give the id of the workflow that knows the endpoints of a namespace."""
+    return workflow_id("EndpointDirectory", "", namespace)
+
+
+def namespace_of_directory(workflow: str) -> str:
+    """Give the namespace whose EndpointDirectory has this id; empty if it is another workflow."""
+    kind, _, namespace = workflow.partition("/")
+    return namespace if kind == "endpointdirectory" and "/" not in namespace else ""
 
 
 FLEET_SCHEDULER_ID = "fleetscheduler/default"

@@ -8,6 +8,7 @@ are deterministic by construction, and importing them anew for every run would c
 from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from workflows.endpoint_directory.workflow import EndpointDirectoryWorkflow
 from workflows.fleet_scheduler.cache.carry_over import audit_ledger, pack_cache
 from workflows.fleet_scheduler.decide_activity import decide_batch
 from workflows.fleet_scheduler.policy_record import find_policy_record
@@ -16,14 +17,29 @@ from workflows.fleet_scheduler.rebuild.takeover import read_lost_state
 from workflows.fleet_scheduler.workflow import FleetSchedulerWorkflow
 from workflows.inference_class import InferenceClassWorkflow
 from workflows.inference_cluster.workflow import InferenceClusterWorkflow
+from workflows.inference_gateway.workflow import InferenceGatewayWorkflow
 from workflows.model_cache.workflow import ModelCacheWorkflow
 from workflows.model_deployment.workflow import ModelDeploymentWorkflow
+from workflows.model_endpoint import ModelEndpointWorkflow
 from workflows.model_replica.workflow import ModelReplicaWorkflow
+from workflows.model_service.workflow import ModelServiceWorkflow
 from workflows.runner import CheckingRunner, GuardedRunner
 
-ENTITIES = (InferenceClassWorkflow, InferenceClusterWorkflow, ModelCacheWorkflow, ModelDeploymentWorkflow, ModelReplicaWorkflow)
+ENTITIES = (
+    InferenceClassWorkflow,
+    InferenceClusterWorkflow,
+    InferenceGatewayWorkflow,
+    ModelCacheWorkflow,
+    ModelDeploymentWorkflow,
+    ModelEndpointWorkflow,
+    ModelReplicaWorkflow,
+    ModelServiceWorkflow,
+)
+# One per namespace, started by what is sent to it.
+DIRECTORIES = (EndpointDirectoryWorkflow,)
 
 SCHEDULER_WORKFLOWS = (FleetSchedulerWorkflow,)
+WORKFLOWS = (*ENTITIES, *DIRECTORIES, *SCHEDULER_WORKFLOWS)
 SCHEDULER_ACTIVITIES = (decide_batch, pack_cache, audit_ledger)
 # They call entities, and so run beside those.
 REBUILD_ACTIVITIES = (list_for_rebuild, read_accounts, await_accounts, find_policy_record, read_lost_state)

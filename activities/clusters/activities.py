@@ -1,15 +1,14 @@
 """Connect to a cluster, and watch it."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from temporalio import activity
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from activities.caller import check_caller
 from activities.cluster_objects import kinds
@@ -22,8 +21,6 @@ from activities.clusters.permissions import Usage, check_permissions
 from activities.clusters.rotated_secrets import RotationNotifier, SourceVersions
 from activities.clusters.watch.capacity_tracker import capacity_tracker
 from activities.clusters.watch.cluster_watch import ClusterWatch
-from activities.clusters.watch.health import UNREACHABLE_AFTER_SECONDS
-from activities.clusters.watch.notifier import Undelivered
 from activities.clusters.watch.observation_index import REPLICA
 from activities.heartbeat import heartbeating
 from activities.messaging.entity_client import EntityClient
@@ -31,8 +28,9 @@ from activities.messaging.messages import QueryEach, Survey
 from activities.observe.cache import MODEL_CACHE
 from activities.observe.gateway import observe_gateway
 from activities.secrets.store import SecretReader
+from activities.watching.health import UNREACHABLE_AFTER_SECONDS
+from activities.watching.running import deliver, run_number, until_first_ends, until_shutdown
 from api_types import labels
-from api_types.errors import TransientError
 from api_types.messages.caches import CacheAccount
 from api_types.messages.cluster_work import AwaitConnection, ClusterFacts, Connect, WatchCluster
 from api_types.messages.delivery import EntityRef
@@ -42,10 +40,7 @@ from api_types.messages.signals import ObservedSignals
 
 _KIND = "InferenceCluster"
 _HEARTBEAT_SECONDS = 10.0
-# Attempts of one watch: one every few seconds, for more than a month.
-_ATTEMPTS_MAX = 1_000_000
 _SURVEY_RETRY_SECONDS = 5.0
-_SIGNAL_TIMEOUT = timedelta(seconds=5)
 
 
 class ClusterActivities:
@@ -105,7 +100,7 @@ class ClusterActivities:
 
         wait = ConnectionWait(partial(self._clusters.at, connection), attempt, order.failure_type, order.failure_message)
         async with heartbeating(_HEARTBEAT_SECONDS):
-            await _until_first_ends(wait.run(), _until_shutdown())
+            await until_first_ends(wait.run(), until_shutdown())
 
     @activity.defn
     async def await_worker(self) -> None:
@@ -124,47 +119,23 @@ class ClusterActivities:
         watch = ClusterWatch(
             owner,
             partial(self._clusters.at, order.connection),
-            partial(_signal, activity.client(), owner, _run_number(order.number, activity.info().attempt)),
+            partial(_signal, activity.client(), owner, run_number(order.number, activity.info().attempt)),
             partial(_find_absent, order.connection.cluster),
             self._unreachable_after_seconds,
             capacity=capacity_tracker(order.capacity_adapter, order.connection.cluster, self._toleration_keys, order.tolerations),
             settings=self._settings,
         )
         closed = DeploymentNotifier(self._closed_replicas, activity.client(), order.connection.cluster)
-        parts = [watch.run(), closed.run(), _heartbeat(watch), _until_shutdown()]
+        parts = [watch.run(), closed.run(), _heartbeat(watch), until_shutdown()]
         if self._versions:
             parts.append(RotationNotifier(self._versions, activity.client(), watch.copies, watch.owners).run())
-        await _until_first_ends(*parts)
-
-
-async def _until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:
-    """Run all of them until one ends, and cancel the others. Raises what that one raised."""
-    tasks = [asyncio.create_task(part) for part in parts]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _run_number(watch: int, attempt: int) -> int:
-    """Number a run of a watch above those before it: of earlier attempts, and of earlier watches."""
-    return watch * _ATTEMPTS_MAX + min(attempt, _ATTEMPTS_MAX - 1)
+        await until_first_ends(*parts)
 
 
 async def _signal(client: Client, cluster: Owner, run: int, owner: Owner, observed: Observed) -> bool:
     order = observed.order.model_copy(update={"cluster": cluster.name, "cluster_uid": cluster.uid, "run": run})
     request = ObservedSignals.OBSERVED.request(EntityRef(owner.workflow_id), observed.model_copy(update={"order": order}))
-    try:
-        await client.get_workflow_handle(request.workflow_id).signal(request.signal, request.payload, rpc_timeout=_SIGNAL_TIMEOUT)
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return False
-        raise Undelivered from error
-    return True
+    return await deliver(client, request)
 
 
 async def _find_absent(cluster: str, here: frozenset[str]) -> list[Owner]:
@@ -201,8 +172,3 @@ async def _heartbeat(watch: ClusterWatch) -> None:
     while True:
         activity.heartbeat(watch.counts())
         await asyncio.sleep(_HEARTBEAT_SECONDS)
-
-
-async def _until_shutdown() -> None:
-    await activity.wait_for_worker_shutdown()
-    raise TransientError("the worker shuts down; another one takes over")

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from activities.cluster_objects.cluster_api import ClusterApi
-from activities.clusters.watch.health import Resolve
+from activities.watching.health import Resolve
 from api_types.errors import ActionRequiredError, ModelplaneError
 
 SECRET_POLL_SECONDS = 3.0

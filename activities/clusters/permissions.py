@@ -4,13 +4,11 @@ RBAC never lets anybody grant a right that he lacks, so the user of a kubeconfig
 `deploy/inference-cluster/rbac.yaml` has the same rights as roles.
 """
 
-import asyncio
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from activities.cluster_objects import kinds
+from activities.cluster_objects.access_review import Right, denied_of, is_administrator, shown
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, Resource
 from activities.clusters.capacity.adapters import ADAPTERS
 from activities.render.objects.queues import QUEUES
@@ -20,9 +18,7 @@ from api_types.errors import PermissionDenied
 from api_types.pins import apiversions
 
 ROLES_FILE = "deploy/inference-cluster/rbac.yaml"
-_ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview")
 _RBAC_GROUP = apiversions.RBAC.partition("/")[0]
-_SHOWN_MAX = 10
 _FOLLOW = ("list", "watch")
 # Server-side apply is `patch`, and `create` too where the object is new.
 _OWN = ("get", *_FOLLOW, "create", "patch", "delete")
@@ -33,7 +29,6 @@ _OTHER_VERBS = {
     kinds.JOB: tuple(verb for verb in _OWN if verb != "patch"),
 }
 _OF_METRICS = frozenset({Kind(apiversions.RBAC, "ClusterRole"), Kind(apiversions.RBAC, "ClusterRoleBinding")})
-_EVERYTHING = {"verb": "*", "group": "*", "resource": "*"}
 
 
 @dataclass(frozen=True)
@@ -50,36 +45,18 @@ class Usage:
     picker_replicas: int = 1
 
 
-class Right(NamedTuple):
-    """One verb on one resource, or on a path that is no resource, in all namespaces."""
-
-    verb: str
-    resource: str
-    group: str = ""
-
-    @property
-    def is_path(self) -> bool:
-        """Whether it is on a path, such as `/metrics`."""
-        return self.resource.startswith("/")
-
-    @property
-    def target(self) -> str:
-        """Name the resource as `kubectl auth can-i` takes it."""
-        return f"{self.resource}.{self.group}" if self.group else self.resource
-
-
 async def check_permissions(cluster: ClusterApi, name: str, served: Mapping[Kind, Resource], usage: Usage) -> None:
     """Review all rights at once, as an administrator has them; if that is denied, one by one. Raises PermissionDenied."""
-    if await _is_allowed(cluster, {"resourceAttributes": _EVERYTHING}):
+    if await is_administrator(cluster):
         return
-    denied = await _denied(cluster, needed_rights(served, usage))
-    granted = await _denied(cluster, granted_rights(served, usage))
+    denied = await denied_of(cluster, needed_rights(served, usage))
+    granted = await denied_of(cluster, granted_rights(served, usage))
     # Whoever may escalate grants what he does not have.
-    if granted and await _denied(cluster, _escalation(usage)):
+    if granted and await denied_of(cluster, _escalation(usage)):
         denied += [right for right in granted if right not in denied]
     if denied:
         raise PermissionDenied(
-            f"cluster {name}: the user of the kubeconfig lacks permissions, in all namespaces: {_shown(denied)}; "
+            f"cluster {name}: the user of the kubeconfig lacks permissions, in all namespaces: {shown(denied)}; "
             f"bind it to the ClusterRole of {ROLES_FILE}, or to cluster-admin"
         )
 
@@ -135,28 +112,3 @@ def _verbs(served: Mapping[Kind, Resource], usage: Usage) -> Iterator[tuple[Kind
     for kind in served:
         if (kind.group, kind.kind) == queue:
             yield kind, ("get",)
-
-
-async def _denied(cluster: ClusterApi, rights: Sequence[Right]) -> list[Right]:
-    answers = await asyncio.gather(*(_is_allowed(cluster, _attributes(right)) for right in rights))
-    return [right for right, allowed in zip(rights, answers, strict=True) if not allowed]
-
-
-def _attributes(right: Right) -> Json:
-    if right.is_path:
-        return {"nonResourceAttributes": {"verb": right.verb, "path": right.resource}}
-    return {"resourceAttributes": {"verb": right.verb, "group": right.group, "resource": right.resource}}
-
-
-async def _is_allowed(cluster: ClusterApi, attributes: Json) -> bool:
-    answer = await cluster.create({"apiVersion": _ACCESS_REVIEW.api_version, "kind": _ACCESS_REVIEW.kind, "spec": attributes})
-    return bool(answer and (answer.get("status") or {}).get("allowed"))
-
-
-def _shown(denied: Iterable[Right]) -> str:
-    verbs: dict[str, list[str]] = defaultdict(list)
-    for right in denied:
-        verbs[right.target].append(right.verb)
-    texts = [f"{','.join(found)} {target}" for target, found in verbs.items()]
-    more = f"; and on {len(texts) - _SHOWN_MAX} more resources" if len(texts) > _SHOWN_MAX else ""
-    return "; ".join(texts[:_SHOWN_MAX]) + more

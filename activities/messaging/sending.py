@@ -39,11 +39,30 @@ async def ensure_scheduler(client: Client, request: SignalRequest | None = None)
     )
 
 
+async def ensure_directory(client: Client, namespace: str, request: SignalRequest) -> None:
+    """Signal the EndpointDirectory of a namespace, and start it if it does not run."""
+    await client.start_workflow(
+        "EndpointDirectory",
+        None,
+        id=names.endpoint_directory_id(namespace),
+        task_queue=queues.WORKFLOWS,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        static_summary=f"EndpointDirectory {namespace}",
+        start_signal=request.signal,
+        start_signal_args=[request.payload],
+        **identity_at_start("EndpointDirectory", namespace, namespace, phase="Ready", ready=""),
+    )
+
+
 async def send_signal(client: Client, request: SignalRequest) -> bool:
-    """Send one signal; False when its receiver does not run. The scheduler is started if it does not."""
+    """Send one signal; False when its receiver does not run. The scheduler and directories of endpoints are started if they do not."""
     async with asyncio.timeout(CALL_SECONDS):
         if request.workflow_id == names.FLEET_SCHEDULER_ID:
             await ensure_scheduler(client, request)
+            return True
+        if namespace := names.namespace_of_directory(request.workflow_id):
+            await ensure_directory(client, namespace, request)
             return True
         try:
             await client.get_workflow_handle(request.workflow_id).signal(request.signal, request.payload)

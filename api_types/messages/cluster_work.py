@@ -50,7 +50,7 @@ class ClusterFacts(Message):
     `podPolicy` to that. `storage_classes` says of each StorageClass whether its volumes can be expanded; None while that is not known.
     Settings come from the worker that connected, because workflow code reads none: `withdraw_after_seconds` is
     `cluster.unreachableAfter`, `drain_seconds` is `teardown.drainSeconds`, `gateway_scheme` is `gateway.scheme`, `renderer` a hash over
-    the version of its renderer and the settings of that.
+    the version of its renderer and the settings of that. `control_cluster` is the reference `controlCluster`, empty if there is none.
     """
 
     kubernetes_version: Id = ""
@@ -71,6 +71,7 @@ class ClusterFacts(Message):
     cache_evict_grace_seconds: Seconds = 600
     gateway_scheme: Id = "http"
     renderer: Id = ""
+    control_cluster: Id = ""
 
     def rendered_from(self) -> dict[str, Any]:
         """Give what decides about rendered objects: no patch release, and of served APIs only those that are rendered."""

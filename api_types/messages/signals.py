@@ -8,7 +8,7 @@ entities take is inherited. The names are on the wire: an entry may be renamed, 
 from typing import Any
 
 from api_types.messages.caches import CacheChanged, CacheOnCluster, CacheReport, CacheSite, CacheUse
-from api_types.messages.delivery import EntityRef, Receiver, Signal
+from api_types.messages.delivery import EntityRef, Receiver, Signal, entity
 from api_types.messages.entities import (
     CancelRequested,
     CheckReplicas,
@@ -25,7 +25,17 @@ from api_types.messages.entities import (
     SetSpec,
     SetTemplate,
 )
+from api_types.messages.gateway_work import ControlObserved
 from api_types.messages.observations import Observed
+from api_types.messages.routing import (
+    EndpointReport,
+    EndpointWithdrawn,
+    GatewayChanged,
+    GatewayUse,
+    Routed,
+    ServiceEndpoints,
+    ServiceReport,
+)
 from api_types.messages.scheduling import (
     Bound,
     Evict,
@@ -42,7 +52,8 @@ from api_types.messages.scheduling import (
     Revoked,
     SetPolicy,
 )
-from api_types.names import FLEET_SCHEDULER_ID
+from api_types.names import FLEET_SCHEDULER_ID, endpoint_directory_id
+from api_types.resources.inference_gateway import SINGLETON_NAME as GATEWAY_NAME
 
 CANCEL_REQUESTED = "cancel_requested"
 """What a workflow gets for a request to cancel it; one whose kind does not take it runs on all the same."""
@@ -76,6 +87,24 @@ class CacheUserSignals(Receiver):
     """Users of a ModelCache."""
 
     CACHE_CHANGED = Signal["CacheUserSignals", CacheChanged]("cache_changed", CacheChanged)
+
+
+class EndpointOwnerSignals(Receiver):
+    """Owners of endpoints, signalled by the EndpointDirectory of their namespace."""
+
+    ENDPOINT_WITHDRAWN = Signal["EndpointOwnerSignals", EndpointWithdrawn]("endpoint_withdrawn", EndpointWithdrawn)
+
+
+class GatewayUserSignals(Receiver):
+    """Users of the control cluster, signalled by the InferenceGateway."""
+
+    GATEWAY_CHANGED = Signal["GatewayUserSignals", GatewayChanged]("gateway_changed", GatewayChanged)
+
+
+class ControlObservedSignals(Receiver):
+    """Owners of objects on the control cluster, signalled by its watch."""
+
+    CONTROL_OBSERVED = Signal["ControlObservedSignals", ControlObserved]("control_observed", ControlObserved)
 
 
 class CopyUserSignals(Receiver):
@@ -129,7 +158,15 @@ class ModelDeploymentSignals(EntitySignals, ReportingSignals, CacheUserSignals):
     FORGOTTEN = Signal["ModelDeploymentSignals", Forgotten]("forgotten", Forgotten)
 
 
-class ModelReplicaSignals(EntitySignals, ReportingSignals, ObservedSignals, CacheUserSignals, CopyUserSignals):
+class ModelReplicaSignals(
+    EntitySignals,
+    ReportingSignals,
+    ObservedSignals,
+    CacheUserSignals,
+    CopyUserSignals,
+    EndpointOwnerSignals,
+    ControlObservedSignals,
+):
     """ModelReplica."""
 
     kind = "ModelReplica"
@@ -138,6 +175,39 @@ class ModelReplicaSignals(EntitySignals, ReportingSignals, ObservedSignals, Cach
     SET_LABELS = Signal["ModelReplicaSignals", SetLabels]("set_labels", SetLabels)
     CLUSTER_CHANGED = Signal["ModelReplicaSignals", ClusterChanged]("cluster_changed", ClusterChanged)
     CACHE_REPORT = Signal["ModelReplicaSignals", CacheReport]("cache_report", CacheReport)
+
+
+class InferenceGatewaySignals(EntitySignals, ReportingSignals, ControlObservedSignals):
+    """InferenceGateway."""
+
+    kind = "InferenceGateway"
+
+    GATEWAY_USED = Signal["InferenceGatewaySignals", GatewayUse]("gateway_used", GatewayUse)
+
+
+class ModelServiceSignals(EntitySignals, ReportingSignals, GatewayUserSignals, ControlObservedSignals):
+    """ModelService."""
+
+    kind = "ModelService"
+
+    ENDPOINTS_CHANGED = Signal["ModelServiceSignals", ServiceEndpoints]("endpoints_changed", ServiceEndpoints)
+
+
+class ModelEndpointSignals(EntitySignals, ReportingSignals, EndpointOwnerSignals, GatewayUserSignals, ControlObservedSignals):
+    """ModelEndpoint."""
+
+    kind = "ModelEndpoint"
+
+
+class EndpointDirectorySignals(Receiver):
+    """EndpointDirectory, one per namespace."""
+
+    kind = "EndpointDirectory"
+
+    REPORT_ENDPOINT = Signal["EndpointDirectorySignals", EndpointReport]("report_endpoint", EndpointReport)
+    REPORT_SERVICE = Signal["EndpointDirectorySignals", ServiceReport]("report_service", ServiceReport)
+    ROUTED = Signal["EndpointDirectorySignals", Routed]("routed", Routed)
+    CANCEL_REQUESTED = Signal["EndpointDirectorySignals", CancelRequested](CANCEL_REQUESTED, CancelRequested)
 
 
 class FleetSchedulerSignals(Receiver):
@@ -158,12 +228,28 @@ class FleetSchedulerSignals(Receiver):
 
 FLEET_SCHEDULER = EntityRef[FleetSchedulerSignals](FLEET_SCHEDULER_ID)
 
-ENTITIES = (InferenceClassSignals, InferenceClusterSignals, ModelCacheSignals, ModelDeploymentSignals, ModelReplicaSignals)
+INFERENCE_GATEWAY = entity(InferenceGatewaySignals, "", GATEWAY_NAME)
+
+ENTITIES = (
+    InferenceClassSignals,
+    InferenceClusterSignals,
+    InferenceGatewaySignals,
+    ModelCacheSignals,
+    ModelDeploymentSignals,
+    ModelEndpointSignals,
+    ModelReplicaSignals,
+    ModelServiceSignals,
+)
+
+
+def endpoint_directory(namespace: str) -> EntityRef[EndpointDirectorySignals]:
+    """Refer to the EndpointDirectory of a namespace, which a signal starts if it does not run."""
+    return EntityRef(endpoint_directory_id(namespace))
 
 
 def receiver_of(kind: str) -> type[Receiver]:
     """Give what takes the signals of a kind. Raises `KeyError` for a kind without a workflow."""
-    return {receiver.kind: receiver for receiver in (*ENTITIES, FleetSchedulerSignals)}[kind]
+    return {receiver.kind: receiver for receiver in (*ENTITIES, FleetSchedulerSignals, EndpointDirectorySignals)}[kind]
 
 
 def signals_of(receiver: type[Receiver]) -> dict[str, Signal[Any, Any]]:

@@ -4,6 +4,7 @@ The keys of `STACK` are those of `ServingStack.spec.versions`, whose defaults th
 user: the AI gateway fits one Envoy Gateway only.
 """
 
+import re
 from dataclasses import dataclass
 
 
@@ -65,3 +66,10 @@ GATEWAY_API_VERSION = "v1.5.1"
 
 # In older versions one service can receive the backends of another, so admission warns.
 TRAEFIK_CHART_FLOOR = "41.0.2"
+_CHART_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?!\d)")
+
+
+def isolates_backends(chart_version: str) -> bool:
+    """Whether a version of Traefik's chart lets two services route one endpoint; one that cannot be read is taken for a newer one."""
+    found, floor = _CHART_VERSION.match(chart_version), _CHART_VERSION.match(TRAEFIK_CHART_FLOOR)
+    return not (found and floor) or tuple(map(int, found.groups())) >= tuple(map(int, floor.groups()))

@@ -91,6 +91,7 @@ KINDS: tuple[KindInfo, ...] = (
         namespaced=False,
         model=InferenceGateway,
         columns=(Column("GATEWAY", (".spec.backend",)), Column("ADDRESS", (_ADDRESS,))),
+        served=True,
     ),
     KindInfo(
         "ModelDeployment",
@@ -118,7 +119,12 @@ KINDS: tuple[KindInfo, ...] = (
         "ms",
         namespaced=True,
         model=ModelService,
-        columns=(Column("ADDRESS", (_ADDRESS,)),),
+        columns=(
+            Column("ADDRESS", (_ADDRESS,)),
+            Column("ENDPOINTS", (".status.summary.ready",)),
+            Column("ENTRIES", (".status.summary.entries",)),
+        ),
+        served=True,
     ),
     KindInfo(
         "ModelEndpoint",
@@ -126,7 +132,8 @@ KINDS: tuple[KindInfo, ...] = (
         "me",
         namespaced=True,
         model=ModelEndpoint,
-        columns=(Column("URL", (".spec.url",)),),
+        columns=(Column("URL", (".spec.url",)), Column("BACKEND", (".status.routing.backendName",))),
+        served=True,
     ),
     KindInfo(
         "ModelCache",

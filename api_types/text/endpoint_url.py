@@ -27,6 +27,11 @@ class EndpointUrl:
     """Why no route can use it, although it may be stored."""
 
     @property
+    def is_name(self) -> bool:
+        """Whether the host is a name and not an address."""
+        return bool(self.host) and _address(self.host) is None
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """Everything that makes it unusable."""
         return self.errors + self.warnings
@@ -53,6 +58,15 @@ def read_url(url: str) -> EndpointUrl:
         *_host_warnings(host, address),
     ]
     return EndpointUrl(parts.scheme, host, port, tuple(errors), tuple(warnings))
+
+
+def masked(url: str) -> str:
+    """Give a URL without what is before `@`: it may be a password."""
+    scheme, separator, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    if not separator or "@" not in authority:
+        return url
+    return f"{scheme}://***@{authority.rpartition('@')[2]}{slash}{path}"
 
 
 def _port(netloc: str, scheme: str) -> tuple[int, str]:

@@ -39,6 +39,10 @@ Files = Annotated[
 ]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is done, showing progress.")]
 Timeout = Annotated[float, typer.Option("--timeout", min=0, help="How long to wait, in seconds; exit code 5 when it is over.")]
+Gateway = Annotated[
+    str | None,
+    typer.Option("--gateway", help="Address of the gateway, where its own cannot be reached from here.", show_default=False),
+]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Continue and print what changes; end with Ctrl-C.")]
 
 WAIT_SECONDS = 600.0

@@ -36,6 +36,13 @@ ADVICE = {
         "ModelCacheNotFound": "apply the ModelCache that modelCacheRef names, in the same namespace",
         "ModelStarting": "`modelplane get mr -n {namespace} -o wide` shows each replica and what it waits for",
     },
+    "ModelEndpoint": {
+        "WaitingForBackend": "see what the gateway waits for: `modelplane describe ig/default`",
+    },
+    "ModelService": {
+        "NoEndpoints": "compare the selectors with the labels of `modelplane get mr,me -n {namespace} --show-labels`",
+        "WaitingForGateway": "see what the gateway waits for: `modelplane describe ig/default`",
+    },
     "ModelReplica": {
         "InvalidSpec": "change the deployment's template as the message says and apply it again",
         "DRAUnavailable": "the cluster needs Kubernetes with resource.k8s.io (DRA), or classes that claim by device plugin",

@@ -1,8 +1,8 @@
-"""The manifests of one `apply`: read, admitted, of kinds that users write and this release serves, in the order of the kinds table."""
+"""The manifests of one `apply`: read, admitted, of kinds that users write, in the order of the kinds table."""
 
 from collections.abc import Sequence
 
-from api_types.resources.kinds import BY_KIND, KINDS, SERVED
+from api_types.resources.kinds import BY_KIND, KINDS
 from api_types.validation.manifests import Manifest
 from client.errors import Refused
 from client.manifests.documents import admit_documents, print_warnings, read_documents
@@ -28,6 +28,4 @@ def _problem(manifest: Manifest) -> str:
     title = f"{manifest.kind} {manifest.metadata.name}"
     if not info.user_may_apply:
         return f"{title}: written by the control plane; write a {info.written_instead} instead"
-    if not info.served:
-        return f"{title}: not served by this release, which serves {', '.join(each.kind for each in SERVED)}"
     return ""

@@ -14,10 +14,11 @@ import pytest_asyncio
 import yaml
 
 from activities.cluster_objects import kinds
+from activities.cluster_objects.access_review import Right
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Resource
 from activities.clusters.activities import ClusterActivities
 from activities.clusters.capacity.adapters import ADAPTERS
-from activities.clusters.permissions import ROLES_FILE, Right, Usage, check_permissions, granted_rights, needed_rights, rights_of
+from activities.clusters.permissions import ROLES_FILE, Usage, check_permissions, granted_rights, needed_rights, rights_of
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.queues import QUEUES
 from activities.render.objects.teardown import CACHE_STEPS, STEPS, SWEPT_KINDS

@@ -61,6 +61,8 @@ def an_order(model: type[BaseModel]) -> BaseModel:
 def _value(name: str, kind: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return an_order(kind)
+    if typing.get_origin(kind) is typing.Literal:
+        return typing.get_args(kind)[0]
     by_type = {str: "ml" if name == "namespace" else "x", int: 1, bool: False}
     return by_type[kind] if kind in by_type else (typing.get_origin(kind) or kind)()
 

@@ -10,13 +10,11 @@ from api_types.messages.signals import receiver_of, signals_of
 from client.temporal.converter import PayloadConverter
 from tests.wire.inputs import bad_inputs
 from workflows.entity.arguments import PROBLEM_BYTES_MAX
-from workflows.registry import ENTITIES, SCHEDULER_WORKFLOWS
+from workflows.registry import WORKFLOWS
 
 NOW = 1_800_000_000.0
 HANDLERS = [
-    (kind, str(name), definition)
-    for kind in (*ENTITIES, *SCHEDULER_WORKFLOWS)
-    for name, definition in workflow._Definition.must_from_class(kind).signals.items()
+    (kind, str(name), definition) for kind in WORKFLOWS for name, definition in workflow._Definition.must_from_class(kind).signals.items()
 ]
 # What may be a message all the same: one without fields, or one that only the reader of the inbox reads.
 JSON = {

@@ -10,11 +10,13 @@ from activities.clusters.activities import ClusterActivities
 from activities.clusters.permissions import Usage
 from activities.render.version import renderer_hash
 from activities.render_settings import render_settings
+from activities.routing.activities import RoutingActivities
 from activities.workloads.activities import WorkloadActivities
 from api_types.queues import ClusterWork
 from api_types.settings import (
     CacheSettings,
     ClusterSettings,
+    ControlClusterSettings,
     GatewaySettings,
     PickerSettings,
     SecretSettings,
@@ -25,7 +27,7 @@ from api_types.settings import (
 )
 from worker import build_activities, work_on_clusters
 
-OWNERS = (ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities)
+OWNERS = (RoutingActivities, ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities)
 LIMITS = WorkerSettings(max_concurrent_activities=11, max_concurrent_watches=22, max_concurrent_waits=33)
 
 
@@ -64,6 +66,7 @@ def test_what_workflows_follow_of_the_settings_is_given_to_them_with_the_facts_o
             "teardown": TeardownSettings(drain_seconds=7),
             "cache": CacheSettings(max_attempts=5, evict_grace=9),
             "gateway": GatewaySettings(scheme="https"),
+            "control_cluster": ControlClusterSettings(name="control"),
         }
     )
     assert build_activities(given).clusters._settings == {
@@ -72,6 +75,7 @@ def test_what_workflows_follow_of_the_settings_is_given_to_them_with_the_facts_o
         "cache_attempts_max": 5,
         "cache_evict_grace_seconds": 9,
         "gateway_scheme": "https",
+        "control_cluster": "modelplane-system/control/kubeconfig",
         "renderer": renderer_hash(render_settings(given), given.workloads.adopt_renderer),
     }
 

@@ -6,6 +6,7 @@ Each row has two messages of one sender, in the order in which they were sent, a
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -31,12 +32,16 @@ from api_types.messages.scheduling import (
     Revoked,
 )
 from api_types.messages.signals import (
+    EndpointDirectorySignals,
     FleetSchedulerSignals,
     InferenceClassSignals,
     InferenceClusterSignals,
+    InferenceGatewaySignals,
     ModelCacheSignals,
     ModelDeploymentSignals,
+    ModelEndpointSignals,
     ModelReplicaSignals,
+    ModelServiceSignals,
     signals_of,
 )
 from api_types.messages.versions import ObservationOrder, Version
@@ -51,6 +56,8 @@ from tests.workflows.inference_cluster import builders as clusters
 from tests.workflows.model_cache import builders as caches
 from tests.workflows.model_deployment.exchange import ENTRY, NOW, a_controller, named, state_of
 from tests.workflows.model_replica import builders as replicas
+from tests.workflows.routing.late_messages import ROWS as ROUTING
+from tests.workflows.routing.late_messages import Made
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.inference_class import ClassState, InferenceClassWorkflow
@@ -71,6 +78,10 @@ KINDS = (
     ModelDeploymentSignals,
     ModelReplicaSignals,
     FleetSchedulerSignals,
+    EndpointDirectorySignals,
+    InferenceGatewaySignals,
+    ModelEndpointSignals,
+    ModelServiceSignals,
 )
 LABELLED = {"template": {"spec": {"engines": []}, "metadata": {"labels": {"team": "a"}}}}
 WITH_CACHE = {"template": {"spec": {"modelCacheRef": {"name": "weights"}}}}
@@ -165,6 +176,17 @@ def entry_of(want: int, number: int) -> dict[str, Any]:
 (UID,) = entry_of(1, 1)
 USED = CacheUse(workflow_id="modelreplica/ml/a", uid="a", sequence=1, cluster="eu")
 SITE = caches.a_site(sequence=1)
+
+
+def _received(made: Callable[[], Made]) -> Received:
+    return Received(*made())
+
+
+IDS = {
+    "FleetScheduler": FLEET_SCHEDULER_ID,
+    "EndpointDirectory": "endpointdirectory/ml",
+    "InferenceGateway": "inferencegateway/default",
+}
 
 
 class Case(NamedTuple):
@@ -293,6 +315,7 @@ CASES: dict[tuple[str, str], Case] = {
         Forget(kind="InferenceCluster", name="eu", uid="second"),
     ),
 }
+CASES |= {key: Case(partial(_received, made), first, second) for key, (made, first, second) in ROUTING.items()}
 # Users send these; what a deployment does with `scale` and `set_spec` is in `faults/test_messages.py`.
 OF_USERS = {"set_spec", "scale", "retry_now", "set_policy", "cancel_requested"}
 # Each has a test of its own below, or says nothing but that something is to be looked for.
@@ -315,7 +338,7 @@ def test_every_message_between_entities_is_here() -> None:
 @pytest.mark.parametrize("row", CASES, ids=" ".join)
 def test_what_comes_twice_or_late_changes_nothing(monkeypatch: pytest.MonkeyPatch, row: tuple[str, str]) -> None:
     case, name = CASES[row], row[1].split(" ")[0]
-    temporal = Serverless(monkeypatch, FLEET_SCHEDULER_ID if row[0] == "FleetScheduler" else id_of(row[0]))
+    temporal = Serverless(monkeypatch, IDS.get(row[0]) or id_of(row[0]))
     late, doubled = case.receiver(), case.receiver()
     first, second = (None if message is None else message.wire() for message in (case.first, case.second))
     other = "set_template" if row[1].endswith("a template") else name

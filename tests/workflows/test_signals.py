@@ -19,10 +19,9 @@ from workflows.entity.handles import handles
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.fleet_scheduler.inbox import Inbox
-from workflows.registry import ENTITIES, SCHEDULER_WORKFLOWS
+from workflows.registry import WORKFLOWS
 
 ROOT = Path(__file__).parents[2]
-WORKFLOWS = (*ENTITIES, *SCHEDULER_WORKFLOWS)
 
 # Each line is a mistake that has to fail the type check, with the words in which mypy says so.
 MISTAKES = {

@@ -45,6 +45,10 @@ def all_patched(_: str) -> bool:
     return True
 
 
+# How long new pods wait for the routes of services to go without the old ones. Without a control cluster that answers they may never.
+ROUTES_FOLLOW_WITHIN = timedelta(seconds=30)
+
+
 class ReplicaApply:
     """Applies the replica's objects, and records the result."""
 
@@ -90,10 +94,22 @@ class ReplicaApply:
             until = self._context.moment() + timedelta(seconds=facts.drain_seconds if facts else 0)
             state.drain_until = until.isoformat()
             self._context.mark_changed()
-        if self._context.is_future(state.drain_until):
-            self._context.requeue_at(datetime.fromisoformat(state.drain_until))
+        until = self._drained_at(datetime.fromisoformat(state.drain_until))
+        if until > self._context.moment():
+            self._context.requeue_at(until)
             return True
         return False
+
+    def _drained_at(self, until: datetime) -> datetime:
+        """Give when running requests have had their time: it begins when no route has the endpoint, if that is known soon."""
+        published = self._context.state.endpoint
+        if not published.is_out_of_routes:
+            return until + ROUTES_FOLLOW_WITHIN
+        if not published.withdrawn_at:
+            return until
+        facts = self._context.state.cluster.facts if self._context.state.cluster else None
+        time = timedelta(seconds=facts.drain_seconds if facts else 0)
+        return max(until, datetime.fromisoformat(published.withdrawn_at) + time)
 
     def _end_drain(self) -> None:
         if self._context.state.drain_until:

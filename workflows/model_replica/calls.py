@@ -10,6 +10,7 @@ from temporalio.workflow import ActivityConfig
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import ReadMemo as MemoOf
 from activities.messaging.search_attributes import CONNECTION_MEMO
+from activities.routing.activities import RoutingActivities
 from activities.workloads.activities import WorkloadActivities
 from api_types import names
 from api_types.errors import error_reason
@@ -19,7 +20,17 @@ from workflows.entity.failures import failure_of
 from workflows.model_replica.cache import ReplicaCache
 from workflows.model_replica.controller import ReplicaController
 from workflows.model_replica.copies_wait import CopiesWait
-from workflows.model_replica.orders import Apply, DeleteObjects, LeaveCache, Order, ReadMemo, Send
+from workflows.model_replica.orders import (
+    Apply,
+    ApplyBackendOrder,
+    DeleteObjects,
+    LeaveCache,
+    Order,
+    ReadMemo,
+    RemoveBackendOrder,
+    ReportOrder,
+    Send,
+)
 from workflows.model_replica.state import ModelReplicaState
 
 
@@ -45,6 +56,12 @@ class ReplicaCalls:
                 await self._delete(order)
             case LeaveCache():
                 await self.cache.unregister()
+            case ReportOrder(signal):
+                await self.context.send(signal, recorded=True)
+            case ApplyBackendOrder():
+                await self._apply_backend(order)
+            case RemoveBackendOrder():
+                await self._remove_backend(order)
 
     async def _read_memo(self, cluster: str) -> None:
         memo = await workflow.execute_local_activity_method(
@@ -75,6 +92,30 @@ class ReplicaCalls:
             self.controller.applying.cancelled()
         else:
             self.controller.applying.applied(order, applied)
+
+    async def _apply_backend(self, order: ApplyBackendOrder) -> None:
+        options = activity_options.on_cluster(activity_options.APPLY, f"apply the backend of {self.context.name}")
+        work = workflow.execute_activity_method(RoutingActivities.apply_endpoint_backend, order.request, **options)
+        try:
+            applied = await self.context.run_until(lambda: self.context.state.deleting, work)
+        except ActivityError as error:
+            self.controller.publication.failed(failure_of(error))
+            return
+        if applied is not None:
+            self.controller.publication.applied(order, applied)
+
+    async def _remove_backend(self, order: RemoveBackendOrder) -> None:
+        options = activity_options.on_cluster(activity_options.APPLY, f"remove the backend of {self.context.name}")
+        work = workflow.execute_activity_method(RoutingActivities.remove_endpoint_backend, order.request, **options)
+        forced = self.context.state.forced
+        try:
+            # It has no result, so what was cancelled is told from what is done by what was forced meanwhile.
+            await self.context.run_until(lambda: self.context.state.forced != forced, work)
+        except ActivityError as error:
+            self.controller.publication.failed(failure_of(error))
+            return
+        if self.context.state.forced == forced:
+            self.controller.publication.removed()
 
     async def _delete(self, order: DeleteObjects) -> None:
         work = workflow.execute_activity_method(WorkloadActivities.teardown_replica_step, order.request, **_options(order))

@@ -7,8 +7,10 @@ from typing import Any
 
 from api_types.messages.entities import ClusterChanged
 from workflows.entity.context import EntityContext
+from workflows.entity.registering.endpoint import EndpointPublication
 from workflows.model_replica.apply import Patched, ReplicaApply, all_patched
 from workflows.model_replica.cluster import ReplicaCluster
+from workflows.model_replica.decisions.endpoint import has_control_cluster, wanted_endpoint
 from workflows.model_replica.decisions.verdicts import assess
 from workflows.model_replica.orders import Order
 from workflows.model_replica.reducers import messages
@@ -26,7 +28,8 @@ class ReplicaController:
         self.cluster = ReplicaCluster(context)
         self.reports = DeploymentReports(context)
         self.applying = ReplicaApply(context, self.reports, patched)
-        self.teardown = ReplicaTeardown(context, self.cluster, self.reports)
+        self.publication = EndpointPublication(context, context.state.endpoint, "ModelReplica")
+        self.teardown = ReplicaTeardown(context, self.cluster, self.reports, self.publication)
         if not self._state.uid:
             messages.start(self._state)
             if self._state.start.deleting:
@@ -44,6 +47,14 @@ class ReplicaController:
     def tear_down(self) -> list[Order]:
         """Order the next step of the teardown; none while the current one waits, or when all are complete."""
         return self.teardown.next_orders()
+
+    def publish(self) -> list[Order]:
+        """Order what brings the endpoint to its services, or takes it out of their routes; none without a control cluster."""
+        state = self._state
+        if state.deleting or not has_control_cluster(state):
+            return []
+        orders = self.publication.publish(wanted, may_apply=True) if (wanted := wanted_endpoint(state)) else self.publication.suspend()
+        return list(orders)
 
     def report(self) -> list[Order]:
         """Order a report to the deployment, if there is something new."""
@@ -82,6 +93,7 @@ class ReplicaController:
         """Retry now what waits for its next attempt."""
         messages.retry(self._state, self._context.moment())
         self.applying.retry()
+        self.publication.retry()
         self.cluster.reset_backoff()
 
     def copies_found(self) -> None:

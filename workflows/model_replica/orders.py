@@ -1,7 +1,8 @@
 """What a ModelReplica's decisions order: plain values, which its workflow carries out in their order.
 
 Results come back to who ordered: `ReplicaCluster.memo_read`, `ReplicaApply.applied` and `.failed`, `ReplicaTeardown.attempted`,
-`.attempt_failed` and `.cancelled`, `DeploymentReports.sent`. Sending again what was carried out already changes nothing at the receiver.
+`.attempt_failed` and `.cancelled`, `DeploymentReports.sent`, `EndpointPublication.applied`, `.removed` and `.failed`. Sending again what
+was carried out already changes nothing at the receiver.
 """
 
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from datetime import timedelta
 
 from api_types.messages.cluster_work import ApplyReplica, RunTeardownStep
 from api_types.messages.delivery import SignalRequest
+from workflows.entity.registering.endpoint import ApplyBackendOrder, EndpointOrder, RemoveBackendOrder, ReportOrder
 from workflows.model_replica.state import ApplyInputs
 
 
@@ -54,4 +56,6 @@ class LeaveCache:
     """Report to the cache that no pod of this replica mounts it any more."""
 
 
-Order = Send | ReadMemo | Apply | DeleteObjects | LeaveCache
+Order = Send | ReadMemo | Apply | DeleteObjects | LeaveCache | EndpointOrder
+
+__all__ = ["Apply", "ApplyBackendOrder", "DeleteObjects", "LeaveCache", "Order", "ReadMemo", "RemoveBackendOrder", "ReportOrder", "Send"]

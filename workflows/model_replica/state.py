@@ -16,6 +16,7 @@ from api_types.messages.versions import ObservationVersion, Version
 from api_types.resources.parts.referenced_caches import model_cache
 from api_types.resources.replica_spec import pods_source
 from workflows.entity.failures import NO_FAILURE, Failure
+from workflows.entity.registering.endpoint import PublishedEndpoint
 from workflows.entity.state import EntityState, none_if_empty
 from workflows.model_replica.teardown_progress import TeardownProgress
 
@@ -99,6 +100,7 @@ class ModelReplicaState(EntityState):
         overdue: engines whose progress deadline has passed.
         apply_started: objects of this replica may be on the cluster; `inventory_complete`: the last apply was not interrupted.
         reported: the last report to the deployment; an empty one if it has to be repeated.
+        endpoint: how far its endpoint is published on the control cluster.
 
     """
 
@@ -148,6 +150,7 @@ class ModelReplicaState(EntityState):
     sequence: int = 0
     reported: ReplicaReport = Field(default_factory=ReplicaReport, alias="told")
     teardown: TeardownProgress = Field(default_factory=TeardownProgress)
+    endpoint: PublishedEndpoint = Field(default_factory=PublishedEndpoint)
 
     def inputs(self) -> ApplyInputs:
         """Give what the next apply takes from outside the spec."""

@@ -17,8 +17,10 @@ from workflows.entity import backoff
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import Failure, backoff_after
+from workflows.entity.registering.endpoint import EndpointPublication
 from workflows.model_replica.cluster import ReplicaCluster
 from workflows.model_replica.decisions.cluster import connection_problem
+from workflows.model_replica.decisions.endpoint import has_control_cluster
 from workflows.model_replica.decisions.requests import teardown_request
 from workflows.model_replica.decisions.teardown_plan import StepDecision, decide_after_failure, decide_step, has_objects
 from workflows.model_replica.orders import DeleteObjects, LeaveCache, Order, Send
@@ -33,11 +35,18 @@ LAST_ATTEMPT_TIMEOUT = timedelta(seconds=2)
 class ReplicaTeardown:
     """Takes the steps of the teardown, in order."""
 
-    def __init__(self, context: EntityContext[ModelReplicaState], cluster: ReplicaCluster, reports: DeploymentReports) -> None:
+    def __init__(
+        self,
+        context: EntityContext[ModelReplicaState],
+        cluster: ReplicaCluster,
+        reports: DeploymentReports,
+        publication: EndpointPublication,
+    ) -> None:
         self._context = context
         self._state = context.state
         self._cluster = cluster
         self._reports = reports
+        self._publication = publication
         self._waiting = False
         self.gone = False
 
@@ -66,14 +75,12 @@ class ReplicaTeardown:
         decision = decide_step(self._state, self._context.moment())
         match decision.action:
             case "report":
-                orders = self._reports.report()
-                self._complete("done")
-                return orders
+                return self._withdraw()
             case "drain":
                 self._drain()
                 return []
             case "release":
-                return self._release()
+                return self._end()
             case "attempt":
                 return [self._attempt(decision)]
             case _:
@@ -105,6 +112,47 @@ class ReplicaTeardown:
 
     # --- steps of the workflow itself -----------------------------------------------------------------------------------------------
 
+    def _withdraw(self) -> list[Order]:
+        """Take the endpoint out of all routes, and wait until it is."""
+        orders: list[Order] = [*self._reports.report(), *self._withdrawal()]
+        if orders and not self._state.endpoint.is_withdrawn:
+            return orders
+        if self._state.endpoint.is_withdrawn:
+            self._complete("done")
+        elif self._state.forced:
+            self._skip()
+        else:
+            self._wait_for("the routes of services still have it")
+        return orders
+
+    def _withdrawal(self) -> list[Order]:
+        published = self._state.endpoint
+        if published.sequence == 0 and self._state.start.restarted and has_control_cluster(self._state):
+            # An earlier run may have published it.
+            published.backend_started = True
+            return list(self._publication.withdraw_unknown())
+        return list(self._publication.withdraw())
+
+    def _end(self) -> list[Order]:
+        """Remove the backend of the endpoint, then free the nodes."""
+        published = self._state.endpoint
+        if not published.backend_started:
+            return self._release()
+        if orders := self._publication.remove():
+            return list(orders)
+        if self._state.forced and (published.failure.type or not published.is_withdrawn):
+            self._publication.abandon("the teardown was forced")
+            self._clear_step_force()
+            return self._release()
+        failure = published.failure
+        self._wait_for(f"its backend remains: {failure.type}: {failure.message}" if failure.type else "the gateway follows its routes")
+        return []
+
+    def _wait_for(self, what: str) -> None:
+        message = f"{self._state.teardown.message()}; {what}"
+        self._context.set_condition("Deleting", FALSE, self._state.teardown.reason(), message)
+        self._waiting = True
+
     def _drain(self) -> None:
         """Let the last requests finish."""
         facts = self._state.cluster.facts if self._state.cluster else None
@@ -122,7 +170,8 @@ class ReplicaTeardown:
         # A closed workflow still answers queries, so `gone` must hold before any entity learns of it.
         self.gone = True
         released = Released(uid=self._state.uid, name=self._context.name)
-        return [LeaveCache(), Send(FleetSchedulerSignals.RELEASED.request(FLEET_SCHEDULER, released)), self._reports.report_gone()]
+        ended: list[Order] = [LeaveCache(), *self._publication.end()]
+        return [*ended, Send(FleetSchedulerSignals.RELEASED.request(FLEET_SCHEDULER, released)), self._reports.report_gone()]
 
     # --- steps on the cluster -------------------------------------------------------------------------------------------------------
 

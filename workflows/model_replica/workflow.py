@@ -13,7 +13,9 @@ from api_types import names
 from api_types.errors import InvalidInput
 from api_types.messages.caches import CacheChanged, CacheReport
 from api_types.messages.entities import ClusterChanged, Delete, SecretsChanged, SetLabels, SetTemplate
+from api_types.messages.gateway_work import ControlObserved
 from api_types.messages.observations import Observed
+from api_types.messages.routing import EndpointWithdrawn
 from api_types.messages.scheduling import Resync
 from api_types.messages.signals import ModelReplicaSignals
 from api_types.resources.model_replica import ModelReplicaSpec
@@ -74,6 +76,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
             await self.carry_out(self.controller.tear_down)
         else:
             self.controller.conclude()
+            await self.carry_out(self.controller.publish)
             await self.cache.follow()
             await self.pruning.step()
         await self.carry_out(self.controller.report)
@@ -127,12 +130,30 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
         if messages.secrets_changed(self.state, message, self.context.moment()):
             self.context.requeue()
 
+    @handles(ModelReplicaSignals.ENDPOINT_WITHDRAWN)
+    def endpoint_withdrawn(self, message: EndpointWithdrawn) -> None:
+        """Store that no route has the endpoint any more."""
+        if self.controller.publication.record_withdrawn(message):
+            self.context.requeue()
+
+    @handles(ModelReplicaSignals.CONTROL_OBSERVED)
+    def control_observed(self, message: ControlObserved) -> None:
+        """Store what the watch of the control cluster saw of the endpoint's backend."""
+        if self.controller.publication.record_observed(message):
+            self.context.requeue()
+
     @handles(ModelReplicaSignals.RESYNC)
     def resync(self, message: Resync | None) -> None:
         """Report again to a deployment that lost its state."""
         del message
         self.repeat_reports()
         self.context.requeue()
+
+    @workflow.query
+    def endpoint_report(self) -> dict[str, Any] | None:
+        """Give what this replica reports to the EndpointDirectory of its namespace."""
+        report = self.controller.publication.report()
+        return report.wire() if report else None
 
     @workflow.query
     def account(self) -> dict[str, Any]:
@@ -159,12 +180,14 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
     def receivers(self) -> list[str]:
         """Name the deployment, and the cache if one is used."""
         deployment = names.workflow_id("ModelDeployment", self.state.start.namespace, self.state.start.deployment)
-        return [deployment, *self.cache.followed.registered_at()]
+        return [deployment, *self.cache.followed.registered_at(), *self.controller.publication.receivers()]
 
     def on_receivers_lost(self, workflow_ids: list[str]) -> None:
         """Report to a deployment that was started anew, or record that there is none; register at a cache that was."""
         if self.receivers()[0] in workflow_ids:
             self.repeat_reports()
+        if any(each in workflow_ids for each in self.controller.publication.receivers()):
+            self.controller.publication.report_again()
         self.cache.followed.register_again(workflow_ids)
 
     def on_resync(self) -> None:

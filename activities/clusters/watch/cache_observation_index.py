@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from activities.cluster_objects.ownership import Owner
-from activities.clusters.watch.reflector import Key
 from activities.observe.cache import JobPodSeen, JobSeen, VolumeSeen, observe_cache
+from activities.watching.reflector import Key
 from api_types.messages.observations import ObservedCache
 
 

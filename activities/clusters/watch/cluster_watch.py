@@ -13,10 +13,7 @@ from activities.clusters.capacity.objects import reduced
 from activities.clusters.facts import discovered_facts
 from activities.clusters.watch.capacity_tracker import CapacityTracker
 from activities.clusters.watch.copy_index import CopyIndex, read_copy
-from activities.clusters.watch.health import RETRY_SECONDS, UNREACHABLE_AFTER_SECONDS, Health, Resolve
-from activities.clusters.watch.notifier import ChangeNotifier, Send
 from activities.clusters.watch.observation_index import ObservationIndex
-from activities.clusters.watch.reflector import Budget, Key, Reflector
 from activities.observe.cache import allows_expansion, read_job, read_job_pod, read_volume
 from activities.observe.capacity import read_node, read_slice
 from activities.observe.endpoints import read_endpoints
@@ -24,10 +21,14 @@ from activities.observe.gateway import observe_gateway
 from activities.observe.objects import read_object
 from activities.observe.pods import read_pod
 from activities.render.objects.propagation import CONFIG_MAP, SECRET
+from activities.watching.health import RETRY_SECONDS, UNREACHABLE_AFTER_SECONDS, Health, Resolve
+from activities.watching.notifier import ChangeNotifier, Send
+from activities.watching.reflector import Budget, Key, Reflector
 from api_types import labels
 from api_types.errors import ModelplaneError
 from api_types.limits import STORAGE_CLASSES_MAX
 from api_types.messages.cluster_work import ClusterFacts
+from api_types.messages.observations import Observed
 
 _DISCOVERY_SECONDS = 60.0
 
@@ -82,7 +83,7 @@ class ClusterWatch:
         self,
         cluster: Owner,
         resolve: Resolve,
-        send: Send,
+        send: Send[Observed],
         find_absent: FindAbsent,
         unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
         *,

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from activities.cluster_objects.cluster_api import Kind, ObjectId
 from activities.cluster_objects.ownership import owner_of
-from activities.clusters.watch.reflector import Key
 from activities.observe.cache import MODEL_CACHE
 from activities.render.objects import components
 from activities.render.objects.propagation import CONFIG_MAP, SECRET
+from activities.watching.reflector import Key
 from api_types import labels
 
 

@@ -13,7 +13,6 @@ from activities.cluster_objects.cluster_api import Kind, ObjectId
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.watch.cache_observation_index import CacheObservationIndex
 from activities.clusters.watch.capacity_tracker import CapacityTracker
-from activities.clusters.watch.reflector import Key
 from activities.observe.cache import MODEL_CACHE
 from activities.observe.capacity import NodeSeen, SliceSeen, observe_nodes
 from activities.observe.endpoints import EndpointsSeen
@@ -21,6 +20,7 @@ from activities.observe.gateway import UNKNOWN_GATEWAY, GatewayState, observe_ga
 from activities.observe.objects import ObjectSeen
 from activities.observe.pods import PodSeen, WorkloadKey
 from activities.observe.replica import observe_replica, workload_key
+from activities.watching.reflector import Key
 from api_types.digests import report_digest
 from api_types.limits import REPLICAS_ON_CLUSTER_MAX
 from api_types.messages.cluster_work import ClusterFacts
@@ -37,6 +37,16 @@ class PendingObservation(NamedTuple):
     observed: Observed
     changes_at: datetime | None = None
     last: bool = False
+
+    @property
+    def digest(self) -> str:
+        """A digest over the content."""
+        return self.observed.digest
+
+    def numbered(self, sequence: int) -> Observed:
+        """Give the signal with its place in the order of those of this watch."""
+        order = self.observed.order.model_copy(update={"sequence": sequence})
+        return self.observed.model_copy(update={"order": order})
 
 
 class ObservationIndex:

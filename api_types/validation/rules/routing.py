@@ -3,14 +3,15 @@
 import ipaddress
 import re
 
-from api_types.pins.charts import TRAEFIK_CHART_FLOOR
+from api_types.limits import SERVICE_ENTRIES_MAX
+from api_types.pins.charts import TRAEFIK_CHART_FLOOR, isolates_backends
 from api_types.resources.inference_gateway import InferenceGatewaySpec, MetalLb, Traefik
 from api_types.resources.model_endpoint import ModelEndpointSpec
-from api_types.resources.model_service import EndpointSelector
+from api_types.resources.model_service import EndpointSelector, ModelServiceSpec
 from api_types.text.endpoint_url import read_url, rewrite_path_problems
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
 
-_CHART_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?!\d)")
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def backend_block_is_present(spec: InferenceGatewaySpec, context: RuleContext) -> Findings:
@@ -27,8 +28,7 @@ def load_balancer_block_is_present(traefik: Traefik, context: RuleContext) -> Fi
 
 def chart_is_new_enough(traefik: Traefik, context: RuleContext) -> Findings:
     """Warn of chart versions that confuse services which share a backend."""
-    found, floor = _CHART_VERSION.match(traefik.version), _CHART_VERSION.match(TRAEFIK_CHART_FLOOR)
-    if found and floor and tuple(map(int, found.groups())) < tuple(map(int, floor.groups())):
+    if not isolates_backends(traefik.version):
         yield context.warning(f"chart {traefik.version} is older than {TRAEFIK_CHART_FLOOR}, the oldest that routes reliably", "version")
 
 
@@ -54,6 +54,21 @@ def selector_is_not_empty(selector: EndpointSelector, context: RuleContext) -> F
         yield context.warning("empty; selects every endpoint of the namespace", "matchLabels")
 
 
+def entries_are_valid(spec: ModelServiceSpec, context: RuleContext) -> Findings:
+    """Reject names of entries that are no DNS labels or not unique, and more entries than a route can have backends."""
+    seen: dict[str, int] = {}
+    for number, entry in enumerate(spec.endpoints):
+        if entry.name is None:
+            continue
+        if not _DNS_LABEL.fullmatch(entry.name):
+            yield context.error("must be lower-case letters, digits and dashes, such as canary", "endpoints", number, "name")
+        if entry.name in seen:
+            yield context.error(f"is the name of endpoints[{seen[entry.name]}] too", "endpoints", number, "name")
+        seen.setdefault(entry.name, number)
+    if len(spec.endpoints) > SERVICE_ENTRIES_MAX:
+        yield context.error(f"must have at most {SERVICE_ENTRIES_MAX} entries, got {len(spec.endpoints)}", "endpoints")
+
+
 def url_is_valid(spec: ModelEndpointSpec, context: RuleContext) -> Findings:
     """Reject a URL without host or port, and one that contains a secret."""
     url = read_url(spec.url)
@@ -73,6 +88,7 @@ RULES: Rules = {
     InferenceGatewaySpec: (backend_block_is_present,),
     Traefik: (load_balancer_block_is_present, chart_is_new_enough),
     MetalLb: (address_pool_is_valid,),
+    ModelServiceSpec: (entries_are_valid,),
     EndpointSelector: (selector_is_not_empty,),
     ModelEndpointSpec: (url_is_valid, rewrite_path_is_valid),
 }

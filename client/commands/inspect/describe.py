@@ -13,6 +13,7 @@ from client.commands import options
 from client.configuration import load_settings
 from client.errors import NoAnswer
 from client.follow.advice import advice, rollout_advice
+from client.follow.request_path import request_path
 from client.output.columns import Layout, header, row
 from client.output.formats import as_yaml
 from client.output.tables import NONE, age, columns, indented
@@ -61,6 +62,8 @@ async def description(plane: ControlPlane, target: Target) -> list[str]:
     if status:
         lines += ["Status:", *indented(as_yaml(status).splitlines())]
     lines += ["Conditions:", *indented(_conditions(tree))]
+    if target.kind.kind == "ModelService":
+        lines += ["Requests:", *indented(await request_path(plane, target, tree))]
     if target.kind.kind == "ModelDeployment":
         lines += ["Replicas:", *indented(await _replicas(plane, target))]
     ready = condition(tree, "Ready").get("status") == "True"

@@ -18,8 +18,8 @@ from activities.cluster_objects.ownership import Owner
 from activities.clusters import rotated_secrets
 from activities.clusters.rotated_secrets import RotationNotifier, SourceVersions
 from activities.clusters.watch.copy_index import CopyIndex, SourceKey, read_copy
-from activities.clusters.watch.reflector import Key
 from activities.secrets.store import SecretInfo, SecretKind, StoredSecret
+from activities.watching.reflector import Key
 from api_types import labels
 from api_types.errors import PermissionDenied
 

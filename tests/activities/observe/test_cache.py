@@ -7,8 +7,8 @@ import pytest
 from activities.cluster_objects.cluster_api import Json
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.watch.cache_observation_index import CacheObservationIndex
-from activities.clusters.watch.reflector import Key
 from activities.observe.cache import JobPodSeen, observe_cache, read_job, read_job_pod, read_volume
+from activities.watching.reflector import Key
 from api_types import labels
 from api_types.messages.observations import ObservedJob, ObservedVolume
 

@@ -15,9 +15,11 @@ import pytest
 
 from api_types import messages
 from api_types.base import Message
-from api_types.limits import CLASS_BYTES_MAX, REPLICAS_MAX, SELECTORS_BYTES_MAX
+from api_types.limits import CLASS_BYTES_MAX, REPLICAS_MAX, ROUTE_BACKENDS_MAX, SELECTORS_BYTES_MAX
 from api_types.messages.delivery import SignalBatch, SignalRequest
 from api_types.messages.entities import SetSpec, SetTemplate, StartReplica, StartReplicas
+from api_types.messages.gateway_work import ApplyRoute, RouteEntry
+from api_types.messages.routing import EntryEndpoints, SelectedEndpoint, ServiceEndpoints
 from api_types.messages.scheduling import (
     Bound,
     KnownReplica,
@@ -116,8 +118,24 @@ def report() -> ReportCluster:
     return ReportCluster(name=text(63), uid=text(36), sequence=1, manifest=manifest)
 
 
+def selected(entry: int) -> list[SelectedEndpoint]:
+    return [
+        SelectedEndpoint(
+            name=text(63, f"{entry}/{n}"), url=text(1024, n), backend=text(63, n), rewrite_path=text(1024, n), cluster=text(63, n)
+        )
+        for n in range(ROUTE_BACKENDS_MAX)
+    ]
+
+
 # What bounds a collection or a tree of a message that has no largest instance below.
 BOUNDS = {
+    "Endpoint": "labels of a manifest",
+    "EntrySelection": "labels of a manifest",
+    "ServiceReport": "the spec of a manifest",
+    "EntryEndpoints": "a part of `ServiceEndpoints`",
+    "Routed": "ROUTE_BACKENDS_MAX",
+    "RouteEntry": "a part of `ApplyRoute`",
+    "AppliedRoute": "ROUTE_BACKENDS_MAX",
     "CacheSite": "labels of a manifest",
     "CacheAccount": "a name per cluster",
     "CacheUse": "a name per volume of one replica",
@@ -190,6 +208,12 @@ WHOLE: dict[str, Callable[[], Message]] = {
     "the report of a cluster with eight classes": report,
     "the replicas on a cluster that is being deleted": lambda: Occupied(
         cluster=text(63), sequence=1, replicas=[f"{text(63)}/{text(54)}-{text(8, n)}" for n in range(POOLS * 1_000)]
+    ),
+    "the endpoints of a service": lambda: ServiceEndpoints(
+        uid=text(36), sequence=1, version=1, entries=[EntryEndpoints(endpoints=selected(n)) for n in range(ROUTE_BACKENDS_MAX)]
+    ),
+    "the route of a service": lambda: ApplyRoute(
+        namespace=text(63), name=text(63), uid=text(36), entries=[RouteEntry(endpoints=selected(n)) for n in range(ROUTE_BACKENDS_MAX)]
     ),
     "a manifest": lambda: SetSpec(request_id=text(36), by=text(63), manifest=manifest()),
 }

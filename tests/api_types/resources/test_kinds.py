@@ -4,6 +4,7 @@ import pytest
 
 from api_types.resources.kinds import KINDS, READY, ScalePaths, UnknownKind, find_kind
 
+SERVICE_COLUMNS = "ADDRESS=.status.address ENDPOINTS=.status.summary.ready ENTRIES=.status.summary.entries"
 # Kind, plural, short name, scope, columns as title=path, and what a user writes instead.
 TABLE = [
     ("InferenceClass", "inferenceclasses", "icl", "Cluster", "", ""),
@@ -11,8 +12,8 @@ TABLE = [
     ("InferenceGateway", "inferencegateways", "ig", "Cluster", "GATEWAY=.spec.backend ADDRESS=.status.address", ""),
     ("ModelDeployment", "modeldeployments", "md", "Namespaced", "REPLICAS=.status.replicas.ready", ""),
     ("ModelReplica", "modelreplicas", "mr", "Namespaced", "CLUSTER=.spec.clusterName", "ModelDeployment"),
-    ("ModelService", "modelservices", "ms", "Namespaced", "ADDRESS=.status.address", ""),
-    ("ModelEndpoint", "modelendpoints", "me", "Namespaced", "URL=.spec.url", ""),
+    ("ModelService", "modelservices", "ms", "Namespaced", SERVICE_COLUMNS, ""),
+    ("ModelEndpoint", "modelendpoints", "me", "Namespaced", "URL=.spec.url BACKEND=.status.routing.backendName", ""),
     (
         "ModelCache",
         "modelcaches",

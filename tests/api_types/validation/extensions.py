@@ -21,6 +21,12 @@ class Extension:
 
 
 EXTENSIONS = (
+    Extension("ModelService", "spec.endpoints[].name", "field", "by which `service shift` and status name an entry"),
+    Extension("ModelService", "spec.endpoints[].priority", "field", "failover between entries"),
+    Extension("ModelService", "status.summary", "field", "columns of lists"),
+    Extension("ModelService", "status.route", "field", "the HTTPRoute on the control cluster"),
+    Extension("ModelService", "status.entries", "field", "what each entry selects"),
+    Extension("ModelService", "status.endpoints", "field", "what the route has"),
     Extension("InferenceClass", "spec.devices[].claim", "choice", "DevicePlugin"),
     Extension("InferenceClass", "spec.devices[].resourceName", "field", "extended resource of a DevicePlugin device"),
     Extension("InferenceClass", "spec.podPolicy", "field", "what engine pods on nodes of the class are granted"),

@@ -28,12 +28,6 @@ spec:
 """
 GOOD = DEPLOYMENT % (2, 'device.driver == "gpu.nvidia.com"')
 BAD = DEPLOYMENT % (1001, "device.capacity[")
-SERVICE = """
-apiVersion: modelplane.ai/v1alpha1
-kind: ModelService
-metadata: {name: support}
-spec: {endpoints: [{selector: {matchLabels: {modelplane.ai/deployment: qwen}}}]}
-"""
 REPLICA = """
 apiVersion: modelplane.ai/v1alpha1
 kind: ModelReplica
@@ -158,14 +152,6 @@ def test_ruling_41_what_the_control_plane_writes_is_refused_with_the_kind_to_wri
     result = cli("apply", "-f", str(tmp_path / "replica.yaml"))
     assert result.code == 2
     assert "ModelReplica qwen-1: written by the control plane; write a ModelDeployment instead" in result.err
-
-
-@pytest.mark.usefixtures("nowhere")
-def test_a_kind_that_no_workflow_serves_is_refused_by_name(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "service.yaml").write_text(SERVICE)
-    result = cli("apply", "-f", str(tmp_path / "service.yaml"))
-    assert result.code == 2
-    assert "ModelService support: not served by this release, which serves InferenceClass, InferenceCluster," in result.err
 
 
 @pytest.mark.usefixtures("nowhere")

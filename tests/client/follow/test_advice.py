@@ -24,6 +24,9 @@ ROOT = Path(__file__).parents[3]
 # Where the reasons of a kind's conditions are given.
 SOURCES = {
     "InferenceClass": ["workflows/inference_class.py"],
+    "InferenceGateway": ["workflows/inference_gateway"],
+    "ModelEndpoint": ["workflows/model_endpoint.py"],
+    "ModelService": ["workflows/model_service"],
     "InferenceCluster": ["workflows/inference_cluster"],
     "ModelCache": ["workflows/model_cache"],
     "ModelDeployment": ["workflows/model_deployment", "scheduler/explain/conditions.py"],
@@ -107,6 +110,22 @@ _ANOTHER = "another condition of the object says why"
 _MESSAGE = "the message says what to do"
 WITHOUT_ADVICE = {
     "InferenceClass": {"InUse": _MESSAGE},
+    "InferenceGateway": {
+        "Installing": _MESSAGE,
+        "ClusterUnreachable": _MESSAGE,
+        "BlockedByServices": _MESSAGE,
+        "InProgress": _MESSAGE,
+        "Deleting": _ANOTHER,
+    },
+    "ModelEndpoint": {"Deleting": _ANOTHER, "InProgress": _BY_ITSELF, "InvalidURL": _MESSAGE},
+    "ModelService": {
+        "Deleting": _ANOTHER,
+        "Resolving": _BY_ITSELF,
+        "InProgress": _MESSAGE,
+        "Configuring": _MESSAGE,
+        "BackendShared": _MESSAGE,
+        "BackendRefsUnresolved": _MESSAGE,
+    },
     "InferenceCluster": {
         "Creating": _ANOTHER,
         "Unavailable": _ANOTHER,
@@ -158,6 +177,7 @@ NOT_OF_AN_APPLY = {
     "ActivityError",
     "ApplicationError",
     "ModelplaneError",
+    "NoControlCluster",
     "NotRunning",
     "PermanentError",
     "StaleSnapshot",

@@ -18,6 +18,10 @@ from workflows.model_replica.workflow import ModelReplicaWorkflow
 WORKFLOWS = Path(__file__).parents[3] / "workflows"
 # What reaches a cluster, or a server for it: these modules show the failure in a condition, and try again with the next pass.
 WITH_CONDITIONS = {
+    "model_endpoint.py",
+    "inference_gateway/watch.py",
+    "inference_gateway/workflow.py",
+    "model_service/workflow.py",
     "inference_cluster/connection.py",
     "inference_cluster/connection_wait.py",
     "inference_cluster/observer.py",

@@ -16,7 +16,7 @@ from workflows import registry
 
 def replayer(runner: WorkflowRunner | None = None) -> Replayer:
     """Make a replayer of every workflow type. Debug mode looks for no deadlocks: on a slow machine every pause would be one."""
-    workflows = [*registry.ENTITIES, *registry.SCHEDULER_WORKFLOWS]
+    workflows = list(registry.WORKFLOWS)
     return Replayer(workflows=workflows, workflow_runner=runner or registry.sandbox(), data_converter=DATA_CONVERTER, debug_mode=True)
 
 

@@ -84,7 +84,7 @@ class SimulatedClusters(ClusterPool):
     missing: set[str] = field(default_factory=set)
     unreachable: set[str] = field(default_factory=set)
     lacking: set[str] = field(default_factory=set)
-    settings: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, int | str] = field(default_factory=dict)
     closed: ClosedReplicas = field(default_factory=ClosedReplicas)
     # Kept, or they could be garbage collected before they ran.
     _reports: set[asyncio.Task[None]] = field(default_factory=set)

@@ -11,7 +11,8 @@ from tests.workflows.environment import protocol_fleet
 from tests.workflows.environment.doubled_signals import doubling
 from tests.workflows.environment.harness import ControlPlane, Json, a_cache, a_deployment, condition, eventually
 from tests.workflows.environment.protocol_fleet import nodes_charged
-from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, simulated_plane
+from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
+from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway, a_service, an_endpoint, selecting
 
 pytestmark = pytest.mark.testbed
 
@@ -19,7 +20,8 @@ NAMESPACE = "ml"
 # Of users; of a scheduler that preempts, or waits for a reservation that is not used for minutes; and of a watch that misses a replica, or
 # finds copies of Secrets that were rotated.
 NOT_SENT_HERE = {"force", "retry_now", "set_policy", "evict", "revoke", "revoked", "check_replicas", "secrets_changed", "cancel_requested"}
-ALL = {name for receiver in (*signals.ENTITIES, signals.FleetSchedulerSignals) for name in signals.signals_of(receiver)}
+RECEIVERS = (*signals.ENTITIES, signals.FleetSchedulerSignals, signals.EndpointDirectorySignals)
+ALL = {name for receiver in RECEIVERS for name in signals.signals_of(receiver)}
 
 
 def a_model(**more: Any) -> Json:
@@ -45,10 +47,24 @@ async def placed(plane: ControlPlane, count: int, image: str) -> dict[str, str]:
     return shown
 
 
+async def routed(plane: ControlPlane, *endpoints: str) -> None:
+    """Wait until the service routes these endpoints and no others."""
+
+    def holds(seen: Json) -> bool:
+        return sorted(each["name"] for each in seen["status"].get("endpoints", ())) == sorted(endpoints)
+
+    await plane.until("ModelService", "qwen", holds, NAMESPACE)
+
+
 async def test_w1_a_life_in_which_every_message_is_doubled_ends_as_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: Counter[str] = Counter()
     monkeypatch.setattr(protocol_fleet, "RetriedQueries", doubling(sent))
-    async with simulated_plane(SimulatedClusters(settings={"drain_seconds": 1})) as plane:
+    control = SimulatedControl(settings={"drain_seconds": 1})
+    async with simulated_plane(control) as plane:
+        await plane.apply(a_gateway())
+        await plane.apply(an_endpoint("provider", namespace=NAMESPACE, tier="external"))
+        entries = selecting({"modelplane.ai/deployment": "qwen"}), selecting({"tier": "external"})
+        await plane.apply(a_service("qwen", *entries, namespace=NAMESPACE))
         await plane.apply(a_class())
         for cluster in ("eu", "us"):
             await plane.apply(a_cluster(cluster, nodes=4))
@@ -56,6 +72,7 @@ async def test_w1_a_life_in_which_every_message_is_doubled_ends_as_one_without(m
         await plane.apply(a_cache("weights", NAMESPACE, "acme/weights"))
         await plane.apply(a_model(replicas=2))
         first = await placed(plane, 2, "engine:1")
+        await routed(plane, *first, "provider")
         await plane.scale("qwen", NAMESPACE, 3)
         assert (await placed(plane, 3, "engine:1")).items() >= first.items()
         await plane.apply(a_model(replicas=3, image="registry.example/engine:2"))
@@ -68,9 +85,17 @@ async def test_w1_a_life_in_which_every_message_is_doubled_ends_as_one_without(m
         assert await placed(plane, 3, "engine:2") == before
         await plane.delete("InferenceCluster", "eu", evict=True)
         await plane.gone("InferenceCluster", "eu")
-        assert set((await placed(plane, 3, "engine:2")).values()) == {"us"}
+        moved = await placed(plane, 3, "engine:2")
+        assert set(moved.values()) == {"us"}
+        await routed(plane, *moved, "provider")
+        await plane.client.get_workflow_handle(names.endpoint_directory_id(NAMESPACE)).terminate("lost on purpose")
+        await plane.delete("ModelEndpoint", "provider", NAMESPACE)
+        await plane.gone("ModelEndpoint", "provider", NAMESPACE)
+        await routed(plane, *moved)
         for kind, name, namespace in (
             ("ModelDeployment", "qwen", NAMESPACE),
+            ("ModelService", "qwen", NAMESPACE),
+            ("InferenceGateway", "default", ""),
             ("ModelCache", "weights", NAMESPACE),
             ("InferenceCluster", "us", ""),
             ("InferenceClass", "h100-8x", ""),
@@ -79,4 +104,5 @@ async def test_w1_a_life_in_which_every_message_is_doubled_ends_as_one_without(m
             await plane.gone(kind, name, namespace)
         assert await plane.scheduler("ledger") == []
         assert await plane.scheduler("audit") == []
+        assert (control.routes, control.backends) == ({}, {})
     assert {name for name in ALL - NOT_SENT_HERE if not sent[name]} == set()

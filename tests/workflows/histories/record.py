@@ -16,6 +16,7 @@ from api_types import names
 from tests.environment.local_hub import LocalHub, Repo, a_commit
 from tests.workflows.environment.harness import ControlPlane, a_cache, a_deployment, message, reason
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
+from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway, a_service, an_endpoint, selecting
 from tests.workflows.histories import wire_names
 
 HISTORIES = Path(__file__).parents[2] / "histories"
@@ -87,6 +88,41 @@ async def test_record_the_deletion_of_a_cluster_in_use_and_of_its_class() -> Non
             await plane.gone(kind, name, namespace)
         ids = {kind: names.workflow_id(kind, "", name) for kind, name in (("InferenceCluster", "eu"), ("InferenceClass", "h100-8x"))}
         await record(plane.client, ids, "-deleted")
+
+
+@pytest.mark.testbed
+async def test_record_a_service_with_its_endpoints_and_the_gateway() -> None:
+    """With a simulated control cluster: what it answers is what a real one would."""
+    async with simulated_plane(SimulatedControl(settings={"drain_seconds": 1})) as plane:
+        await plane.apply(a_gateway())
+        await plane.apply(a_class())
+        await plane.apply(a_cluster("eu"))
+        await plane.apply(an_endpoint("provider", "https://api.example.com/v1", namespace="ml", tier="external"))
+        await plane.apply(a_deployment("life", "ml", replicas=2))
+        own = selecting({"modelplane.ai/deployment": "life"}, weight=90)
+        await plane.apply(a_service("life", own, selecting({"tier": "external"}, weight=10), namespace="ml"))
+        routed = await plane.until("ModelService", "life", lambda seen: len(seen["status"].get("endpoints", ())) == 3, "ml")
+        await plane.ready("ModelService", "life", "ml")
+        await plane.scale("life", "ml", 1)
+        await plane.until("ModelService", "life", lambda seen: len(seen["status"].get("endpoints", ())) == 2, "ml")
+        await plane.delete("ModelDeployment", "life", "ml")
+        await plane.gone("ModelDeployment", "life", "ml")
+        for kind, name, namespace in (
+            ("ModelService", "life", "ml"),
+            ("ModelEndpoint", "provider", "ml"),
+            ("InferenceGateway", "default", ""),
+        ):
+            await plane.delete(kind, name, namespace)
+            await plane.gone(kind, name, namespace)
+        replica = next(each["name"] for each in routed["status"]["endpoints"] if "cluster" in each)
+        ids = {
+            "ModelService": names.workflow_id("ModelService", "ml", "life"),
+            "ModelEndpoint": names.workflow_id("ModelEndpoint", "ml", "provider"),
+            "InferenceGateway": names.workflow_id("InferenceGateway", "", "default"),
+            "EndpointDirectory": names.endpoint_directory_id("ml"),
+        }
+        await record(plane.client, ids)
+        await record(plane.client, {"ModelReplica": names.workflow_id("ModelReplica", "ml", replica)}, "-routed")
 
 
 def test_record_the_names_on_the_wire() -> None:

@@ -16,15 +16,17 @@ from activities.caches.revisions import RevisionActivities
 from activities.clusters.activities import ClusterActivities
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import CONNECTION_MEMO, PUBLISHED_MEMO, SEARCH_ATTRIBUTES
+from activities.routing.activities import RoutingActivities
 from activities.workloads.activities import WorkloadActivities
 from api_types.errors import ModelplaneError
 from api_types.messages.signals import receiver_of, signals_of
 from workflows import registry
+from workflows.endpoint_directory.state import DirectoryState
 from workflows.fleet_scheduler.cache.state import SchedulerState
 
 RECORDED = Path(__file__).parents[2] / "histories" / "wire_names.json"
 
-OWNERS = (EntityClient, ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities)
+OWNERS = (EntityClient, ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities, RoutingActivities)
 FREE = (*registry.SCHEDULER_ACTIVITIES, *registry.REBUILD_ACTIVITIES)
 
 
@@ -52,12 +54,13 @@ def wire_names() -> dict[str, list[str]]:
 
 
 def _workflows() -> tuple[Any, ...]:
-    return (*registry.ENTITIES, *registry.SCHEDULER_WORKFLOWS)
+    return registry.WORKFLOWS
 
 
 def _state_of(owner: Any) -> type[BaseModel]:
     """Give the model of a workflow's start argument, which it reads itself."""
-    state: type[BaseModel] = SchedulerState if owner.kind == "FleetScheduler" else get_args(owner.__orig_bases__[0])[0]
+    others: dict[str, type[BaseModel]] = {"FleetScheduler": SchedulerState, "EndpointDirectory": DirectoryState}
+    state: type[BaseModel] = others.get(owner.kind) or get_args(owner.__orig_bases__[0])[0]
     return state
 
 

@@ -13,7 +13,8 @@ import pytest_asyncio
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import Json
 from activities.clusters.activities import ClusterActivities
-from activities.clusters.watch import cluster_watch, health
+from activities.clusters.watch import cluster_watch
+from activities.watching import health
 from api_types.errors import TransientError
 from api_types.messages.cluster_work import ApplyReplica, WatchCluster
 from api_types.messages.observations import ObservedCluster, ObservedReplica

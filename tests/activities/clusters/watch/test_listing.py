@@ -7,8 +7,8 @@ import pytest
 
 from activities.cluster_objects.cluster_api import ClusterApi, Event, Keep, Listing, Selection, whole
 from activities.cluster_objects.ownership import Owner
-from activities.clusters.watch import health, reflector
 from activities.clusters.watch.cluster_watch import ClusterWatch
+from activities.watching import health, reflector
 from api_types.errors import AnswerTooLarge
 from api_types.messages.observations import Observed
 from tests.activities.clusters.watch.watching import watching

@@ -9,8 +9,9 @@ import pytest
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import Event, Json, Keep, Kind, Listing, Resource, Selection, whole
 from activities.cluster_objects.ownership import Owner
-from activities.clusters.watch import cluster_watch, health, reflector
+from activities.clusters.watch import cluster_watch
 from activities.clusters.watch.cluster_watch import ClusterWatch
+from activities.watching import health, reflector
 from api_types.errors import PermissionDenied
 from api_types.limits import STORAGE_CLASSES_MAX
 from api_types.messages.observations import Observed, ObservedCluster

@@ -10,9 +10,10 @@ import pytest
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import Event, Json, Keep, Kind, Listing, ObjectId, Resource, Selection, whole
 from activities.cluster_objects.ownership import Owner
-from activities.clusters.watch import cluster_watch, health, reflector
+from activities.clusters.watch import cluster_watch
 from activities.clusters.watch.cluster_watch import ClusterWatch
 from activities.clusters.watch.observation_index import REPLICA as REPLICA_KIND
+from activities.watching import health, reflector
 from api_types import labels
 from api_types.errors import PermissionDenied, StackMissing
 from api_types.messages.observations import Observed, ObservedCluster

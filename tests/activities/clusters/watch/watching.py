@@ -6,12 +6,13 @@ from contextlib import asynccontextmanager
 from activities.cluster_objects.cluster_api import ClusterApi
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.watch.cluster_watch import ClusterWatch
-from activities.clusters.watch.notifier import Send
+from activities.watching.notifier import Send
+from api_types.messages.observations import Observed
 from tests.environment.background import in_background
 
 
 @asynccontextmanager
-async def watching(cluster: ClusterApi, owner: Owner, send: Send) -> AsyncIterator[ClusterWatch]:
+async def watching(cluster: ClusterApi, owner: Owner, send: Send[Observed]) -> AsyncIterator[ClusterWatch]:
     """Watch a cluster, whose entity is `owner`; what its watch ends with is raised."""
 
     async def resolve() -> ClusterApi:

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from activities.cluster_objects.cluster_api import ClusterApi, Event, Json, Keep, Kind, Listing, Selection, WatchExpired, whole
-from activities.clusters.watch import reflector as module
-from activities.clusters.watch.reflector import Key, Reflector
+from activities.watching import reflector as module
+from activities.watching.reflector import Key, Reflector
 from api_types.errors import AnswerTooLarge, ClusterUnreachable, ModelplaneError, PermissionDenied, ServerError, StackMissing
 from tests.activities.environment.cluster_under_test import eventually
 

@@ -7,9 +7,9 @@ import pytest
 
 from activities.cluster_objects.cluster_api import ClusterApi
 from activities.cluster_objects.ownership import Owner
-from activities.clusters.watch import health
 from activities.clusters.watch.cluster_watch import ClusterWatch
-from activities.clusters.watch.health import Health
+from activities.watching import health
+from activities.watching.health import Health
 from api_types.errors import ClusterUnreachable
 from api_types.messages.observations import Observed
 from tests.environment.idle_clusters import IdleCluster

@@ -11,10 +11,10 @@ from activities.cluster_objects.cluster_api import ObjectId
 from activities.cluster_objects.kinds import DEPLOYMENT
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.watch import observation_index
-from activities.clusters.watch.notifier import ChangeNotifier, Undelivered
 from activities.clusters.watch.observation_index import ObservationIndex, PendingObservation
-from activities.clusters.watch.reflector import Key
 from activities.observe.objects import ObjectSeen
+from activities.watching.notifier import ChangeNotifier, Undelivered
+from activities.watching.reflector import Key
 from api_types.clock import utc_now
 from api_types.messages.observations import Observed
 

@@ -8,29 +8,61 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from typing import Generic, Protocol, TypeVar
 
 from activities.cluster_objects.ownership import Owner
-from activities.clusters.watch.observation_index import ObservationIndex
+from api_types.base import Message
 from api_types.clock import utc_now
-from api_types.messages.observations import Observed
 
 _BATCH_SECONDS = 0.2
 _INTERVAL_SECONDS = 1.0
 _CONCURRENT_MAX = 16
 _RETRY_SECONDS = 2.0
 
+MessageT = TypeVar("MessageT", bound=Message)
+MessageT_co = TypeVar("MessageT_co", bound=Message, covariant=True)
+
 # Gives False if no such workflow is running; raises Undelivered if the signal has to be sent again.
-Send = Callable[[Owner, Observed], Awaitable[bool]]
+Send = Callable[[Owner, MessageT], Awaitable[bool]]
+
+
+class Pending(Protocol[MessageT_co]):
+    """What an owner should know now."""
+
+    @property
+    def digest(self) -> str:
+        """A digest over the content: the same again is not sent."""
+
+    @property
+    def changes_at(self) -> datetime | None:
+        """When time alone would change it; None: never."""
+
+    @property
+    def last(self) -> bool:
+        """Whether the owner has no objects here any more."""
+
+    def numbered(self, sequence: int) -> MessageT_co:
+        """Give the message with its place in the order of those of this watch."""
+
+
+class Index(Protocol[MessageT_co]):
+    """Who should know what."""
+
+    def observation_for(self, owner: Owner, now: datetime) -> Pending[MessageT_co]:
+        """Give what an owner should know now."""
+
+    def forget(self, owner: Owner) -> None:
+        """Drop an owner that has no objects here any more."""
 
 
 class Undelivered(Exception):
     """A signal did not reach Temporal; it is sent again."""
 
 
-class ChangeNotifier:
+class ChangeNotifier(Generic[MessageT]):
     """The queue of owners to signal. An owner for whom `is_blocked` holds waits; call `wake` when that may have changed."""
 
-    def __init__(self, send: Send, is_blocked: Callable[[Owner], bool]) -> None:
+    def __init__(self, send: Send[MessageT], is_blocked: Callable[[Owner], bool]) -> None:
         self.sent = 0
         self._sequence = 0
         self._is_blocked = is_blocked
@@ -53,7 +85,7 @@ class ChangeNotifier:
         """Check again who is blocked."""
         self._wake.set()
 
-    async def run(self, index: ObservationIndex) -> None:
+    async def run(self, index: Index[MessageT]) -> None:
         """Notify owners, until cancelled."""
         limit = asyncio.Semaphore(_CONCURRENT_MAX)
 
@@ -84,24 +116,23 @@ class ChangeNotifier:
         # Not decided when the owner is queued: a signal to it may be on its way then, and its second begins when that has arrived.
         return max(self._due[owner], self._sent_at.get(owner.workflow_id, float("-inf")) + _INTERVAL_SECONDS)
 
-    async def _send_newest(self, index: ObservationIndex, owner: Owner) -> None:
+    async def _send_newest(self, index: Index[MessageT], owner: Owner) -> None:
         pending = index.observation_for(owner, utc_now())
         if pending.changes_at:
             self.enqueue(owner, _seconds_until(pending.changes_at))
-        if self._sent_digests.get(owner) == pending.observed.digest:
+        if self._sent_digests.get(owner) == pending.digest:
             return
         # A signal that seemed lost may arrive after the next one.
         self._sequence += 1
-        order = pending.observed.order.model_copy(update={"sequence": self._sequence})
         try:
-            found = await self._send(owner, pending.observed.model_copy(update={"order": order}))
+            found = await self._send(owner, pending.numbered(self._sequence))
         except Undelivered:
             self.enqueue(owner, _RETRY_SECONDS)
             return
         self.sent += 1
         self._sent_at[owner.workflow_id] = asyncio.get_running_loop().time()
         if found:
-            self._sent_digests[owner] = pending.observed.digest
+            self._sent_digests[owner] = pending.digest
         else:
             # A workflow that starts under this name later gets the next change, even one back to this observation.
             self._sent_digests.pop(owner, None)

@@ -1,0 +1,88 @@
+"""What is kept of the objects on the control cluster: routes of services, backends of endpoints, the gateway and its class."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from activities.cluster_objects.kinds import SERVICE_NAME_LABEL
+from activities.cluster_objects.ownership import Owner, owner_of
+from activities.observe.conditions import condition, find_condition
+from activities.observe.digest import content_digest
+from api_types.digests import short_hash
+from api_types.labels import CONTROL_GATEWAY_NAME, SYSTEM_NAMESPACE
+
+GATEWAY = f"Gateway {SYSTEM_NAMESPACE}/{CONTROL_GATEWAY_NAME}"
+_NO_STATUS = "the gateway has not reported a status for the route"
+
+
+class RouteSeen(NamedTuple):
+    """An HTTPRoute of a service: what is stored, and what our gateway says of the present generation, with why not."""
+
+    owner: Owner
+    generation: int
+    digest: str
+    accepted: bool = False
+    resolved: bool = False
+    message: str = ""
+
+
+class BackendPart(NamedTuple):
+    """The Service of an endpoint, or a slice of it. `service` names the Service in both cases."""
+
+    owner: Owner
+    service: str
+    digest: str
+
+
+class GatewaySeen(NamedTuple):
+    """The gateway: whether it is accepted, its first address, and a message that says what is missing."""
+
+    accepted: bool
+    address: str
+    message: str
+
+
+def read_route(item: Mapping[str, Any]) -> RouteSeen | None:
+    """Reduce an HTTPRoute; None if it has no owner of ours."""
+    owner = owner_of(item)
+    if not owner.uid:
+        return None
+    generation = int(item["metadata"].get("generation") or 0)
+    seen = RouteSeen(owner, generation, content_digest(item), message=_NO_STATUS)
+    for entry in (item.get("status") or {}).get("parents") or []:
+        parent = entry.get("parentRef") or {}
+        if parent.get("name") != CONTROL_GATEWAY_NAME or parent.get("namespace", SYSTEM_NAMESPACE) != SYSTEM_NAMESPACE:
+            continue
+        accepted = find_condition(entry.get("conditions") or [], "Accepted", generation)
+        resolved = find_condition(entry.get("conditions") or [], "ResolvedRefs", generation)
+        return seen._replace(accepted=accepted.is_true, resolved=resolved.is_true, message=accepted.text or resolved.text)
+    return seen
+
+
+def read_service(item: Mapping[str, Any]) -> BackendPart | None:
+    """Reduce a Service; None if it has no owner of ours."""
+    owner = owner_of(item)
+    return BackendPart(owner, item["metadata"]["name"], content_digest(item)) if owner.uid else None
+
+
+def read_slice(item: Mapping[str, Any]) -> BackendPart | None:
+    """Reduce an EndpointSlice; None if it has no owner of ours."""
+    owner, service = owner_of(item), (item["metadata"].get("labels") or {}).get(SERVICE_NAME_LABEL, "")
+    return BackendPart(owner, service, content_digest(item)) if owner.uid else None
+
+
+def backend_digest(service: str, slices: Iterable[str]) -> str:
+    """Give a digest over those of a Service and of its slices; empty if either is missing."""
+    found = sorted(slices)
+    return short_hash([service, found]) if service and found else ""
+
+
+def read_gateway(gateway: Mapping[str, Any] | None) -> GatewaySeen:
+    """Read the gateway; None if it does not exist. It is accepted without an address too: where nothing assigns one it never has one."""
+    if gateway is None:
+        return GatewaySeen(accepted=False, address="", message=f"{GATEWAY} does not exist")
+    accepted = condition(gateway, "Accepted")
+    if not accepted.is_true:
+        return GatewaySeen(accepted=False, address="", message=f"{GATEWAY}: {accepted.text}")
+    addresses = [str(entry.get("value") or "") for entry in (gateway.get("status") or {}).get("addresses") or []]
+    address = next(iter(addresses), "")
+    return GatewaySeen(accepted=True, address=address, message="" if address else f"{GATEWAY} has no address yet")

@@ -1,0 +1,204 @@
+"""Apply and remove what routing needs on the control cluster, connect to it, and watch it.
+
+Every activity may run twice, and may be killed between any two requests. Objects of other owners are neither changed nor deleted.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+from temporalio import activity
+from temporalio.client import Client
+
+from activities.caller import check_caller
+from activities.cluster_objects import kinds
+from activities.cluster_objects.answers import reading
+from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
+from activities.cluster_objects.deletion import Deleter
+from activities.cluster_objects.namespaces import ensure_namespace
+from activities.cluster_objects.ownership import Owner, owner_of
+from activities.heartbeat import heartbeating
+from activities.observe.control import backend_digest
+from activities.observe.digest import content_digest
+from activities.render.objects.manifest import Item
+from activities.render.objects.manifest import Owner as RenderedOwner
+from activities.render.services.endpoint import Backend, endpoint_objects, slice_names
+from activities.render.services.route import service_route
+from activities.render.services.route_plan import plan_backends
+from activities.routing.control_cluster import ControlCluster
+from activities.routing.watch import ControlWatch
+from activities.watching.health import UNREACHABLE_AFTER_SECONDS
+from activities.watching.running import deliver, run_number, until_first_ends, until_shutdown
+from api_types import labels, names
+from api_types.errors import InvalidInput, NameConflict, StillThere, Unsupported
+from api_types.messages.delivery import EntityRef
+from api_types.messages.gateway_work import (
+    AppliedBackend,
+    AppliedRoute,
+    ApplyBackend,
+    ApplyRoute,
+    BackendShare,
+    ControlObserved,
+    GatewayFacts,
+    InstallStepResult,
+    RemoveBackend,
+    RemoveRoute,
+    RunInstallStep,
+    WatchGateway,
+)
+from api_types.messages.signals import ControlObservedSignals
+from api_types.resources.inference_gateway import SINGLETON_NAME
+from api_types.text.endpoint_url import masked, read_url
+
+_GATEWAY = "InferenceGateway"
+_SERVICE = "ModelService"
+_HEARTBEAT_SECONDS = 10.0
+# Nothing that is deleted here has finalizers of ours.
+_GONE_WITHIN = timedelta(seconds=40)
+
+
+@dataclass(frozen=True)
+class RoutingActivities:
+    """What services, endpoints and the gateway do on the control cluster.
+
+    `unreachable_after_seconds`: how long it may not respond until that is reported.
+    """
+
+    control: ControlCluster
+    unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS
+
+    # --- backends -----------------------------------------------------------------------------------------------------------------
+
+    @activity.defn
+    async def apply_endpoint_backend(self, order: ApplyBackend) -> AppliedBackend:
+        """Apply the slice of an endpoint, then its Service; slices with addresses of another type are deleted after that.
+
+        Raises InvalidInput for a URL that no route can use, NameConflict if an object has another owner, NoControlCluster.
+        """
+        check_caller(order.owner, order.namespace, order.name)
+        url = read_url(order.url)
+        if url.problems:
+            raise InvalidInput(f"Invalid spec.url: {masked(order.url)}: {'; '.join(url.problems)}")
+        cluster = await self.control.api()
+        async with heartbeating() as report:
+            owner = RenderedOwner(order.owner, order.namespace, order.name, order.uid, generation=0)
+            items = endpoint_objects(owner, order.name, Backend(url))
+            # No pod runs there, so it may be one that others made.
+            await ensure_namespace(cluster, order.namespace, f"{order.owner} {order.namespace}/{order.name}", shared=True)
+            stored = [await _apply(cluster, item, owner) for item in items]
+            (applied_slice, service) = stored
+            name: str = service["metadata"]["name"]
+            others = [each for each in slice_names(name) if each != applied_slice["metadata"]["name"]]
+            await _delete(
+                Deleter(cluster, order.uid, report, None), [ObjectId(kinds.ENDPOINT_SLICE, order.namespace, each) for each in others]
+            )
+        return AppliedBackend(backend=name, digest=backend_digest(content_digest(service), [content_digest(applied_slice)]))
+
+    @activity.defn
+    async def remove_endpoint_backend(self, order: RemoveBackend) -> None:
+        """Delete the slices of an endpoint, then its Service, and wait until they are gone. Raises StillThere if that takes too long."""
+        check_caller(order.owner, order.namespace, order.name)
+        cluster = await self.control.api()
+        service = names.endpoint_service_name(order.namespace, order.name)
+        async with heartbeating() as report:
+            deleter = Deleter(cluster, order.uid, report, None)
+            await _delete(deleter, [ObjectId(kinds.ENDPOINT_SLICE, order.namespace, each) for each in slice_names(service)])
+            await _delete(deleter, [ObjectId(kinds.SERVICE, order.namespace, service)])
+
+    # --- routes -------------------------------------------------------------------------------------------------------------------
+
+    @activity.defn
+    async def apply_service_route(self, order: ApplyRoute) -> AppliedRoute:
+        """Spread the shares of a service over its endpoints, and apply its route. Raises NameConflict or NoControlCluster."""
+        check_caller(_SERVICE, order.namespace, order.name)
+        cluster = await self.control.api()
+        async with heartbeating():
+            owner = RenderedOwner(_SERVICE, order.namespace, order.name, order.uid, generation=0)
+            backends = plan_backends(order.entries)
+            await ensure_namespace(cluster, order.namespace, f"{_SERVICE} {order.namespace}/{order.name}", shared=True)
+            stored = await _apply(cluster, service_route(owner, backends), owner)
+        return AppliedRoute(
+            name=stored["metadata"]["name"],
+            generation=int(stored["metadata"].get("generation") or 0),
+            digest=content_digest(stored),
+            backends=[BackendShare(endpoint=backend.endpoint.name, weight=backend.weight) for backend in backends],
+        )
+
+    @activity.defn
+    async def remove_service_route(self, order: RemoveRoute) -> None:
+        """Delete the route of a service, and wait until it is gone. Raises StillThere if that takes too long."""
+        check_caller(_SERVICE, order.namespace, order.name)
+        cluster = await self.control.api()
+        async with heartbeating() as report:
+            route = ObjectId(kinds.HTTP_ROUTE, order.namespace, names.service_route_name(order.namespace, order.name))
+            await _delete(Deleter(cluster, order.uid, report, None), [route])
+
+    # --- the gateway --------------------------------------------------------------------------------------------------------------
+
+    @activity.defn
+    async def connect_gateway(self, order: WatchGateway) -> GatewayFacts:
+        """Reach the control cluster, and check that it serves routes and that our permissions suffice."""
+        del order
+        check_caller(_GATEWAY, "", SINGLETON_NAME)
+        return await self.control.check()
+
+    @activity.defn
+    async def watch_gateway(self, order: WatchGateway) -> None:
+        """Watch the control cluster and signal `control_observed` to the gateway, and to owners of objects there, until cancelled.
+
+        Raises a TransientError when its worker shuts down, so that another worker takes over at once.
+        """
+        check_caller(_GATEWAY, "", SINGLETON_NAME)
+        gateway = Owner(_GATEWAY, "", SINGLETON_NAME, order.uid)
+        send = partial(_signal, activity.client(), run_number(order.number, activity.info().attempt))
+        watch = ControlWatch(gateway, self.control.api, send, self.unreachable_after_seconds)
+        await until_first_ends(watch.run(), _heartbeat(watch), until_shutdown())
+
+    @activity.defn
+    async def run_install_step(self, order: RunInstallStep) -> InstallStepResult:
+        """Install a part of the gateway. Raises Unsupported: this release takes a gateway that others installed."""
+        check_caller(_GATEWAY, "", SINGLETON_NAME)
+        if order.remove:
+            return InstallStepResult(done=True)
+        await self.control.api()
+        raise Unsupported(
+            "this release does not install Traefik itself: install its chart with the Gateway API provider, create Gateway "
+            f"{labels.SYSTEM_NAMESPACE}/{labels.CONTROL_GATEWAY_NAME}, and annotate the InferenceGateway with {labels.STACK}=external"
+        )
+
+
+async def _apply(cluster: ClusterApi, item: Item, owner: RenderedOwner) -> Json:
+    """Apply an object, unless it is as rendered; gives what is stored. Raises NameConflict."""
+    target = ObjectId.of(item.manifest)
+    live = await cluster.get(target)
+    with reading(target):
+        if live is not None:
+            found = owner_of(live)
+            # One of an earlier object of this name, which was deleted by force, is taken over.
+            if (found.kind, found.namespace, found.name) != (owner.kind, owner.namespace, owner.name):
+                raise NameConflict(f"control cluster: {target} exists already and belongs to {found}; delete it or choose another name")
+            if live["metadata"].get("deletionTimestamp"):
+                raise StillThere(f"control cluster: {target} is being deleted; it is applied again when it is gone")
+    return await cluster.apply(item.manifest)
+
+
+async def _delete(deleter: Deleter, targets: Sequence[ObjectId]) -> None:
+    result = await deleter.until_gone(targets, _GONE_WITHIN)
+    for skipped in result.skipped:
+        activity.logger.warning("not deleted on the control cluster: %s", skipped)
+    if result.remaining:
+        raise StillThere(f"control cluster: not gone yet: {', '.join(map(str, result.remaining))}")
+
+
+async def _signal(client: Client, run: int, owner: Owner, observed: ControlObserved) -> bool:
+    message = observed.model_copy(update={"run": run})
+    request = ControlObservedSignals.CONTROL_OBSERVED.request(EntityRef[ControlObservedSignals](owner.workflow_id), message)
+    return await deliver(client, request)
+
+
+async def _heartbeat(watch: ControlWatch) -> None:
+    while True:
+        activity.heartbeat(watch.counts())
+        await asyncio.sleep(_HEARTBEAT_SECONDS)

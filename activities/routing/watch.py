@@ -1,0 +1,226 @@
+"""The watch over the control cluster: which objects are watched, what is kept of them, and what their owners are told."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import ClusterApi, Json, Selection
+from activities.cluster_objects.ownership import Owner
+from activities.observe.control import (
+    BackendPart,
+    GatewaySeen,
+    RouteSeen,
+    backend_digest,
+    read_gateway,
+    read_route,
+    read_service,
+    read_slice,
+)
+from activities.watching.health import UNREACHABLE_AFTER_SECONDS, Health, Resolve
+from activities.watching.notifier import ChangeNotifier, Send
+from activities.watching.reflector import Budget, Key, Reflector
+from api_types import labels
+from api_types.digests import report_digest
+from api_types.messages.gateway_work import ControlObserved, ObservedBackend, ObservedGateway, ObservedServiceRoute
+
+_MANAGED = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
+_ROUTES = Selection(kinds.HTTP_ROUTE, labels=_MANAGED)
+_SERVICES = Selection(kinds.SERVICE, labels=_MANAGED)
+_SLICES = Selection(kinds.ENDPOINT_SLICE, labels=_MANAGED)
+_GATEWAY = Selection(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, fields=f"metadata.name={labels.CONTROL_GATEWAY_NAME}")
+_SERVICE_KIND = "ModelService"
+# A kind that is no longer served may be served again: its CRDs were replaced.
+_RESTART_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class PendingControlObservation:
+    """What to signal an owner. `last`: the owner has no objects here any more."""
+
+    observed: ControlObserved
+    last: bool = False
+    changes_at: datetime | None = None
+
+    @property
+    def digest(self) -> str:
+        """A digest over the content."""
+        return report_digest(self.observed.wire())
+
+    def numbered(self, sequence: int) -> ControlObserved:
+        """Give the signal with its place in the order of those of this watch."""
+        return self.observed.model_copy(update={"sequence": sequence})
+
+
+class ControlIndex:
+    """What the control cluster has, by owner. `gateway` is the InferenceGateway; `enqueue` is called with every owner that has changes."""
+
+    def __init__(self, gateway: Owner, enqueue: Callable[[Owner], None]) -> None:
+        self._gateway_owner = gateway
+        self._enqueue = enqueue
+        self._routes: dict[Key, RouteSeen] = {}
+        self._services: dict[Key, BackendPart] = {}
+        self._slices: dict[Key, BackendPart] = {}
+        self._owned: defaultdict[Owner, set[tuple[str, Key]]] = defaultdict(set)
+        self._gateway: GatewaySeen = read_gateway(None)
+        self.reachable = True
+        self.error = ""
+
+    def counts(self) -> dict[str, int]:
+        """Give how much is kept, for the heartbeat."""
+        return {"owners": len(self._owned), "routes": len(self._routes), "backends": len(self._services)}
+
+    def put_route(self, key: Key, seen: RouteSeen | None) -> None:
+        """Keep a route, or drop it."""
+        self._put("route", self._routes, key, seen)
+
+    def put_service(self, key: Key, seen: BackendPart | None) -> None:
+        """Keep a Service of an endpoint, or drop it."""
+        self._put("service", self._services, key, seen)
+
+    def put_slice(self, key: Key, seen: BackendPart | None) -> None:
+        """Keep a slice of an endpoint, or drop it."""
+        self._put("slice", self._slices, key, seen)
+
+    def put_gateway(self, _key: Key, seen: GatewaySeen | None) -> None:
+        """Keep the state of the gateway."""
+        self._gateway = seen or read_gateway(None)
+        self._enqueue(self._gateway_owner)
+
+    def put_health(self, *, reachable: bool, error: str = "") -> None:
+        """Keep whether the API server is reachable. The text of one error varies with each attempt; the first is kept."""
+        if reachable != self.reachable:
+            self.reachable, self.error = reachable, error
+            self._enqueue(self._gateway_owner)
+
+    def observation_for(self, owner: Owner, now: datetime) -> PendingControlObservation:
+        """Build what an owner should know."""
+        del now
+        if owner == self._gateway_owner:
+            return PendingControlObservation(self._observed(owner, gateway=self._observed_gateway()))
+        owned = self._owned.get(owner, set())
+        if owner.kind == _SERVICE_KIND:
+            route = next((self._routes[key] for kind, key in sorted(owned) if kind == "route"), None)
+            return PendingControlObservation(self._observed(owner, route=_observed_route(route)), last=not owned)
+        services = [self._services[key].digest for kind, key in owned if kind == "service"]
+        slices = [self._slices[key].digest for kind, key in owned if kind == "slice"]
+        backend = ObservedBackend(digest=backend_digest(next(iter(services), ""), slices))
+        return PendingControlObservation(self._observed(owner, backend=backend), last=not owned)
+
+    def forget(self, owner: Owner) -> None:
+        """Drop an owner that has no objects here any more."""
+        if not self._owned.get(owner, True):
+            del self._owned[owner]
+
+    def _put(self, kind: str, kept: dict[Key, Any], key: Key, seen: Any) -> None:
+        old = kept.pop(key, None)
+        if old:
+            self._owned[old.owner].discard((kind, key))
+            self._enqueue(old.owner)
+        if seen:
+            kept[key] = seen
+            self._owned[seen.owner].add((kind, key))
+            self._enqueue(seen.owner)
+
+    def _observed(self, owner: Owner, **part: Any) -> ControlObserved:
+        return ControlObserved(owner_uid=owner.uid, gateway_uid=self._gateway_owner.uid, **part)
+
+    def _observed_gateway(self) -> ObservedGateway:
+        seen = self._gateway
+        if not self.reachable:
+            return ObservedGateway(reachable=False, error=self.error)
+        return ObservedGateway(reachable=True, accepted=seen.accepted, address=seen.address, message=seen.message)
+
+
+def _observed_route(seen: RouteSeen | None) -> ObservedServiceRoute:
+    if seen is None:
+        return ObservedServiceRoute(present=False)
+    return ObservedServiceRoute(
+        present=True,
+        generation=seen.generation,
+        digest=seen.digest,
+        accepted=seen.accepted,
+        resolved=seen.resolved,
+        message=seen.message,
+    )
+
+
+class ControlWatch:
+    """The control cluster, watched until cancelled."""
+
+    def __init__(
+        self, gateway: Owner, resolve: Resolve, send: Send[ControlObserved], unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS
+    ) -> None:
+        self._notifier: ChangeNotifier[ControlObserved] = ChangeNotifier(send, self._is_blocked)
+        self._index = ControlIndex(gateway, self._notifier.enqueue)
+        self._health = Health(resolve, self._recovered, unreachable_after_seconds)
+        self._gateway = gateway
+        self._client: ClusterApi | None = None
+        self._connected = asyncio.Event()
+        budget = Budget()
+        index = self._index
+        self._reflectors: list[Reflector[Any]] = [
+            self._reflector(_ROUTES, read_route, index.put_route, budget),
+            self._reflector(_SERVICES, read_service, index.put_service, budget),
+            self._reflector(_SLICES, read_slice, index.put_slice, budget),
+            self._reflector(_GATEWAY, read_gateway, index.put_gateway, budget),
+        ]
+
+    def counts(self) -> dict[str, int]:
+        """Give counters for the heartbeat."""
+        return {**self._index.counts(), "signals": self._notifier.sent}
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        self._notifier.enqueue(self._gateway)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._notifier.run(self._index))
+            tasks.create_task(self._stay_connected())
+            for reflector in self._reflectors:
+                tasks.create_task(self._keep_running(reflector))
+
+    async def _keep_running(self, reflector: Reflector[Any]) -> None:
+        await self._connected.wait()
+        while True:
+            await reflector.run()
+            await asyncio.sleep(_RESTART_SECONDS)
+
+    async def _stay_connected(self) -> None:
+        while True:
+            wait_seconds = await self._health.probe()
+            self._put_health()
+            await asyncio.sleep(wait_seconds)
+
+    def _put_health(self) -> None:
+        error = self._health.error
+        if error is not None and self._health.lost:
+            self._index.put_health(reachable=False, error=error.message)
+            self._notifier.wake()
+        elif error is None:
+            self._index.put_health(reachable=True)
+
+    def _reflector(
+        self, selection: Selection, read: Callable[[Json], Any], on_change: Callable[[Key, Any], None], budget: Budget
+    ) -> Reflector[Any]:
+        return Reflector(self._current, selection, read, on_change, self._notifier.wake, budget=budget)
+
+    def _current(self) -> ClusterApi:
+        if self._client is None:
+            raise AssertionError("reflectors start after the first response")
+        return self._client
+
+    def _recovered(self, client: ClusterApi) -> None:
+        self._client = client
+        self._connected.set()
+        # Connections that were open before the outage may be dead without an error.
+        for reflector in self._reflectors:
+            reflector.resume()
+
+    def _is_blocked(self, owner: Owner) -> bool:
+        """Tell whether an owner must wait until everything was listed once: a partial list looks like deleted objects."""
+        if owner == self._gateway and self._health.lost:
+            return False
+        return not all(reflector.synced for reflector in self._reflectors)

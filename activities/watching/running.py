@@ -1,0 +1,53 @@
+"""An activity that watches for as long as its worker runs: its parts, its end, and the signals that it sends."""
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.watching.notifier import Undelivered
+from api_types.errors import TransientError
+from api_types.messages.delivery import SignalRequest
+
+# Attempts of one watch: one every few seconds, for more than a month.
+_ATTEMPTS_MAX = 1_000_000
+_SIGNAL_TIMEOUT = timedelta(seconds=5)
+
+
+def run_number(watch: int, attempt: int) -> int:
+    """Number a run of a watch above those before it: of earlier attempts, and of earlier watches."""
+    return watch * _ATTEMPTS_MAX + min(attempt, _ATTEMPTS_MAX - 1)
+
+
+async def until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:
+    """Run all of them until one ends, and cancel the others. Raises what that one raised."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until_shutdown() -> None:
+    """Wait until the worker shuts down. Raises a TransientError then, so that another worker takes over at once."""
+    await activity.wait_for_worker_shutdown()
+    raise TransientError("the worker shuts down; another one takes over")
+
+
+async def deliver(client: Client, request: SignalRequest) -> bool:
+    """Send a signal; False if its receiver does not run. Raises Undelivered if it has to be sent again."""
+    try:
+        await client.get_workflow_handle(request.workflow_id).signal(request.signal, request.payload, rpc_timeout=_SIGNAL_TIMEOUT)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise Undelivered from error
+    return True

@@ -1,0 +1,112 @@
+"""`modelplane chat`: a chat completion through the control gateway, token by token."""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from client.asking.events import tokens_of
+from client.asking.requests import raise_for_status, requested
+from client.asking.service import ServiceAddress, find_service
+from client.commands import options
+from client.errors import CommandFailed, Refused
+from client.refs.targets import Target, kind_named
+
+_REQUEST_SECONDS = 300.0
+
+Message = dict[str, str]
+
+
+def chat(
+    service: Annotated[str, typer.Argument(help="The ModelService.")],
+    message: Annotated[list[str] | None, typer.Argument(help="What to say; without it, standard input, or a conversation.")] = None,
+    *,
+    namespace: options.Namespace = None,
+    model: Annotated[str | None, typer.Option("--model", help="Name of the model; default: the first it has.", show_default=False)] = None,
+    stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Show tokens as they come.")] = True,
+    gateway: options.Gateway = None,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="How long to wait for an answer, in seconds.")] = _REQUEST_SECONDS,
+) -> None:
+    """Ask the model of a ModelService. What it says is on standard output; who answered, and how fast, on standard error."""
+    target = Target.of(kind_named("ModelService"), namespace, service.removeprefix("ms/"))
+    asyncio.run(_chat(target, _said(message), model=model, stream=stream, gateway=gateway, seconds=timeout))
+
+
+def _said(message: Sequence[str] | None) -> str | None:
+    """Give what was said at once; None for a conversation."""
+    if message:
+        return " ".join(message)
+    if sys.stdin.isatty():
+        return None
+    said = sys.stdin.read().strip()
+    if not said:
+        raise Refused("nothing was said", next_step="give a message: `modelplane chat NAME hello`")
+    return said
+
+
+async def _chat(target: Target, said: str | None, *, model: str | None, stream: bool, gateway: str | None, seconds: float) -> None:
+    service = await find_service(target, gateway)
+    name = model or await first_model(service, seconds)
+    if said is not None:
+        await _ask(service, name, [{"role": "user", "content": said}], stream=stream, seconds=seconds)
+        return
+    conversation: list[Message] = []
+    while (line := await asyncio.to_thread(_next_line)) is not None:
+        if line:
+            conversation.append({"role": "user", "content": line})
+            answer = await _ask(service, name, conversation, stream=stream, seconds=seconds)
+            conversation.append({"role": "assistant", "content": answer})
+
+
+def _next_line() -> str | None:
+    try:
+        return input("> ").strip()
+    except EOFError:
+        print()
+        return None
+
+
+async def first_model(service: ServiceAddress, seconds: float) -> str:
+    """Give the first model that a service has. Raises `CommandFailed` if it does not say."""
+    async with requested(service, "GET", "/v1/models", seconds=seconds) as response:
+        await raise_for_status(service, response)
+        await response.aread()
+    try:
+        return str(response.json()["data"][0]["id"])
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise CommandFailed(f"{service.target.title} does not say which models it has", next_step="name one with --model") from error
+
+
+async def _ask(service: ServiceAddress, model: str, conversation: list[Message], *, stream: bool, seconds: float) -> str:
+    body: dict[str, Any] = {"model": model, "messages": conversation, "stream": stream}
+    began = time.monotonic()
+    first: float | None = None
+    answer: list[str] = []
+    async with requested(service, "POST", "/v1/chat/completions", seconds=seconds, json=body) as response:
+        await raise_for_status(service, response)
+        if stream and "text/event-stream" in response.headers.get("content-type", ""):
+            async for token in tokens_of(response.aiter_bytes()):
+                first = first if first is not None else time.monotonic() - began
+                answer.append(token)
+                print(token, end="", flush=True)
+        else:
+            await response.aread()
+            answer.append(_answer_of(response.content))
+            first = time.monotonic() - began
+            print(answer[0], end="")
+    print(flush=True)
+    in_all = time.monotonic() - began
+    begun = f"first token after {first * 1000:.0f} ms, " if first is not None and stream else ""
+    print(f"answered by {service.responder(response)}: {begun}{in_all * 1000:.0f} ms in all", file=sys.stderr)
+    return "".join(answer)
+
+
+def _answer_of(content: bytes) -> str:
+    try:
+        return str(json.loads(content)["choices"][0]["message"]["content"] or "")
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise CommandFailed("the model sent what is no completion", next_step="look at the model's log") from error

@@ -1,0 +1,117 @@
+"""`modelplane service shift`: change the shares of the entries of a ModelService."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from api_types import labels
+from api_types.hints import nearest
+from client.commands import options
+from client.configuration import load_settings
+from client.errors import Refused
+from client.follow.edit import change
+from client.follow.requests import until_answered
+from client.follow.waiting import Goal, until_ready
+from client.output.progress import Progress
+from client.output.tables import columns
+from client.refs.targets import Target, kind_named
+from client.refs.tree import Tree
+from client.temporal.control_plane import control_plane
+
+WEIGHT_MAX = 1_000_000
+
+service = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, help="Change where a ModelService sends requests.")
+
+
+@service.callback()
+def group() -> None:
+    """Have a group, although it has one command so far."""
+
+
+@service.command("shift")
+def shift(
+    name: Annotated[str, typer.Argument(help="The ModelService.")],
+    shares: Annotated[list[str], typer.Argument(help="Entries and their weights: `stable=90 canary=10`.")],
+    namespace: options.Namespace = None,
+    wait: options.Wait = False,
+    timeout: options.Timeout = options.WAIT_SECONDS,
+) -> None:
+    """Set the weights of entries, which are named by `name`, by the deployment that they select, or by the value of their only label."""
+    wanted = read_shares(shares)
+    target = Target.of(kind_named("ModelService"), namespace, name.removeprefix("ms/"))
+    asyncio.run(_shift(target, wanted, wait=wait, seconds=timeout))
+
+
+def read_shares(written: Sequence[str]) -> dict[str, int]:
+    """Read `entry=weight`. Raises `Refused` with everything that is wrong."""
+    wanted, problems = dict[str, int](), list[str]()
+    for each in written:
+        name, equals, number = each.rpartition("=")
+        weight = number.removesuffix("%")
+        if not equals or not name or not (weight.isascii() and weight.isdigit()) or len(weight) > len(str(WEIGHT_MAX)):
+            problems.append(f"{each!r} is not written as entry=weight, such as canary=10")
+        elif not 1 <= int(weight) <= WEIGHT_MAX:
+            problems.append(f"{name}: the weight must be between 1 and {WEIGHT_MAX}, got {weight}; to send an entry nothing remove it")
+        elif name in wanted:
+            problems.append(f"{name} is given twice")
+        else:
+            wanted[name] = int(weight)
+    if problems:
+        raise Refused("these shares cannot be set", details=problems, next_step="fix them; nothing was sent")
+    return wanted
+
+
+def entry_name(entry: Mapping[str, Any]) -> str:
+    """Name an entry as users of this command do; empty if it has no name of its own and selects by several labels."""
+    if entry.get("name"):
+        return str(entry["name"])
+    selected: Mapping[str, str] = (entry.get("selector") or {}).get("matchLabels") or {}
+    if labels.DEPLOYMENT in selected:
+        return selected[labels.DEPLOYMENT]
+    return next(iter(selected.values())) if len(selected) == 1 else ""
+
+
+def shifted(tree: Tree, wanted: Mapping[str, int]) -> Tree:
+    """Give the spec with other weights. Raises `Refused` for entries that are not there, or not told apart by their names."""
+    entries = [dict(entry) for entry in tree["spec"]["endpoints"]]
+    names = [entry_name(entry) for entry in entries]
+    problems = []
+    for name in wanted:
+        if names.count(name) > 1:
+            problems.append(f"{name}: {names.count(name)} entries are called so; give them names (spec.endpoints[].name)")
+        elif name not in names:
+            close = nearest(name, {each: None for each in names if each})
+            problems.append(f"{name}: no entry is called so{f', did you mean {close}?' if close else ''}")
+    if problems:
+        known = ", ".join(each for each in names if each) or "none has a name; set spec.endpoints[].name"
+        raise Refused("these shares cannot be set", details=problems, next_step=f"the entries are {known}")
+    for entry, name in zip(entries, names, strict=True):
+        if name in wanted:
+            entry["weight"] = wanted[name]
+    return {**tree["spec"], "endpoints": entries}
+
+
+def shares_table(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Show the weights of entries and the shares that they make, before and after."""
+    totals = [sum(int(entry.get("weight", 1)) for entry in entries) for entries in (before, after)]
+    rows = []
+    for old, new in zip(before, after, strict=True):
+        weights = [int(entry.get("weight", 1)) for entry in (old, new)]
+        shares = [f"{weight} ({weight / total:.1%})" for weight, total in zip(weights, totals, strict=True)]
+        rows.append([entry_name(new) or "<none>", *shares])
+    return columns(["ENTRY", "BEFORE", "AFTER"], rows)
+
+
+async def _shift(target: Target, wanted: Mapping[str, int], *, wait: bool, seconds: float) -> None:
+    async with control_plane(load_settings()) as plane:
+        before = (await until_answered(lambda: plane.describe(target))).get("spec", {}).get("endpoints", [])
+        requested = await change(plane, target, lambda tree: shifted(tree, wanted))
+        after = (requested.tree or {}).get("spec", {}).get("endpoints", before)
+        print(f"{target.label} {'shifted' if requested.request_id else 'unchanged'}")
+        if len(before) == len(after):
+            print("\n".join(shares_table(before, after)))
+        if wait:
+            with Progress() as progress:
+                await until_ready(plane, [Goal.of(requested)], seconds, progress)

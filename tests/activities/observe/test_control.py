@@ -1,0 +1,45 @@
+"""What is read of the gateway on the control cluster."""
+
+from typing import Any
+
+import pytest
+
+from activities.observe.control import GATEWAY, GatewaySeen, backend_digest, read_gateway
+
+
+def a_gateway(accepted: str, programmed: str, *addresses: str) -> dict[str, Any]:
+    conditions = [{"type": "Accepted", "status": accepted, "reason": "Why"}, {"type": "Programmed", "status": programmed, "reason": "Why"}]
+    return {
+        "metadata": {"name": "modelplane", "generation": 1},
+        "status": {"conditions": conditions, "addresses": [{"value": each} for each in addresses]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("gateway", "expected"),
+    [
+        pytest.param(None, GatewaySeen(accepted=False, address="", message=f"{GATEWAY} does not exist"), id="missing"),
+        pytest.param(
+            a_gateway("False", "False"), GatewaySeen(accepted=False, address="", message=f"{GATEWAY}: Accepted is False: Why"), id="refused"
+        ),
+        pytest.param(
+            a_gateway("True", "False"),
+            GatewaySeen(accepted=True, address="", message=f"{GATEWAY} has no address yet"),
+            id="accepted where nothing assigns an address",
+        ),
+        pytest.param(a_gateway("True", "True", "10.0.0.42"), GatewaySeen(accepted=True, address="10.0.0.42", message=""), id="stk-66"),
+        pytest.param(
+            a_gateway("True", "True", "10.0.0.1", "10.0.0.2"),
+            GatewaySeen(accepted=True, address="10.0.0.1", message=""),
+            id="two addresses",
+        ),
+    ],
+)
+def test_what_the_gateway_says(gateway: dict[str, Any] | None, expected: GatewaySeen) -> None:
+    assert read_gateway(gateway) == expected
+
+
+def test_a_backend_without_its_service_or_without_a_slice_has_no_digest() -> None:
+    assert backend_digest("", ["a"]) == backend_digest("s", []) == ""
+    assert backend_digest("s", ["a", "b"]) == backend_digest("s", ["b", "a"])
+    assert backend_digest("s", ["a"]) != backend_digest("t", ["a"])

@@ -1,0 +1,206 @@
+"""Requests to a service: what is sent, what is shown of the answer, and failures in words."""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from typing import Any, ClassVar
+
+import pytest
+
+from client.asking.events import LINE_BYTES_MAX, tokens_of
+from client.asking.requests import checked_path, read_headers
+from client.asking.service import ServiceAddress
+from client.commands.ask import chat as chat_command
+from client.commands.ask import curl as curl_command
+from client.errors import CommandFailed, Refused
+from client.refs.targets import Target, kind_named
+from tests.client.conftest import Cli
+from tests.environment.http_server import serving
+
+TARGET = Target.of(kind_named("ms"), "ml-team", "qwen")
+
+
+def chunk(text: str) -> bytes:
+    return f"data: {json.dumps({'choices': [{'delta': {'content': text}}]})}\n\n".encode()
+
+
+async def arriving(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def tokens(*parts: bytes) -> list[str]:
+    return [token async for token in tokens_of(arriving(parts))]
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([chunk("a") + chunk("b") + DONE], id="in one piece"),
+        pytest.param([bytes([byte]) for byte in chunk("a") + chunk("b") + DONE], id="byte by byte"),
+        pytest.param([(chunk("a") + chunk("b") + DONE).replace(b"\n", b"\r\n")], id="lines that end in CRLF"),
+        pytest.param([b": keep-alive\n\n", chunk("a"), b"event: x\nid: 1\n", chunk("b"), DONE], id="comments and other fields"),
+        pytest.param([chunk("a"), chunk("b"), b"data:[DONE]"], id="no space, and no end of the last line"),
+        pytest.param([chunk("a"), b'data: {"choices": []}\n\n', chunk("b"), DONE], id="an event without choices"),
+    ],
+)
+async def test_the_texts_of_a_stream_are_read_however_it_is_cut(parts: list[bytes]) -> None:
+    assert [token for token in await tokens(*parts) if token] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ([chunk("a")], "was cut off"),
+        ([b'data: {"error": {"message": "out of memory"}}\n\n', DONE], "the model failed: out of memory"),
+        ([b"data: no json\n\n"], "no part of a completion: no json"),
+        ([b"data: [1]\n\n"], "no part of a completion"),
+        ([b"x" * (LINE_BYTES_MAX + 1)], "a line of more than 1 MiB"),
+    ],
+)
+async def test_a_stream_that_is_none_is_an_error_in_words(parts: list[bytes], says: str) -> None:
+    with pytest.raises(CommandFailed) as failed:
+        await tokens(*parts)
+    assert says in failed.value.message
+
+
+def test_a_path_stays_below_the_service() -> None:
+    assert checked_path("v1/models?limit=2") == "/v1/models?limit=2"
+    assert checked_path("/v1/a?q=https://x/../y") == "/v1/a?q=https://x/../y"
+    for path in ("../other", "/v1/../../x", "/./x", "https://elsewhere/x", "/a b", "/a\nb"):
+        with pytest.raises(Refused, match="is not a path below the service"):
+            checked_path(path)
+
+
+def test_all_bad_headers_are_named_at_once() -> None:
+    assert read_headers(["X-A: b", "Authorization:Bearer t"]) == {"X-A": "b", "Authorization": "Bearer t"}
+    with pytest.raises(Refused) as refused:
+        read_headers(["nothing", "Host: x", "Content-Length: 3"])
+    assert len(refused.value.details) == 3
+
+
+class Model(BaseHTTPRequestHandler):
+    """A gateway with a model behind it."""
+
+    status: ClassVar[int] = HTTPStatus.OK
+    seen: ClassVar[list[tuple[str, str, Any]]] = []
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.seen.append((self.command, self.path, json.loads(body) if body else None))
+        streams = body and json.loads(body).get("stream")
+        if self.status != HTTPStatus.OK:
+            self._send(b"no route here\n", "text/plain", by="")
+        elif self.path.endswith("/v1/models"):
+            self._send(b'{"data": [{"id": "qwen3"}]}', "application/json")
+        elif streams:
+            self._send(chunk("Hello ") + chunk("you\x1b[2J") + DONE, "text/event-stream")
+        else:
+            self._send(json.dumps({"choices": [{"message": {"content": "Hello"}}]}).encode(), "application/json")
+
+    def _send(self, body: bytes, kind: str, *, by: str = "qwen-1") -> None:
+        self.send_response(self.status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        if by:
+            self.send_header("x-modelplane-endpoint", by)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceAddress]:
+    Model.status, Model.seen = HTTPStatus.OK, []
+    with serving(Model) as where:
+        address = ServiceAddress(TARGET, f"http://{where}/ml-team/qwen", {"qwen-1": "eu"})
+
+        async def find(target: Target, gateway: str | None) -> ServiceAddress:
+            del gateway
+            assert target == TARGET
+            return address
+
+        for module in (chat_command, curl_command):
+            monkeypatch.setattr(module, "find_service", find)
+        yield address
+
+
+@pytest.mark.usefixtures("service")
+def test_a_chat_streams_and_says_who_answered(cli: Cli) -> None:
+    result = cli("chat", "qwen", "-n", "ml-team", "hello", "there")
+    assert result.code == 0, result.err
+    # What a model says is not obeyed by the terminal.
+    assert result.out == "Hello you\\x1b[2J\n"
+    assert "answered by qwen-1 on eu: first token after" in result.err
+    assert [path for _, path, _ in Model.seen] == ["/ml-team/qwen/v1/models", "/ml-team/qwen/v1/chat/completions"]
+    assert Model.seen[1][2] == {"model": "qwen3", "messages": [{"role": "user", "content": "hello there"}], "stream": True}
+
+
+@pytest.mark.usefixtures("service")
+def test_a_chat_without_a_stream_with_a_named_model(cli: Cli) -> None:
+    result = cli("chat", "ms/qwen", "-n", "ml-team", "--model", "other", "--no-stream", "hello")
+    assert (result.code, result.out) == (0, "Hello\n")
+    assert [body["model"] for _, _, body in Model.seen] == ["other"]
+
+
+@pytest.mark.usefixtures("service")
+@pytest.mark.parametrize(
+    ("status", "code", "says"),
+    [
+        (HTTPStatus.NOT_FOUND, 3, "the gateway has no route for ModelService ml-team/qwen"),
+        (HTTPStatus.SERVICE_UNAVAILABLE, 1, "no endpoint of ModelService ml-team/qwen is ready"),
+        (HTTPStatus.TOO_MANY_REQUESTS, 1, "answered 429 Too Many Requests"),
+    ],
+)
+def test_what_the_gateway_refuses_is_said_in_words(cli: Cli, status: int, code: int, says: str) -> None:
+    Model.status = status
+    result = cli("chat", "qwen", "-n", "ml-team", "hello")
+    assert result.code == code
+    assert says in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_gateway_that_does_not_answer_is_unreachable(cli: Cli, service: ServiceAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find(target: Target, gateway: str | None) -> ServiceAddress:
+        del target, gateway
+        return ServiceAddress(service.target, "http://127.0.0.1:1/ml-team/qwen")
+
+    monkeypatch.setattr(chat_command, "find_service", find)
+    result = cli("chat", "qwen", "-n", "ml-team", "hello")
+    assert result.code == 6
+    assert "http://127.0.0.1:1/ml-team/qwen/v1/models does not answer" in result.err
+    assert "describe ms/qwen -n ml-team" in result.err
+
+
+@pytest.mark.usefixtures("service")
+def test_curl_sends_what_it_is_told(cli: Cli) -> None:
+    result = cli("curl", "qwen", "/v1/embeddings", "-n", "ml-team", "-d", '{"a": 1}', "-H", "X-A: b")
+    assert result.code == 0, result.err
+    assert result.err.startswith("200 OK from qwen-1 on eu")
+    assert Model.seen == [("POST", "/ml-team/qwen/v1/embeddings", {"a": 1})]
+    Model.status = HTTPStatus.NOT_FOUND
+    assert cli("curl", "qwen", "/x", "-n", "ml-team").code == 1
+
+
+def test_curl_refuses_before_anything_is_sent(cli: Cli) -> None:
+    for words, says in (
+        (("/../x",), "is not a path below the service"),
+        (("/x", "-X", "BREW"), "'BREW' is not a method"),
+        (("/x", "-H", "Host: y"), "belongs to the connection"),
+        (("/x", "-d", "@/nowhere/at/all"), "cannot be read"),
+    ):
+        result = cli("curl", "qwen", *words)
+        assert result.code == 2
+        assert says in result.err

@@ -1,0 +1,107 @@
+"""The role for the control cluster is what the worker uses there: on a real API server a user with it, and nothing else, does all of it."""
+
+import secrets
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from activities.cluster_objects import kinds
+from activities.cluster_objects.access_review import Right
+from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId, Selection
+from activities.clusters.permissions import rights_of
+from activities.routing.activities import RoutingActivities
+from activities.routing.control_cluster import ROLES_FILE, USED, ControlCluster
+from api_types import labels
+from api_types.errors import PermissionDenied
+from api_types.messages.gateway_work import ApplyBackend, ApplyRoute, RemoveBackend, RemoveRoute, RouteEntry, WatchGateway
+from api_types.messages.routing import SelectedEndpoint
+from api_types.settings import ControlClusterSettings
+from testbed.running import Running
+from tests.activities.environment import operator
+from tests.activities.environment.asking import asked_by
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, cluster_from, eventually
+
+DOCUMENTS: list[Json] = list(yaml.safe_load_all((Path(__file__).parents[2] / ROLES_FILE).read_text()))
+(ROLE,) = [item for item in DOCUMENTS if item["kind"] == "ClusterRole"]
+PLURALS = {
+    kinds.HTTP_ROUTE: "httproutes",
+    kinds.SERVICE: "services",
+    kinds.ENDPOINT_SLICE: "endpointslices",
+    kinds.GATEWAY: "gateways",
+    kinds.NAMESPACE: "namespaces",
+}
+
+
+def test_the_role_has_the_rights_that_are_checked_and_no_other() -> None:
+    written = [right for rule in ROLE["rules"] for right in rights_of(rule)]
+    assert sorted(written) == sorted(Right(verb, PLURALS[kind], kind.group) for kind, verbs in USED for verb in verbs)
+
+
+@pytest_asyncio.fixture
+async def limited(testbed: Running, tmp_path: Path) -> AsyncIterator[tuple[ClusterUnderTest, ControlCluster]]:
+    """A cluster with the file applied, as its administrator sees it, and as the ServiceAccount of the file does."""
+    kubeconfig = testbed.clusters["prod-eu"].kubeconfig.read_text()
+    admin = await cluster_from("prod-eu", kubeconfig, tmp_path / "admin")
+    api = await admin.api()
+    made = [ObjectId.of(await api.apply(item)) for item in DOCUMENTS]
+    token = await operator.token_of(admin, labels.SYSTEM_NAMESPACE, "modelplane")
+    user = await cluster_from("control", operator.with_token(kubeconfig, token), tmp_path / "user")
+    control = ControlCluster(user.pool, ControlClusterSettings(name="control-kubeconfig"))
+    yield admin, control
+    for target in reversed(made):
+        await api.delete(target, propagation="Background")
+    for each in (admin, user):
+        await each.pool.close()
+
+
+@pytest.mark.testbed
+async def test_the_service_account_of_the_file_may_do_all_that_the_worker_does(limited: tuple[ClusterUnderTest, ControlCluster]) -> None:
+    admin, control = limited
+    # An informer of the API server hands a changed role to its authorizer.
+    await eventually(partial(_passes, control))
+    routing, namespace = RoutingActivities(control), f"t-{secrets.token_hex(4)}"
+    endpoint = ApplyBackend(owner="ModelEndpoint", namespace=namespace, name="a", uid="u", url="http://10.0.0.1")
+    of_endpoint, of_service = asked_by(f"modelendpoint/{namespace}/a"), asked_by(f"modelservice/{namespace}/s")
+    applied = await of_endpoint.run(routing.apply_endpoint_backend, endpoint)
+    entry = RouteEntry(endpoints=[SelectedEndpoint(name="a", url=endpoint.url, backend=applied.backend)])
+    await of_service.run(routing.apply_service_route, ApplyRoute(namespace=namespace, name="s", uid="u", entries=[entry]))
+    assert await asked_by("inferencegateway/default").run(routing.connect_gateway, WatchGateway(uid="g"))
+    user: ClusterApi = await control.api()
+    for kind in (kinds.HTTP_ROUTE, kinds.SERVICE, kinds.ENDPOINT_SLICE, kinds.GATEWAY):
+        listing = await user.list(Selection(kind))
+        watch = user.watch(Selection(kind), listing.resource_version)
+        await watch.aclose()  # type: ignore[attr-defined]
+    await of_service.run(routing.remove_service_route, RemoveRoute(namespace=namespace, name="s", uid="u"))
+    await of_endpoint.run(routing.remove_endpoint_backend, RemoveBackend(owner="ModelEndpoint", namespace=namespace, name="a", uid="u"))
+    await (await admin.api()).delete(ObjectId(kinds.NAMESPACE, "", namespace), propagation="Background")
+
+
+@pytest.mark.testbed
+async def test_what_the_role_lacks_is_named(limited: tuple[ClusterUnderTest, ControlCluster]) -> None:
+    admin, control = limited
+    api = await admin.api()
+    rules = [rule for rule in ROLE["rules"] if rule["resources"] != ["services"]]
+    await eventually(partial(_passes, control))
+    await api.apply({**ROLE, "rules": rules})
+
+    async def refusal() -> str:
+        try:
+            await control.check()
+        except PermissionDenied as error:
+            return error.message
+        return ""
+
+    said = await eventually(refusal)
+    assert f"in all namespaces: get,list,watch,create,patch,delete services; bind it to the ClusterRole of {ROLES_FILE}" in said
+
+
+async def _passes(control: ControlCluster) -> bool:
+    try:
+        await control.check()
+    except PermissionDenied:
+        return False
+    return True

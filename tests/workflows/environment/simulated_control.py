@@ -1,0 +1,208 @@
+"""Simulated clusters, and a control cluster without a Kubernetes: what its activities give, and what its watch would report.
+
+It notes in which order backends and routes were applied and removed. What a real one does with the objects is tested with a real one.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio import activity
+
+from activities.render.services.route_plan import plan_backends
+from api_types import labels, names
+from api_types.errors import ClusterUnreachable, NoControlCluster
+from api_types.messages.gateway_work import (
+    AppliedBackend,
+    AppliedRoute,
+    ApplyBackend,
+    ApplyRoute,
+    BackendShare,
+    ControlObserved,
+    GatewayFacts,
+    InstallStepResult,
+    ObservedGateway,
+    ObservedServiceRoute,
+    RemoveBackend,
+    RemoveRoute,
+    RunInstallStep,
+    WatchGateway,
+)
+from tests.workflows.environment.harness import Json
+from tests.workflows.environment.simulated_clusters import API_VERSION, HEARTBEAT_SECONDS, SimulatedClusters
+
+ADDRESS = "10.245.255.1"
+
+
+@dataclass
+class SimulatedControl(SimulatedClusters):
+    """The activities on clusters and on the control cluster.
+
+    `configured`: there is one. `down`: it does not answer. `address` is that of its gateway. `done` has what was applied and removed, in
+    order, as `apply route qwen [a, b]`; `routes` and `backends` are what is there now.
+    """
+
+    configured: bool = True
+    down: bool = False
+    address: str = ADDRESS
+    resolves: bool = True
+    done: list[str] = field(default_factory=list)
+    routes: dict[str, ApplyRoute] = field(default_factory=dict)
+    backends: dict[str, str] = field(default_factory=dict)
+    generations: dict[str, int] = field(default_factory=dict)
+    _watching: WatchGateway | None = None
+    _sequence: int = 0
+
+    def __post_init__(self) -> None:
+        self.settings = {**self.settings, "control_cluster": "modelplane-system/control/kubeconfig"}
+
+    def _check(self) -> None:
+        if not self.configured:
+            raise NoControlCluster("no control cluster is configured; set controlCluster.name to a Secret with its kubeconfig")
+        if self.down:
+            raise ClusterUnreachable("the control cluster does not answer")
+
+    @activity.defn
+    async def apply_endpoint_backend(self, order: ApplyBackend) -> AppliedBackend:
+        self._check()
+        backend = names.endpoint_service_name(order.namespace, order.name)
+        self.backends[backend] = order.url
+        self.done.append(f"apply backend {order.name}")
+        return AppliedBackend(backend=backend, digest="as-applied")
+
+    @activity.defn
+    async def remove_endpoint_backend(self, order: RemoveBackend) -> None:
+        self._check()
+        self.backends.pop(names.endpoint_service_name(order.namespace, order.name), None)
+        self.done.append(f"remove backend {order.name}")
+
+    @activity.defn
+    async def apply_service_route(self, order: ApplyRoute) -> AppliedRoute:
+        self._check()
+        backends = plan_backends(order.entries)
+        missing = [backend.endpoint.name for backend in backends if backend.endpoint.backend not in self.backends]
+        assert not missing, f"no backends for {missing}"
+        if self.routes.get(order.name) != order:
+            self.generations[order.name] = self.generations.get(order.name, 0) + 1
+        self.routes[order.name] = order
+        self.done.append(f"apply route {order.name} [{', '.join(backend.endpoint.name for backend in backends)}]")
+        self._report_route(order.namespace, order.name, order.uid)
+        return AppliedRoute(
+            name=names.service_route_name(order.namespace, order.name),
+            generation=self.generations[order.name],
+            digest=self._digest(order.name),
+            backends=[BackendShare(endpoint=backend.endpoint.name, weight=backend.weight) for backend in backends],
+        )
+
+    @activity.defn
+    async def remove_service_route(self, order: RemoveRoute) -> None:
+        self._check()
+        self.routes.pop(order.name, None)
+        self.done.append(f"remove route {order.name}")
+        self._report_route(order.namespace, order.name, order.uid)
+
+    @activity.defn
+    async def connect_gateway(self, order: WatchGateway) -> GatewayFacts:
+        del order
+        self._check()
+        return GatewayFacts(kubernetes_version="v1.35.4", uid="control")
+
+    @activity.defn
+    async def watch_gateway(self, order: WatchGateway) -> None:
+        self._watching = order
+        shown: tuple[bool, str] | None = None
+        while True:
+            if (seen := (self.down, self.address)) != shown:
+                shown = seen
+                gateway = ObservedGateway(
+                    reachable=not self.down,
+                    error="no answer" if self.down else "",
+                    accepted=not self.down,
+                    address="" if self.down else self.address,
+                    message="" if self.address else "Gateway modelplane-system/modelplane has no address yet",
+                )
+                observed = ControlObserved(owner_uid=order.uid, gateway_uid=order.uid, gateway=gateway)
+                await self._observe("inferencegateway/default", observed)
+            activity.heartbeat()
+            await asyncio.sleep(HEARTBEAT_SECONDS / 25)
+
+    @activity.defn
+    async def run_install_step(self, order: RunInstallStep) -> InstallStepResult:
+        self._check()
+        self.done.append(f"{'remove' if order.remove else 'install'} {order.step}")
+        return InstallStepResult(done=True)
+
+    def activities(self) -> list[Callable[..., Any]]:
+        return [
+            *super().activities(),
+            self.apply_endpoint_backend,
+            self.remove_endpoint_backend,
+            self.apply_service_route,
+            self.remove_service_route,
+            self.connect_gateway,
+            self.watch_gateway,
+            self.run_install_step,
+        ]
+
+    def _digest(self, name: str) -> str:
+        return f"digest-{self.generations[name]}" if name in self.routes else ""
+
+    def _report_route(self, namespace: str, name: str, uid: str) -> None:
+        """Send what the watch would, after the activity has ended."""
+        watching, client = self._watching, activity.client()
+        if watching is None:
+            return
+
+        async def send() -> None:
+            await asyncio.sleep(0.1)
+            route = ObservedServiceRoute(
+                present=name in self.routes,
+                generation=self.generations.get(name, 0),
+                digest=self._digest(name),
+                accepted=True,
+                resolved=self.resolves,
+                message="" if self.resolves else "a backend cannot be resolved",
+            )
+            observed = ControlObserved(owner_uid=uid, gateway_uid=watching.uid, route=route)
+            handle = client.get_workflow_handle(names.workflow_id("ModelService", namespace, name))
+            await handle.signal("control_observed", self._ordered(observed).wire())
+
+        task = asyncio.create_task(send())
+        self._reports.add(task)
+        task.add_done_callback(self._reports.discard)
+
+    async def _observe(self, workflow_id: str, observed: ControlObserved) -> None:
+        handle = activity.client().get_workflow_handle(workflow_id)
+        await handle.signal("control_observed", self._ordered(observed).wire())
+
+    def _ordered(self, observed: ControlObserved) -> ControlObserved:
+        self._sequence += 1
+        return observed.model_copy(update={"run": 1, "sequence": self._sequence})
+
+
+def a_gateway(*, version: str = "41.0.2") -> Json:
+    """The gateway, which others install."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "InferenceGateway",
+        "metadata": {"name": "default", "annotations": {labels.STACK: "external"}},
+        "spec": {"backend": "Traefik", "traefik": {"version": version}},
+    }
+
+
+def a_service(name: str, *entries: Json, namespace: str = "ml-team") -> Json:
+    """A service with these entries."""
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": API_VERSION, "kind": "ModelService", "metadata": metadata, "spec": {"endpoints": list(entries)}}
+
+
+def selecting(match_labels: Mapping[str, str], *, weight: int = 1, priority: int = 0) -> Json:
+    """An entry that selects by these labels."""
+    return {"weight": weight, "priority": priority, "selector": {"matchLabels": dict(match_labels)}}
+
+
+def an_endpoint(name: str, url: str = "https://api.example.com/v1", *, namespace: str = "ml-team", **own_labels: str) -> Json:
+    """A hand-written endpoint."""
+    metadata = {"name": name, "namespace": namespace, "labels": own_labels}
+    return {"apiVersion": API_VERSION, "kind": "ModelEndpoint", "metadata": metadata, "spec": {"url": url}}

@@ -1,0 +1,199 @@
+"""ModelServices, their endpoints and the gateway, from apply to delete: real workflows, simulated clusters."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, condition, eventually, message, reason
+from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
+from tests.workflows.environment.simulated_control import ADDRESS, SimulatedControl, a_gateway, a_service, an_endpoint, selecting
+
+TEAM = "ml-team"
+MISSING = "InferenceGateway default does not exist"
+HELD = "the routes of services still have it"
+QWEN = {"modelplane.ai/deployment": "qwen"}
+
+
+@asynccontextmanager
+async def a_plane(control: SimulatedControl, *, gateway: bool = True) -> AsyncIterator[ControlPlane]:
+    async with simulated_plane(control) as plane:
+        await plane.apply(a_class())
+        await plane.apply(a_cluster("eu"))
+        if gateway:
+            await plane.apply(a_gateway())
+        yield plane
+
+
+async def routed(plane: ControlPlane, name: str, *endpoints: str) -> Json:
+    """Wait until the route of a service has these endpoints."""
+
+    def holds(seen: Json) -> bool:
+        names = [each["name"] for each in seen["status"].get("endpoints", ())]
+        return names == sorted(endpoints) and condition(seen, "RoutingReady") == ("True" if endpoints else "False")
+
+    return await plane.until("ModelService", name, holds, TEAM)
+
+
+@pytest.mark.timeout(120)
+async def test_stk_83_84_a_service_routes_the_replicas_of_a_deployment_and_follows_them() -> None:
+    control = SimulatedControl(settings={"drain_seconds": 1})
+    async with a_plane(control) as plane:
+        await plane.apply(a_deployment("qwen", TEAM, replicas=2))
+        await plane.apply(a_service("qwen", selecting(QWEN)))
+        seen = await plane.until("ModelService", "qwen", lambda tree: len(tree["status"].get("endpoints", ())) == 2, TEAM)
+        seen = await plane.ready("ModelService", "qwen", TEAM)
+        assert seen["status"]["address"] == f"http://{ADDRESS}/{TEAM}/qwen"
+        assert message(seen, "EndpointsResolved") == "Matched 2 endpoint(s)"
+        assert [each["weight"] for each in seen["status"]["endpoints"]] == [1, 1]
+        assert {each["cluster"] for each in seen["status"]["endpoints"]} == {"eu"}
+
+        await plane.scale("qwen", TEAM, 3)
+        seen = await plane.until("ModelService", "qwen", lambda tree: len(tree["status"].get("endpoints", ())) == 3, TEAM)
+        three = [each["name"] for each in seen["status"]["endpoints"]]
+
+        await plane.scale("qwen", TEAM, 1)
+        seen = await plane.until("ModelService", "qwen", lambda tree: len(tree["status"].get("endpoints", ())) == 1, TEAM)
+        (stays,) = [each["name"] for each in seen["status"]["endpoints"]]
+        for leaves in set(three) - {stays}:
+            await plane.gone("ModelReplica", leaves, TEAM)
+            # The order in which nothing fails: out of the route, and only then without a backend.
+            without = max(number for number, line in enumerate(control.done) if line.startswith("apply route") and leaves in line) + 1
+            assert any(line.startswith("apply route") for line in control.done[without : control.done.index(f"remove backend {leaves}")])
+
+        await plane.delete("ModelService", "qwen", TEAM)
+        await plane.gone("ModelService", "qwen", TEAM)
+        assert control.routes == {}
+        await plane.delete("ModelDeployment", "qwen", TEAM)
+        await plane.gone("ModelDeployment", "qwen", TEAM)
+        assert control.backends == {}
+
+
+@pytest.mark.timeout(120)
+async def test_stk_69_88_a_hand_written_endpoint_is_routed_and_leaves_in_order() -> None:
+    control = SimulatedControl()
+    async with a_plane(control) as plane:
+        await plane.apply(a_service("kimi", selecting({"tier": "external"})))
+        seen = await plane.until("ModelService", "kimi", lambda tree: reason(tree, "EndpointsResolved") == "NoEndpoints", TEAM)
+        assert "address" not in seen["status"]
+        await plane.apply(an_endpoint("together", tier="external"))
+        seen = await plane.ready("ModelEndpoint", "together", TEAM)
+        assert seen["status"]["routing"]["backendName"].startswith("me-together-")
+        await routed(plane, "kimi", "together")
+        await plane.delete("ModelEndpoint", "together", TEAM)
+        await plane.gone("ModelEndpoint", "together", TEAM)
+        assert control.done[-2:] == ["remove route kimi", "remove backend together"]
+        seen = await plane.until("ModelService", "kimi", lambda tree: reason(tree, "EndpointsResolved") == "NoEndpoints", TEAM)
+        assert condition(seen, "Ready") == "False"
+
+
+@pytest.mark.timeout(120)
+async def test_stk_73_a_url_that_cannot_be_used_has_no_objects() -> None:
+    control = SimulatedControl()
+    async with a_plane(control) as plane:
+        await plane.apply(an_endpoint("inner", "http://localhost:8000", tier="a"))
+        seen = await plane.until("ModelEndpoint", "inner", lambda tree: reason(tree, "RoutingReady") == "InvalidURL", TEAM)
+        assert message(seen, "RoutingReady").startswith("Invalid spec.url: http://localhost:8000: ")
+        assert control.backends == {}
+        await plane.apply(an_endpoint("inner", tier="a"))
+        await plane.ready("ModelEndpoint", "inner", TEAM)
+        await plane.apply(a_service("s", selecting({"tier": "a"})))
+        await routed(plane, "s", "inner")
+        await plane.apply(an_endpoint("inner", "http://localhost:8000", tier="a"))
+        await plane.until("ModelEndpoint", "inner", lambda tree: not tree["status"].get("routing"), TEAM)
+        assert control.done[-2:] == ["remove route s", "remove backend inner"]
+
+
+@pytest.mark.timeout(120)
+async def test_priority_spills_over_to_the_next_entry_and_back() -> None:
+    control = SimulatedControl()
+    async with a_plane(control) as plane:
+        await plane.apply(an_endpoint("own", tier="own"))
+        await plane.apply(an_endpoint("provider", tier="provider"))
+        await plane.apply(a_service("s", selecting({"tier": "own"}), selecting({"tier": "provider"}, priority=1)))
+        seen = await routed(plane, "s", "own")
+        assert [entry["standby"] for entry in seen["status"]["entries"]] == [False, True]
+        await plane.delete("ModelEndpoint", "own", TEAM)
+        await routed(plane, "s", "provider")
+        await plane.gone("ModelEndpoint", "own", TEAM)
+        await plane.apply(an_endpoint("own", tier="own"))
+        await routed(plane, "s", "own")
+
+
+@pytest.mark.timeout(120)
+async def test_stk_86_below_the_floor_only_the_older_service_routes_an_endpoint() -> None:
+    control = SimulatedControl()
+    async with a_plane(control, gateway=False) as plane:
+        await plane.apply(a_gateway(version="40.2.0"))
+        await plane.apply(an_endpoint("own", tier="own"))
+        await plane.apply(a_service("a", selecting({"tier": "own"})))
+        await routed(plane, "a", "own")
+        await plane.apply(a_service("b", selecting({"tier": "own"})))
+        seen = await plane.until("ModelService", "b", lambda tree: reason(tree, "RoutingReady") == "BackendShared", TEAM)
+        assert "ModelService a " in message(seen, "RoutingReady")
+        await plane.delete("ModelService", "a", TEAM)
+        await routed(plane, "b", "own")
+
+
+@pytest.mark.timeout(120)
+async def test_without_a_control_cluster_services_and_endpoints_say_so() -> None:
+    control = SimulatedControl(configured=False)
+    async with a_plane(control) as plane:
+        await plane.apply(a_service("s", selecting({"tier": "own"})))
+        await plane.apply(an_endpoint("own", tier="own"))
+        text = "no control cluster is configured"
+        seen = await plane.until("InferenceGateway", "default", lambda tree: text in message(tree, "ControllerReady"))
+        assert reason(seen, "ControllerReady") == "Installing"
+        await plane.until("ModelService", "s", lambda tree: message(tree, "RoutingReady").startswith(text), TEAM)
+        seen = await plane.until("ModelEndpoint", "own", lambda tree: message(tree, "RoutingReady").startswith(text), TEAM)
+        assert reason(seen, "RoutingReady") == "WaitingForBackend"
+        await plane.delete("ModelEndpoint", "own", TEAM)
+        await plane.gone("ModelEndpoint", "own", TEAM)
+        await plane.delete("ModelService", "s", TEAM)
+        await plane.gone("ModelService", "s", TEAM)
+
+
+@pytest.mark.timeout(120)
+async def test_a_gateway_that_comes_later_is_followed_and_cannot_leave_before_its_services() -> None:
+    control = SimulatedControl(address="")
+    async with a_plane(control, gateway=False) as plane:
+        await plane.apply(an_endpoint("own", tier="own"))
+        await plane.apply(a_service("s", selecting({"tier": "own"})))
+        await plane.until("ModelService", "s", lambda tree: MISSING in message(tree, "RoutingReady"), TEAM)
+        await plane.apply(a_gateway())
+        seen = await plane.until("ModelService", "s", lambda tree: "has no address yet" in message(tree, "RoutingReady"), TEAM)
+        # stk-85: the route is applied all the same.
+        await eventually(lambda: _value("s" in control.routes), bool, what="the route of s")
+        assert "address" not in seen["status"]
+        control.address = ADDRESS
+        await plane.ready("ModelService", "s", TEAM)
+        await plane.delete("InferenceGateway", "default")
+        seen = await plane.until("InferenceGateway", "default", lambda tree: reason(tree, "Deleting") == "BlockedByServices")
+        assert "ml-team/s" in message(seen, "Deleting")
+        await plane.delete("ModelService", "s", TEAM)
+        await plane.gone("InferenceGateway", "default")
+
+
+@pytest.mark.timeout(180)
+async def test_while_the_control_cluster_does_not_answer_routes_stay_and_all_is_right_after() -> None:
+    control = SimulatedControl()
+    async with a_plane(control) as plane:
+        await plane.apply(an_endpoint("a", tier="own"))
+        await plane.apply(a_service("s", selecting({"tier": "own"})))
+        await routed(plane, "s", "a")
+        control.down = True
+        await plane.until("ModelService", "s", lambda tree: "does not answer" in message(tree, "RoutingReady"), TEAM)
+        done = list(control.done)
+        await plane.apply(an_endpoint("b", tier="own"))
+        await plane.delete("ModelEndpoint", "a", TEAM)
+        seen = await plane.until("ModelEndpoint", "a", lambda tree: HELD in message(tree, "Deleting"), TEAM)
+        assert control.done == done
+        assert control.routes["s"].entries[0].endpoints[0].name == "a"
+        assert seen["status"]["routing"]
+        control.down = False
+        await plane.gone("ModelEndpoint", "a", TEAM)
+        await routed(plane, "s", "b")
+
+
+async def _value(found: bool) -> bool:
+    return found

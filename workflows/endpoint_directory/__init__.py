@@ -1,0 +1,1 @@
+"""EndpointDirectory: which endpoints a namespace has, which services select them, and which routes have them."""

@@ -1,0 +1,1 @@
+"""InferenceGateway: the gateway on the control cluster, and who has objects there."""

@@ -1,0 +1,65 @@
+"""What the InferenceGateway carries from run to run."""
+
+from pydantic import Field
+
+from api_types.messages.gateway_work import INSTALL_STEPS, InstallStep, ObservedGateway
+from api_types.messages.versions import ObservationVersion, Version
+from api_types.pins.charts import isolates_backends
+from workflows.entity.failures import NO_FAILURE, Failure
+from workflows.entity.state import EntityState
+
+
+class GatewayState(EntityState):
+    """The state of the gateway.
+
+    `users`: the workflow ids of services and endpoints that registered, `registrations` the last one of each, `unanswered` those of them
+    that got no report yet. `reported`: digest of the last report. `connects` counts connections to the control cluster, `connected` says
+    whether there is one. `watches` numbers the watches. `installed`: digest of what is installed, empty while something is missing;
+    `waiting_step`: what the installation waits for. `kubernetes_version` is that of the control cluster.
+    """
+
+    users: list[str] = Field(default_factory=list)
+    registrations: dict[str, Version] = Field(default_factory=dict)
+    unanswered: list[str] = Field(default_factory=list)
+    reported: str = ""
+    connects: int = 0
+    connected: bool = False
+    kubernetes_version: str = ""
+    watches: int = 0
+    observed: ObservedGateway | None = None
+    observed_version: ObservationVersion = ObservationVersion()
+    installed: str = ""
+    waiting_step: str = ""
+    failure: Failure = NO_FAILURE
+    retry_at: str = ""
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the control cluster answers."""
+        return self.connected and (self.observed is None or self.observed.reachable)
+
+    @property
+    def address(self) -> str:
+        """The address of the gateway; the last one while the control cluster does not answer."""
+        return self.observed.address if self.observed else ""
+
+    @property
+    def chart_version(self) -> str:
+        """The version of Traefik's chart."""
+        return str(((self.spec or {}).get("traefik") or {}).get("version", ""))
+
+    @property
+    def address_pool(self) -> str:
+        """The addresses for MetalLB; empty where the cloud assigns some."""
+        traefik = (self.spec or {}).get("traefik") or {}
+        return str((traefik.get("metallb") or {}).get("addressPool", "")) if traefik.get("loadBalancer") == "MetalLB" else ""
+
+    @property
+    def isolates_backends(self) -> bool:
+        """Whether two services may route one endpoint."""
+        return isolates_backends(self.chart_version)
+
+    @property
+    def steps(self) -> list[InstallStep]:
+        """What is installed, in order."""
+        return [step for step in INSTALL_STEPS if self.address_pool or step not in ("metallb", "address-pool")]

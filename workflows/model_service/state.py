@@ -1,0 +1,43 @@
+"""What a ModelService carries from run to run."""
+
+from datetime import timedelta
+
+from pydantic import Field
+
+from api_types.messages.gateway_work import AppliedRoute, ObservedServiceRoute
+from api_types.messages.routing import ServiceEndpoints
+from api_types.messages.versions import ObservationVersion
+from workflows.entity.failures import NO_FAILURE, Failure
+from workflows.entity.registering.gateway_user import FollowedGateway
+from workflows.entity.state import EntityState
+
+# A gateway that cannot resolve a backend for so long has a problem; for a moment it has one after every change.
+UNRESOLVED_AFTER = timedelta(seconds=60)
+
+
+class ServiceState(EntityState):
+    """The state of a service.
+
+    `report_sequence`, `report_digest`: of the last report to the EndpointDirectory. `selected`: the newest list from there. `applied`: the
+    route, None if there is none; `applied_digest`: what it was made from, empty while that is not known; `attempted_digest`: of the last
+    attempt. `route_started`: a route may be on the control cluster. `answered`: the version of the last list that was answered.
+    `observed_version` orders what the watch says. `drift_since`: since when the route differs from what was applied; `unresolved_since`:
+    since when the gateway cannot resolve a backend.
+    """
+
+    gateway: FollowedGateway = Field(default_factory=FollowedGateway)
+    report_sequence: int = 0
+    report_digest: str = ""
+    selected: ServiceEndpoints | None = None
+    applied: AppliedRoute | None = None
+    applied_digest: str = ""
+    attempted_digest: str = ""
+    route_started: bool = False
+    answered: int = 0
+    observed: ObservedServiceRoute | None = None
+    observed_version: ObservationVersion = ObservationVersion()
+    drift_since: str = ""
+    drift_repairs: int = 0
+    unresolved_since: str = ""
+    failure: Failure = NO_FAILURE
+    retry_at: str = ""

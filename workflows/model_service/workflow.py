@@ -1,0 +1,310 @@
+"""ModelService: an HTTPRoute over the endpoints that it selects.
+
+The EndpointDirectory of its namespace tells it which endpoints those are, the InferenceGateway whether they can be routed, the watch of the
+control cluster what the gateway says of the route. It answers the directory when its route has the endpoints of a list and no others: an
+endpoint that was withdrawn is only then taken down. While something is not known the route stays as it is.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.routing.activities import RoutingActivities
+from api_types import names
+from api_types.digests import report_digest
+from api_types.messages.gateway_work import AppliedRoute, ControlObserved, RemoveRoute
+from api_types.messages.routing import GatewayChanged, Routed, ServiceEndpoints, ServiceReport
+from api_types.messages.scheduling import Resync
+from api_types.messages.signals import EndpointDirectorySignals, ModelServiceSignals, endpoint_directory
+from api_types.messages.versions import ObservationOrder
+from api_types.resources.status import LeftBehind
+from workflows.entity import backoff
+from workflows.entity.calls import activity_options
+from workflows.entity.conditions import FALSE, TRUE, condition_of
+from workflows.entity.entity import Entity
+from workflows.entity.failures import NO_FAILURE, Failure, backoff_after, failure_of
+from workflows.entity.handles import handles
+from workflows.entity.registering.gateway_user import GatewayUser
+from workflows.entity.start import read_carried
+from workflows.model_service import decisions
+from workflows.model_service.decisions import WantedRoute
+from workflows.model_service.state import UNRESOLVED_AFTER, ServiceState
+
+
+@workflow.defn(name="ModelService")
+class ModelServiceWorkflow(Entity[ServiceState]):
+    """Workflow id modelservice/<namespace>/<name>; ends when it is deleted and its route is gone."""
+
+    kind = "ModelService"
+
+    @workflow.init
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(read_carried(arguments, ServiceState) or ServiceState())
+        self.gateway = GatewayUser(self.context, self.state.gateway, "ModelService")
+        self.directory = endpoint_directory(self.namespace)
+
+    @workflow.run
+    async def run(self, *arguments: Any) -> None:
+        """Run until the service is deleted and its route is gone."""
+        del arguments
+        await self.run_until_deleted()
+
+    # --- messages -----------------------------------------------------------------------------------------------------------------
+
+    @handles(ModelServiceSignals.GATEWAY_CHANGED)
+    def gateway_changed(self, message: GatewayChanged) -> None:
+        """Store the state of the gateway."""
+        self.gateway.record(message)
+
+    @handles(ModelServiceSignals.ENDPOINTS_CHANGED)
+    def endpoints_changed(self, message: ServiceEndpoints) -> None:
+        """Store which endpoints the entries select."""
+        known = self.state.selected
+        if message.uid != self.state.uid or (known and message.version < known.version):
+            return
+        self.state.selected = message
+        self.context.mark_changed()
+
+    @handles(ModelServiceSignals.CONTROL_OBSERVED)
+    def control_observed(self, message: ControlObserved) -> None:
+        """Store what the watch of the control cluster saw of the route."""
+        order = ObservationOrder(cluster="control", cluster_uid=message.gateway_uid, run=message.run, sequence=message.sequence)
+        if message.owner_uid != self.state.uid or message.route is None or not self.state.observed_version.accepts(order):
+            return
+        self.state.observed_version = self.state.observed_version.advanced(order)
+        self.state.observed = message.route
+        self.context.requeue()
+
+    @handles(ModelServiceSignals.RESYNC)
+    def resync(self, message: Resync | None) -> None:
+        """Report again to a directory that lost its state."""
+        del message
+        self.state.report_digest = ""
+        self.context.requeue()
+
+    @workflow.query
+    def service_report(self) -> dict[str, Any] | None:
+        """Give what this service reports to the directory of its namespace."""
+        return self.report().wire() if self.state.report_sequence else None
+
+    # --- hooks of the entity ------------------------------------------------------------------------------------------------------
+
+    def receivers(self) -> list[str]:
+        """Name the directory and the gateway, where they know of this service."""
+        directory = [self.directory.workflow_id] if self.state.report_digest else []
+        return [*directory, *self.gateway.registered_at()]
+
+    def on_receivers_lost(self, workflow_ids: list[str]) -> None:
+        """Report again to those that were started anew."""
+        if self.directory.workflow_id in workflow_ids:
+            self.state.report_digest = ""
+        self.gateway.register_again(workflow_ids)
+
+    def on_retry_requested(self) -> None:
+        """Apply with the next pass."""
+        self.state.retry_at = ""
+        self.gateway.retry()
+
+    def status(self) -> dict[str, Any]:
+        """Show address, route, entries and routed endpoints."""
+        return decisions.status_of(self.state, self.namespace, self.name)
+
+    def details(self) -> list[str]:
+        """List the entries and what is routed in the Temporal UI."""
+        shown = self.status()
+        lines = ["| entry | weight | matched | ready | routed |", "|---|---|---|---|---|"]
+        lines += [
+            f"| {each['name']} | {each['weight']} | {each['matched']} | {each['ready']} | {each['routed']} |" for each in shown["entries"]
+        ]
+        return lines if shown["entries"] else []
+
+    # --- one pass -----------------------------------------------------------------------------------------------------------------
+
+    async def reconcile(self) -> bool:
+        """Report what is selected, bring the route to it, answer the directory, show what is."""
+        if self.state.deleting:
+            return await self.tear_down()
+        if self.state.spec is None:
+            return False
+        await self.gateway.follow()
+        await self.report_changes()
+        await self.bring_route()
+        await self.answer()
+        self.conclude()
+        return False
+
+    def report(self) -> ServiceReport:
+        """Give what the directory must know."""
+        return ServiceReport(
+            name=self.name,
+            uid=self.state.uid,
+            sequence=self.state.report_sequence,
+            created=self.state.creation_timestamp,
+            entries=decisions.selections(self.state),
+            routed=decisions.routed_names(self.state),
+        )
+
+    async def report_changes(self) -> None:
+        """Report to the directory what the entries select, if that is new."""
+        digest = report_digest([entry.wire() for entry in decisions.selections(self.state)])
+        if digest == self.state.report_digest:
+            return
+        self.state.report_digest = digest
+        self.state.report_sequence = self.context.next_registration()
+        await self.context.signal_recorded(self.directory, EndpointDirectorySignals.REPORT_SERVICE, self.report())
+
+    # --- the route ----------------------------------------------------------------------------------------------------------------
+
+    async def bring_route(self) -> None:
+        """Apply or remove the route, if another one is wanted, or the one that is there was changed."""
+        wanted = decisions.wanted_route(self.state, self.namespace, self.name)
+        if wanted is None:
+            return
+        if wanted.digest == self.state.applied_digest and not self._drift_is_due():
+            self.state.failure, self.state.retry_at = NO_FAILURE, ""
+            return
+        if wanted.digest == self.state.attempted_digest and self.state.retry_at and self.context.is_future(self.state.retry_at):
+            self.context.requeue_at(datetime.fromisoformat(self.state.retry_at))
+            return
+        self.state.attempted_digest = wanted.digest
+        try:
+            applied = await self._carry_out(wanted)
+        except ActivityError as error:
+            self._record_failure(failure_of(error))
+            return
+        self.state.applied, self.state.applied_digest = applied, wanted.digest
+        self.state.failure, self.state.retry_at, self.state.attempts = NO_FAILURE, "", 0
+        self.state.drift_since = ""
+        self.context.mark_changed()
+
+    async def _carry_out(self, wanted: WantedRoute) -> AppliedRoute | None:
+        if wanted.route is None:
+            await self._remove_route()
+            return None
+        self.state.route_started = True
+        endpoints = sum(len(entry.endpoints) for entry in wanted.route.entries)
+        summary = f"route {self.namespace}/{self.name} to {endpoints} endpoints"
+        return await workflow.execute_activity_method(
+            RoutingActivities.apply_service_route, wanted.route, **activity_options.on_cluster(activity_options.APPLY, summary)
+        )
+
+    async def _remove_route(self) -> None:
+        if not self.state.route_started:
+            return
+        await workflow.execute_activity_method(
+            RoutingActivities.remove_service_route,
+            RemoveRoute(namespace=self.namespace, name=self.name, uid=self.state.uid),
+            **activity_options.on_cluster(activity_options.APPLY, f"remove the route of {self.namespace}/{self.name}"),
+        )
+        self.state.route_started = False
+
+    def _drift_is_due(self) -> bool:
+        """Tell whether the route differs from what was applied for so long that it is applied again."""
+        if not decisions.drifted(self.state):
+            self.state.drift_since = ""
+            return False
+        now = self.context.moment()
+        self.state.drift_since = self.state.drift_since or now.isoformat()
+        due = datetime.fromisoformat(self.state.drift_since) + backoff.repair(self.state.drift_repairs)
+        if due > now:
+            self.context.requeue_at(due)
+            return False
+        self.state.drift_repairs = min(self.state.drift_repairs + 1, 16)
+        self.context.record_event("Warning", "DriftDetected", "the HTTPRoute was changed or deleted by others; it is applied again")
+        return True
+
+    def _record_failure(self, failure: Failure) -> None:
+        self.state.failure = failure
+        self.context.record_event("Warning", failure.type, failure.message)
+        pause = backoff_after(failure, self.state.attempts)
+        self.state.attempts += 1
+        self.state.retry_at = (self.context.moment() + pause).isoformat()
+        self.context.requeue_after(pause)
+
+    async def answer(self) -> None:
+        """Tell the directory which endpoints the route has, once that is so for its newest list."""
+        found = self.state.selected
+        if found is None or found.version == self.state.answered:
+            return
+        wanted = decisions.wanted_route(self.state, self.namespace, self.name)
+        is_applied = wanted is not None and wanted.digest == self.state.applied_digest
+        if not is_applied and self.state.route_started:
+            return
+        self.state.answered = found.version
+        answer = Routed(service=self.name, uid=self.state.uid, version=found.version, endpoints=decisions.routed_names(self.state))
+        await self.context.signal_recorded(self.directory, EndpointDirectorySignals.ROUTED, answer)
+
+    # --- conditions ---------------------------------------------------------------------------------------------------------------
+
+    def conclude(self) -> None:
+        """Write what follows from the state into conditions and events."""
+        state, now = self.state, self.context.moment()
+        self._follow_resolution(now)
+        resolved, routing = decisions.endpoints_resolved(state), decisions.routing_ready(state, now)
+        before = condition_of(state.conditions, "EndpointsResolved")
+        if resolved.reason == "NoEndpoints" and (before is None or before.reason != "NoEndpoints"):
+            self.context.record_event("Warning", "NoEndpoints", resolved.message)
+        known = condition_of(state.conditions, "RoutingReady")
+        if routing.status == TRUE and routing.message and (known is None or known.message != routing.message):
+            self.context.record_event("Warning", "EndpointsTruncated", f"{routing.message}: an HTTPRoute has at most 16 backends")
+        self.context.set_condition("EndpointsResolved", *resolved)
+        self.context.set_condition("RoutingReady", *routing)
+        self.context.set_condition("Ready", *routing)
+        state.observed_generation = state.generation
+
+    def _follow_resolution(self, now: datetime) -> None:
+        """Remember since when the gateway cannot resolve a backend, and look again when that counts."""
+        seen = self.state.observed
+        if seen is None or not seen.present or seen.resolved or not seen.accepted:
+            self.state.unresolved_since = ""
+            return
+        self.state.unresolved_since = self.state.unresolved_since or now.isoformat()
+        due = datetime.fromisoformat(self.state.unresolved_since) + UNRESOLVED_AFTER
+        if due > now:
+            self.context.requeue_at(due)
+
+    # --- teardown -----------------------------------------------------------------------------------------------------------------
+
+    async def tear_down(self) -> bool:
+        """Remove the route, then report that to directory and gateway. True when it is gone."""
+        for kind in ("RoutingReady", "Ready"):
+            self.context.set_condition(kind, FALSE, "Deleting")
+        if self.state.route_started and not await self._route_is_removed():
+            return False
+        if self.state.report_sequence:
+            gone = self.report().model_copy(
+                update={"sequence": self.context.next_registration(), "entries": [], "routed": [], "gone": True}
+            )
+            await self.context.signal_recorded(self.directory, EndpointDirectorySignals.REPORT_SERVICE, gone)
+        await self.gateway.leave()
+        return True
+
+    async def _route_is_removed(self) -> bool:
+        """Remove the route; False while that does not succeed. A forced teardown lists it as left behind."""
+        if self.state.retry_at and self.context.is_future(self.state.retry_at) and not self.state.forced:
+            self.context.requeue_at(datetime.fromisoformat(self.state.retry_at))
+            return False
+        self.context.set_condition("Deleting", FALSE, "InProgress", "the HTTPRoute on the control cluster is being removed")
+        self.context.publish()
+        try:
+            await self._remove_route()
+        except ActivityError as error:
+            failure = failure_of(error)
+            if self.state.forced:
+                route = LeftBehind(
+                    kind="HTTPRoute",
+                    namespace=self.namespace,
+                    name=names.service_route_name(self.namespace, self.name),
+                    location="control cluster",
+                    reason=f"the teardown was forced; {failure.type}",
+                )
+                self.state.add_left_behind([route])
+                self.context.record_event("Warning", "LeftBehind", f"HTTPRoute {route.namespace}/{route.name} may remain")
+                return True
+            self._record_failure(failure)
+            reason = "ClusterUnreachable" if failure.is_unreachable else "InProgress"
+            self.context.set_condition("Deleting", FALSE, reason, f"the HTTPRoute remains: {failure.type}: {failure.message}")
+            return False
+        return True
