@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from api_types.model_sources import read_image
 from api_types.names import is_reserved_namespace
 from api_types.pins import images
+from api_types.pins.charts import CHANGEABLE
 
 _YEAR_SECONDS = 366 * 24 * 3600
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
@@ -21,6 +22,8 @@ _KEY_NAME = re.compile(r"[A-Za-z0-9](?:[-._A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 _QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:m|[kMGTPE]|[KMGTPE]i)?")
 _FLAG = re.compile(r"[a-z][a-z0-9-]*")
 _HOST_AND_PORT = re.compile(r"(?P<host>[^\s:/@\[\]]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
+# As short as `ServingStack.spec.versions` takes it.
+_CHART_VERSION = re.compile(r"v?[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}(?![0-9])[0-9A-Za-z.+-]{0,9}")
 _PORT_MAX = 65535
 _URL_MAX = 1024
 # Of an image, whose own name comes after it.
@@ -139,6 +142,15 @@ def _chart_mirror(text: str) -> str:
     return text.rstrip("/")
 
 
+def _chart_versions(values: dict[str, str]) -> dict[str, str]:
+    for name, version in values.items():
+        if name not in CHANGEABLE:
+            raise ValueError(f"{name}: no such component; the versions of {', '.join(CHANGEABLE)} can be set")
+        if not _CHART_VERSION.fullmatch(version):
+            raise ValueError(f"{name}: {version!r} is not a version, such as {CHANGEABLE[name].version}")
+    return values
+
+
 def _requests(values: dict[str, str]) -> dict[str, str]:
     for name, amount in values.items():
         try:
@@ -168,6 +180,7 @@ Image = Annotated[str, IMAGE_CHECK]
 PickerImage = Annotated[str, IMAGE_CHECK, AfterValidator(_picker_release)]
 Mirror = Annotated[str, AfterValidator(_mirror)]
 ChartMirror = Annotated[str, AfterValidator(_chart_mirror)]
+ChartVersions = Annotated[dict[str, str], AfterValidator(_chart_versions)]
 ObjectName = Annotated[str, AfterValidator(_object_name)]
 OptionalObjectName = Annotated[str, AfterValidator(_optional_object_name)]
 WorkloadNamespace = Annotated[str, AfterValidator(_namespace)]

@@ -61,6 +61,23 @@ STACK = (
 )
 STACK_NAMESPACES = frozenset(pin.namespace for pin in STACK)
 
+# The pins that can be changed, by their names in `ServingStack.spec.versions` and in the setting `stack.versions`.
+CHANGEABLE = {
+    "certManager": CERT_MANAGER,
+    "envoyGateway": ENVOY_GATEWAY,
+    "prometheus": PROMETHEUS,
+    "leaderWorkerSet": LEADER_WORKER_SET,
+    "nodeFeatureDiscovery": NODE_FEATURE_DISCOVERY,
+    "nvidiaDraDriver": NVIDIA_DRA_DRIVER,
+}
+# What Envoy Gateway's chart must be at least: older releases route to no InferencePool.
+ENVOY_GATEWAY_FLOOR = (1, 8)
+# Minor releases of Envoy Gateway, and those of the AI gateway that were tested with them.
+ENVOY_PAIRS = frozenset({((1, 8), (0, 7))})
+
+# Of the Gateway API Inference Extension, whose definitions are applied directly.
+INFERENCE_EXTENSION_VERSION = "v1.0.1"
+
 # The bundle that Envoy Gateway brings; compared with what a cluster has, not installed by itself.
 GATEWAY_API_VERSION = "v1.5.1"
 

@@ -1,0 +1,97 @@
+"""The objects of a stack that no chart has, in groups that are applied together (spec 2.4)."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+from activities.render.objects.manifest import Item, Json, Owner, labelled_item
+from activities.render.stack.components import DRA_DRIVER
+from api_types.labels import GATEWAY_NAME, SYSTEM_NAMESPACE
+from api_types.pins import apiversions
+from api_types.resources.serving_stack import Listener, ServingStackSpec, StackGateway
+
+CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
+ENVOY_PROXY = ("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy")
+CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+DRA_NAMESPACE = DRA_DRIVER.pin.namespace
+QUOTA = "allow-critical-pods"
+INFERENCE_CRDS = (
+    "inferencepools.inference.networking.k8s.io",
+    "inferencepools.inference.networking.x-k8s.io",
+    "inferenceobjectives.inference.networking.x-k8s.io",
+)
+INFERENCE_POOL_CRD = INFERENCE_CRDS[0]
+
+NAMESPACES = "namespaces"
+QUOTA_GROUP = "quota"
+CRDS = "inference-crds"
+PROXY = "gateway-proxy"
+CLASS = "gateway-class"
+GATEWAY = "gateway"
+GROUPS = (NAMESPACES, QUOTA_GROUP, CRDS, PROXY, CLASS, GATEWAY)
+
+_COMPONENT = "serving-stack"
+_DEFAULT_LISTENERS = (Listener(name="http", port=80, protocol="HTTP"),)
+
+
+def group(name: str, spec: ServingStackSpec, owner: Owner) -> list[Item]:
+    """Give the objects of one group, in order, with the marks of their owner. Raises KeyError for another name."""
+    manifests = {
+        NAMESPACES: _namespaces,
+        QUOTA_GROUP: _quota,
+        CRDS: _definitions,
+        PROXY: _proxy,
+        CLASS: lambda: _gateway_class(spec),
+        GATEWAY: lambda: _gateway(spec),
+    }[name]()
+    return [labelled_item(owner, f"{name}-{at}", _COMPONENT, manifest) for at, manifest in enumerate(manifests)]
+
+
+def class_name(spec: ServingStackSpec) -> str:
+    """Name the GatewayClass of a stack."""
+    return (spec.gateway or StackGateway()).class_name
+
+
+def _object(api_version: str, kind: str, name: str, namespace: str = "", **content: Any) -> Json:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+
+
+def _namespaces() -> list[Json]:
+    # That of the driver is there before its quota, and the quota before its pods.
+    return [_object(apiversions.CORE, "Namespace", name) for name in (SYSTEM_NAMESPACE, DRA_NAMESPACE)]
+
+
+def _quota() -> list[Json]:
+    """GKE admits pods of these priorities only where a quota allows them; everywhere else it limits nothing."""
+    critical = ["system-node-critical", "system-cluster-critical"]
+    scopes = [{"scopeName": "PriorityClass", "operator": "In", "values": critical}]
+    spec = {"hard": {"pods": "1000"}, "scopeSelector": {"matchExpressions": scopes}}
+    return [_object(apiversions.CORE, "ResourceQuota", QUOTA, DRA_NAMESPACE, spec=spec)]
+
+
+def _definitions() -> list[Json]:
+    return [json.loads(files(__package__).joinpath("crds", f"{name}.json").read_text(encoding="utf-8")) for name in INFERENCE_CRDS]
+
+
+def _proxy() -> list[Json]:
+    # `Local`, the default, is refused by the load balancers of some clouds.
+    service = {"envoyService": {"externalTrafficPolicy": "Cluster"}}
+    spec = {"provider": {"type": "Kubernetes", "kubernetes": service}}
+    return [_object(*ENVOY_PROXY, GATEWAY_NAME, SYSTEM_NAMESPACE, spec=spec)]
+
+
+def _gateway_class(spec: ServingStackSpec) -> list[Json]:
+    version, kind = ENVOY_PROXY
+    parameters = {"group": version.partition("/")[0], "kind": kind, "name": GATEWAY_NAME, "namespace": SYSTEM_NAMESPACE}
+    content = {"controllerName": CONTROLLER, "parametersRef": parameters}
+    return [_object(apiversions.GATEWAY, "GatewayClass", class_name(spec), spec=content)]
+
+
+def _gateway(spec: ServingStackSpec) -> list[Json]:
+    listeners = [
+        {"name": each.name, "port": each.port, "protocol": each.protocol, "allowedRoutes": {"namespaces": {"from": "All"}}}
+        for each in (spec.gateway or StackGateway()).listeners or _DEFAULT_LISTENERS
+    ]
+    content = {"gatewayClassName": class_name(spec), "listeners": listeners}
+    return [_object(apiversions.GATEWAY, "Gateway", GATEWAY_NAME, SYSTEM_NAMESPACE, spec=content)]
