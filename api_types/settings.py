@@ -250,7 +250,7 @@ class StackSettings(Section):
     helm_concurrency: int = Field(default=8, ge=1, description="Helm processes of one worker at once; of one cluster at most 3.")
     versions: ChartVersions = Field(
         default_factory=dict,
-        description="Versions of charts other than those of this release, by component: `envoyGateway: v1.8.2`. A change upgrades every stack.",
+        description="Versions of charts other than those of this release: `envoyGateway: v1.8.2`. A change upgrades every stack.",
     )
     gateway_class: ObjectName = Field(default="envoy", description="The GatewayClass that a stack has; it must not be there before.")
 

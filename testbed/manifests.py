@@ -42,8 +42,11 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
         "metadata": {
             "name": cluster.name,
             "labels": dict(cluster.labels),
-            # The testbed lays down the serving stack itself.
-            "annotations": {"modelplane.ai/stack": "external", "modelplane.ai/routing": cluster.routing},
+            "annotations": {
+                # Where the testbed lays down the serving stack itself.
+                **({"modelplane.ai/stack": "external"} if cluster.stack else {}),
+                "modelplane.ai/routing": cluster.routing,
+            },
         },
         "spec": {
             "cluster": {

@@ -37,7 +37,7 @@ def is_healthy(url: str) -> bool:
 
 def has_root_ca(kube: Kube) -> bool:
     """Whether the controller manager works: it publishes the root certificate into every namespace."""
-    return kube.get(f"/api/v1/namespaces/{objects.NAMESPACE}/configmaps/kube-root-ca.crt") is not None
+    return kube.get("/api/v1/namespaces/default/configmaps/kube-root-ca.crt") is not None
 
 
 def nodes_are_ready(kube: Kube) -> bool:

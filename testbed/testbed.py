@@ -189,7 +189,8 @@ class Testbed:
         return planes
 
     def _plane(self, name: str, programs: dict[str, Path], *, data_plane: bool = False) -> ControlPlane:
-        return ControlPlane(name, self._home, programs, simulated=name != CONTROL, data_plane=data_plane)
+        stack = all(cluster.stack for cluster in self._fleet.clusters if cluster.name == name)
+        return ControlPlane(name, self._home, programs, simulated=name != CONTROL, data_plane=data_plane, stack=stack)
 
     def _bring_up(self, plane: ControlPlane, definitions: dict[str, Path], *, data_plane: bool) -> None:
         cluster = next((each for each in self._fleet.clusters if each.name == plane.name), None)
@@ -206,7 +207,7 @@ class Testbed:
             self._supervision.wait_for(manager, lambda: has_root_ca(kube), CONTROLLER_SECONDS, "does not work")
             if cluster:
                 self._supervision.wait_for(f"{plane.name}.kwok", lambda: nodes_are_ready(kube), CONTROLLER_SECONDS, "made no node ready")
-                for part, scheme in (("kube-scheduler", "https"), ("lws-health", "http")):
+                for part, scheme in (("kube-scheduler", "https"), *([("lws-health", "http")] if plane.stack else ())):
                     name = f"{plane.name}.{part.removesuffix('-health')}"
                     url = f"{scheme}://127.0.0.1:{plane.port(part)}/readyz"
                     self._supervision.wait_for(name, partial(is_healthy, url), CONTROLLER_SECONDS, "is not ready")
@@ -230,13 +231,14 @@ class Testbed:
                     "served": objects.TRAEFIK_CONTROLLER if data_plane else None,
                 }
                 for plane in planes
+                if plane.stack
             ],
         )
         return ProcessSpec(GATEWAY, [sys.executable, "-m", "testbed.dataplane.controllers", str(config)], stage=STAGE_LAST - 1)
 
     def _await_gateways(self, planes: list[ControlPlane], controller: str) -> None:
         """Wait until `controller`, the process that reconciles Gateways here, gave each an address."""
-        for plane in planes:
+        for plane in filter(lambda each: each.stack, planes):
             name = objects.GATEWAY if plane.simulated else objects.CONTROL_GATEWAY
             path = f"{collection('gateway.networking.k8s.io/v1', 'Gateway', objects.NAMESPACE)}/{name}"
             with Kube(plane.server, plane.authority) as kube:

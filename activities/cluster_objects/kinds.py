@@ -26,6 +26,12 @@ GATEWAY = Kind(apiversions.GATEWAY, "Gateway")
 HTTP_ROUTE = Kind(apiversions.GATEWAY, "HTTPRoute")
 INFERENCE_POOL = Kind(apiversions.INFERENCE, "InferencePool")
 RESOURCE_SLICE = "ResourceSlice"
+# Of a serving stack.
+CRD = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+GATEWAY_CLASS = Kind(apiversions.GATEWAY, "GatewayClass")
+DAEMON_SET = Kind(apiversions.APPS, "DaemonSet")
+STATEFUL_SET = Kind(apiversions.APPS, "StatefulSet")
+EVENT = Kind(apiversions.CORE, "Event")
 _WATCHED: tuple[tuple[str, str], ...] = (POD, NODE, ENDPOINT_SLICE, GATEWAY)
 # The versions of a group that we read, the best first.
 _VERSIONS = {apiversions.DRA_GROUP: apiversions.DRA_VERSIONS, apiversions.KUEUE_GROUP: apiversions.KUEUE_VERSIONS}

@@ -41,6 +41,8 @@ class ControlPlane:
     """False for the control cluster: it has no nodes, so nothing there schedules or plays pods."""
     data_plane: bool = False
     """Whether pods have engines, which are asked before a pod is ready."""
+    stack: bool = True
+    """Whether what a serving stack would have is laid down; without, nothing runs that needs it."""
 
     @property
     def folder(self) -> Path:
@@ -110,7 +112,7 @@ class ControlPlane:
         """List what works through the API server; each wants it ready, or it starts over."""
         if not self.simulated:
             return [self._controller_manager()]
-        return [self._controller_manager(), self._scheduler(), self._kwok(), self._lws()]
+        return [self._controller_manager(), self._scheduler(), self._kwok(), *([self._lws()] if self.stack else [])]
 
     def _spec(self, part: str, stage: int, *arguments: str) -> ProcessSpec:
         return ProcessSpec(f"{self.name}.{part}", [str(self.programs[part]), *arguments], stage=stage)

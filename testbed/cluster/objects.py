@@ -42,16 +42,19 @@ def base(gateway_class: str, controller: str, *, simulated: bool) -> list[Docume
         },
     ]
     if simulated:
-        documents.append(
-            {
-                "apiVersion": "storage.k8s.io/v1",
-                "kind": "StorageClass",
-                "metadata": {"name": STORAGE_CLASS},
-                "provisioner": PROVISIONER,
-                "volumeBindingMode": "Immediate",
-            }
-        )
+        documents.append(storage_class())
     return documents
+
+
+def storage_class() -> Document:
+    """Render the class of the volumes that the testbed binds."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": STORAGE_CLASS},
+        "provisioner": PROVISIONER,
+        "volumeBindingMode": "Immediate",
+    }
 
 
 def gateway(gateway_class: str, *, simulated: bool) -> Document:

@@ -28,6 +28,11 @@ def seed(
 
     With a data plane the Gateway belongs to Traefik, else to the testbed's own controller.
     """
+    if cluster is not None and not cluster.stack:
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            kube.apply(objects.storage_class())
+            _seed_nodes(kube, cluster, fleet, pool)
+        return
     gateway_class = objects.TRAEFIK_CLASS if data_plane else objects.GATEWAY_CLASS
     controller = objects.TRAEFIK_CONTROLLER if data_plane else objects.GATEWAY_CONTROLLER
     names = ["gateway-api", *(["inference-extension", "lws"] if cluster else [])]
@@ -43,20 +48,24 @@ def seed(
         kube.apply(gateway)
         list(pool.map(kube.apply, lws_webhooks(definitions["lws"], plane.port("lws-webhook"), plane.authority.ca)))
         list(pool.map(kube.apply, objects.device_classes(cluster, fleet)))
-        wanted = dict(objects.node_names(cluster))
-        for node in kube.list(collection("v1", "Node"), labelSelector=objects.MANAGED):
-            if node["metadata"]["name"] not in wanted:
-                kube.delete(f"{collection('v1', 'Node')}/{node['metadata']['name']}")
+        _seed_nodes(kube, cluster, fleet, pool)
 
-        def seed_node(name: str) -> None:
-            document = objects.node(name, cluster, wanted[name], fleet)
-            stored = kube.apply(document)
-            kube.apply({key: document[key] for key in ("apiVersion", "kind", "status")} | {"metadata": {"name": name}}, "status")
-            pool = wanted[name]
-            for slice_ in objects.resource_slices(stored, fleet.classes[pool.node_class]) if pool else ():
-                kube.apply(slice_)
 
-        list(pool.map(seed_node, wanted))
+def _seed_nodes(kube: Kube, cluster: Cluster, fleet: FleetFile, threads: ThreadPoolExecutor) -> None:
+    wanted = dict(objects.node_names(cluster))
+    for node in kube.list(collection("v1", "Node"), labelSelector=objects.MANAGED):
+        if node["metadata"]["name"] not in wanted:
+            kube.delete(f"{collection('v1', 'Node')}/{node['metadata']['name']}")
+
+    def seed_node(name: str) -> None:
+        document = objects.node(name, cluster, wanted[name], fleet)
+        stored = kube.apply(document)
+        kube.apply({key: document[key] for key in ("apiVersion", "kind", "status")} | {"metadata": {"name": name}}, "status")
+        pool = wanted[name]
+        for slice_ in objects.resource_slices(stored, fleet.classes[pool.node_class]) if pool else ():
+            kube.apply(slice_)
+
+    list(threads.map(seed_node, wanted))
 
 
 def _seed_control_gateway(kube: Kube, gateway: Document) -> None:

@@ -107,6 +107,9 @@ class Cluster(_Strict):
     labels: dict[str, Label] = {}
     routing: Literal["service", "pool"] = "service"
     """What stands between gateway and engines: a Service, or an InferencePool with its endpoint picker (Traefik serves only the first)."""
+    stack: bool = True
+    """Whether the testbed lays down what a serving stack would: definitions, Gateway, DeviceClasses, LeaderWorkerSet. Without, the cluster
+    is empty, and the control plane has to install its stack."""
     pools: Annotated[list[Pool], Field(min_length=1, max_length=8)]
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 """In which order a stack is installed and upgraded (spec 2.5, 2.6, 2.10), as data.
 
-A step may begin when those that it needs are complete. Nothing waits inside Helm: two releases need each other to become ready, so readiness
-is a step of its own.
+A step may begin when those that it needs are complete. Nothing waits inside Helm, for two releases need each other to become ready:
+readiness is a step of its own.
 """
 
 from enum import StrEnum
@@ -63,7 +63,7 @@ _WITH_CRDS = (
 GATEWAY_CRDS, OTHER_CRDS = "gateway-crds", "other-crds"
 PAIR_READY, CLASS_READY, ALL_READY = "gateway-pair-ready", "gateway-class-ready", "all-ready"
 # The last step: what it waits for is the whole stack, at its first installation the address too.
-EVERYTHING = tuple(component.key for component in components.COMPONENTS) + (objects.CRDS, objects.CLASS, objects.GATEWAY)
+EVERYTHING = (*components.BY_KEY, objects.CRDS, objects.CLASS, objects.GATEWAY)
 
 
 def _objects(group: str, stage: Stage, *needs: str) -> Step:

@@ -1,6 +1,7 @@
 """The objects of a stack that no chart has, in groups that are applied together (spec 2.4)."""
 
 import json
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
@@ -31,19 +32,13 @@ GATEWAY = "gateway"
 GROUPS = (NAMESPACES, QUOTA_GROUP, CRDS, PROXY, CLASS, GATEWAY)
 
 _COMPONENT = "serving-stack"
+_PACKAGE = __name__.rpartition(".")[0]
 _DEFAULT_LISTENERS = (Listener(name="http", port=80, protocol="HTTP"),)
 
 
 def group(name: str, spec: ServingStackSpec, owner: Owner) -> list[Item]:
     """Give the objects of one group, in order, with the marks of their owner. Raises KeyError for another name."""
-    manifests = {
-        NAMESPACES: _namespaces,
-        QUOTA_GROUP: _quota,
-        CRDS: _definitions,
-        PROXY: _proxy,
-        CLASS: lambda: _gateway_class(spec),
-        GATEWAY: lambda: _gateway(spec),
-    }[name]()
+    manifests = _GROUPS[name](spec)
     return [labelled_item(owner, f"{name}-{at}", _COMPONENT, manifest) for at, manifest in enumerate(manifests)]
 
 
@@ -57,12 +52,12 @@ def _object(api_version: str, kind: str, name: str, namespace: str = "", **conte
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
 
 
-def _namespaces() -> list[Json]:
+def _namespaces(_: ServingStackSpec) -> list[Json]:
     # That of the driver is there before its quota, and the quota before its pods.
     return [_object(apiversions.CORE, "Namespace", name) for name in (SYSTEM_NAMESPACE, DRA_NAMESPACE)]
 
 
-def _quota() -> list[Json]:
+def _quota(_: ServingStackSpec) -> list[Json]:
     """GKE admits pods of these priorities only where a quota allows them; everywhere else it limits nothing."""
     critical = ["system-node-critical", "system-cluster-critical"]
     scopes = [{"scopeName": "PriorityClass", "operator": "In", "values": critical}]
@@ -70,11 +65,11 @@ def _quota() -> list[Json]:
     return [_object(apiversions.CORE, "ResourceQuota", QUOTA, DRA_NAMESPACE, spec=spec)]
 
 
-def _definitions() -> list[Json]:
-    return [json.loads(files(__package__).joinpath("crds", f"{name}.json").read_text(encoding="utf-8")) for name in INFERENCE_CRDS]
+def _definitions(_: ServingStackSpec) -> list[Json]:
+    return [json.loads(files(_PACKAGE).joinpath("crds", f"{name}.json").read_text(encoding="utf-8")) for name in INFERENCE_CRDS]
 
 
-def _proxy() -> list[Json]:
+def _proxy(_: ServingStackSpec) -> list[Json]:
     # `Local`, the default, is refused by the load balancers of some clouds.
     service = {"envoyService": {"externalTrafficPolicy": "Cluster"}}
     spec = {"provider": {"type": "Kubernetes", "kubernetes": service}}
@@ -95,3 +90,13 @@ def _gateway(spec: ServingStackSpec) -> list[Json]:
     ]
     content = {"gatewayClassName": class_name(spec), "listeners": listeners}
     return [_object(apiversions.GATEWAY, "Gateway", GATEWAY_NAME, SYSTEM_NAMESPACE, spec=content)]
+
+
+_GROUPS: dict[str, Callable[[ServingStackSpec], list[Json]]] = {
+    NAMESPACES: _namespaces,
+    QUOTA_GROUP: _quota,
+    CRDS: _definitions,
+    PROXY: _proxy,
+    CLASS: _gateway_class,
+    GATEWAY: _gateway,
+}

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from api_types.errors import InvalidInput
 from api_types.pins import charts
 from api_types.resources.serving_stack import ServingStackSpec
 
@@ -12,6 +11,10 @@ _GKE_DRIVER_ROOT = "/home/kubernetes/bin/nvidia"
 _MINOR = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.")
 # What needs no credential takes none; the record names the Secret that the cluster names.
 _KUBECONFIG = "Kubeconfig"
+
+
+class UntestedVersions(ValueError):
+    """Pins that do not go together; the text says which, and what would."""
 
 
 def driver_root(source: str) -> str:
@@ -22,7 +25,7 @@ def driver_root(source: str) -> str:
 def stack_record(source: str, secret: tuple[str, str], versions: Mapping[str, str], class_name: str) -> ServingStackSpec:
     """Make the record of a cluster's stack; `secret` is name and key of its kubeconfig, `versions` the pins that an operator changed.
 
-    Raises InvalidInput for pins that do not go together: which ones, and what would.
+    Raises UntestedVersions for pins that do not go together.
     """
     name, key = secret
     document: dict[str, Any] = {
@@ -41,13 +44,13 @@ def check_pair(envoy_gateway: str) -> None:
     found, ai_gateway = minor(envoy_gateway), minor(charts.AI_GATEWAY.version)
     if found < charts.ENVOY_GATEWAY_FLOOR:
         floor = ".".join(map(str, charts.ENVOY_GATEWAY_FLOOR))
-        raise InvalidInput(
+        raise UntestedVersions(
             f"ChartInvalid: Envoy Gateway {envoy_gateway} routes to no InferencePool; v{floor} is the oldest that does: "
             "change stack.versions"
         )
     if (found, ai_gateway) not in charts.ENVOY_PAIRS:
         tested = ", ".join(sorted(f"v{major}.{minor_}" for (major, minor_), other in charts.ENVOY_PAIRS if other == ai_gateway))
-        raise InvalidInput(
+        raise UntestedVersions(
             f"ChartInvalid: Envoy Gateway {envoy_gateway} was not tested with AI gateway {charts.AI_GATEWAY.version}, {tested} was: "
             "change stack.versions"
         )

@@ -1,0 +1,129 @@
+"""What of a serving stack is not as it shall be, one object at a time (spec/stack-and-routing.md 2.7).
+
+An object gates when its component is not ready because of it; what only people should know does not: one broken node must not take a
+cluster out of service.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from activities.observe.conditions import condition
+
+Json = Mapping[str, Any]
+
+_ADDRESSES_SHOWN = 1
+_EVENTS_SHOWN = 3
+# Of one event; a condition shows three.
+_EVENT_LENGTH_MAX = 300
+
+
+class Shortfall(NamedTuple):
+    """Why an object is not as it shall be; empty if it is."""
+
+    why: str
+    gates: bool = True
+
+
+READY = Shortfall("")
+MISSING = Shortfall("does not exist")
+
+
+def deployment(item: Json) -> Shortfall:
+    """Judge a Deployment: its controller has seen its spec, and all copies are updated and available."""
+    desired = _number(item.get("spec"), "replicas", 1)
+    return _counted(item, desired, "updatedReplicas", "availableReplicas", "available")
+
+
+def stateful_set(item: Json) -> Shortfall:
+    """Judge a StatefulSet: its controller has seen its spec, and all copies are updated and ready."""
+    desired = _number(item.get("spec"), "replicas", 1)
+    return _counted(item, desired, "updatedReplicas", "readyReplicas", "ready")
+
+
+def daemon_set(item: Json) -> Shortfall:
+    """Judge a DaemonSet: one available pod is enough, and where no node takes any, none (cases 26, 27)."""
+    if not _is_current(item):
+        return Shortfall("its controller has not seen its spec yet")
+    status = item.get("status")
+    desired, available = _number(status, "desiredNumberScheduled"), _number(status, "numberAvailable")
+    if desired == 0 or available >= desired:
+        return READY
+    return Shortfall(f"{available}/{desired} pods are available", gates=available == 0)
+
+
+def definition(item: Json) -> Shortfall:
+    """Judge a CustomResourceDefinition: established, and its names taken."""
+    for kind in ("Established", "NamesAccepted"):
+        found = condition(item, kind)
+        if not found.is_true:
+            return Shortfall(found.text)
+    return READY
+
+
+def accepted(item: Json) -> Shortfall:
+    """Judge a GatewayClass or a Gateway: accepted for its current generation."""
+    return Shortfall(condition(item, "Accepted").text)
+
+
+def address(gateway: Json) -> str:
+    """Give the first address of a Gateway; empty while it has none (case 25)."""
+    found = [str(entry.get("value") or "") for entry in (gateway.get("status") or {}).get("addresses") or ()]
+    return next(iter(found[:_ADDRESSES_SHOWN]), "")
+
+
+def warnings(events: Iterable[Json], about: str) -> list[str]:
+    """Give the last Warning events about an object, the newest first."""
+    found = [
+        (_time(event), f"{event.get('reason') or ''}: {event.get('message') or ''}"[:_EVENT_LENGTH_MAX])
+        for event in events
+        if event.get("type") == "Warning" and (event.get("involvedObject") or {}).get("name") == about
+    ]
+    return [text for _, text in sorted(found, reverse=True)[:_EVENTS_SHOWN]]
+
+
+def established_at(crd: Json) -> datetime | None:
+    """Give since when a definition is established; None while it is not, or if nobody says since when."""
+    found = condition(crd, "Established")
+    return read_time(found.since) if found.is_true else None
+
+
+def started_before(pods: Iterable[Json], moment: datetime) -> bool:
+    """Tell whether a pod that is not on its way out was started before some moment."""
+    started = (
+        read_time(str((pod.get("status") or {}).get("startTime") or "")) for pod in pods if not pod["metadata"].get("deletionTimestamp")
+    )
+    return any(each is not None and each < moment for each in started)
+
+
+def read_time(text: str) -> datetime | None:
+    """Read a time as Kubernetes writes it; None if it is none."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _counted(item: Json, desired: int, updated: str, good: str, word: str) -> Shortfall:
+    if not _is_current(item):
+        return Shortfall("its controller has not seen its spec yet")
+    status = item.get("status")
+    if (found := _number(status, updated)) < desired:
+        return Shortfall(f"{found}/{desired} pods are updated")
+    found = _number(status, good)
+    return READY if found >= desired else Shortfall(f"{found}/{desired} pods are {word}")
+
+
+def _is_current(item: Json) -> bool:
+    return _number(item.get("status"), "observedGeneration") >= _number(item["metadata"], "generation")
+
+
+def _number(part: Any, name: str, default: int = 0) -> int:
+    found = part.get(name, default) if isinstance(part, Mapping) else default
+    return found if isinstance(found, int) else default
+
+
+def _time(event: Json) -> str:
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
+    return str(next(filter(None, times), ""))

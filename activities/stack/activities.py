@@ -1,0 +1,199 @@
+"""The activities of a serving stack, each a thin shell: who may order it, heartbeats, and one function that does the work."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from temporalio import activity
+
+from activities.caller import caller_of, check_caller
+from activities.clients.helm.port import HelmPool
+from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
+from activities.heartbeat import Progress, heartbeating
+from activities.stack import balancers, preflight, readiness, releases, removal
+from activities.stack.applying import apply_group
+from activities.stack.definitions import apply_definitions
+from activities.stack.ownership import KIND
+from activities.watching.health import Resolve
+from activities.watching.running import until_first_ends, until_shutdown
+from api_types.errors import InvalidInput, PermissionDenied, TransientError
+from api_types.messages.cluster_work import Connection, TeardownStepResult
+from api_types.messages.stack import (
+    ApplyChartCrds,
+    ApplyStackObjects,
+    AwaitNoRoutes,
+    CheckStack,
+    EnsuredRelease,
+    EnsureRelease,
+    ListLoadBalancers,
+    LoadBalancers,
+    PreflightStack,
+    RemoveStackObjects,
+    StackApplied,
+    StackOrder,
+    StackPlan,
+    StackSeen,
+    UninstallRelease,
+)
+from api_types.settings import StackSettings
+
+_GATEWAY = "InferenceGateway"
+# What its orders call the control cluster.
+_CONTROL = "control"
+_NOTES_MAX = 20
+
+
+async def no_control_cluster() -> ClusterApi | None:
+    """Give no client: the cluster is compared with none."""
+    return None
+
+
+@dataclass(frozen=True)
+class StackActivities:
+    """What an InferenceCluster does for the stack of its cluster. `control` gives the control cluster, if there is one."""
+
+    clusters: ClusterPool
+    helm: HelmPool
+    settings: StackSettings
+    control: preflight.ControlCluster = no_control_cluster
+
+    # --- installation -------------------------------------------------------------------------------------------------------------
+
+    @activity.defn
+    async def preflight_stack(self, order: PreflightStack) -> StackPlan:
+        """Make the plan, and check that nothing of others is in its way.
+
+        Raises InvalidInput for versions that do not go together, Unsupported on the control cluster or without a helm, PermissionDenied
+        for a user who is no administrator, NameConflict where others have what the stack needs.
+        """
+        check_caller(KIND, "", order.connection.cluster)
+        plan = preflight.make_plan(order.source, order.connection, self.settings)
+        cluster = await self.clusters.at(order.connection)
+        async with heartbeating() as report, self.helm.at(order.connection) as helm:
+            await preflight.check_other_cluster(cluster, self.control)
+            await preflight.check(cluster, helm, order, plan, report)
+        return plan
+
+    @activity.defn
+    async def apply_stack_objects(self, order: ApplyStackObjects) -> StackApplied:
+        """Apply a group of objects; definitions are awaited. Raises NameConflict if one belongs to others."""
+        check_caller(KIND, "", order.connection.cluster)
+        cluster = await self.clusters.at(order.connection)
+        async with heartbeating() as report:
+            return await apply_group(cluster, order, report)
+
+    @activity.defn
+    async def apply_chart_crds(self, order: ApplyChartCrds) -> StackApplied:
+        """Apply the definitions of charts, and wait until they are established. Raises InvalidInput where that would lose objects."""
+        check_caller(KIND, "", order.connection.cluster)
+        cluster = await self.clusters.at(order.connection)
+        async with heartbeating() as report, self.helm.at(order.connection) as helm:
+            documents = [each for release in order.releases for each in await helm.crds(releases.as_chart(release))]
+            applied, notes = await apply_definitions(cluster, documents, report)
+        return StackApplied(objects=len(applied), notes=notes[:_NOTES_MAX])
+
+    @activity.defn
+    async def helm_ensure(self, order: EnsureRelease) -> EnsuredRelease:
+        """Install or upgrade one release, without waiting for its workloads. Raises what `HelmPort.ensure` does."""
+        _check_user(order.connection)
+        async with heartbeating(), self.helm.at(order.connection) as helm:
+            return await releases.ensure(helm, order.release)
+
+    @activity.defn
+    async def stack_readiness(self, order: CheckStack) -> StackSeen:
+        """Look until something differs from what is known, or the time is up. A cluster that does not answer is looked at again.
+
+        Raises a TransientError when its worker shuts down, so that another worker goes on at once.
+        """
+        check_caller(KIND, "", order.connection.cluster)
+        found: list[StackSeen] = []
+        async with heartbeating() as report:
+            resolve = partial(self.clusters.at, order.connection)
+
+            async def watch() -> None:
+                found.append(await _until_changed(resolve, order, self._wanted(order), report))
+
+            await until_first_ends(watch(), until_shutdown())
+        return found[0]
+
+    def _wanted(self, order: CheckStack) -> str:
+        """Give the digest of the plan that the settings make now; while they make none, that of the plan which is carried out."""
+        try:
+            return preflight.make_plan(order.source, order.connection, self.settings).digest
+        except InvalidInput:
+            return order.plan
+
+    @activity.defn
+    async def restart_ai_gateway(self, order: StackOrder) -> bool:
+        """Restart the AI gateway, which looks for InferencePools only when it starts; once per definition of these."""
+        check_caller(KIND, "", order.connection.cluster)
+        return await readiness.restart(await self.clusters.at(order.connection))
+
+    # --- removal ------------------------------------------------------------------------------------------------------------------
+
+    @activity.defn
+    async def await_no_routes(self, order: AwaitNoRoutes) -> TeardownStepResult:
+        """Wait until no route and no pool of ours is left; gives those that are."""
+        check_caller(KIND, "", order.connection.cluster)
+        cluster = await self.clusters.at(order.connection)
+        async with heartbeating() as report:
+            return await removal.until_no_routes(cluster, order.wait_seconds, report)
+
+    @activity.defn
+    async def remove_stack_objects(self, order: RemoveStackObjects) -> TeardownStepResult:
+        """Delete a group of objects; gives what is left of it at the time limit, and what holds it."""
+        check_caller(KIND, "", order.connection.cluster)
+        cluster = await self.clusters.at(order.connection)
+        async with heartbeating() as report:
+            return await removal.remove_group(cluster, order, report)
+
+    @activity.defn
+    async def helm_uninstall(self, order: UninstallRelease) -> TeardownStepResult:
+        """Uninstall one release, and wait for its pods; gives what is left at the time limit. One that does not exist is uninstalled."""
+        _check_user(order.connection)
+        cluster = await self.clusters.at(order.connection)
+        async with heartbeating() as report, self.helm.at(order.connection) as helm:
+            return await releases.uninstall(cluster, helm, order, report)
+
+    @activity.defn
+    async def list_load_balancers(self, order: ListLoadBalancers) -> LoadBalancers:
+        """List the LoadBalancer Services that are not those of the gateway."""
+        check_caller(KIND, "", order.connection.cluster)
+        cluster = await self.clusters.at(order.connection)
+        async with heartbeating():
+            return await balancers.all_of(cluster)
+
+
+def _check_user(connection: Connection) -> None:
+    """Check that a release is ordered by whoever has the cluster: its InferenceCluster, or of the control cluster the gateway there."""
+    try:
+        caller_of(_GATEWAY)
+    except PermissionDenied:
+        check_caller(KIND, "", connection.cluster)
+        return
+    if connection.cluster != _CONTROL:
+        raise PermissionDenied(f"{_GATEWAY} may not order releases on cluster {connection.cluster}")
+
+
+async def _until_changed(cluster: Resolve, order: CheckStack, wanted: str, report: Callable[[Progress], None]) -> StackSeen:
+    """Look every few seconds, or minutes, until a look differs from what is known; a difference is looked at twice where that is told."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + order.max_seconds
+    while True:
+        seen, problem = await _seen(cluster, order, wanted)
+        if seen and seen.digest != order.known and order.confirm_seconds:
+            await asyncio.sleep(order.confirm_seconds)
+            seen, problem = await _seen(cluster, order, wanted)
+        if seen and (seen.digest != order.known or clock() >= deadline):
+            return seen
+        report({"problem": problem, "lags": [f"{lag.object}: {lag.why}" for lag in (seen.lags if seen else [])]})
+        await asyncio.sleep(order.poll_seconds)
+
+
+async def _seen(cluster: Resolve, order: CheckStack, wanted: str) -> tuple[StackSeen | None, str]:
+    """Look once; a cluster that does not answer now may do so at the next look."""
+    try:
+        return await readiness.look(await cluster(), order, wanted), ""
+    except TransientError as error:
+        return None, error.message

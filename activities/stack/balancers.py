@@ -1,0 +1,57 @@
+"""The LoadBalancer Services of a cluster: that of the gateway, and those of others (spec 2.8, 2.11 U2, U6)."""
+
+from itertools import islice
+
+from activities.cluster_objects.cluster_api import ClusterApi, Json, Selection
+from activities.cluster_objects.deletion import list_served, remaining_object
+from activities.cluster_objects.kinds import EVENT, SERVICE
+from activities.observe.stack import warnings
+from activities.render.stack.components import ENVOY_GATEWAY
+from api_types.labels import GATEWAY_NAME, SYSTEM_NAMESPACE
+from api_types.messages.cluster_work import RemainingObject
+from api_types.messages.stack import LoadBalancers
+
+NAMESPACE = ENVOY_GATEWAY.pin.namespace
+OWNING = "gateway.envoyproxy.io/owning-gateway"
+OF_GATEWAY = f"{OWNING}-name={GATEWAY_NAME},{OWNING}-namespace={SYSTEM_NAMESPACE}"
+_LOAD_BALANCER = "LoadBalancer"
+_SHOWN_MAX = 20
+
+
+async def of_gateway(cluster: ClusterApi) -> list[Json]:
+    """List the LoadBalancer Services that Envoy Gateway made for our Gateway."""
+    found = await list_served(cluster, Selection(SERVICE, NAMESPACE, OF_GATEWAY))
+    return [item for item in found if _is_load_balancer(item)]
+
+
+async def events_of(cluster: ClusterApi, service: Json) -> list[str]:
+    """Give the last Warning events about a Service: why it has no address, or why its load balancer does not go."""
+    metadata = service["metadata"]
+    fields = f"involvedObject.kind={SERVICE.kind},involvedObject.name={metadata['name']}"
+    return warnings(await list_served(cluster, Selection(EVENT, metadata["namespace"], fields=fields)), metadata["name"])
+
+
+async def remaining_of_gateway(cluster: ClusterApi) -> list[RemainingObject]:
+    """Give the Services of our Gateway that are still there, each with what holds it."""
+    found = []
+    for service in await of_gateway(cluster):
+        item = remaining_object(service)
+        found.append(item.model_copy(update={"why": "; ".join(filter(None, [item.why, *await events_of(cluster, service)]))}))
+    return found
+
+
+async def all_of(cluster: ClusterApi) -> LoadBalancers:
+    """List the LoadBalancer Services of all namespaces but those of our Gateway."""
+    ours = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in await of_gateway(cluster)}
+
+    def name(item: Json) -> str:
+        metadata = item["metadata"]
+        place = (str(metadata.get("namespace")), str(metadata["name"]))
+        return "/".join(place) if _is_load_balancer(item) and place not in ours else ""
+
+    found = sorted(filter(None, (await cluster.list(Selection(SERVICE), name)).items))
+    return LoadBalancers(services=list(islice(found, _SHOWN_MAX)), more=max(0, len(found) - _SHOWN_MAX))
+
+
+def _is_load_balancer(service: Json) -> bool:
+    return bool((service.get("spec") or {}).get("type") == _LOAD_BALANCER)

@@ -1,0 +1,237 @@
+"""Look at everything that a stack consists of, and say what is not as it shall be (spec 2.7).
+
+Releases are followed by the Secrets that Helm keeps of them, without their contents: one list says which revision each has, and what
+others wrote since ours is another revision. Nothing here is written, but for the restart.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
+from activities.cluster_objects.deletion import list_served
+from activities.observe import stack as judge
+from activities.observe.stack import MISSING, Shortfall
+from activities.render.objects.manifest import Owner
+from activities.render.stack import components, objects
+from activities.render.stack.values import AI_GATEWAY_CONTROLLER
+from activities.stack import balancers
+from activities.stack.definitions import bundle_version
+from activities.stack.ownership import KIND, object_conflict
+from activities.stack.releases import workload
+from api_types import labels
+from api_types.digests import short_hash
+from api_types.messages.stack import CheckStack, InstalledRelease, Lag, StackSeen
+from api_types.pins import apiversions, charts
+from api_types.resources.serving_stack import ServingStackSpec, StackVersions
+
+_DEPLOYED = "deployed"
+_LAGS_MAX = 20
+_NOTES_MAX = 8
+_GPU_DRIVER = "gpu.nvidia.com"
+_GATEWAYS_CRD = ObjectId(kinds.CRD, "", "gateways.gateway.networking.k8s.io")
+CONTROLLER = ObjectId(kinds.DEPLOYMENT, components.AI_GATEWAY.pin.namespace, AI_GATEWAY_CONTROLLER)
+_POOLS = ObjectId(kinds.CRD, "", objects.INFERENCE_POOL_CRD)
+_JUDGES: Mapping[Kind, Callable[[Json], Shortfall]] = {
+    kinds.DEPLOYMENT: judge.deployment,
+    kinds.STATEFUL_SET: judge.stateful_set,
+    kinds.DAEMON_SET: judge.daemon_set,
+    kinds.CRD: judge.definition,
+    kinds.GATEWAY_CLASS: judge.accepted,
+    kinds.GATEWAY: judge.accepted,
+}
+
+
+class _Revision(NamedTuple):
+    number: int
+    status: str
+
+
+async def look(cluster: ClusterApi, order: CheckStack, wanted: str) -> StackSeen:
+    """Look once. `wanted` is the digest of the plan that this worker's settings make."""
+    parts: list[Awaitable[list[Lag]]] = [
+        _releases(cluster, order.releases),
+        *(_group(cluster, order, group) for group in order.groups),
+    ]
+    lags = [lag for part in await asyncio.gather(*parts) for lag in part]
+    installed = {release.component for release in order.releases}
+    notes, slices = list[str](), 0
+    if components.DRA_DRIVER.key in installed:
+        slices, found = await _devices(cluster)
+        lags += found
+        if not slices:
+            notes.append("0 ResourceSlices of gpu.nvidia.com are published: no node has GPUs yet, or its driver does not answer")
+    if components.ENVOY_GATEWAY.key in installed:
+        notes += await _gateway_api(cluster, ServingStackSpec.model_validate(order.spec))
+    address, address_events = await _address(cluster) if objects.GATEWAY in order.groups else ("", [])
+    restart = components.AI_GATEWAY.key in installed and await _needs_restart(cluster)
+    seen = StackSeen(
+        wanted=wanted,
+        lags=lags[:_LAGS_MAX],
+        more=max(0, len(lags) - _LAGS_MAX),
+        notes=notes[:_NOTES_MAX],
+        address=address,
+        address_events=address_events,
+        restart=restart,
+        device_slices=slices,
+    )
+    # How many devices there are changes with every node, and changes nothing here.
+    return seen.model_copy(update={"digest": short_hash(seen.model_copy(update={"device_slices": min(slices, 1)}).wire())})
+
+
+# --- releases -------------------------------------------------------------------------------------------------------------------------
+
+
+async def _releases(cluster: ClusterApi, releases: list[InstalledRelease]) -> list[Lag]:
+    if not releases:
+        return []
+    revisions = await _revisions(cluster, releases)
+    lags = list[Lag]()
+    for release in releases:
+        name = f"release {release.namespace}/{release.name}"
+        found = revisions.get((release.namespace, release.name))
+        if found is None:
+            lags.append(Lag(target=release.component, object=name, why=MISSING.why, missing=True))
+        elif found.status != _DEPLOYED:
+            lags.append(Lag(target=release.component, object=name, why=f"its status is {found.status}", missing=True))
+        elif release.revision and found.number != release.revision:
+            why = f"its revision is {found.number}, and {release.revision} was installed"
+            lags.append(Lag(target=release.component, object=name, why=why, missing=True, gates=False))
+    workloads = await asyncio.gather(*(_workload(cluster, release, text) for release in releases for text in release.workloads))
+    lags += [lag for lag in workloads if lag]
+    if any(release.component == components.PROMETHEUS.key for release in releases):
+        lags += await _prometheus(cluster)
+    return lags
+
+
+async def _revisions(cluster: ClusterApi, releases: Iterable[InstalledRelease]) -> dict[tuple[str, str], _Revision]:
+    """Give the newest revision of each release, as the labels of Helm's Secrets say it."""
+    names = ",".join(sorted({release.name for release in releases}))
+    listed = await cluster.list(Selection(kinds.SECRET, labels=f"owner=helm,name in ({names})", metadata_only=True))
+    found = dict[tuple[str, str], _Revision]()
+    for secret in listed.items:
+        metadata = secret["metadata"]
+        marks = metadata.get("labels") or {}
+        place, version = (str(metadata.get("namespace")), str(marks.get("name"))), str(marks.get("version") or "")
+        number = int(version) if version.isdecimal() else 0
+        if place not in found or number > found[place].number:
+            found[place] = _Revision(number, str(marks.get("status") or ""))
+    return found
+
+
+async def _workload(cluster: ClusterApi, release: InstalledRelease, text: str) -> Lag | None:
+    target = workload(text)
+    return _lag(release.component, target, await cluster.get(target))
+
+
+async def _prometheus(cluster: ClusterApi) -> list[Lag]:
+    """Judge the StatefulSet that the operator makes, which no chart names."""
+    items = await list_served(cluster, Selection(kinds.STATEFUL_SET, components.PROMETHEUS.pin.namespace))
+    made = [item for item in items if any(owner.get("kind") == "Prometheus" for owner in item["metadata"].get("ownerReferences") or ())]
+    return [lag for item in made if (lag := _lag(components.PROMETHEUS.key, ObjectId.of(item), item))]
+
+
+def _lag(target: str, item: ObjectId, found: Json | None) -> Lag | None:
+    shortfall = _JUDGES[item.kind](found) if found else MISSING
+    return Lag(target=target, object=_shown(item), why=shortfall.why, gates=shortfall.gates) if shortfall.why else None
+
+
+def _shown(item: ObjectId) -> str:
+    return f"{item.kind.kind} {item.namespace}/{item.name}".replace(" /", " ")
+
+
+# --- objects --------------------------------------------------------------------------------------------------------------------------
+
+
+async def _group(cluster: ClusterApi, order: CheckStack, group: str) -> list[Lag]:
+    """Judge the objects of one group. What belongs to others is used as it is where it serves, and else stands in the way."""
+    name, uid = order.connection.cluster, order.cluster_uid
+    lags = list[Lag]()
+    for item in objects.group(group, ServingStackSpec.model_validate(order.spec), Owner(KIND, "", name, uid, generation=0)):
+        target = ObjectId.of(item.manifest)
+        found = await cluster.get(target)
+        if found is None or (target.kind == kinds.NAMESPACE and found["metadata"].get("deletionTimestamp")):
+            why = MISSING.why if found is None else "is being deleted"
+            lags.append(Lag(target=group, object=_shown(target), why=why, missing=True))
+        elif target.kind not in (kinds.CRD, kinds.NAMESPACE) and (problem := object_conflict(found, name, uid)):
+            lags.append(Lag(target=group, object=_shown(target), why=problem))
+        elif target.kind in _JUDGES and (lag := _lag(group, target, found)):
+            lags.append(lag)
+    return lags
+
+
+async def _address(cluster: ClusterApi) -> tuple[str, list[str]]:
+    gateway = await cluster.get(ObjectId(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, labels.GATEWAY_NAME))
+    if gateway and (found := judge.address(gateway)):
+        return found, []
+    services = await balancers.of_gateway(cluster)
+    if not services:
+        return "", ["Envoy Gateway made no Service for it yet"]
+    return "", [event for service in services for event in await balancers.events_of(cluster, service)][:_NOTES_MAX]
+
+
+async def _gateway_api(cluster: ClusterApi, spec: ServingStackSpec) -> list[str]:
+    """Compare the bundle of the Gateway API with the one that is expected (case 32)."""
+    expected = (spec.versions or StackVersions()).gateway_api
+    definition = await cluster.get(_GATEWAYS_CRD)
+    found = bundle_version(definition) if definition else ""
+    if not found or found == expected:
+        return []
+    return [f"VersionMismatch: the cluster has Gateway API {found}, and {expected} is expected with Envoy Gateway {_envoy_gateway(spec)}"]
+
+
+def _envoy_gateway(spec: ServingStackSpec) -> str:
+    return spec.versions.envoy_gateway if spec.versions else charts.ENVOY_GATEWAY.version
+
+
+async def _devices(cluster: ClusterApi) -> tuple[int, list[Lag]]:
+    """Count what the driver publishes, and look for the class that claims name."""
+    served = await cluster.resources()
+    device_class = kinds.resolve((f"{apiversions.DRA_GROUP}/", "DeviceClass"), served)
+    slices = kinds.resolve((f"{apiversions.DRA_GROUP}/", kinds.RESOURCE_SLICE), served)
+    found = await cluster.get(ObjectId(device_class, "", _GPU_DRIVER)) if device_class else None
+    lags = [] if found else [Lag(target=components.DRA_DRIVER.key, object=f"DeviceClass {_GPU_DRIVER}", why=MISSING.why)]
+    if slices is None:
+        return 0, lags
+    items = await list_served(cluster, Selection(slices, fields=f"spec.driver={_GPU_DRIVER}", metadata_only=True))
+    return len(items), lags
+
+
+async def _needs_restart(cluster: ClusterApi) -> bool:
+    """Tell whether the AI gateway was started before there were InferencePools: it looks for them only then (case 18)."""
+    definition, controller = await cluster.get(_POOLS), await cluster.get(CONTROLLER)
+    moment = judge.established_at(definition) if definition else None
+    if moment is None or controller is None or _was_restarted(controller, definition or {}):
+        return False
+    selector = ",".join(f"{key}={value}" for key, value in sorted(_match_labels(controller).items()))
+    if not selector:
+        return False
+    return judge.started_before(await list_served(cluster, Selection(kinds.POD, CONTROLLER.namespace, selector)), moment)
+
+
+def _match_labels(deployment: Json) -> dict[str, str]:
+    return dict((((deployment.get("spec") or {}).get("selector")) or {}).get("matchLabels") or {})
+
+
+def _was_restarted(deployment: Json, definition: Json) -> bool:
+    template = ((deployment.get("spec") or {}).get("template") or {}).get("metadata") or {}
+    return (template.get("annotations") or {}).get(labels.RESTARTED_AT) == restart_mark(definition)
+
+
+def restart_mark(definition: Json) -> str:
+    """Give what a restart writes: one and the same for one and the same definition, so that it is made once."""
+    return str(definition["metadata"].get("uid") or "")
+
+
+async def restart(cluster: ClusterApi) -> bool:
+    """Restart the AI gateway, once per definition of InferencePool; False where there is nothing to restart."""
+    definition, controller = await cluster.get(_POOLS), await cluster.get(CONTROLLER)
+    if definition is None or controller is None:
+        return False
+    template = {"metadata": {"annotations": {labels.RESTARTED_AT: restart_mark(definition)}}}
+    metadata = {"name": CONTROLLER.name, "namespace": CONTROLLER.namespace}
+    await cluster.apply(
+        {"apiVersion": CONTROLLER.kind.api_version, "kind": CONTROLLER.kind.kind, "metadata": metadata, "spec": {"template": template}}
+    )
+    return True

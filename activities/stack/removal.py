@@ -1,0 +1,124 @@
+"""Delete the objects of a stack, a group at a time, each until it is gone (spec 2.11, 9.3)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
+from activities.cluster_objects.deletion import Deleter, list_served, poll_intervals, remaining_object
+from activities.heartbeat import Progress
+from activities.observe.conditions import condition
+from activities.render.objects.manifest import Owner
+from activities.render.stack import objects
+from activities.stack import balancers
+from activities.stack.applying import was_created
+from activities.stack.ownership import KIND, is_marked
+from api_types import labels
+from api_types.messages.cluster_work import RemainingObject, TeardownStepResult
+from api_types.messages.stack import RemoveStackObjects
+from api_types.resources.serving_stack import ServingStackSpec
+
+Report = Callable[[Progress], None]
+
+_SHOWN_MAX = 20
+_HINT_LENGTH_MAX = 600
+_ROUTED = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE},{labels.REPLICA}"
+# What a namespace says about its end.
+_NAMESPACE_SIGNS = ("NamespaceContentRemaining", "NamespaceFinalizersRemaining", "NamespaceDeletionDiscoveryFailure")
+
+
+async def until_no_routes(cluster: ClusterApi, wait_seconds: float, report: Report) -> TeardownStepResult:
+    """Wait until no route and no pool of ours is left in any namespace; gives those that are (U1, ruling 7)."""
+
+    async def routes() -> list[RemainingObject]:
+        found = [
+            item
+            for kind in (kinds.HTTP_ROUTE, kinds.INFERENCE_POOL)
+            for item in await list_served(cluster, Selection(kind, labels=_ROUTED, metadata_only=True))
+        ]
+        return [remaining_object(item) for item in found]
+
+    return TeardownStepResult(remaining=await _until_none(routes, wait_seconds, report))
+
+
+async def remove_group(cluster: ClusterApi, order: RemoveStackObjects, report: Report) -> TeardownStepResult:
+    """Delete a group, and wait for what depends on it. Objects of others are left, with a warning."""
+    if order.group == objects.CRDS and (used := await _instances(cluster, order)):
+        return TeardownStepResult(remaining=used[:_SHOWN_MAX])
+    deadline = asyncio.get_running_loop().time() + order.wait_seconds
+    targets = [target for target in await _targets(cluster, order) if str(target) not in order.skipped]
+    deleter = Deleter(cluster, order.cluster_uid, report, None)
+    result = await deleter.until_gone(targets, timedelta(seconds=order.wait_seconds))
+    remaining = [await _explained(cluster, item) for item in result.remaining]
+    if order.group == objects.GATEWAY and not remaining:
+        # The Gateway has no finalizer: it is gone before its Service is, and only its controller deletes that.
+        left = max(0.0, deadline - asyncio.get_running_loop().time())
+        remaining = await _until_none(lambda: balancers.remaining_of_gateway(cluster), left, report)
+    return TeardownStepResult(skipped=result.skipped, remaining=remaining[:_SHOWN_MAX])
+
+
+async def _targets(cluster: ClusterApi, order: RemoveStackObjects) -> list[ObjectId]:
+    owner = Owner(KIND, "", order.connection.cluster, order.cluster_uid, generation=0)
+    found = [ObjectId.of(item.manifest) for item in objects.group(order.group, ServingStackSpec.model_validate(order.spec), owner)]
+    if order.group != objects.NAMESPACES:
+        return list(reversed(found))
+    targets = list[ObjectId]()
+    for target in reversed(found):
+        namespace = await cluster.get(target)
+        if namespace is None:
+            continue
+        if was_created(namespace):
+            targets.append(target)
+        elif is_marked(namespace, order.cluster_uid):
+            # It was there before; an apply without our marks takes them away.
+            await cluster.apply({"apiVersion": target.kind.api_version, "kind": target.kind.kind, "metadata": {"name": target.name}})
+    return targets
+
+
+async def _instances(cluster: ClusterApi, order: RemoveStackObjects) -> list[RemainingObject]:
+    """Give the objects of the kinds that are to go: a definition takes all of them with it, also those of others."""
+    found = list[RemainingObject]()
+    for target in await _targets(cluster, order):
+        definition = await cluster.get(target)
+        spec = (definition or {}).get("spec") or {}
+        for version in spec.get("versions") or ():
+            if version.get("storage"):
+                kind = Kind(f"{spec.get('group')}/{version.get('name')}", str((spec.get("names") or {}).get("kind")))
+                items = await list_served(cluster, Selection(kind, metadata_only=True))
+                found += [remaining_object(item) for item in items]
+    return found
+
+
+async def _explained(cluster: ClusterApi, item: RemainingObject) -> RemainingObject:
+    """Add what the cluster says about an object that does not go."""
+    found = await cluster.get(ObjectId.parse(item.id))
+    if found is None:
+        return item
+    hints = [_namespace_hint(found)] if item.kind == kinds.NAMESPACE.kind else []
+    if item.kind == kinds.GATEWAY_CLASS.kind:
+        hints.append(await _class_users(cluster, item.name))
+    return item.model_copy(update={"why": "; ".join(filter(None, [item.why, *hints]))[:_HINT_LENGTH_MAX]})
+
+
+def _namespace_hint(namespace: Json) -> str:
+    messages = {entry.get("type"): entry.get("message") for entry in (namespace.get("status") or {}).get("conditions") or ()}
+    return "; ".join(str(messages[sign]) for sign in _NAMESPACE_SIGNS if condition(namespace, sign).is_true and messages.get(sign))
+
+
+async def _class_users(cluster: ClusterApi, name: str) -> str:
+    gateways = await list_served(cluster, Selection(kinds.GATEWAY))
+    users = [item["metadata"] for item in gateways if (item.get("spec") or {}).get("gatewayClassName") == name]
+    named = ", ".join(f"{each['namespace']}/{each['name']}" for each in users[:_SHOWN_MAX])
+    return f"Gateways of the class: {named}" if users else ""
+
+
+async def _until_none(look: Callable[[], Awaitable[list[RemainingObject]]], within_seconds: float, report: Report) -> list[RemainingObject]:
+    """Look until nothing is found, or until the time is up; gives what was found last."""
+    deadline = asyncio.get_running_loop().time() + within_seconds
+    async for _ in poll_intervals():
+        found = await look()
+        if not found or asyncio.get_running_loop().time() >= deadline:
+            return found[:_SHOWN_MAX]
+        report({"waitingFor": [str(item) for item in found[:_SHOWN_MAX]]})
+    raise AssertionError("poll_intervals never ends")

@@ -1,0 +1,156 @@
+"""A cluster without a serving stack, the charts for one, and the stand-in for what would run in it."""
+
+import contextlib
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from testbed.cluster.kube import trust
+from testbed.cluster.pki import Authority
+from testbed.fleet.fleet_file import FleetFile
+from testbed.running import ClusterRunning, Running
+from testbed.testbed import Testbed
+from tests.environment.charts import ChartRepository
+from tests.environment.envoy_stand_in import EnvoyStandIn
+from tests.environment.shared_testbed import started
+from tests.environment.stack_charts import stack_charts
+from tests.environment.summary import Summary
+
+Json = dict[str, Any]
+
+CLUSTER = "bare"
+FLEET = f"""
+classes:
+  h100-8x:
+    devices:
+      - name: gpu
+        driver: gpu.nvidia.com
+        deviceClassName: gpu.nvidia.com
+        count: 8
+clusters:
+  - name: {CLUSTER}
+    stack: false
+    routing: service
+    labels: {{modelplane.ai/region: eu-west}}
+    pools: [{{name: gpus, class: h100-8x, nodes: 2}}]
+control: false
+"""
+# What a test may have left, in an order in which it goes.
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_KEPT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+@dataclass
+class StackCluster:
+    """The cluster, with what tests do to it by hand."""
+
+    running: Running
+    cluster: ClusterRunning
+    owner: Testbed
+    authority: Authority
+    charts: ChartRepository
+    envoy: EnvoyStandIn
+    _http: httpx.Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        context: ssl.SSLContext = trust(self.authority)
+        self._http = httpx.Client(base_url=self.cluster.server, verify=context, trust_env=False, timeout=30)
+
+    def get(self, path: str) -> Json | None:
+        """Read an object; None if there is none."""
+        answer = self._http.get(path)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        answer.raise_for_status()
+        found: Json = answer.json()
+        return found
+
+    def items(self, path: str) -> list[Json]:
+        """Read a collection; empty where its kind is not served."""
+        found = self.get(path)
+        return list(found["items"]) if found else []
+
+    def names(self, path: str) -> list[str]:
+        """Name the objects of a collection."""
+        return sorted(item["metadata"]["name"] for item in self.items(path))
+
+    def create(self, path: str, document: Json) -> None:
+        """Create an object."""
+        self._http.post(path, json=document).raise_for_status()
+
+    def patch(self, path: str, change: Json) -> None:
+        """Merge into an object."""
+        answer = self._http.patch(path, json=change, headers={"content-type": "application/merge-patch+json"})
+        answer.raise_for_status()
+
+    def delete(self, path: str) -> None:
+        """Ask for the deletion of an object."""
+        answer = self._http.delete(path)
+        if answer.status_code != httpx.codes.NOT_FOUND:
+            answer.raise_for_status()
+
+    def releases(self) -> dict[str, str]:
+        """Map each Helm release to the status of its newest revision."""
+        found: dict[str, tuple[int, str]] = {}
+        for secret in self.items("/api/v1/secrets?labelSelector=owner%3Dhelm"):
+            marks = secret["metadata"]["labels"]
+            found[marks["name"]] = max(found.get(marks["name"], (0, "")), (int(marks["version"]), marks["status"]))
+        return {name: status for name, (_, status) in found.items()}
+
+    def clear(self) -> None:
+        """Take away what a test left: namespaces, definitions, and cluster-scoped objects of charts."""
+        for path in ("/apis/gateway.networking.k8s.io/v1/gateways", "/apis/gateway.networking.k8s.io/v1/gatewayclasses"):
+            for item in self.items(path):
+                self._remove(f"{_own(path, item)}")
+        for item in self.items("/api/v1/services"):
+            if item["metadata"].get("finalizers"):
+                self._remove(_own("/api/v1/services", item))
+        for path in (
+            "/apis/resource.k8s.io/v1/deviceclasses",
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles?labelSelector=app.kubernetes.io%2Fmanaged-by%3DHelm",
+        ):
+            for item in self.items(path):
+                self.delete(_own(path.partition("?")[0], item))
+        for item in self.items(_CRDS):
+            self.delete(_own(_CRDS, item))
+        for item in self.items("/api/v1/namespaces"):
+            if item["metadata"]["name"] not in _KEPT_NAMESPACES:
+                self.delete(_own("/api/v1/namespaces", item))
+
+    def is_clear(self) -> bool:
+        """Whether nothing of that is left."""
+        return not self.items(_CRDS) and set(self.names("/api/v1/namespaces")) == set(_KEPT_NAMESPACES)
+
+    def _remove(self, path: str) -> None:
+        with contextlib.suppress(httpx.HTTPStatusError):
+            self.patch(path, {"metadata": {"finalizers": None}})
+        self.delete(path)
+
+
+def _own(path: str, item: Json) -> str:
+    """Give the path of an object of a collection of all namespaces."""
+    base, _, plural = path.rpartition("/")
+    namespace = item["metadata"].get("namespace")
+    return f"{base}/namespaces/{namespace}/{plural}/{item['metadata']['name']}" if namespace else f"{path}/{item['metadata']['name']}"
+
+
+@contextlib.contextmanager
+def stack_cluster(home: Path, summary: Summary) -> Iterator[StackCluster]:
+    """Start a testbed of one bare cluster, serve the charts and act as Envoy until the end of the block."""
+    file = home / "fleet.yaml"
+    home.mkdir(parents=True, exist_ok=True)
+    file.write_text(FLEET)
+    owner = Testbed(home, FleetFile.load(file))
+    try:
+        running = started(owner, summary)
+        cluster = running.clusters[CLUSTER]
+        authority = Authority(home / "clusters" / CLUSTER / "pki")
+        envoy = EnvoyStandIn(cluster.server, authority)
+        with ChartRepository(*stack_charts()) as charts, envoy.running():
+            yield StackCluster(running, cluster, owner, authority, charts, envoy)
+    finally:
+        owner.down()
