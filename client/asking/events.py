@@ -13,10 +13,9 @@ async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
     """Split chunks of any size into lines, whatever their ends. Raises `CommandFailed` for one that is too long."""
     rest = b""
     async for chunk in chunks:
-        rest += chunk
-        *whole, rest = rest.replace(b"\r\n", b"\n").split(b"\n")
+        *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
-            yield line.decode(errors="replace")
+            yield line.removesuffix(b"\r").decode(errors="replace")
         if len(rest) > LINE_BYTES_MAX:
             raise CommandFailed(
                 f"the model sent a line of more than {LINE_BYTES_MAX >> 20} MiB", next_step="ask again with --no-stream, or look at its log"

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from urllib.parse import unquote
 
 import httpx
 
@@ -11,15 +12,25 @@ from client.asking.service import ServiceAddress
 from client.errors import CommandFailed, NotFound, Refused, Unreachable
 
 CONNECT_SECONDS = 10.0
+ANSWER_BYTES_MAX = 16 << 20
+"""Of an answer that is read as a whole."""
 _QUOTED_BYTES_MAX = 1000
+# How often a part of a path may be encoded; more than once is no use to anyone.
+_DECODED_MAX = 3
 # Of a connection and its framing: a proxy sets them, and a client that does breaks the request.
 _HOP_BY_HOP = frozenset({"connection", "content-length", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
 
 
 def checked_path(path: str) -> str:
     """Give a path below a service as it is sent. Raises `Refused` for one that leads elsewhere."""
-    segments = path.partition("?")[0].split("/")
-    if "://" in path.partition("?")[0] or ".." in segments or "." in segments or any(each.isspace() or each < " " for each in path):
+    written = path.partition("?")[0]
+    # As whoever decodes it on the way reads it, be it more than once.
+    decoded = written
+    for _ in range(_DECODED_MAX):
+        decoded = unquote(decoded)
+    segments = decoded.replace("\\", "/").split("/")
+    leads_elsewhere = "://" in decoded or ".." in segments or "." in segments or unquote(decoded) != decoded
+    if leads_elsewhere or any(each.isspace() or not each.isprintable() for each in path):
         raise Refused(f"{path!r} is not a path below the service", next_step="write it as /v1/models")
     return path if path.startswith("/") else f"/{path}"
 
@@ -85,6 +96,19 @@ async def raise_for_status(service: ServiceAddress, response: httpx.Response) ->
         details=said.splitlines(),
         next_step="fix the request, or look at the model's log",
     )
+
+
+async def read_whole(response: httpx.Response) -> bytes:
+    """Read the body of an answer. Raises `CommandFailed` for one that is too long."""
+    read = bytearray()
+    async for chunk in response.aiter_bytes():
+        read += chunk
+        if len(read) > ANSWER_BYTES_MAX:
+            raise CommandFailed(
+                f"the answer is longer than {ANSWER_BYTES_MAX >> 20} MiB and not read",
+                next_step="use `modelplane curl` for such answers",
+            )
+    return bytes(read)
 
 
 async def _beginning(response: httpx.Response) -> str:

@@ -159,6 +159,6 @@ def test_the_scheduler_takes_no_number_of_a_time_to_come(signal: str, payload: A
     cache = SchedulerCache(SchedulerState(), lambda: NOW_MS)
     run_cycle(cache, (signal, payload))
     (record,) = caplog.records
-    assert f"{2**60} is more than an hour ahead of the receiver's time" in vars(record)["problems"]
+    assert f"{2**60} ms is more than an hour ahead of the receiver's time" in vars(record)["problems"]
     assert (cache.state.epoch, cache.state.classes, dict(cache.fleet.clusters), cache.state.queue) == (0, {}, {}, {})
     assert [event.reason for event in cache.state.events] == ["MalformedMessage"]

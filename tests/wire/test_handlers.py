@@ -74,7 +74,7 @@ def test_the_sender_of_a_long_id_or_of_a_time_to_come_is_told_the_field() -> Non
     (definition,) = (each for kind, name, each in HANDLERS if (kind.kind, name) == ("InferenceClass", "class_wanted"))
     for message, words in (
         ({"cluster": "x" * 100_000}, "cluster: String should have at most 1024 characters"),
-        ({"cluster": "eu", "sequence": 2**62}, f"sequence: {2**62} is more than an hour ahead of the receiver's time"),
+        ({"cluster": "eu", "sequence": 2**62}, f"sequence: {2**62} ms is more than an hour ahead of the receiver's time"),
     ):
         stub = Stub()
         definition.fn(stub, message)

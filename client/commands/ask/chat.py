@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from client.asking.events import tokens_of
-from client.asking.requests import raise_for_status, requested
+from client.asking.requests import raise_for_status, read_whole, requested
 from client.asking.service import ServiceAddress, find_service
 from client.commands import options
 from client.errors import CommandFailed, Refused
@@ -33,7 +33,17 @@ def chat(
 ) -> None:
     """Ask the model of a ModelService. What it says is on standard output; who answered, and how fast, on standard error."""
     target = Target.of(kind_named("ModelService"), namespace, service.removeprefix("ms/"))
-    asyncio.run(_chat(target, _said(message), model=model, stream=stream, gateway=gateway, seconds=timeout))
+    said = _said(message)
+    found, name = asyncio.run(_find(target, model, gateway, timeout))
+    if said is not None:
+        asyncio.run(_ask(found, name, [{"role": "user", "content": said}], stream=stream, seconds=timeout))
+        return
+    conversation: list[Message] = []
+    while (line := _next_line()) is not None:
+        if line:
+            conversation.append({"role": "user", "content": line})
+            answer = asyncio.run(_ask(found, name, conversation, stream=stream, seconds=timeout))
+            conversation.append({"role": "assistant", "content": answer})
 
 
 def _said(message: Sequence[str] | None) -> str | None:
@@ -48,18 +58,9 @@ def _said(message: Sequence[str] | None) -> str | None:
     return said
 
 
-async def _chat(target: Target, said: str | None, *, model: str | None, stream: bool, gateway: str | None, seconds: float) -> None:
+async def _find(target: Target, model: str | None, gateway: str | None, seconds: float) -> tuple[ServiceAddress, str]:
     service = await find_service(target, gateway)
-    name = model or await first_model(service, seconds)
-    if said is not None:
-        await _ask(service, name, [{"role": "user", "content": said}], stream=stream, seconds=seconds)
-        return
-    conversation: list[Message] = []
-    while (line := await asyncio.to_thread(_next_line)) is not None:
-        if line:
-            conversation.append({"role": "user", "content": line})
-            answer = await _ask(service, name, conversation, stream=stream, seconds=seconds)
-            conversation.append({"role": "assistant", "content": answer})
+    return service, model or await first_model(service, seconds)
 
 
 def _next_line() -> str | None:
@@ -74,9 +75,9 @@ async def first_model(service: ServiceAddress, seconds: float) -> str:
     """Give the first model that a service has. Raises `CommandFailed` if it does not say."""
     async with requested(service, "GET", "/v1/models", seconds=seconds) as response:
         await raise_for_status(service, response)
-        await response.aread()
+        content = await read_whole(response)
     try:
-        return str(response.json()["data"][0]["id"])
+        return str(json.loads(content)["data"][0]["id"])
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise CommandFailed(f"{service.target.title} does not say which models it has", next_step="name one with --model") from error
 
@@ -94,8 +95,7 @@ async def _ask(service: ServiceAddress, model: str, conversation: list[Message],
                 answer.append(token)
                 print(token, end="", flush=True)
         else:
-            await response.aread()
-            answer.append(_answer_of(response.content))
+            answer.append(_answer_of(await read_whole(response)))
             first = time.monotonic() - began
             print(answer[0], end="")
     print(flush=True)

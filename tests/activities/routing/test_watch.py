@@ -39,7 +39,10 @@ class Watched:
             found = self.sent.get(owner, [])
             return found[-1] if found and holds(found[-1]) else None
 
-        found: ControlObserved = await eventually(newest)
+        try:
+            found: ControlObserved = await eventually(newest)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; sent last: {self.sent.get(owner, [])[-3:]}") from error
         return found
 
 

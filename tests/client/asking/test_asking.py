@@ -4,12 +4,14 @@ import json
 from collections.abc import AsyncIterator, Iterable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import httpx
 import pytest
 
 from client.asking.events import LINE_BYTES_MAX, tokens_of
-from client.asking.requests import checked_path, read_headers
+from client.asking.requests import ANSWER_BYTES_MAX, checked_path, read_headers, read_whole
 from client.asking.service import ServiceAddress
 from client.commands.ask import chat as chat_command
 from client.commands.ask import curl as curl_command
@@ -71,7 +73,10 @@ async def test_a_stream_that_is_none_is_an_error_in_words(parts: list[bytes], sa
 def test_a_path_stays_below_the_service() -> None:
     assert checked_path("v1/models?limit=2") == "/v1/models?limit=2"
     assert checked_path("/v1/a?q=https://x/../y") == "/v1/a?q=https://x/../y"
-    for path in ("../other", "/v1/../../x", "/./x", "https://elsewhere/x", "/a b", "/a\nb"):
+    assert checked_path("/v1/models/Qwen%2FQwen3-8B") == "/v1/models/Qwen%2FQwen3-8B"
+    elsewhere = ("../other", "/v1/../../x", "/./x", "https://elsewhere/x", "/a b", "/a\nb", "/a\x7fb")
+    encoded = ("/%2e%2e/x", "/..%2fx", "/a/%2E./x", "/%252e%252e/x", "/..%5cx", "/%25252525252e%25252525252e/x")
+    for path in (*elsewhere, *encoded):
         with pytest.raises(Refused, match="is not a path below the service"):
             checked_path(path)
 
@@ -81,6 +86,12 @@ def test_all_bad_headers_are_named_at_once() -> None:
     with pytest.raises(Refused) as refused:
         read_headers(["nothing", "Host: x", "Content-Length: 3"])
     assert len(refused.value.details) == 3
+
+
+async def test_an_answer_that_never_ends_is_not_kept() -> None:
+    response = httpx.Response(200, content=arriving([b"x" * (1 << 20)] * (1 + (ANSWER_BYTES_MAX >> 20))))
+    with pytest.raises(CommandFailed, match="longer than 16 MiB"):
+        await read_whole(response)
 
 
 class Model(BaseHTTPRequestHandler):
@@ -146,6 +157,26 @@ def test_a_chat_streams_and_says_who_answered(cli: Cli) -> None:
     assert "answered by qwen-1 on eu: first token after" in result.err
     assert [path for _, path, _ in Model.seen] == ["/ml-team/qwen/v1/models", "/ml-team/qwen/v1/chat/completions"]
     assert Model.seen[1][2] == {"model": "qwen3", "messages": [{"role": "user", "content": "hello there"}], "stream": True}
+
+
+@pytest.mark.usefixtures("service")
+@pytest.mark.parametrize(("end", "code"), [(EOFError, 0), (KeyboardInterrupt, 130)])
+def test_a_conversation_keeps_what_was_said_and_ends_at_once(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, end: type[BaseException], code: int
+) -> None:
+    lines = iter(["one", "", "two"])
+
+    def read(_prompt: str) -> str:
+        line = next(lines, None)
+        if line is None:
+            raise end
+        return line
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", read)
+    assert cli("chat", "qwen", "-n", "ml-team", "--no-stream").code == code
+    said = [[each["content"] for each in body["messages"]] for _, path, body in Model.seen if path.endswith("completions")]
+    assert said == [["one"], ["one", "Hello", "two"]]
 
 
 @pytest.mark.usefixtures("service")
