@@ -56,6 +56,7 @@ from activities.render_settings import render_settings
 from activities.routing.activities import RoutingActivities
 from activities.routing.control_cluster import ControlCluster
 from activities.secrets.selection import secret_store
+from activities.stack.activities import StackActivities, no_control_cluster
 from activities.workloads.activities import WorkloadActivities
 from api_types import queues
 from api_types.environment import CONFIG_VARIABLE
@@ -226,6 +227,7 @@ class Activities:
     caches: CacheActivities
     revisions: RevisionActivities
     routing: RoutingActivities
+    stack: StackActivities
     pool: KubernetesPool
     helm: HelmClients
 
@@ -234,6 +236,9 @@ def build_activities(settings: Settings) -> Activities:
     """Build every activity from the settings."""
     store = secret_store(settings)
     pool = KubernetesPool(store, settings.kubeconfig, settings.cluster.max_concurrent_requests, settings.cluster.max_concurrent_applies)
+    # The helm that `modelplane up` and the tests use serves a worker beside them.
+    helm = HelmClients(pool, settings.stack, cached("helm"))
+    control = ControlCluster(pool, settings.control_cluster)
     force_after = timedelta(seconds=settings.teardown.force_after) if settings.teardown.force_after is not None else None
     renderer = renderer_hash(render_settings(settings), settings.workloads.adopt_renderer)
     return Activities(
@@ -267,10 +272,10 @@ def build_activities(settings: Settings) -> Activities:
                 SOURCE_OCI: OciRegistry(settings.outbound.private_addresses, allow_plain_http=settings.oci.allow_plain_http),
             },
         ),
-        routing=RoutingActivities(ControlCluster(pool, settings.control_cluster)),
+        routing=RoutingActivities(control),
+        stack=StackActivities(pool, helm, settings.stack, control.api if settings.control_cluster.name else no_control_cluster),
         pool=pool,
-        # The helm that `modelplane up` and the tests use serves a worker beside them.
-        helm=HelmClients(pool, settings.stack, cached("helm")),
+        helm=helm,
     )
 
 
@@ -388,8 +393,23 @@ def work_on_clusters(activities: Activities, limits: WorkerSettings) -> dict[Clu
         ClusterWork.CACHE: WorkClass(
             [activities.caches.apply_cache, activities.revisions.resolve_revision], limits.max_concurrent_activities
         ),
+        ClusterWork.STACK: WorkClass(
+            [
+                activities.stack.preflight_stack,
+                activities.stack.apply_stack_objects,
+                activities.stack.apply_chart_crds,
+                activities.stack.helm_ensure,
+                activities.stack.restart_ai_gateway,
+                activities.stack.await_no_routes,
+                activities.stack.remove_stack_objects,
+                activities.stack.helm_uninstall,
+                activities.stack.list_load_balancers,
+            ],
+            limits.max_concurrent_activities,
+        ),
         ClusterWork.WAIT: WorkClass(
-            [activities.caches.delete_cache_objects, activities.caches.await_credential], limits.max_concurrent_waits
+            [activities.caches.delete_cache_objects, activities.caches.await_credential, activities.stack.stack_readiness],
+            limits.max_concurrent_waits,
         ),
     }
 

@@ -27,6 +27,7 @@ class ClusterWork(StrEnum):
     APPLY = "apply"
     TEARDOWN = "teardown"
     CACHE = "cache"
+    STACK = "stack"
     WAIT = "wait"
 
 

@@ -7,9 +7,10 @@ from api_types.messages.caches import CacheSite
 from api_types.messages.entities import ClusterChanged
 from api_types.messages.scheduling import ReportCluster
 from workflows.entity.conditions import condition_of
+from workflows.inference_cluster.gateway import gateway_of
 from workflows.inference_cluster.spec import connection_of, pod_policies
 from workflows.inference_cluster.state import ClusterState
-from workflows.inference_cluster.status import drivers, gateway_of, status_fields
+from workflows.inference_cluster.status import drivers, status_fields
 
 
 def scheduler_report(name: str, state: ClusterState, *, gone: bool) -> ReportCluster:

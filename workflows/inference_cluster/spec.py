@@ -30,6 +30,11 @@ def capacity_adapter(state: ClusterState) -> str:
     return state.annotations.get(labels.CAPACITY_ADAPTER, "none")
 
 
+def is_managed(state: ClusterState) -> bool:
+    """Tell whether the serving stack is installed by this project, and not by others."""
+    return state.annotations.get(labels.STACK, "managed") != "external"
+
+
 def call_queue(connection: Connection) -> str:
     """Name the task queue of short calls, the only one that is never busy for long: a task that waits there has no worker."""
     return queues.cluster_queue(connection.task_queue, ClusterWork.CALL)

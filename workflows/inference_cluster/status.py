@@ -4,25 +4,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from api_types import labels, names, queues
-from api_types.messages.observations import ObservedCluster
 from api_types.taints import is_drained
 from workflows.entity.conditions import FALSE, TRUE, UNKNOWN, Verdict
 from workflows.entity.failures import WAITING_FOR_WORKER, Failure
-from workflows.inference_cluster.spec import missing_classes
+from workflows.inference_cluster.gateway import Gateway, gateway_of
+from workflows.inference_cluster.spec import is_managed, missing_classes
+from workflows.inference_cluster.stack.verdict import stack_verdict
+from workflows.inference_cluster.stack_state import StackState
 from workflows.inference_cluster.state import ClusterState
-
-
-class Gateway(NamedTuple):
-    """The address of the serving stack's Gateway, or why it has none."""
-
-    address: str = ""
-    problem: str = ""
 
 
 class ClusterView(NamedTuple):
     """All that the verdicts read.
 
-    `unwatched`: since when and why no observer runs, empty if one does. `unresponsive`: since when and why it gets no answer.
+    `unwatched`: since when and why no observer runs, empty if one does. `unresponsive`: since when and why it gets no answer. `stack`: that
+    which is managed; None where others install it.
     """
 
     source: str
@@ -33,7 +29,7 @@ class ClusterView(NamedTuple):
     unwatched: str
     unresponsive: str
     gateway: Gateway
-    external_stack: bool
+    stack: StackState | None
     unobserved: str = ""
 
 
@@ -50,7 +46,7 @@ def view_of(state: ClusterState) -> ClusterView:
         unresponsive=f"no answer since {state.unreachable_since}: {observed.error}" if observed and not observed.reachable else "",
         unobserved=f"not everything there is observed: {observed.error}" if observed and observed.reachable and observed.error else "",
         gateway=gateway_of(state),
-        external_stack=state.annotations.get(labels.STACK, "managed") == "external",
+        stack=state.stack if is_managed(state) else None,
     )
 
 
@@ -74,21 +70,6 @@ def unwatched_message(state: ClusterState) -> str:
 def _serving(base_queue: str) -> str:
     names = f"with queues.serve: [{base_queue}]"
     return names if base_queue != queues.CLUSTERS else f"{names} or without that setting"
-
-
-def gateway_of(state: ClusterState) -> Gateway:
-    """Give the gateway as it was last observed, or else as it was found at the connect."""
-    observed, facts = state.observed, state.facts
-    if observed and (observed.gateway_address or observed.gateway_message):
-        return Gateway(observed.gateway_address, observed.gateway_message)
-    return Gateway(facts.gateway_address, facts.gateway_message) if facts else Gateway()
-
-
-def with_known_gateway(seen: ObservedCluster, before: ObservedCluster | None) -> ObservedCluster:
-    """Keep the gateway as it was observed last while the cluster cannot be reached: an observer that starts meanwhile knows of none."""
-    if before is None or seen.reachable or seen.gateway_address or seen.gateway_message:
-        return seen
-    return seen.model_copy(update={"gateway_address": before.gateway_address, "gateway_message": before.gateway_message})
 
 
 def cluster_verdict(view: ClusterView) -> Verdict:
@@ -123,13 +104,11 @@ def backend_verdict(view: ClusterView) -> Verdict:
     """Give `BackendReady`: the gateway of the serving stack has an address."""
     if cluster_verdict(view).status != TRUE:
         return Verdict(UNKNOWN if view.connected_once else FALSE, "WaitingForCluster", "the cluster is not ready")
+    if view.stack is not None:
+        return stack_verdict(view.stack, view.gateway.address)
     if view.gateway.address:
         return Verdict(TRUE, "BackendHealthy", "")
-    gateway = f"Gateway {labels.SYSTEM_NAMESPACE}/{labels.GATEWAY_NAME}"
-    if view.external_stack:
-        return Verdict(FALSE, "Installing", view.gateway.problem or f"{gateway} has no address")
-    advice = f"this release does not install the serving stack: install it and annotate {labels.STACK}: external"
-    return Verdict(FALSE, "Installing", f"{advice} ({view.gateway.problem or f'{gateway} was not found'})")
+    return Verdict(FALSE, "Installing", view.gateway.problem or f"Gateway {labels.SYSTEM_NAMESPACE}/{labels.GATEWAY_NAME} has no address")
 
 
 def ready_verdict(view: ClusterView) -> Verdict:

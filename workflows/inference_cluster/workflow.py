@@ -1,7 +1,8 @@
 """InferenceCluster: one GPU cluster of the fleet, from the first connect until the last replica on it is gone.
 
-It follows the classes of its pools, connects, watches, and publishes to the scheduler what may be placed here. A cluster that does not
-answer keeps everything that it has: while it does not answer it takes no new replica, but running models stay.
+It follows the classes of its pools, connects, watches, installs the serving stack where that is managed, and publishes to the scheduler
+what may be placed here. A cluster that does not answer keeps everything that it has: while it does not answer it takes no new replica, but
+running models stay.
 """
 
 from typing import Any
@@ -24,9 +25,15 @@ from workflows.entity.registering.registrations import drop_ended, is_newest
 from workflows.entity.start import read_carried
 from workflows.inference_cluster.classes import Classes
 from workflows.inference_cluster.connection import ClusterConnection
+from workflows.inference_cluster.gateway import with_known_gateway
 from workflows.inference_cluster.observer import Observer
 from workflows.inference_cluster.reporter import Reporter
 from workflows.inference_cluster.scheduling import record_scheduling
+from workflows.inference_cluster.spec import is_managed
+from workflows.inference_cluster.stack.calls import BackgroundCalls
+from workflows.inference_cluster.stack.installer import StackInstaller
+from workflows.inference_cluster.stack.removal import StackRemoval
+from workflows.inference_cluster.stack.verdict import progress_lines
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import (
     backend_verdict,
@@ -35,9 +42,11 @@ from workflows.inference_cluster.status import (
     ready_verdict,
     status_fields,
     view_of,
-    with_known_gateway,
 )
 from workflows.inference_cluster.worker_wait import WorkerWait
+
+# Histories of before install no stack.
+STACK_PATCH = "serving-stack"
 
 
 @workflow.defn(name="InferenceCluster")
@@ -54,6 +63,9 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.observer = Observer(self.context)
         self.worker_wait = WorkerWait(self.context)
         self.reporter = Reporter(self.context)
+        calls = BackgroundCalls(self.context)
+        self.installer = StackInstaller(self.context, calls)
+        self.removal = StackRemoval(self.context, calls)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
@@ -142,15 +154,19 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         del new_generation
         self.connection.reset_backoff()
         self.connection.update_declared()
+        self.installer.retry()
 
     def on_retry_requested(self) -> None:
         """Connect at once, and look for missing classes."""
         self.connection.reset_backoff()
         self.classes.retry()
+        self.installer.retry()
+        self.removal.retry()
 
     def on_delete_requested(self, order: Delete) -> None:
         """Connect no more; evict what runs here, if the user requested that."""
         self.connection.stop()
+        self.installer.stop_looking()
         if order.evict and self.state.spec is not None:
             before = self.state.spec
             self.state.spec = with_taint(before)
@@ -172,6 +188,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.connection.stop()
         self.observer.stop()
         self.worker_wait.stop()
+        await self.installer.stop()
 
     # --- one pass -----------------------------------------------------------------------------------------------------------------
 
@@ -187,6 +204,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         if await self.connection.connect():
             self.observer.stop()
         self.watch()
+        self.update_stack()
         self.update_conditions()
         await self.reporter.report_all()
         self.state.observed_generation = self.state.generation
@@ -199,6 +217,15 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             self.connection.lose(failure)
         self.worker_wait.update()
         self.observer.ensure_running()
+
+    def update_stack(self) -> None:
+        """Install the stack of a cluster that runs, and keep it as planned; while the cluster does not answer nothing new is begun."""
+        if is_managed(self.state) and not (self._is_running() and workflow.patched(STACK_PATCH)):
+            return
+        self.installer.update()
+
+    def _is_running(self) -> bool:
+        return self.state.facts is not None and cluster_verdict(view_of(self.state)).status == TRUE
 
     def update_conditions(self) -> None:
         """Set the conditions from what is known."""
@@ -214,10 +241,24 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     # --- teardown -----------------------------------------------------------------------------------------------------------------
 
     async def tear_down(self) -> bool:
-        """Take no new replica and wait until replicas and caches are gone. An Existing cluster itself is left as it is."""
+        """Take no new replica, wait until replicas and caches are gone, remove the stack. An Existing cluster itself is left as it is."""
         self.context.set_condition("Ready", FALSE, "Deleting", "")
         self.watch()
         await self.reporter.report_to_scheduler()
+        if not self.state.stack.removal.begun and not await self._is_empty():
+            return False
+        if not self.removal.update():
+            return False
+        await self.stop_background_tasks()
+        self.state.occupied = []
+        self.reporter.update_memo()
+        await self.reporter.broadcast_to_replicas()
+        await self.classes.unregister_all()
+        await self.reporter.report_gone()
+        return True
+
+    async def _is_empty(self) -> bool:
+        """Wait until replicas and caches are gone, or are given up."""
         if (self.state.occupied is None or self.state.occupied) and not self.state.forced:
             self.context.set_condition("Deleting", FALSE, "Occupied", occupied_message(self.name, self.state))
             return False
@@ -227,12 +268,10 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             self.context.set_condition("Deleting", FALSE, "Occupied", f"waits until {holders} removed its volumes")
             return False
         self.leave_behind("deletion was forced")
-        await self.stop_background_tasks()
-        self.state.occupied = []
-        self.reporter.update_memo()
-        await self.reporter.broadcast_to_replicas()
-        await self.classes.unregister_all()
-        await self.reporter.report_gone()
+        self.state.stack.removal.begun = True
+        if self.state.forced == "step" and self.state.stack.plan is not None:
+            # It was for this wait, and the steps of the stack are others.
+            self.state.forced = ""
         return True
 
     def leave_behind(self, reason: str) -> None:
@@ -246,6 +285,10 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         """A cluster that was Ready once is Degraded when it is not."""
         phase = super().phase()
         return "Degraded" if phase == "Progressing" and self.state.was_ready else phase
+
+    def details(self) -> list[str]:
+        """Show the stack that is managed."""
+        return progress_lines(self.state.stack)
 
     def status(self) -> dict[str, Any]:
         """Show what the scheduler sees, and where the gateway is."""

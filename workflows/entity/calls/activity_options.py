@@ -160,6 +160,19 @@ LAST_TEARDOWN_STEP = ClusterOptions(
     ),
 )
 
+# One step of a serving stack: a helm run of up to five minutes, or an apply or a removal that returns by itself after its poll timeout. A
+# release that another helm left pending is waited for in the second attempt.
+STACK_STEP = ClusterOptions(
+    ClusterWork.STACK,
+    ActivityConfig(
+        schedule_to_start_timeout=SLOT_WAIT,
+        start_to_close_timeout=timedelta(minutes=20),
+        heartbeat_timeout=timedelta(seconds=30),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15), maximum_attempts=3),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+    ),
+)
+
 # A wait until objects are gone, or until a Secret is there: effectively without a limit, but with heartbeats.
 LONG_WAIT = ClusterOptions(
     ClusterWork.WAIT,

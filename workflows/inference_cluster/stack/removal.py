@@ -1,0 +1,212 @@
+"""How an InferenceCluster removes its stack: step by step, each until what it deletes is really gone (spec 2.11).
+
+One attempt at a step is bounded, so that a condition can say what is still there and what holds it; the wait itself never ends by itself.
+Only `force` gives a step up, and then what stays is listed.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+
+from activities.render.objects.manifest import Owner
+from activities.render.stack import components, objects
+from activities.render.stack.removal import STEPS, Removal, RemovalStep
+from activities.stack.activities import StackActivities
+from api_types.messages.cluster_work import Connection, TeardownStepResult
+from api_types.messages.stack import AwaitNoRoutes, ListLoadBalancers, LoadBalancers, RemoveStackObjects, UninstallRelease
+from api_types.resources.serving_stack import ServingStackSpec
+from api_types.resources.status import LeftBehind
+from workflows.entity import backoff
+from workflows.entity.calls import activity_options
+from workflows.entity.conditions import FALSE
+from workflows.entity.context import EntityContext
+from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
+from workflows.inference_cluster.spec import connection_of, is_managed
+from workflows.inference_cluster.stack.calls import BackgroundCalls
+from workflows.inference_cluster.stack_state import RemovalProgress
+from workflows.inference_cluster.state import ClusterState
+
+REMOVE = "remove"
+# After so long, an object that only a finalizer holds is called stuck.
+STUCK_AFTER = timedelta(minutes=5)
+_FINALIZER = "finalizer"
+_NAMED_MAX = 3
+# Of a release: kinds that it serves and of which no object may be left, and drivers of which no claim may be allocated.
+_SERVED = {components.LEADER_WORKER_SET.key: ["leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"]}
+_DRIVERS = {components.DRA_DRIVER.key: ["gpu.nvidia.com"]}
+
+
+class StackRemoval:
+    """Takes the steps of the removal, in order."""
+
+    def __init__(self, context: EntityContext[ClusterState], calls: BackgroundCalls) -> None:
+        self._context = context
+        self._state = context.state
+        self._calls = calls
+
+    @property
+    def _progress(self) -> RemovalProgress:
+        return self._state.stack.removal
+
+    def update(self) -> bool:
+        """Take the next step if it is due; True when nothing is left to do."""
+        connection, progress = connection_of(self._context.name, self._state), self._progress
+        if self._state.stack.plan is None or not is_managed(self._state) or connection is None or progress.ended:
+            return True
+        self._context.set_condition("BackendReady", FALSE, "Uninstalling", "the cluster is being deleted")
+        progress.since = progress.since or self._context.moment().isoformat()
+        if self._state.forced:
+            self._give_up()
+            return progress.ended
+        self._show()
+        if self._calls.keys or self._waits():
+            return False
+        self._attempt(progress.step, connection)
+        return False
+
+    def retry(self) -> None:
+        """Make the next attempt at once."""
+        self._progress.retry_at = ""
+
+    def _waits(self) -> bool:
+        retry_at = self._progress.retry_at
+        if not retry_at or not self._context.is_future(retry_at):
+            return False
+        self._context.requeue_at(datetime.fromisoformat(retry_at))
+        return True
+
+    # --- one step -----------------------------------------------------------------------------------------------------------------
+
+    def _attempt(self, step: RemovalStep, connection: Connection) -> None:
+        of_stack: dict[str, Any] = {"connection": connection, "cluster_uid": self._state.uid}
+        wait = int(backoff.poll_timeout(self._progress.attempts).total_seconds())
+        match step.action:
+            case Removal.ROUTES:
+                self._start(StackActivities.await_no_routes, AwaitNoRoutes(wait_seconds=wait, **of_stack), self._attempted)
+            case Removal.OBJECTS:
+                spec = self._state.stack.plan.spec if self._state.stack.plan else {}
+                order = RemoveStackObjects(spec=spec, group=step.target, wait_seconds=wait, skipped=self._progress.skipped, **of_stack)
+                self._start(StackActivities.remove_stack_objects, order, self._attempted)
+            case Removal.RELEASE:
+                self._start(StackActivities.helm_uninstall, self._uninstall(step.target, connection, wait), self._attempted)
+            case _:
+                self._start(StackActivities.list_load_balancers, ListLoadBalancers(**of_stack), self._listed)
+
+    def _uninstall(self, component: str, connection: Connection, wait_seconds: int) -> UninstallRelease:
+        known, pin = self._state.stack.releases.get(component), components.BY_KEY[component].pin
+        return UninstallRelease(
+            connection=connection,
+            name=pin.release,
+            namespace=pin.namespace,
+            workloads=known.workloads if known else [],
+            unused_kinds=_SERVED.get(component, []),
+            claim_drivers=_DRIVERS.get(component, []),
+            wait_seconds=wait_seconds,
+        )
+
+    def _start(self, activity: Callable[..., Any], order: Any, done: Callable[[Any], None]) -> None:
+        queue = order.connection.task_queue
+        summary = f"{self._context.name}: {self._progress.step.title}"
+        options = activity_options.on_cluster(activity_options.STACK_STEP, summary, queue)
+        number = self._progress.number
+
+        def recorded(result: Any) -> None:
+            if self._progress.number == number:
+                done(result)
+
+        def failed(failure: Failure) -> None:
+            if self._progress.number == number:
+                self._failed(failure)
+
+        self._calls.start(REMOVE, lambda: workflow.execute_activity_method(activity, order, **options), recorded, failed)
+
+    def _attempted(self, result: TeardownStepResult) -> None:
+        for skipped in result.skipped:
+            self._context.record_event("Warning", "NotOwned", f"not deleted: {skipped}")
+        if not result.remaining:
+            self._complete()
+            return
+        self._progress.attempts += 1
+        self._progress.remaining, self._progress.failure = result.remaining, NO_FAILURE
+        self._context.mark_changed()
+
+    def _listed(self, found: LoadBalancers) -> None:
+        """Load balancers of others stay on a cluster that stays, and are reported."""
+        if found.services:
+            more = f" and {found.more} more" if found.more else ""
+            message = f"Services of others with a load balancer stay on the cluster: {', '.join(found.services)}{more}"
+            self._context.record_event("Warning", "LoadBalancersRemaining", message)
+        self._complete()
+
+    def _failed(self, failure: Failure) -> None:
+        self._progress.failure = failure
+        self._progress.retry_at = (self._context.moment() + backoff_after(failure, self._progress.attempts)).isoformat()
+        self._progress.attempts += 1
+        self._context.mark_changed()
+
+    def _complete(self) -> None:
+        step = self._progress.step
+        if step.action is Removal.RELEASE:
+            self._state.stack.releases.pop(step.target, None)
+        self._progress.complete(self._context.moment().isoformat())
+        self._context.mark_changed()
+
+    # --- what is shown ------------------------------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        progress = self._progress
+        title = f"stack {progress.step.code}, step {progress.number} of {len(STEPS)}: {progress.step.title}"
+        named = ", ".join(map(str, progress.remaining[:_NAMED_MAX]))
+        more = len(progress.remaining) - _NAMED_MAX
+        waits = f"waits for {named}{f' and {more} more' if more > 0 else ''}" if named else ""
+        message = "; ".join(filter(None, (title, progress.failure.message and f"retrying: {progress.failure.message}", waits)))
+        self._context.set_condition("Deleting", FALSE, self._reason(), message)
+
+    def _reason(self) -> str:
+        progress = self._progress
+        if progress.failure.type:
+            return progress.failure.type
+        began = datetime.fromisoformat(progress.since)
+        held = any(_FINALIZER in item.why for item in progress.remaining)
+        return "FinalizerStuck" if held and self._context.moment() - began >= STUCK_AFTER else "Uninstalling"
+
+    # --- force --------------------------------------------------------------------------------------------------------------------
+
+    def _give_up(self) -> None:
+        """Give up the step that is waited for, or all of them, and list what stays."""
+        scope, progress = self._state.forced, self._progress
+        self._calls.stop_all()
+        while not progress.ended:
+            self._list_left_behind(progress.step)
+            progress.complete(self._context.moment().isoformat())
+            if scope == "step":
+                self._state.forced = ""
+                break
+        self._context.mark_changed()
+
+    def _list_left_behind(self, step: RemovalStep) -> None:
+        progress, reason = self._progress, f"the removal of the stack was forced: {step.title}"
+        place = self._context.name
+        found = [
+            LeftBehind(
+                kind=item.kind, name=item.name, namespace=item.namespace, location=place, reason=f"{reason}; {item.why}".rstrip("; ")
+            )
+            for item in progress.remaining
+        ]
+        progress.skipped += [item.id for item in progress.remaining]
+        if step.action is Removal.RELEASE and (known := self._state.stack.releases.get(step.target)):
+            found.append(LeftBehind(kind="HelmRelease", name=known.name, namespace=known.namespace, location=place, reason=reason))
+        if step.action is Removal.OBJECTS and not found and step.target in self._state.stack.groups:
+            found += [LeftBehind(kind=kind, name=name, location=place, reason=reason) for kind, name in self._objects_of(step.target)]
+        self._state.add_left_behind(found)
+
+    def _objects_of(self, group: str) -> list[tuple[str, str]]:
+        """Give kinds and names of the objects of a group, without reading what their definitions are."""
+        plan = self._state.stack.plan
+        if group == objects.CRDS or plan is None:
+            return [(objects.CRD[1], name) for name in objects.INFERENCE_CRDS]
+        owner = Owner(self._context.kind, "", self._context.name, self._state.uid, generation=0)
+        manifests = [item.manifest for item in objects.group(group, ServingStackSpec.model_validate(plan.spec), owner)]
+        return [(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests]

@@ -1,0 +1,93 @@
+"""What an InferenceCluster knows of the serving stack that it installs."""
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from activities.render.stack.removal import STEPS, RemovalStep, step_of_number
+from api_types.messages.cluster_work import RemainingObject
+from api_types.messages.stack import InstalledRelease, StackPlan, StackSeen
+from api_types.payloads.packing import Compact
+from workflows.entity.failures import NO_FAILURE, Failure
+
+
+class _Carried(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
+
+
+class RemovalProgress(_Carried):
+    """How far the removal of a stack is.
+
+    Attributes:
+        begun: whether replicas and caches are gone, or were given up: they are not waited for again.
+        number: of the current step, from 1; `since`: when it started.
+        attempts: how often it was tried without being completed; `retry_at`: when it is tried again.
+        remaining: what the last attempt found still there; `failure`: of the last attempt.
+        skipped: ids of objects that are no longer waited for.
+
+    """
+
+    begun: bool = False
+    number: int = 1
+    since: str = ""
+    attempts: int = 0
+    retry_at: str = ""
+    remaining: list[RemainingObject] = Field(default_factory=list)
+    failure: Failure = NO_FAILURE
+    skipped: list[str] = Field(default_factory=list)
+
+    @property
+    def step(self) -> RemovalStep:
+        """The current step."""
+        return step_of_number(self.number)
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is no step left."""
+        return self.number > len(STEPS)
+
+    def complete(self, now: str) -> None:
+        """End the current step and start the next one."""
+        self.number, self.since = self.number + 1, now
+        self.attempts, self.retry_at, self.remaining, self.failure = 0, "", [], NO_FAILURE
+
+
+class StackState(_Carried):
+    """What is carried of a stack.
+
+    Attributes:
+        plan: what is installed, or is being installed; None before the first preflight. `planned_at`: since when.
+        plans: how many plans there were. `replan`: another one has to be made, because settings of the workers changed.
+        upgrading: whether the plan follows another one, which was installed.
+        complete: whether some plan was carried out to its end.
+        done: the steps of the plan that are complete.
+        releases: what was installed, by component. `groups`: the groups of objects that were applied.
+        notes: what users should know, by step.
+        failures, attempts, retry_at: of steps that failed: why, how often in a row, and when they are tried again.
+        repairs: how often something of a target was found missing and was applied again.
+        stages: since when each stage has open steps. `late`: stages that take longer than usual.
+        seen: what was seen last; `covered`: of which targets, with the revision of each release.
+        address: the last address of the gateway, to tell when it changes.
+        removal: how far the removal is.
+
+    """
+
+    plan: Compact[StackPlan | None] = None
+    planned_at: str = ""
+    plans: int = 0
+    replan: bool = False
+    upgrading: bool = False
+    complete: bool = False
+    done: list[str] = Field(default_factory=list)
+    releases: dict[str, InstalledRelease] = Field(default_factory=dict)
+    groups: list[str] = Field(default_factory=list)
+    notes: dict[str, list[str]] = Field(default_factory=dict)
+    failures: dict[str, Failure] = Field(default_factory=dict)
+    attempts: dict[str, int] = Field(default_factory=dict)
+    retry_at: dict[str, str] = Field(default_factory=dict)
+    repairs: dict[str, int] = Field(default_factory=dict)
+    stages: dict[str, str] = Field(default_factory=dict)
+    late: list[str] = Field(default_factory=list)
+    seen: StackSeen | None = None
+    covered: dict[str, int] = Field(default_factory=dict)
+    address: str = ""
+    removal: RemovalProgress = Field(default_factory=RemovalProgress)
