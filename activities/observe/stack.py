@@ -89,11 +89,11 @@ def established_at(crd: Json) -> datetime | None:
 
 
 def started_before(pods: Iterable[Json], moment: datetime) -> bool:
-    """Tell whether a pod that is not on its way out was started before some moment."""
+    """Tell whether a pod that is not on its way out was started before some moment, or in its second: Kubernetes cuts times to seconds."""
     started = (
         read_time(str((pod.get("status") or {}).get("startTime") or "")) for pod in pods if not pod["metadata"].get("deletionTimestamp")
     )
-    return any(each is not None and each < moment for each in started)
+    return any(each is not None and each <= moment for each in started)
 
 
 def read_time(text: str) -> datetime | None:
