@@ -27,6 +27,7 @@ class Shortfall(NamedTuple):
 
 READY = Shortfall("")
 MISSING = Shortfall("does not exist")
+DELETED = Shortfall("is being deleted")
 
 
 def deployment(item: Json) -> Shortfall:
@@ -53,12 +54,19 @@ def daemon_set(item: Json) -> Shortfall:
 
 
 def definition(item: Json) -> Shortfall:
-    """Judge a CustomResourceDefinition: established, and its names taken."""
+    """Judge a CustomResourceDefinition: established, its names taken, and to stay: one that is being deleted is served until it is gone."""
+    if is_being_deleted(item):
+        return DELETED
     for kind in ("Established", "NamesAccepted"):
         found = condition(item, kind)
         if not found.is_true:
             return Shortfall(found.text)
     return READY
+
+
+def is_being_deleted(item: Json) -> bool:
+    """Tell whether the deletion of an object was requested; an apply does not take that back."""
+    return bool(item["metadata"].get("deletionTimestamp"))
 
 
 def accepted(item: Json) -> Shortfall:

@@ -51,7 +51,7 @@ def leader_worker_set(version: str, *, field: str = "", image: str = "lws") -> P
     )
 
 
-def envoy_gateway(version: str, *, channel: str = "experimental") -> PackedChart:
+def envoy_gateway(version: str, *, channel: str = "experimental", image: str = "") -> PackedChart:
     """Pack the chart of Envoy Gateway, whose subchart has the definitions of the Gateway API, said to be of a channel."""
     folder = Installer().definitions("gateway-api") / "config" / "crd" / "standard"
     api = [crd for path in sorted(folder.glob("*.json")) for crd in _documents(path)]
@@ -61,7 +61,7 @@ def envoy_gateway(version: str, *, channel: str = "experimental") -> PackedChart
         "gateway-api.yaml": _text(*api),
         "envoy.yaml": _text(_crd("gateway.envoyproxy.io", "EnvoyProxy", "v1alpha1", plural="envoyproxies")),
     }
-    controller = _deployment("envoy-gateway", node_selector={READABLE: "true"})
+    controller = _deployment("envoy-gateway", node_selector={READABLE: "true"}, image=image)
     values = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "envoy-gateway-config"}, "data": {"values": "VALUES"}}
     return chart(
         pins.ENVOY_GATEWAY.chart,

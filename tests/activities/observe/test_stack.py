@@ -96,6 +96,15 @@ CASES = (
         Shortfall("NamesAccepted is False: Why"),
     ),
     Case("a definition that nobody looked at yet", judge.definition, with_conditions(), Shortfall("Established is not reported yet")),
+    Case(
+        "a definition that is being deleted is established until it is gone",
+        judge.definition,
+        {
+            **with_conditions(("Established", "True"), ("NamesAccepted", "True")),
+            "metadata": {"name": "x", "deletionTimestamp": "2026-01-01T12:00:00Z"},
+        },
+        Shortfall("is being deleted"),
+    ),
     Case("a Gateway is accepted", judge.accepted, with_conditions(("Accepted", "True"), observed=1), READY),
     Case(
         "accepted was an older spec",

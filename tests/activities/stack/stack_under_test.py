@@ -37,6 +37,7 @@ GATEWAY_API = "/apis/gateway.networking.k8s.io/v1"
 GATEWAY = f"{GATEWAY_API}/namespaces/modelplane-system/gateways/inference-gateway"
 MARK = "/api/v1/namespaces/modelplane-system"
 SERVICES = "/api/v1/namespaces/envoy-gateway-system/services"
+POOLS = "/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools"
 EVENTS = "/api/v1/namespaces/envoy-gateway-system/events"
 
 
@@ -220,3 +221,10 @@ def _are_ready(targets: tuple[str, ...], seen: StackSeen) -> bool:
 def shown(result: TeardownStepResult) -> list[str]:
     """Give what remains as a teardown shows it."""
     return [str(item) for item in result.remaining]
+
+
+def a_pool(**metadata: Any) -> dict[str, Any]:
+    """An InferencePool `pool` of the namespace `default`."""
+    picker = {"name": "x", "port": {"number": 1}}
+    spec = {"selector": {"matchLabels": {"app": "x"}}, "targetPorts": [{"number": 8000}], "endpointPickerRef": picker}
+    return {"metadata": {"name": "pool", **metadata}, "spec": spec}

@@ -9,8 +9,10 @@ from activities.render.objects.manifest import Owner
 from activities.render.stack import components, objects
 from activities.stack import definitions
 from api_types.errors import InvalidInput, NameConflict, TransientError
+from api_types.messages.stack import Lag
 from api_types.resources.serving_stack import ServingStackSpec
-from tests.activities.stack.stack_under_test import DEFINITIONS, StackUnderTest, shown
+from tests.activities.environment.cluster_under_test import eventually
+from tests.activities.stack.stack_under_test import DEFINITIONS, POOLS, StackUnderTest, a_pool, shown
 from tests.environment.stack_charts import envoy_gateway
 
 pytestmark = pytest.mark.testbed
@@ -146,19 +148,28 @@ async def test_definitions_of_others_are_used_and_stay_with_all_their_objects(st
     assert (applied.objects, applied.notes) == (3, [f"{THEIR_POOL} belongs to others and stays as it is"])
     assert "modelplane.ai/owner-uid" not in notes_of(stack, THEIR_POOL)
     assert (await stack.until_ready(plan)).lags == []
-    pool = {
-        "metadata": {"name": "of-others"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "x"}},
-            "targetPorts": [{"number": 8000}],
-            "endpointPickerRef": {"name": "x", "port": {"number": 1}},
-        },
-    }
-    stack.world.create("/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools", pool)
+    stack.world.create(POOLS, a_pool())
     # Their pools are no reason to wait: their definition stays.
     removed = await stack.remove(plan, objects.CRDS)
     assert (shown(removed), len(removed.skipped)) == ([], 1)
     assert set(stack.world.names(DEFINITIONS)) & set(objects.INFERENCE_CRDS) == {THEIR_POOL}
+
+
+async def test_a_definition_that_is_being_deleted_has_to_be_made_again(stack: StackUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definitions, "_ESTABLISHED_SECONDS", 2.0)
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES, objects.CRDS)
+    stack.world.create(POOLS, a_pool(finalizers=["example.com/held"]))
+    stack.world.delete(f"{DEFINITIONS}/{THEIR_POOL}")
+    (lag,) = (await stack.look(plan)).lags
+    assert lag == Lag(target=objects.CRDS, object=f"CustomResourceDefinition {THEIR_POOL}", why="is being deleted", missing=True)
+    with pytest.raises(TransientError, match=f"not established: {THEIR_POOL}: is being deleted"):
+        await stack.apply(plan, objects.CRDS)
+    stack.world.patch(f"{POOLS}/pool", {"metadata": {"finalizers": None}})
+    await eventually(lambda: stack.world.get(f"{DEFINITIONS}/{THEIR_POOL}") is None)
+    monkeypatch.undo()
+    await stack.apply(plan, objects.CRDS)
+    assert (await stack.look(plan)).lags == []
 
 
 async def test_an_object_of_others_that_is_no_definition_is_a_conflict(stack: StackUnderTest) -> None:

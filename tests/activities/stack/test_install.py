@@ -30,7 +30,7 @@ async def test_stk_16_24_35_a_stack_is_installed_and_removed_and_each_step_may_b
     config = stack.world.get("/api/v1/namespaces/envoy-gateway-system/configmaps/envoy-gateway-config")
     assert config
     assert json.loads(config["data"]["values"])["envoyGateway"]["extensionApis"] == {"enableBackend": True}
-    first = stack.ensured
+    first = dict(stack.ensured)
     assert (await stack.install(plan)).digest == seen.digest
     assert stack.ensured == first
 

@@ -9,7 +9,18 @@ from activities.render.stack import components, objects
 from activities.render.stack.install import INSTALL
 from api_types.messages.stack import AwaitNoRoutes, ListLoadBalancers, LoadBalancers, StackPlan
 from tests.activities.environment.cluster_under_test import eventually
-from tests.activities.stack.stack_under_test import DEFINITIONS, EVENTS, GATEWAY, GATEWAY_API, MARK, SERVICES, StackUnderTest, shown
+from tests.activities.stack.stack_under_test import (
+    DEFINITIONS,
+    EVENTS,
+    GATEWAY,
+    GATEWAY_API,
+    MARK,
+    POOLS,
+    SERVICES,
+    StackUnderTest,
+    a_pool,
+    shown,
+)
 from tests.environment.envoy_stand_in import CLASS_FINALIZER
 
 pytestmark = pytest.mark.testbed
@@ -18,7 +29,6 @@ Json = dict[str, Any]
 
 LWS, DRA = components.LEADER_WORKER_SET.key, components.DRA_DRIVER.key
 GPU = "gpu.nvidia.com"
-POOLS = "/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 SETS = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/default/leaderworkersets"
 OURS = {"app.kubernetes.io/managed-by": "modelplane", "modelplane.ai/replica": "qwen-0"}
@@ -36,12 +46,6 @@ async def with_gateway(stack: StackUnderTest) -> StackPlan:
 def a_gateway(gateway_class: str, **metadata: Any) -> Json:
     spec = {"gatewayClassName": gateway_class, "listeners": [{"name": "x", "port": 81, "protocol": "HTTP"}]}
     return {"metadata": {"name": "other", **metadata}, "spec": spec}
-
-
-def a_pool(**metadata: Any) -> Json:
-    picker = {"name": "x", "port": {"number": 1}}
-    spec = {"selector": {"matchLabels": {"app": "x"}}, "targetPorts": [{"number": 8000}], "endpointPickerRef": picker}
-    return {"metadata": {"name": "pool", **metadata}, "spec": spec}
 
 
 def a_route(**metadata: Any) -> Json:

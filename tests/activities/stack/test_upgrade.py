@@ -73,7 +73,7 @@ async def test_the_address_stays_over_an_upgrade_and_its_service_is_the_same(sta
     (service,) = stack.world.items(SERVICES)
     revisions = {key: ensured.revision for key, ensured in stack.ensured.items()}
 
-    stack.world.charts.add(envoy_gateway("v1.8.30"))
+    stack.world.charts.add(envoy_gateway("v1.8.30", image="newer"))
     newer = stack.with_settings(versions={"envoyGateway": "v1.8.30"})
     changed = await newer.plan()
     after = await newer.upgrade(changed)
