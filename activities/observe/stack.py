@@ -27,6 +27,7 @@ class Shortfall(NamedTuple):
 
 READY = Shortfall("")
 MISSING = Shortfall("does not exist")
+DELETED = Shortfall("is being deleted")
 
 
 def deployment(item: Json) -> Shortfall:
@@ -53,12 +54,19 @@ def daemon_set(item: Json) -> Shortfall:
 
 
 def definition(item: Json) -> Shortfall:
-    """Judge a CustomResourceDefinition: established, and its names taken."""
+    """Judge a CustomResourceDefinition: established, its names taken, and to stay: one that is being deleted is served until it is gone."""
+    if is_being_deleted(item):
+        return DELETED
     for kind in ("Established", "NamesAccepted"):
         found = condition(item, kind)
         if not found.is_true:
             return Shortfall(found.text)
     return READY
+
+
+def is_being_deleted(item: Json) -> bool:
+    """Tell whether the deletion of an object was requested; an apply does not take that back."""
+    return bool(item["metadata"].get("deletionTimestamp"))
 
 
 def accepted(item: Json) -> Shortfall:
@@ -89,11 +97,11 @@ def established_at(crd: Json) -> datetime | None:
 
 
 def started_before(pods: Iterable[Json], moment: datetime) -> bool:
-    """Tell whether a pod that is not on its way out was started before some moment."""
+    """Tell whether a pod that is not on its way out was started before some moment, or in its second: Kubernetes cuts times to seconds."""
     started = (
         read_time(str((pod.get("status") or {}).get("startTime") or "")) for pod in pods if not pod["metadata"].get("deletionTimestamp")
     )
-    return any(each is not None and each < moment for each in started)
+    return any(each is not None and each <= moment for each in started)
 
 
 def read_time(text: str) -> datetime | None:

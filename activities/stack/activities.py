@@ -14,7 +14,7 @@ from activities.heartbeat import Progress, heartbeating
 from activities.stack import balancers, preflight, readiness, releases, removal
 from activities.stack.applying import apply_group
 from activities.stack.definitions import apply_definitions
-from activities.stack.ownership import KIND
+from activities.stack.ownership import KIND, check_mark
 from activities.watching.health import Resolve
 from activities.watching.running import until_first_ends, until_shutdown
 from api_types.errors import InvalidInput, PermissionDenied, TransientError
@@ -85,9 +85,13 @@ class StackActivities:
 
     @activity.defn
     async def apply_chart_crds(self, order: ApplyChartCrds) -> StackApplied:
-        """Apply the definitions of charts, and wait until they are established. Raises InvalidInput where that would lose objects."""
+        """Apply the definitions of charts, and wait until they are established.
+
+        Raises InvalidInput where that would lose objects, NameConflict if the stack of the cluster is another one's.
+        """
         check_caller(KIND, "", order.connection.cluster)
         cluster = await self.clusters.at(order.connection)
+        await check_mark(cluster, order.connection.cluster, order.cluster_uid)
         async with heartbeating() as report, self.helm.at(order.connection) as helm:
             documents = [each for release in order.releases for each in await helm.crds(releases.as_chart(release))]
             applied, notes = await apply_definitions(cluster, documents, report)
@@ -126,9 +130,14 @@ class StackActivities:
 
     @activity.defn
     async def restart_ai_gateway(self, order: StackOrder) -> bool:
-        """Restart the AI gateway, which looks for InferencePools only when it starts; once per definition of these."""
+        """Restart the AI gateway, which looks for InferencePools only when it starts; once per definition of these.
+
+        False where there is nothing to restart. Raises NameConflict if the stack of the cluster is another one's.
+        """
         check_caller(KIND, "", order.connection.cluster)
-        return await readiness.restart(await self.clusters.at(order.connection))
+        cluster = await self.clusters.at(order.connection)
+        await check_mark(cluster, order.connection.cluster, order.cluster_uid)
+        return await readiness.restart(cluster)
 
     # --- removal ------------------------------------------------------------------------------------------------------------------
 

@@ -48,14 +48,14 @@ async def apply_definitions(
 
 
 async def until_established(cluster: ClusterApi, targets: Sequence[ObjectId]) -> None:
-    """Wait until definitions are established. Raises a TransientError with what is not."""
+    """Wait until definitions are established. Raises a TransientError with what is not, at once if one is gone: somebody deleted it."""
     deadline = asyncio.get_running_loop().time() + _ESTABLISHED_SECONDS
     async for _ in poll_intervals():
         found = await _read(cluster, targets)
         lagging = [f"{target.name}: {why}" for target in targets if (why := _lag(found[target]))]
         if not lagging:
             return
-        if asyncio.get_running_loop().time() > deadline:
+        if asyncio.get_running_loop().time() > deadline or None in found.values():
             raise TransientError(f"not established: {'; '.join(lagging[:5])}")
 
 

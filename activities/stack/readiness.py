@@ -151,9 +151,8 @@ async def _group(cluster: ClusterApi, order: CheckStack, group: str) -> list[Lag
     for item in objects.group(group, ServingStackSpec.model_validate(order.spec), Owner(KIND, "", name, uid, generation=0)):
         target = ObjectId.of(item.manifest)
         found = await cluster.get(target)
-        if found is None or (target.kind == kinds.NAMESPACE and found["metadata"].get("deletionTimestamp")):
-            why = MISSING.why if found is None else "is being deleted"
-            lags.append(Lag(target=group, object=_shown(target), why=why, missing=True))
+        if found is None or judge.is_being_deleted(found):
+            lags.append(Lag(target=group, object=_shown(target), why=(judge.DELETED if found else MISSING).why, missing=True))
         elif target.kind not in (kinds.CRD, kinds.NAMESPACE) and (problem := object_conflict(found, name, uid)):
             lags.append(Lag(target=group, object=_shown(target), why=problem))
         elif target.kind in _JUDGES and (lag := _lag(group, target, found)):

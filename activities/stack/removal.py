@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
 from activities.cluster_objects.deletion import Deleter, list_served, poll_intervals, remaining_object
+from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import Progress
 from activities.observe.conditions import condition
 from activities.render.objects.manifest import Owner
@@ -43,19 +45,29 @@ async def until_no_routes(cluster: ClusterApi, wait_seconds: float, report: Repo
 
 
 async def remove_group(cluster: ClusterApi, order: RemoveStackObjects, report: Report) -> TeardownStepResult:
-    """Delete a group, and wait for what depends on it. Objects of others are left, with a warning."""
-    if order.group == objects.CRDS and (used := await _instances(cluster, order)):
-        return TeardownStepResult(remaining=used[:_SHOWN_MAX])
+    """Delete a group, and wait for what depends on it. Objects of others are left, with a warning.
+
+    A definition takes all objects of its kind with it, also those of others: it waits for them, or stays where they are skipped.
+    """
     deadline = asyncio.get_running_loop().time() + order.wait_seconds
-    targets = [target for target in await _targets(cluster, order) if str(target) not in order.skipped]
-    deleter = Deleter(cluster, order.cluster_uid, report, None)
-    result = await deleter.until_gone(targets, timedelta(seconds=order.wait_seconds))
+    targets, kept = [target for target in await _targets(cluster, order) if str(target) not in order.skipped], list[str]()
+    if order.group == objects.CRDS:
+        used = {target: await _instances(cluster, target, order.cluster_uid) for target in targets}
+        if waits := [item for items in used.values() for item in items if item.id not in order.skipped]:
+            return TeardownStepResult(remaining=waits[:_SHOWN_MAX])
+        kept = [f"{target} is kept: deleting it would delete {len(items)} {items[0].kind}" for target, items in used.items() if items]
+        targets = [target for target in targets if not used[target]]
+    result = await Deleter(cluster, order.cluster_uid, report, None).until_gone(targets, timedelta(seconds=order.wait_seconds))
     remaining = [await _explained(cluster, item) for item in result.remaining]
-    if order.group == objects.GATEWAY and not remaining:
-        # The Gateway has no finalizer: it is gone before its Service is, and only its controller deletes that.
+    if order.group == objects.GATEWAY and not remaining and not result.skipped:
+        # The Gateway has no finalizer: it is gone before its Service is, and only its controller deletes that. That of others stays.
         left = max(0.0, deadline - asyncio.get_running_loop().time())
-        remaining = await _until_none(lambda: balancers.remaining_of_gateway(cluster), left, report)
-    return TeardownStepResult(skipped=result.skipped, remaining=remaining[:_SHOWN_MAX])
+        remaining = await _until_none(partial(_services, cluster, order), left, report)
+    return TeardownStepResult(skipped=[*kept, *result.skipped], remaining=remaining[:_SHOWN_MAX])
+
+
+async def _services(cluster: ClusterApi, order: RemoveStackObjects) -> list[RemainingObject]:
+    return [item for item in await balancers.remaining_of_gateway(cluster) if item.id not in order.skipped]
 
 
 async def _targets(cluster: ClusterApi, order: RemoveStackObjects) -> list[ObjectId]:
@@ -76,18 +88,15 @@ async def _targets(cluster: ClusterApi, order: RemoveStackObjects) -> list[Objec
     return targets
 
 
-async def _instances(cluster: ClusterApi, order: RemoveStackObjects) -> list[RemainingObject]:
-    """Give the objects of the kinds that are to go: a definition takes all of them with it, also those of others."""
-    found = list[RemainingObject]()
-    for target in await _targets(cluster, order):
-        definition = await cluster.get(target)
-        spec = (definition or {}).get("spec") or {}
-        for version in spec.get("versions") or ():
-            if version.get("storage"):
-                kind = Kind(f"{spec.get('group')}/{version.get('name')}", str((spec.get("names") or {}).get("kind")))
-                items = await list_served(cluster, Selection(kind, metadata_only=True))
-                found += [remaining_object(item) for item in items]
-    return found
+async def _instances(cluster: ClusterApi, target: ObjectId, uid: str) -> list[RemainingObject]:
+    """Give the objects of a kind that is to go; none of a definition of others, which stays."""
+    definition = await cluster.get(target)
+    if definition is None or conflict(definition, uid):
+        return []
+    spec = definition["spec"]
+    (stored,) = (version["name"] for version in spec["versions"] if version["storage"])
+    kind = Kind(f"{spec['group']}/{stored}", spec["names"]["kind"])
+    return [remaining_object(item) for item in await list_served(cluster, Selection(kind, metadata_only=True))]
 
 
 async def _explained(cluster: ClusterApi, item: RemainingObject) -> RemainingObject:

@@ -33,8 +33,8 @@ _PAUSE_SECONDS = 0.2
 class Behaviour:
     """What the stand-in does, which a test may change while it runs.
 
-    `addresses`: those of a Gateway, none while the cloud gives none. `service_lag`: seconds between the end of a Gateway and the deletion of
-    its Service. `releases_balancers`: whether the cloud deletes load balancers. `accepts`: whether classes and Gateways are accepted.
+    `addresses`: those of a Gateway, none while the cloud gives none. `service_lag`: seconds between the end of a Gateway and the deletion
+    of its Service. `releases_balancers`: whether the cloud deletes load balancers. `accepts`: whether classes and Gateways are accepted.
     """
 
     addresses: tuple[str, ...] = ("10.245.9.9",)

@@ -1,7 +1,6 @@
 """Small charts with the names and the habits of those of a serving stack: what each needs, where its definitions lie, what it refuses."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,11 @@ POOL_ROLE = "stand-in-reads-pools"
 _CHANNEL = "gateway.networking.k8s.io/channel"
 
 
-def stack_charts(versions: Mapping[str, str] | None = None) -> list[PackedChart]:
-    """Pack every chart of the stack in its pinned version, or in another one by release."""
-    packed = [
+def stack_charts() -> list[PackedChart]:
+    """Pack every chart of the stack in its pinned version."""
+    return [
         _cert_manager(pins.CERT_MANAGER),
-        _gateway(pins.ENVOY_GATEWAY),
+        envoy_gateway(pins.ENVOY_GATEWAY.version),
         chart(
             pins.AI_GATEWAY_CRDS.chart,
             pins.AI_GATEWAY_CRDS.version,
@@ -32,11 +31,10 @@ def stack_charts(versions: Mapping[str, str] | None = None) -> list[PackedChart]
         ),
         _ai_gateway(pins.AI_GATEWAY),
         _prometheus(pins.PROMETHEUS),
-        leader_worker_set((versions or {}).get("lws", pins.LEADER_WORKER_SET.version)),
+        leader_worker_set(pins.LEADER_WORKER_SET.version),
         _feature_discovery(pins.NODE_FEATURE_DISCOVERY),
         _dra_driver(pins.NVIDIA_DRA_DRIVER),
     ]
-    return packed
 
 
 def leader_worker_set(version: str, *, field: str = "", image: str = "lws") -> PackedChart:
@@ -53,6 +51,29 @@ def leader_worker_set(version: str, *, field: str = "", image: str = "lws") -> P
     )
 
 
+def envoy_gateway(version: str, *, channel: str = "experimental", image: str = "") -> PackedChart:
+    """Pack the chart of Envoy Gateway, whose subchart has the definitions of the Gateway API, said to be of a channel."""
+    folder = Installer().definitions("gateway-api") / "config" / "crd" / "standard"
+    api = [crd for path in sorted(folder.glob("*.json")) for crd in _documents(path)]
+    for crd in api:
+        crd["metadata"]["annotations"][_CHANNEL] = channel
+    crds = {
+        "gateway-api.yaml": _text(*api),
+        "envoy.yaml": _text(_crd("gateway.envoyproxy.io", "EnvoyProxy", "v1alpha1", plural="envoyproxies")),
+    }
+    controller = _deployment("envoy-gateway", node_selector={READABLE: "true"}, image=image)
+    values = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "envoy-gateway-config"}, "data": {"values": "VALUES"}}
+    return chart(
+        pins.ENVOY_GATEWAY.chart,
+        version,
+        subcharts=[chart("crds", "0.0.0", crds=crds)],
+        templates={
+            "controller.yaml": _text(controller),
+            "config.yaml": _text(values).replace('"VALUES"', "{{ .Values.config | toJson | quote }}"),
+        },
+    )
+
+
 def _cert_manager(pin: ChartPin) -> PackedChart:
     crd = _text(_crd("cert-manager.io", "Certificate"))
     return chart(
@@ -63,28 +84,6 @@ def _cert_manager(pin: ChartPin) -> PackedChart:
             "controller.yaml": _text(_deployment("cert-manager")),
         },
         values={"crds": {"enabled": False}},
-    )
-
-
-def _gateway(pin: ChartPin) -> PackedChart:
-    folder = Installer().definitions("gateway-api") / "config" / "crd" / "standard"
-    api = [crd for path in sorted(folder.glob("*.json")) for crd in _documents(path)]
-    for crd in api:
-        crd["metadata"]["annotations"][_CHANNEL] = "experimental"
-    crds = {
-        "gateway-api.yaml": _text(*api),
-        "envoy.yaml": _text(_crd("gateway.envoyproxy.io", "EnvoyProxy", "v1alpha1", plural="envoyproxies")),
-    }
-    controller = _deployment("envoy-gateway", node_selector={READABLE: "true"})
-    values = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "envoy-gateway-config"}, "data": {"values": "VALUES"}}
-    return chart(
-        pin.chart,
-        pin.version,
-        subcharts=[chart("crds", "0.0.0", crds=crds)],
-        templates={
-            "controller.yaml": _text(controller),
-            "config.yaml": _text(values).replace('"VALUES"', "{{ .Values.config | toJson | quote }}"),
-        },
     )
 
 

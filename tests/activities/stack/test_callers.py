@@ -1,0 +1,85 @@
+"""Who may order the activities of a stack: whoever can start workflows can order any activity, for any cluster."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from activities.clients.helm.pool import HelmClients
+from activities.clients.kubernetes.pool import KubernetesPool
+from activities.clients.secrets.directory import SecretDirectory
+from activities.stack.activities import StackActivities
+from api_types.errors import CredentialsInvalid, PermissionDenied
+from api_types.messages.cluster_work import Connection
+from api_types.messages.stack import (
+    ApplyChartCrds,
+    ApplyStackObjects,
+    AwaitNoRoutes,
+    CheckStack,
+    EnsureRelease,
+    HelmRelease,
+    ListLoadBalancers,
+    PreflightStack,
+    RemoveStackObjects,
+    StackOrder,
+    UninstallRelease,
+)
+from api_types.settings import KubeconfigSettings, StackSettings
+from testbed.programs.install import cached
+from tests.activities.environment.asking import asked_by
+
+RELEASE = HelmRelease(name="mp-lws", namespace="lws-system", chart="lws", repository="https://charts.example.com", version="v0.8.0")
+OF_RELEASES = ("helm_ensure", "helm_uninstall")
+
+
+def orders(cluster: str = "eu-1") -> dict[str, Any]:
+    """One order for each activity, by its name."""
+    connection = Connection(cluster=cluster, namespace="modelplane-system", name="no-such-secret")
+    base: dict[str, Any] = {"connection": connection, "cluster_uid": "u"}
+    return {
+        "preflight_stack": PreflightStack(source="Existing", **base),
+        "apply_stack_objects": ApplyStackObjects(spec={}, group="namespaces", **base),
+        "apply_chart_crds": ApplyChartCrds(releases=[RELEASE], **base),
+        "helm_ensure": EnsureRelease(connection=connection, release=RELEASE),
+        "stack_readiness": CheckStack(source="Existing", spec={}, plan="p", **base),
+        "restart_ai_gateway": StackOrder(**base),
+        "await_no_routes": AwaitNoRoutes(**base),
+        "remove_stack_objects": RemoveStackObjects(spec={}, group="namespaces", **base),
+        "helm_uninstall": UninstallRelease(connection=connection, name=RELEASE.name, namespace=RELEASE.namespace),
+        "list_load_balancers": ListLoadBalancers(**base),
+    }
+
+
+@pytest_asyncio.fixture
+async def activities(tmp_path: Path) -> StackActivities:
+    """Activities of a worker whose secret store is empty: an order that is let through ends with CredentialsInvalid."""
+    pool = KubernetesPool(SecretDirectory(tmp_path), KubeconfigSettings())
+    return StackActivities(pool, HelmClients(pool, StackSettings(), cached("helm")), StackSettings())
+
+
+def test_every_activity_of_a_stack_is_tried_here() -> None:
+    found = {name for name in dir(StackActivities) if hasattr(getattr(StackActivities, name), "__temporal_activity_definition")}
+    assert found == set(orders())
+
+
+@pytest.mark.parametrize("name", orders())
+async def test_the_cluster_itself_may_order(activities: StackActivities, name: str) -> None:
+    with pytest.raises(CredentialsInvalid):
+        await asked_by("inferencecluster/eu-1").run(getattr(activities, name), orders()[name])
+
+
+@pytest.mark.parametrize("workflow_id", ["inferencecluster/eu-2", "modelreplica/team-a/eu-1", "inferencecluster/team-a/eu-1", "anything"])
+@pytest.mark.parametrize("name", orders())
+async def test_nobody_else_may_order(activities: StackActivities, name: str, workflow_id: str) -> None:
+    with pytest.raises(PermissionDenied, match="may not order"):
+        await asked_by(workflow_id).run(getattr(activities, name), orders()[name])
+
+
+@pytest.mark.parametrize("name", orders())
+async def test_the_gateway_may_order_releases_on_the_control_cluster_and_nothing_else(activities: StackActivities, name: str) -> None:
+    expected = CredentialsInvalid if name in OF_RELEASES else PermissionDenied
+    with pytest.raises(expected):
+        await asked_by("inferencegateway/modelplane").run(getattr(activities, name), orders("control")[name])
+    with pytest.raises(PermissionDenied, match="may not order"):
+        await asked_by("inferencegateway/modelplane").run(getattr(activities, name), orders("eu-1")[name])

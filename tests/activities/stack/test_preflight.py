@@ -1,0 +1,171 @@
+"""What must hold before anything is installed: spec/stack-and-routing.md 0.2, 2.6 S0 and 3.4."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from activities.cluster_objects.cluster_api import ClusterApi
+from activities.render.stack import components, objects
+from api_types.errors import InvalidInput, NameConflict, PermissionDenied, Unsupported
+from tests.activities.environment import operator
+from tests.activities.environment.cluster_under_test import cluster_from
+from tests.activities.stack.stack_under_test import GATEWAY_API, MARK, StackUnderTest
+from tests.environment.stack_charts import POOL_ROLE
+
+pytestmark = pytest.mark.testbed
+
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
+SELECTORS = [{"cel": {"expression": 'device.driver == "gpu.nvidia.com"'}}]
+
+
+def is_untouched(stack: StackUnderTest) -> bool:
+    """Whether nothing of a stack is on the cluster."""
+    return stack.world.releases() == {} and stack.world.get(MARK) is None
+
+
+async def test_a_plan_is_the_same_for_the_same_settings_and_another_one_for_others(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    assert await stack.plan() == plan
+    assert list(plan.releases) == [component.key for component in components.COMPONENTS]
+    pinned = await stack.with_settings(versions={"prometheus": "72.6.3"}).plan()
+    assert (pinned.digest != plan.digest, pinned.releases["prometheus"].version) == (True, "72.6.3")
+    assert (await stack.plan("GKE")).digest != plan.digest
+    assert is_untouched(stack)
+
+
+async def test_stk_11_objects_of_charts_that_others_have_are_named(stack: StackUnderTest) -> None:
+    stack.world.create(ROLES, {"metadata": {"name": POOL_ROLE, "labels": {"app.kubernetes.io/managed-by": "Helm"}}})
+    notes = {"meta.helm.sh/release-name": "nvidia", "meta.helm.sh/release-namespace": "gpus"}
+    stack.world.create(DEVICE_CLASSES, {"metadata": {"name": "gpu.nvidia.com", "annotations": notes}, "spec": {"selectors": SELECTORS}})
+    with pytest.raises(NameConflict) as refused:
+        await stack.plan()
+    assert refused.value.details == ("ReleaseConflict",)
+    assert f"ClusterRole {POOL_ROLE} belongs to no release" in refused.value.message
+    assert "DeviceClass gpu.nvidia.com belongs to release gpus/nvidia" in refused.value.message
+    assert "modelplane.ai/stack: external" in refused.value.message
+    assert is_untouched(stack)
+    # Helm says the same where it comes to that, as an object may be made after the preflight.
+    plan = await stack.plan(installed=["mp-ai-gateway-helm", "mp-dra-driver-nvidia-gpu"])
+    with pytest.raises(NameConflict, match="release dra-driver-nvidia-gpu/mp-dra-driver-nvidia-gpu"):
+        await stack.ensure(plan, components.DRA_DRIVER.key)
+    left = stack.world.get(f"{DEVICE_CLASSES}/gpu.nvidia.com")
+    assert left
+    assert left["metadata"]["annotations"] == notes
+
+
+async def test_stk_31_a_class_of_another_controller_is_named(stack: StackUnderTest) -> None:
+    await stack.crds(await stack.plan(), components.ENVOY_GATEWAY.key)
+    stack.world.create(f"{GATEWAY_API}/gatewayclasses", {"metadata": {"name": "envoy"}, "spec": {"controllerName": "example.com/theirs"}})
+    with pytest.raises(NameConflict, match=r"GatewayClass envoy belongs to others \(controller example\.com/theirs\)") as refused:
+        await stack.plan()
+    assert refused.value.details == ("ReleaseConflict",)
+    assert (await stack.with_settings(gateway_class="inference").plan()).spec["gateway"]["className"] == "inference"
+
+
+async def test_a_gateway_of_others_under_our_name_is_named(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.crds(plan, components.ENVOY_GATEWAY.key)
+    await stack.apply(plan, objects.NAMESPACES)
+    theirs = {
+        "metadata": {"name": "inference-gateway"},
+        "spec": {"gatewayClassName": "theirs", "listeners": [{"name": "x", "port": 81, "protocol": "HTTP"}]},
+    }
+    stack.world.create(f"{GATEWAY_API}/namespaces/modelplane-system/gateways", theirs)
+    with pytest.raises(NameConflict, match="Gateway modelplane-system/inference-gateway belongs to others"):
+        await stack.plan()
+
+
+async def test_stk_33_versions_that_were_not_tested_together_are_refused(stack: StackUnderTest) -> None:
+    with pytest.raises(InvalidInput, match=r"ChartInvalid: Envoy Gateway v1\.7\.0 routes to no InferencePool"):
+        await stack.with_settings(versions={"envoyGateway": "v1.7.0"}).plan()
+
+
+async def test_the_stack_of_another_cluster_object_is_left_as_it_is(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES, objects.QUOTA_GROUP)
+    another = stack.of_another()
+    says = f"belongs to InferenceCluster bare (uid {stack.uid}), an earlier one of this name or one of another control plane"
+    for refused in (
+        another.plan(),
+        another.apply(plan, objects.NAMESPACES),
+        another.apply(plan, objects.QUOTA_GROUP),
+        another.crds(plan, components.LEADER_WORKER_SET.key),
+        another.restart(),
+    ):
+        with pytest.raises(NameConflict) as conflict:
+            await refused
+        assert says in conflict.value.message
+        assert conflict.value.details == ("ReleaseConflict",)
+    assert "leaderworkersets.leaderworkerset.x-k8s.io" not in stack.world.names("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+    stack.world.patch(MARK, {"metadata": {"annotations": {"modelplane.ai/owner-name": "us-1"}}})
+    with pytest.raises(NameConflict, match=r"belongs to InferenceCluster us-1 \(uid .*\): delete that one first"):
+        await stack.plan()
+
+
+async def test_an_administrator_can_hand_a_stack_over(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES, objects.QUOTA_GROUP)
+    another = stack.of_another()
+    with pytest.raises(NameConflict, match=r"kubectl annotate --overwrite namespace modelplane-system modelplane\.ai/owner-uid=another"):
+        await another.plan()
+    stack.world.patch(MARK, {"metadata": {"annotations": {"modelplane.ai/owner-uid": "another"}}})
+    await another.apply(await another.plan(), objects.QUOTA_GROUP)
+    quota = stack.world.get("/api/v1/namespaces/dra-driver-nvidia-gpu/resourcequotas/allow-critical-pods")
+    assert quota
+    assert quota["metadata"]["annotations"]["modelplane.ai/owner-uid"] == "another"
+    with pytest.raises(NameConflict):
+        await stack.apply(plan, objects.QUOTA_GROUP)
+
+
+async def test_the_control_cluster_itself_is_refused(stack: StackUnderTest) -> None:
+    async def control() -> ClusterApi:
+        return await stack.api()
+
+    with pytest.raises(Unsupported, match="SameAsControlCluster") as refused:
+        await replace(stack, activities=replace(stack.activities, control=control)).plan()
+    assert refused.value.details == ("SameAsControlCluster",)
+
+
+@pytest_asyncio.fixture
+async def unprivileged(stack: StackUnderTest, tmp_path: Path) -> AsyncIterator[StackUnderTest]:
+    """The same cluster for a user who may do nothing yet, a ServiceAccount of a namespace of the test."""
+    stack.world.create("/api/v1/namespaces", {"metadata": {"name": "users"}})
+    token = await operator.token_of(stack.cluster, "users", "deployer")
+    cluster = await cluster_from(stack.cluster.name, operator.with_token(stack.world.cluster.kubeconfig.read_text(), token), tmp_path)
+    yield stack.reached_by(cluster)
+    await cluster.pool.close()
+    stack.world.delete("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/users-deployer")
+
+
+async def test_a_user_who_may_not_do_everything_is_refused(stack: StackUnderTest, unprivileged: StackUnderTest) -> None:
+    with pytest.raises(PermissionDenied, match="bind it to cluster-admin, or annotate the cluster"):
+        await unprivileged.plan()
+    await operator.make_admin(stack.cluster, "users", "deployer")
+    await unprivileged.plan()
+
+
+async def test_a_release_that_nobody_knows_is_not_taken_over(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.ensure(plan, components.LEADER_WORKER_SET.key)
+    with pytest.raises(NameConflict, match="release lws-system/mp-lws was not installed for this InferenceCluster") as refused:
+        await stack.plan()
+    assert refused.value.details == ("ReleaseConflict",)
+    assert (await stack.plan(installed=["mp-lws"])).digest == plan.digest
+    # A worker that was killed before it could tell what it had installed: the mark says whose it is.
+    await stack.apply(plan, objects.NAMESPACES)
+    assert (await stack.plan()).digest == plan.digest
+
+
+async def test_a_release_of_our_name_in_another_namespace_is_a_conflict_even_on_a_cluster_of_ours(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES)
+    elsewhere = plan.releases["cert-manager"].model_copy(update={"namespace": "elsewhere"})
+    await stack.ensure_release(elsewhere)
+    with pytest.raises(NameConflict) as refused:
+        await stack.plan()
+    assert "release elsewhere/mp-cert-manager has the name of a release of the stack" in refused.value.message
+    assert "CustomResourceDefinition certificates.cert-manager.io belongs to release elsewhere/mp-cert-manager" in refused.value.message

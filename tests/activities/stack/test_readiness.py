@@ -1,0 +1,406 @@
+"""What is seen of a stack, and when it is told: spec/stack-and-routing.md 2.7, 2.8."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from activities.render.stack import components, objects
+from activities.render.stack.install import EVERYTHING, INSTALL, PAIR_READY
+from api_types.errors import TransientError
+from api_types.messages.stack import Lag, StackPlan, StackSeen
+from tests.activities.environment import operator
+from tests.activities.environment.cluster_under_test import cluster_from, eventually
+from tests.activities.environment.tcp_proxy import TcpProxy
+from tests.activities.stack.stack_under_test import DEFINITIONS, EVENTS, MARK, SERVICES, StackUnderTest
+
+pytestmark = pytest.mark.testbed
+
+LWS, NFD, DRA = components.LEADER_WORKER_SET.key, components.NODE_FEATURE_DISCOVERY.key, components.DRA_DRIVER.key
+AI_GATEWAY = components.AI_GATEWAY.key
+CONTROLLER = "/apis/apps/v1/namespaces/envoy-ai-gateway-system/deployments/ai-gateway-controller"
+LWS_CONTROLLER = "/apis/apps/v1/namespaces/lws-system/deployments/lws-controller-manager"
+POOLS = f"{DEFINITIONS}/{objects.INFERENCE_POOL_CRD}"
+# Far more than a look needs, and far less than a test may take.
+SOON_SECONDS = 60.0
+
+
+async def installed(stack: StackUnderTest, *keys: str) -> StackPlan:
+    """Install some releases without anything else, and wait for them."""
+    plan = await stack.plan()
+    for key in keys:
+        await stack.ensure(plan, key)
+    await stack.until_ready(plan)
+    return plan
+
+
+async def with_gateway(stack: StackUnderTest) -> StackPlan:
+    """Install the gateway's part of a stack."""
+    plan = await stack.plan()
+    others = {component.key for component in components.COMPONENTS[3:]}
+    steps = [step for step in INSTALL if not others & set(step.targets)]
+    assert PAIR_READY in [step.key for step in steps]
+    await stack.carry_out(plan, steps)
+    return plan
+
+
+# --- case 18: the AI gateway looks for pools once ----------------------------------------------------------------------------------------
+
+
+async def test_stk_18_the_ai_gateway_is_restarted_once_where_pools_were_defined_after_its_start(stack: StackUnderTest) -> None:
+    plan = await installed(stack, AI_GATEWAY)
+    assert not await stack.restart(), "there is nothing to look for yet"
+    await stack.apply(plan, objects.NAMESPACES, objects.CRDS)
+    assert (await stack.look(plan)).restart
+    before = _generation(stack)
+    assert await stack.restart()
+    assert not (await stack.look(plan)).restart
+    # Once more changes nothing, whether its answer was lost or the pods of before are still there.
+    assert await stack.restart()
+    assert _generation(stack) == before + 1
+    assert not (await stack.until_ready(plan)).restart
+    assert (await stack.ensure(plan, AI_GATEWAY)).revision == 1
+    assert _generation(stack) == before + 1
+
+
+async def test_stk_18_other_definitions_of_pools_need_another_restart(stack: StackUnderTest) -> None:
+    plan = await installed(stack, AI_GATEWAY)
+    await stack.apply(plan, objects.NAMESPACES, objects.CRDS)
+    await stack.restart()
+    await stack.until_ready(plan)
+    stack.world.delete(POOLS)
+    await eventually(lambda: stack.world.get(POOLS) is None)
+    lost = await stack.look(plan)
+    assert (lost.restart, lost.lags) == (
+        False,
+        [Lag(target=objects.CRDS, object=f"CustomResourceDefinition {objects.INFERENCE_POOL_CRD}", why="does not exist", missing=True)],
+    )
+    await _next_second()
+    await stack.apply(plan, objects.CRDS)
+    assert (await stack.look(plan)).restart
+
+
+async def test_stk_18_an_ai_gateway_that_found_pools_is_not_restarted(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES, objects.CRDS)
+    await _next_second()
+    await stack.ensure(plan, AI_GATEWAY)
+    assert not (await stack.until_ready(plan)).restart
+    assert not (await stack.look(plan)).restart
+
+
+async def _next_second() -> None:
+    """Let a second begin: Kubernetes tells times in whole ones, so what happens in one may have happened in either order."""
+    await asyncio.sleep(1.1)
+
+
+def _generation(stack: StackUnderTest) -> int:
+    found = stack.world.get(CONTROLLER)
+    assert found
+    generation: int = found["metadata"]["generation"]
+    return generation
+
+
+# --- the address of the Gateway ----------------------------------------------------------------------------------------------------------
+
+
+async def test_stk_23_24_32_a_gateway_gets_its_address_and_until_then_its_service_says_why(stack: StackUnderTest) -> None:
+    stack.world.envoy.behaviour.addresses = ()
+    plan = await with_gateway(stack)
+    seen = await stack.until(plan, lambda seen: not (seen.address_events or seen.lags))
+    assert seen.address == ""
+    (service,) = stack.world.names(SERVICES)
+    stack.world.create(EVENTS, _a_warning(service, "SyncLoadBalancerFailed", "quota exceeded"))
+    seen = await _changed(stack, plan, seen)
+    assert (seen.address, seen.address_events) == ("", ["SyncLoadBalancerFailed: quota exceeded"])
+
+    waiting = asyncio.create_task(_changed(stack, plan, seen))
+    stack.world.envoy.behaviour.addresses = ("10.245.9.1", "10.245.9.2")
+    seen = await waiting
+    assert (seen.address, seen.address_events, seen.lags) == ("10.245.9.1", [], [])
+
+    stack.world.envoy.behaviour.addresses = ("10.245.9.3",)
+    seen = await _changed(stack, plan, seen)
+    assert seen.address == "10.245.9.3"
+
+    notes = {"gateway.networking.k8s.io/bundle-version": "v1.4.0"}
+    stack.world.patch(f"{DEFINITIONS}/gateways.gateway.networking.k8s.io", {"metadata": {"annotations": notes}})
+    seen = await _changed(stack, plan, seen)
+    expected = plan.spec["versions"]["gatewayApi"]
+    (note,) = seen.notes
+    assert note.startswith(f"VersionMismatch: the cluster has Gateway API v1.4.0, and {expected} is expected")
+    assert seen.gating(EVERYTHING) == []
+
+    stack.world.envoy.behaviour.addresses = ()
+    seen = await _changed(stack, plan, seen)
+    assert (seen.address, seen.address_events) == ("", ["SyncLoadBalancerFailed: quota exceeded"])
+
+
+async def test_stk_23_before_there_is_a_service_its_controller_is_named(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES)
+    await stack.crds(plan, components.ENVOY_GATEWAY.key)
+    await stack.apply(plan, objects.PROXY, objects.CLASS, objects.GATEWAY)
+    seen = await stack.look(plan)
+    assert (seen.address, seen.address_events) == ("", ["Envoy Gateway made no Service for it yet"])
+    assert [(lag.target, lag.object, lag.gates, lag.missing) for lag in seen.lags] == [
+        (objects.CLASS, "GatewayClass envoy", True, False),
+        (objects.GATEWAY, "Gateway modelplane-system/inference-gateway", True, False),
+    ]
+
+
+def _a_warning(service: str, reason: str, message: str) -> dict[str, Any]:
+    about = {"kind": "Service", "namespace": "envoy-gateway-system", "name": service}
+    fields = {"type": "Warning", "reason": reason, "message": message, "lastTimestamp": "2026-01-01T00:00:00Z"}
+    return {"metadata": {"name": reason.lower()}, "involvedObject": about, **fields}
+
+
+# --- workloads and devices ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_stk_26_a_pool_without_nodes_is_ready_and_says_that_no_devices_are_there(stack: StackUnderTest) -> None:
+    plan = await installed(stack, DRA)
+    seen = await stack.look(plan)
+    nodes = len([each for each in stack.world.items("/api/v1/nodes") if "modelplane.ai/pool" in each["metadata"]["labels"]])
+    slices = "/apis/resource.k8s.io/v1/resourceslices"
+    assert (seen.device_slices, seen.notes, nodes) == (len(stack.world.items(slices)), [], 2)
+    stack.world.patch(
+        "/apis/apps/v1/namespaces/dra-driver-nvidia-gpu/daemonsets/dra-kubelet-plugin",
+        {"spec": {"template": {"spec": {"nodeSelector": {"modelplane.ai/pool": "of-no-nodes"}}}}},
+    )
+    kept = stack.world.items(slices)
+    for each in kept:
+        stack.world.delete(f"{slices}/{each['metadata']['name']}")
+    try:
+        seen = await stack.until(plan, lambda seen: seen.lags == [] and seen.device_slices == 0)
+        assert seen.notes == ["0 ResourceSlices of gpu.nvidia.com are published: no node has GPUs yet, or its driver does not answer"]
+    finally:
+        for each in kept:
+            metadata = {key: each["metadata"][key] for key in ("name", "ownerReferences") if key in each["metadata"]}
+            stack.world.create(slices, {"metadata": metadata, "spec": each["spec"]})
+
+
+async def test_stk_27_one_broken_node_is_told_and_does_not_gate(stack: StackUnderTest) -> None:
+    plan = await installed(stack, NFD)
+    workers = [each["metadata"]["name"] for each in _pods(stack) if each["metadata"]["name"].startswith("nfd-worker")]
+    for number, worker in enumerate(workers, 1):
+        _break(stack, worker)
+        left = len(workers) - number
+        seen = await stack.until(plan, partial(_says, f"{left}/{len(workers)} pods are available"))
+        (lag,) = seen.lags
+        assert (lag.target, lag.object) == (NFD, "DaemonSet node-feature-discovery/nfd-worker")
+        assert lag.gates == (left == 0)
+
+
+async def test_what_the_operator_of_prometheus_made_is_judged_too(stack: StackUnderTest) -> None:
+    plan = await installed(stack, components.PROMETHEUS.key)
+    owner = {"apiVersion": "monitoring.coreos.com/v1", "kind": "Prometheus", "name": "prometheus", "uid": "of-no-object"}
+    sets = "/apis/apps/v1/namespaces/monitoring/statefulsets"
+    for name, owners in (("prometheus-prometheus", [owner]), ("of-others", [])):
+        notes = {"testbed.modelplane.ai/ready": "never"}
+        pods = {
+            "metadata": {"labels": {"app": name}, "annotations": notes},
+            "spec": {"containers": [{"name": "main", "image": "registry.example/x:1"}]},
+        }
+        spec = {"selector": {"matchLabels": {"app": name}}, "serviceName": name, "template": pods}
+        stack.world.create(sets, {"metadata": {"name": name, "ownerReferences": owners}, "spec": spec})
+    seen = await stack.until(plan, partial(_says, "0/1 pods are ready"))
+    assert [(lag.target, lag.object, lag.gates) for lag in seen.lags] == [
+        (components.PROMETHEUS.key, "StatefulSet monitoring/prometheus-prometheus", True)
+    ]
+
+
+async def test_a_driver_whose_class_is_missing_gates(stack: StackUnderTest) -> None:
+    plan = await installed(stack, DRA)
+    stack.world.delete("/apis/resource.k8s.io/v1/deviceclasses/gpu.nvidia.com")
+    (lag,) = (await stack.look(plan)).lags
+    assert lag == Lag(target=DRA, object="DeviceClass gpu.nvidia.com", why="does not exist")
+
+
+def _says(why: str, seen: StackSeen) -> bool:
+    return why in [lag.why for lag in seen.lags]
+
+
+def _pods(stack: StackUnderTest) -> list[dict[str, Any]]:
+    return stack.world.items("/api/v1/namespaces/node-feature-discovery/pods")
+
+
+def _break(stack: StackUnderTest, pod: str) -> None:
+    notes = {"testbed.modelplane.ai/fail": "crash"}
+    stack.world.patch(f"/api/v1/namespaces/node-feature-discovery/pods/{pod}", {"metadata": {"annotations": notes}})
+
+
+# --- releases ----------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_release_that_somebody_uninstalled_is_missing(stack: StackUnderTest) -> None:
+    plan = await installed(stack, LWS)
+    await stack.uninstall(plan, LWS)
+    seen = await stack.look(plan)
+    assert seen.lags == [
+        Lag(target=LWS, object="release lws-system/mp-lws", why="does not exist", missing=True),
+        Lag(target=LWS, object="Deployment lws-system/lws-controller-manager", why="does not exist"),
+    ]
+    assert (await stack.ensure(plan, LWS)).revision == 1
+    assert (await stack.until_ready(plan)).lags == []
+
+
+async def test_a_revision_that_others_wrote_is_told_and_taken_back(stack: StackUnderTest) -> None:
+    plan = await installed(stack, LWS)
+    theirs = plan.releases[LWS].model_copy(update={"values": {"replicas": 3}})
+    assert (await stack.ensure_release(theirs)).revision == 2
+    seen = await stack.until(plan, lambda seen: not seen.gating((LWS,)))
+    why = "its revision is 2, and 1 was installed"
+    assert seen.lags == [Lag(target=LWS, object="release lws-system/mp-lws", why=why, missing=True, gates=False)]
+    assert (await stack.ensure(plan, LWS)).revision == 3
+    assert (await stack.until_ready(plan)).lags == []
+
+
+async def test_a_release_that_is_not_deployed_has_to_be_installed_again(stack: StackUnderTest) -> None:
+    plan = await installed(stack, LWS)
+    (secret,) = stack.world.items("/api/v1/namespaces/lws-system/secrets?labelSelector=owner%3Dhelm")
+    path = f"/api/v1/namespaces/lws-system/secrets/{secret['metadata']['name']}"
+    stack.world.patch(path, {"metadata": {"labels": {"status": "failed"}}})
+    assert (await stack.look(plan)).lags == [
+        Lag(target=LWS, object="release lws-system/mp-lws", why="its status is failed", missing=True),
+    ]
+
+
+async def test_the_newest_of_many_revisions_counts_by_number(stack: StackUnderTest) -> None:
+    plan = await installed(stack, LWS)
+    for number in range(2, 12):
+        ensured = await stack.ensure_release(plan.releases[LWS].model_copy(update={"values": {"number": number}}))
+    assert ensured.revision == 11
+    (lag,) = await _of_release(stack, plan)
+    assert lag.why == "its revision is 11, and 1 was installed"
+
+
+async def _of_release(stack: StackUnderTest, plan: StackPlan) -> list[Lag]:
+    return [lag for lag in (await stack.look(plan)).lags if lag.object.startswith("release ")]
+
+
+# --- what others did to objects ----------------------------------------------------------------------------------------------------------
+
+
+async def test_objects_that_others_took_or_deleted_are_told(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES, objects.QUOTA_GROUP)
+    assert (await stack.look(plan)).lags == []
+    quota = "/api/v1/namespaces/dra-driver-nvidia-gpu/resourcequotas/allow-critical-pods"
+    stack.world.patch(quota, {"metadata": {"annotations": {"modelplane.ai/owner-uid": "x", "modelplane.ai/owner-name": "us-1"}}})
+    (lag,) = (await stack.look(plan)).lags
+    assert (lag.target, lag.missing, lag.gates) == (objects.QUOTA_GROUP, False, True)
+    assert "allow-critical-pods exists already and belongs to InferenceCluster us-1 (uid x)" in lag.why
+    stack.world.delete(quota)
+    (lag,) = (await stack.look(plan)).lags
+    assert (lag.target, lag.why, lag.missing) == (objects.QUOTA_GROUP, "does not exist", True)
+
+
+async def test_a_namespace_that_is_being_deleted_has_to_be_made_again(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES)
+    held = {"metadata": {"name": "held", "finalizers": ["example.com/held"]}}
+    stack.world.create(f"{MARK}/configmaps", held)
+    stack.world.delete(MARK)
+    (lag,) = (await stack.look(plan)).lags
+    assert lag == Lag(target=objects.NAMESPACES, object="Namespace modelplane-system", why="is being deleted", missing=True)
+    stack.world.patch(f"{MARK}/configmaps/held", {"metadata": {"finalizers": None}})
+
+
+# --- when it is told ---------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_look_without_a_change_ends_when_its_time_is_up(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES)
+    seen = await stack.look(plan)
+    begun = asyncio.get_running_loop().time()
+    assert await stack.look(plan, known=seen.digest, max_seconds=2, poll_seconds=1) == seen
+    assert asyncio.get_running_loop().time() - begun >= 2
+
+
+async def test_a_change_ends_a_look_at_once_and_heartbeats_say_what_lags(stack: StackUnderTest) -> None:
+    plan = await installed(stack, LWS)
+    seen = await stack.look(plan)
+    waiting = asyncio.create_task(_changed(stack, plan, seen))
+    await eventually(lambda: {"problem": "", "lags": []} in [found for (found,) in stack.cluster.heartbeats])
+    stack.world.patch(LWS_CONTROLLER, {"spec": {"template": {"metadata": {"annotations": {"testbed.modelplane.ai/ready": "never"}}}}})
+    seen = await waiting
+    assert [(lag.object, lag.gates) for lag in seen.lags] == [("Deployment lws-system/lws-controller-manager", True)]
+    await stack.look(plan, known=seen.digest, max_seconds=1, poll_seconds=1)
+    told = [line for (found,) in stack.cluster.heartbeats for line in found.get("lags", ())]
+    assert any(line.startswith("Deployment lws-system/lws-controller-manager: ") for line in told)
+
+
+async def test_a_change_that_does_not_last_is_not_told(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES, objects.QUOTA_GROUP)
+    seen = await stack.look(plan)
+    quota = "/api/v1/namespaces/dra-driver-nvidia-gpu/resourcequotas/allow-critical-pods"
+    stack.world.delete(quota)
+    waiting = asyncio.create_task(stack.look(plan, known=seen.digest, confirm_seconds=10, max_seconds=12, poll_seconds=1))
+    await asyncio.sleep(1)
+    await stack.apply(plan, objects.QUOTA_GROUP)
+    assert (await waiting) == seen
+
+
+async def test_another_plan_of_the_worker_is_told(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES)
+    seen = await stack.look(plan)
+    assert seen.wanted == plan.digest
+    pinned = stack.with_settings(versions={"prometheus": "72.6.3"})
+    changed = await pinned.look(plan, known=seen.digest, max_seconds=60)
+    assert changed.wanted == (await pinned.plan()).digest != plan.digest
+    # Settings that make no plan change nothing about the one that is carried out; the next preflight says what is wrong with them.
+    assert (await stack.with_settings(versions={"envoyGateway": "v1.7.0"}).look(plan)).wanted == plan.digest
+
+
+async def test_a_worker_that_shuts_down_ends_a_look_for_another_one(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES)
+    known = (await stack.look(plan)).digest
+    stack.cluster.heartbeats.clear()
+    environment = stack.cluster.environment()
+    order = stack.check(plan, known=known, max_seconds=600)
+    waiting = asyncio.create_task(environment.run(stack.activities.stack_readiness, order))
+    await eventually(lambda: stack.cluster.heartbeats)
+    environment.worker_shutdown()
+    with pytest.raises(TransientError, match="the worker shuts down"):
+        await asyncio.wait_for(waiting, SOON_SECONDS)
+
+
+@pytest_asyncio.fixture
+async def proxied(stack: StackUnderTest, tmp_path: Path) -> AsyncIterator[tuple[StackUnderTest, TcpProxy]]:
+    """The same cluster, reached through a proxy that can be shut."""
+    kubeconfig = stack.world.cluster.kubeconfig.read_text()
+    server = operator.server_of(kubeconfig)
+    async with TcpProxy(server).listening() as proxy:
+        through = await cluster_from(stack.cluster.name, kubeconfig.replace(server, f"https://127.0.0.1:{proxy.port}"), tmp_path)
+        yield stack.reached_by(through), proxy
+        await through.pool.close()
+
+
+async def test_stk_39_a_cluster_that_does_not_answer_is_looked_at_again(proxied: tuple[StackUnderTest, TcpProxy]) -> None:
+    through, proxy = proxied
+    plan = await through.plan()
+    await through.apply(plan, objects.NAMESPACES, objects.QUOTA_GROUP)
+    seen = await through.look(plan)
+    proxy.refuse()
+    waiting = asyncio.create_task(_changed(through, plan, seen))
+    problems = await eventually(lambda: [found["problem"] for (found,) in through.cluster.heartbeats if found.get("problem")])
+    assert "https://127.0.0.1" in problems[0]
+    through.world.delete("/api/v1/namespaces/dra-driver-nvidia-gpu/resourcequotas/allow-critical-pods")
+    assert not waiting.done()
+    proxy.restore()
+    (lag,) = (await waiting).lags
+    assert (lag.target, lag.missing) == (objects.QUOTA_GROUP, True)
+
+
+async def _changed(stack: StackUnderTest, plan: StackPlan, seen: StackSeen) -> StackSeen:
+    """Wait until something else is seen."""
+    return await asyncio.wait_for(stack.look(plan, known=seen.digest, max_seconds=600, poll_seconds=1), SOON_SECONDS)

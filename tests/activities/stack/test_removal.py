@@ -1,0 +1,282 @@
+"""How the parts of a stack go, and what they wait for: spec/stack-and-routing.md 2.11, 9.3."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from activities.render.stack import components, objects
+from activities.render.stack.install import INSTALL
+from api_types.messages.stack import AwaitNoRoutes, ListLoadBalancers, LoadBalancers, StackPlan
+from tests.activities.environment.cluster_under_test import eventually
+from tests.activities.stack.stack_under_test import (
+    DEFINITIONS,
+    EVENTS,
+    GATEWAY,
+    GATEWAY_API,
+    MARK,
+    POOLS,
+    SERVICES,
+    StackUnderTest,
+    a_pool,
+    shown,
+)
+from tests.environment.envoy_stand_in import CLASS_FINALIZER
+
+pytestmark = pytest.mark.testbed
+
+Json = dict[str, Any]
+
+LWS, DRA = components.LEADER_WORKER_SET.key, components.DRA_DRIVER.key
+GPU = "gpu.nvidia.com"
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+SETS = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/default/leaderworkersets"
+OURS = {"app.kubernetes.io/managed-by": "modelplane", "modelplane.ai/replica": "qwen-0"}
+
+
+async def with_gateway(stack: StackUnderTest) -> StackPlan:
+    """Install the gateway's part of a stack, and wait for its load balancer."""
+    plan = await stack.plan()
+    others = {component.key for component in components.COMPONENTS[3:]}
+    await stack.carry_out(plan, [step for step in INSTALL if not others & set(step.targets)])
+    await stack.until(plan, lambda seen: seen.address)
+    return plan
+
+
+def a_gateway(gateway_class: str, **metadata: Any) -> Json:
+    spec = {"gatewayClassName": gateway_class, "listeners": [{"name": "x", "port": 81, "protocol": "HTTP"}]}
+    return {"metadata": {"name": "other", **metadata}, "spec": spec}
+
+
+def a_route(**metadata: Any) -> Json:
+    return {"metadata": {"name": "route", **metadata}, "spec": {"parentRefs": [{"name": "inference-gateway"}]}}
+
+
+# --- U1: routes and pools ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_stk_35_routes_and_pools_of_ours_in_any_namespace_are_waited_for_and_named(stack: StackUnderTest) -> None:
+    assert await no_routes(stack) == [], "where no such kind is served"
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES, objects.CRDS)
+    await stack.crds(plan, components.ENVOY_GATEWAY.key)
+    stack.world.create(f"{GATEWAY_API}/namespaces/default/httproutes", a_route(name="of-others"))
+    stack.world.create(POOLS, a_pool(name="of-others", labels={"app.kubernetes.io/managed-by": "modelplane"}))
+    assert await no_routes(stack) == []
+    stack.world.create(f"{GATEWAY_API}/namespaces/modelplane-system/httproutes", a_route(labels=OURS))
+    stack.world.create(POOLS, a_pool(labels=OURS))
+    assert await no_routes(stack) == ["HTTPRoute modelplane-system/route", "InferencePool default/pool"]
+    waiting = asyncio.create_task(no_routes(stack, wait_seconds=60))
+    stack.world.delete(f"{POOLS}/pool")
+    stack.world.delete(f"{GATEWAY_API}/namespaces/modelplane-system/httproutes/route")
+    assert await waiting == []
+
+
+async def no_routes(stack: StackUnderTest, wait_seconds: int = 0) -> list[str]:
+    order = AwaitNoRoutes(wait_seconds=wait_seconds, **stack.base)
+    return shown(await stack.run(stack.activities.await_no_routes, order))
+
+
+# --- U2 to U4: the Gateway, its load balancer, its class --------------------------------------------------------------------------------
+
+
+async def test_stk_35_36_the_gateway_is_gone_before_its_service_which_is_waited_for(stack: StackUnderTest) -> None:
+    plan = await with_gateway(stack)
+    (service,) = stack.world.names(SERVICES)
+    behaviour, log = stack.world.envoy.behaviour, stack.world.envoy.log
+    behaviour.releases_balancers = False
+    about = {"kind": "Service", "namespace": "envoy-gateway-system", "name": service}
+    warning = {"type": "Warning", "reason": "SyncLoadBalancerFailed", "message": "the cloud refuses the deletion"}
+    stack.world.create(EVENTS, {"metadata": {"name": "w"}, "involvedObject": about, "lastTimestamp": "2026-01-01T00:00:00Z", **warning})
+    log.clear()
+    (waits,) = shown(await stack.remove(plan, objects.GATEWAY, wait_seconds=1))
+    assert f"Service envoy-gateway-system/{service}" in waits
+    assert stack.world.get(GATEWAY) is None
+    await eventually(lambda: log == [f"deleted {service}"])
+    (waits,) = shown(await stack.remove(plan, objects.GATEWAY, wait_seconds=0))
+    assert "finalizer service.kubernetes.io/load-balancer-cleanup" in waits
+    assert "SyncLoadBalancerFailed: the cloud refuses the deletion" in waits
+    assert stack.world.releases()["mp-gateway-helm"] == "deployed"
+    waiting = asyncio.create_task(stack.remove(plan, objects.GATEWAY))
+    behaviour.releases_balancers = True
+    assert shown(await waiting) == []
+    assert stack.world.names(SERVICES) == []
+    assert log == [f"deleted {service}", f"released {service}"]
+
+
+async def test_a_load_balancer_that_is_skipped_is_no_longer_waited_for(stack: StackUnderTest) -> None:
+    plan = await with_gateway(stack)
+    stack.world.envoy.behaviour.releases_balancers = False
+    (service,) = (await stack.remove(plan, objects.GATEWAY, wait_seconds=0)).remaining
+    assert shown(await stack.remove(plan, objects.GATEWAY, wait_seconds=60, skipped=[service.id])) == []
+    assert len(stack.world.names(SERVICES)) == 1
+
+
+async def test_a_class_that_is_still_used_names_its_gateways_until_it_is_skipped(stack: StackUnderTest) -> None:
+    plan = await with_gateway(stack)
+    others = f"{GATEWAY_API}/namespaces/default/gateways"
+    stack.world.create(others, a_gateway("envoy"))
+    await stack.remove(plan, objects.GATEWAY)
+    held = f"{GATEWAY_API}/gatewayclasses/envoy"
+    await eventually(lambda: CLASS_FINALIZER in (stack.world.get(held) or {})["metadata"].get("finalizers", ()))
+    result = await stack.remove(plan, objects.CLASS, wait_seconds=1)
+    (waits,) = shown(result)
+    assert CLASS_FINALIZER in waits
+    assert "Gateways of the class: default/other" in waits
+    assert shown(await stack.remove(plan, objects.CLASS, wait_seconds=60, skipped=[result.remaining[0].id])) == []
+    stack.world.delete(f"{others}/other")
+    assert shown(await stack.remove(plan, objects.CLASS)) == []
+    assert stack.world.get(held) is None
+
+
+async def test_a_gateway_of_others_stays_with_its_load_balancer(stack: StackUnderTest) -> None:
+    plan = await with_gateway(stack)
+    stack.world.patch(GATEWAY, {"metadata": {"annotations": {"modelplane.ai/owner-uid": "x"}}})
+    result = await stack.remove(plan, objects.GATEWAY)
+    assert shown(result) == []
+    (skipped,) = result.skipped
+    assert "belongs to InferenceCluster bare (uid x)" in skipped
+    assert stack.world.get(GATEWAY)
+    assert len(stack.world.names(SERVICES)) == 1
+
+
+async def test_stk_37_38_load_balancers_of_others_are_listed_and_ours_is_not(stack: StackUnderTest) -> None:
+    await with_gateway(stack)
+    await _list_nothing(stack)
+    for number in range(22):
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "x"}}
+        stack.world.create("/api/v1/namespaces/envoy-gateway-system/services", {"metadata": {"name": f"lb-{number:02}"}, "spec": spec})
+    stack.world.create(SERVICES, {"metadata": {"name": "internal"}, "spec": {"ports": [{"port": 80}], "selector": {"app": "x"}}})
+    found: LoadBalancers = await stack.run(stack.activities.list_load_balancers, ListLoadBalancers(**stack.base))
+    assert found == LoadBalancers(services=[f"envoy-gateway-system/lb-{number:02}" for number in range(20)], more=2)
+
+
+async def _list_nothing(stack: StackUnderTest) -> None:
+    found: LoadBalancers = await stack.run(stack.activities.list_load_balancers, ListLoadBalancers(**stack.base))
+    assert found == LoadBalancers()
+
+
+# --- U5, U7: releases --------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_driver_stays_while_claims_of_its_devices_are_allocated(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.ensure(plan, DRA)
+    for name, driver in (("of-ours", GPU), ("of-others", "net.example.com"), ("waiting", "")):
+        requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]
+        stack.world.create(CLAIMS, {"metadata": {"name": name}, "spec": {"devices": {"requests": requests}}})
+        if driver:
+            result = {"request": "gpu", "driver": driver, "pool": "node", "device": "gpu-0"}
+            stack.world.patch(f"{CLAIMS}/{name}/status", {"status": {"allocation": {"devices": {"results": [result]}}}})
+    assert shown(await stack.uninstall(plan, DRA, claim_drivers=[GPU], wait_seconds=1)) == ["ResourceClaim default/of-ours"]
+    assert stack.world.releases() == {"mp-dra-driver-nvidia-gpu": "deployed"}
+    waiting = asyncio.create_task(stack.uninstall(plan, DRA, claim_drivers=[GPU]))
+    stack.world.delete(f"{CLAIMS}/of-ours")
+    assert shown(await waiting) == []
+    assert stack.world.releases() == {}
+    for name in ("of-others", "waiting"):
+        stack.world.delete(f"{CLAIMS}/{name}")
+
+
+async def test_a_controller_stays_while_there_are_objects_of_its_kinds(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    kinds = ["leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"]
+    assert shown(await stack.uninstall(plan, LWS, unused_kinds=kinds)) == [], "a kind that is not served has no objects"
+    await stack.crds(plan, LWS)
+    await stack.ensure(plan, LWS)
+    pods = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "main", "image": "registry.example/x:1"}]}}
+    template = {"size": 2, "workerTemplate": pods}
+    stack.world.create(SETS, {"metadata": {"name": "engine"}, "spec": {"replicas": 1, "leaderWorkerTemplate": template}})
+    (waits,) = shown(await stack.uninstall(plan, LWS, unused_kinds=kinds, wait_seconds=1))
+    assert waits.startswith("LeaderWorkerSet default/engine")
+    assert stack.world.releases() == {"mp-lws": "deployed"}
+    stack.world.delete(f"{SETS}/engine")
+    assert shown(await stack.uninstall(plan, LWS, unused_kinds=kinds)) == []
+    assert stack.world.releases() == {}
+
+
+async def test_a_release_is_gone_when_its_pods_are(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.ensure(plan, LWS)
+    await stack.until_ready(plan)
+    pods = "/api/v1/namespaces/lws-system/pods"
+    (controller,) = stack.world.names(pods)
+    held = ["example.com/held"]
+    # One of the release by its label, one only by the workload that made it, and one of somebody else.
+    labels = {"app": "lws-controller-manager", "app.kubernetes.io/instance": None}
+    stack.world.patch(f"{pods}/{controller}", {"metadata": {"finalizers": held, "labels": labels}})
+    spec = {"containers": [{"name": "main", "image": "registry.example/x:1"}]}
+    for name, instance in (("labelled", "mp-lws"), ("other", "another")):
+        metadata = {"name": name, "finalizers": held, "labels": {"app.kubernetes.io/instance": instance}}
+        stack.world.create(pods, {"metadata": metadata, "spec": spec})
+    result = await stack.uninstall(plan, LWS, wait_seconds=1)
+    assert sorted(item.name for item in result.remaining) == sorted([controller, "labelled"])
+    assert stack.world.releases() == {}
+    for name in (controller, "labelled"):
+        stack.world.patch(f"{pods}/{name}", {"metadata": {"finalizers": None}})
+    stack.world.delete(f"{pods}/labelled")
+    assert shown(await stack.uninstall(plan, LWS)) == []
+    stack.world.patch(f"{pods}/other", {"metadata": {"finalizers": None}})
+
+
+# --- U8: definitions and namespaces ------------------------------------------------------------------------------------------------------
+
+
+async def test_definitions_with_objects_are_waited_for_and_kept_where_those_are_skipped(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES, objects.CRDS)
+    stack.world.create(POOLS, a_pool())
+    result = await stack.remove(plan, objects.CRDS, wait_seconds=1)
+    assert shown(result) == ["InferencePool default/pool"]
+    assert set(objects.INFERENCE_CRDS) <= set(stack.world.names(DEFINITIONS))
+    result = await stack.remove(plan, objects.CRDS, skipped=[result.remaining[0].id])
+    (kept,) = result.skipped
+    assert f"{objects.INFERENCE_POOL_CRD} is kept: deleting it would delete 1 InferencePool" in kept
+    assert set(objects.INFERENCE_CRDS) & set(stack.world.names(DEFINITIONS)) == {objects.INFERENCE_POOL_CRD}
+    stack.world.delete(f"{POOLS}/pool")
+    assert shown(await stack.remove(plan, objects.CRDS)) == []
+    assert not set(objects.INFERENCE_CRDS) & set(stack.world.names(DEFINITIONS))
+
+
+async def test_a_namespace_that_was_there_before_stays_without_our_marks(stack: StackUnderTest) -> None:
+    stack.world.create("/api/v1/namespaces", {"metadata": {"name": "modelplane-system", "labels": {"team": "infra"}}})
+    plan = await stack.plan()
+    for _ in range(2):
+        await stack.apply(plan, objects.NAMESPACES)
+    marked = stack.world.get(MARK)
+    assert marked
+    assert marked["metadata"]["annotations"]["modelplane.ai/owner-uid"] == stack.uid
+    for _ in range(2):
+        assert shown(await stack.remove(plan, objects.NAMESPACES)) == []
+    left = stack.world.get(MARK)
+    assert left
+    assert left["metadata"]["labels"] == {"team": "infra", "kubernetes.io/metadata.name": "modelplane-system"}
+    assert not [key for key in left["metadata"].get("annotations", {}) if key.startswith("modelplane.ai/")]
+    assert stack.world.get("/api/v1/namespaces/dra-driver-nvidia-gpu") is None
+
+
+async def test_a_namespace_of_ours_says_what_holds_it(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES)
+    stack.world.create(f"{MARK}/configmaps", {"metadata": {"name": "held", "finalizers": ["example.com/held"]}})
+
+    async def told() -> bool:
+        return "example.com/held" in "".join(shown(await stack.remove(plan, objects.NAMESPACES, wait_seconds=1)))
+
+    await eventually(told)
+    skipped = ["v1/Namespace//modelplane-system"]
+    assert shown(await stack.remove(plan, objects.NAMESPACES, skipped=skipped)) == []
+    stack.world.patch(f"{MARK}/configmaps/held", {"metadata": {"finalizers": None}})
+    assert shown(await stack.remove(plan, objects.NAMESPACES)) == []
+    assert stack.world.get(MARK) is None
+
+
+async def test_the_stack_of_another_cluster_object_is_not_removed(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES, objects.QUOTA_GROUP, objects.CRDS)
+    another = stack.of_another()
+    for group in (objects.CRDS, objects.QUOTA_GROUP, objects.NAMESPACES):
+        result = await another.remove(plan, group)
+        assert shown(result) == []
+        assert all(f"belongs to InferenceCluster bare (uid {stack.uid})" in each for each in result.skipped)
+    assert (await stack.look(plan)).lags == []
