@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -156,7 +156,8 @@ class HelmClient(HelmPort):
         arguments = ["list", "--all-namespaces", f"--filter=^{re.escape(prefix)}", f"--max={_LISTED_MAX}", "--output", "json", *every]
         with self._failures("", "", "list"):
             listed = json.loads(await self._command.run(arguments))
-        found = await asyncio.gather(*(self._found(each["name"], each["namespace"]) for each in listed))
+            names = [(str(each["name"]), str(each["namespace"])) for each in listed]
+        found = await self._found_all(names)
         return sorted((each.state for each in found if each), key=lambda state: (state.namespace, state.name))
 
     # --- steps ----------------------------------------------------------------------------------------------------------------------------
@@ -174,6 +175,15 @@ class HelmClient(HelmPort):
         state = ReleaseState(name, namespace, int(revision), status, chart, version, values_digest(values or {}))
         # The time of the deletion is zero, long before all others, until a release is being uninstalled.
         return _Found(state, datetime.fromtimestamp(max(int(deployed), int(deleted)), UTC))
+
+    async def _found_all(self, names: Iterable[tuple[str, str]]) -> list[_Found | None]:
+        """Read releases; when one cannot be read, nothing runs any more that would need the kubeconfig."""
+        try:
+            async with asyncio.TaskGroup() as reading:
+                tasks = [reading.create_task(self._found(*each)) for each in names]
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+        return [task.result() for task in tasks]
 
     async def _recover(self, found: _Found) -> None:
         """Bring a release into a state that can be upgraded, or away (H5, cases 5 and 6)."""
