@@ -120,11 +120,13 @@ class HelmClient(HelmPort):
 
     async def status(self, name: str, namespace: str) -> ReleaseState | None:
         """See `HelmPort`."""
+        _check_name(name)
         found = await self._found(name, namespace)
         return found.state if found else None
 
     async def uninstall(self, name: str, namespace: str) -> None:
         """See `HelmPort`."""
+        _check_name(name)
         found = await self._found(name, namespace)
         if found is None:
             return
@@ -192,11 +194,13 @@ class HelmClient(HelmPort):
         if state.status in _REMOVED_FIRST:
             await self._remove(state.name, state.namespace, wait=True)
             return
-        with self._failures(state.name, state.namespace, "rollback"):
+        # One that was removed meanwhile is installed.
+        with contextlib.suppress(_NotFound), self._failures(state.name, state.namespace, "rollback"):
             history = json.loads(
                 await self._command.run(["history", state.name, "--namespace", state.namespace, "--max", "256", "--output", "json"])
             )
-            await self._command.rollback(state.name, _last_good(history), namespace=state.namespace)
+            revision = _last_good(history) or state.revision
+            await self._command.roll_back(state.name, state.namespace, revision, on_server=self._helm.applies_on_server)
 
     def _check_abandoned(self, found: _Found) -> None:
         """Raise ReleasePending while the helm that left the status may still be running."""
@@ -252,7 +256,7 @@ def _normalized(version: str) -> str:
 
 
 def _last_good(history: list[Mapping[str, Any]]) -> int | None:
-    """Choose the revision to go back to; None leaves it to helm, which takes the one before."""
+    """Choose the revision to go back to; None if none was ever good."""
     for status in _GOOD:
         if found := [int(each["revision"]) for each in history if each["status"] == status]:
             return max(found)

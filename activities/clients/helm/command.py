@@ -97,6 +97,12 @@ class HelmCommand(Command):  # type: ignore[misc] # the library is untyped
             log.debug("running helm", cluster=self._cluster, command=arguments[0])
             return await self._run(arguments, None if input is None else _as_yaml(input))
 
+    async def roll_back(self, name: str, namespace: str, revision: int, *, on_server: bool) -> None:
+        """Go back to a revision, also where someone changed a field by hand: pyhelm3 has no option for that. Raises as `run` does."""
+        bounds = ["--history-max", HISTORY_MAX, "--timeout", f"{self._seconds}s"]
+        conflicts = ["--server-side=true", "--force-conflicts"] if on_server else []
+        await self.run(["rollback", name, revision, "--namespace", namespace, *bounds, *conflicts])
+
     async def _run(self, arguments: list[str], given: bytes | None) -> bytes:
         process = await asyncio.create_subprocess_exec(
             self._executable,

@@ -31,7 +31,10 @@ _ROWS: tuple[tuple[type[ModelplaneError], re.Pattern[str], str], ...] = tuple(
     for error, pattern, advice in (
         (
             ReleasePending,
-            r'another operation .*is in progress|cannot re-use a name that is still in use|"sh\.helm\.release\.v1\.[^"]*" already exists',
+            (
+                r"another operation .*is in progress|cannot re-use a name that is still in use|release: already exists"
+                r'|"sh\.helm\.release\.v1\.[^"]*" already exists'
+            ),
             "",
         ),
         (ServerError, r"failed calling webhook|etcdserver|because it is being terminated|internal error occurred", ""),
@@ -54,8 +57,9 @@ _ROWS: tuple[tuple[type[ModelplaneError], re.Pattern[str], str], ...] = tuple(
         (
             InvalidInput,
             (
-                r"execution error at|error calling |nil pointer evaluating|YAML parse error|parse error at|failed to render chart"
-                r"|don't meet the specifications of the schema|failed to parse -:|^(?:Error: )?(?:template: )?\S+/templates/\S+:\d+"
+                r"execution error at|error calling |nil pointer evaluating|YAML parse error|error decoding YAML|parse error at"
+                r"|failed to render chart|don't meet the specifications of the schema|failed to parse -:"
+                r"|^(?:Error: )?(?:template: )?\S+/templates/\S+:\d+"
             ),
             "the chart does not render with these values",
         ),

@@ -59,7 +59,7 @@ async def test_stk_1_helm_is_given_a_time_limit_with_a_unit_and_a_bounded_histor
     shown = script(f'printf "%s\\n" "$@" >> {tmp_path}/arguments; echo "{{}}"')
     helm = HelmCommand(shown, environment(tmp_path), HelmLimits(1))
     await helm.install_or_upgrade("mp-lws", "/chart.tgz", {}, namespace="lws")
-    await helm.rollback("mp-lws", 3, namespace="lws")
+    await helm.roll_back("mp-lws", "lws", 3, on_server=True)
     await helm.uninstall("mp-lws", namespace="lws")
     arguments = (tmp_path / "arguments").read_text().splitlines()
     assert [after for each, after in pairwise(arguments) if each == "--timeout"] == ["300s"] * 3
