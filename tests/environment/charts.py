@@ -76,7 +76,7 @@ def _packed(files: Mapping[str, bytes]) -> bytes:
 def _unpacked(subchart: PackedChart) -> dict[str, bytes]:
     with tarfile.open(fileobj=io.BytesIO(subchart.archive), mode="r:gz") as archive:
         entries = [(entry.name, archive.extractfile(entry)) for entry in archive.getmembers()]
-    return {f"charts/{name}": content.read() for name, content in entries if content is not None}
+        return {f"charts/{name}": content.read() for name, content in entries if content is not None}
 
 
 class ChartRepository:

@@ -5,9 +5,12 @@ activity, in words that name neither the program nor the reason.
 """
 
 import asyncio
+import contextlib
+import os
 import re
 import shutil
-from asyncio.subprocess import DEVNULL, PIPE
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +24,7 @@ _SHORT_VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)")
 _OLDEST = (3, 22)
 _NEWEST_MAJOR = 4
 _ANSWER_MAX = 200
+_READ_MAX = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -78,20 +82,30 @@ async def _checked(path: str) -> Helm | str:
         return f"{path} is not a program that this user may run"
     try:
         process = await asyncio.create_subprocess_exec(
-            path, "version", "--template", "{{.Version}}", stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
+            path, "version", "--template", "{{.Version}}", stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, start_new_session=True
         )
     except OSError as error:
         return f"{path} cannot be run: {error.strerror}"
     try:
         async with asyncio.timeout(_VERSION_SECONDS):
-            output, _ = await process.communicate()
+            output = await _answer(process)
     except TimeoutError:
         return f"{path} did not say its version within {_VERSION_SECONDS:.0f} s"
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        # With what a script runs, and without waiting for the end of what it wrote.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001 - asyncio has no other way
+        await process.wait()
     return _judged(path, output.decode(errors="replace").strip())
+
+
+async def _answer(process: Process) -> bytes:
+    assert process.stdout is not None  # noqa: S101 - it is a pipe
+    output = b""
+    while len(output) <= _READ_MAX and (chunk := await process.stdout.read(_READ_MAX)):
+        output += chunk
+    return output
 
 
 def _judged(path: str, version: str) -> Helm | str:

@@ -21,7 +21,8 @@ from api_types.errors import ChartUnavailable, InvalidInput
 from api_types.settings import StackSettings
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-_VERSION = re.compile(r"v?[0-9][0-9A-Za-z.+-]{0,126}")
+# In full: helm takes `1.7` or `1.x` for a range, and a chart that it chooses from one is never the wanted one.
+_VERSION = re.compile(r"v?[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}(?:[-+][0-9A-Za-z.+-]{1,96})?")
 _OCI = "oci://"
 
 

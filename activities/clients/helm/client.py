@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -120,11 +120,13 @@ class HelmClient(HelmPort):
 
     async def status(self, name: str, namespace: str) -> ReleaseState | None:
         """See `HelmPort`."""
+        _check_name(name)
         found = await self._found(name, namespace)
         return found.state if found else None
 
     async def uninstall(self, name: str, namespace: str) -> None:
         """See `HelmPort`."""
+        _check_name(name)
         found = await self._found(name, namespace)
         if found is None:
             return
@@ -156,7 +158,8 @@ class HelmClient(HelmPort):
         arguments = ["list", "--all-namespaces", f"--filter=^{re.escape(prefix)}", f"--max={_LISTED_MAX}", "--output", "json", *every]
         with self._failures("", "", "list"):
             listed = json.loads(await self._command.run(arguments))
-        found = await asyncio.gather(*(self._found(each["name"], each["namespace"]) for each in listed))
+            names = [(str(each["name"]), str(each["namespace"])) for each in listed]
+        found = await self._found_all(names)
         return sorted((each.state for each in found if each), key=lambda state: (state.namespace, state.name))
 
     # --- steps ----------------------------------------------------------------------------------------------------------------------------
@@ -175,6 +178,15 @@ class HelmClient(HelmPort):
         # The time of the deletion is zero, long before all others, until a release is being uninstalled.
         return _Found(state, datetime.fromtimestamp(max(int(deployed), int(deleted)), UTC))
 
+    async def _found_all(self, names: Iterable[tuple[str, str]]) -> list[_Found | None]:
+        """Read releases; when one cannot be read, nothing runs any more that would need the kubeconfig."""
+        try:
+            async with asyncio.TaskGroup() as reading:
+                tasks = [reading.create_task(self._found(*each)) for each in names]
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+        return [task.result() for task in tasks]
+
     async def _recover(self, found: _Found) -> None:
         """Bring a release into a state that can be upgraded, or away (H5, cases 5 and 6)."""
         self._check_abandoned(found)
@@ -182,11 +194,13 @@ class HelmClient(HelmPort):
         if state.status in _REMOVED_FIRST:
             await self._remove(state.name, state.namespace, wait=True)
             return
-        with self._failures(state.name, state.namespace, "rollback"):
+        # One that was removed meanwhile is installed.
+        with contextlib.suppress(_NotFound), self._failures(state.name, state.namespace, "rollback"):
             history = json.loads(
                 await self._command.run(["history", state.name, "--namespace", state.namespace, "--max", "256", "--output", "json"])
             )
-            await self._command.rollback(state.name, _last_good(history), namespace=state.namespace)
+            revision = _last_good(history) or state.revision
+            await self._command.roll_back(state.name, state.namespace, revision, on_server=self._helm.applies_on_server)
 
     def _check_abandoned(self, found: _Found) -> None:
         """Raise ReleasePending while the helm that left the status may still be running."""
@@ -242,7 +256,7 @@ def _normalized(version: str) -> str:
 
 
 def _last_good(history: list[Mapping[str, Any]]) -> int | None:
-    """Choose the revision to go back to; None leaves it to helm, which takes the one before."""
+    """Choose the revision to go back to; None if none was ever good."""
     for status in _GOOD:
         if found := [int(each["revision"]) for each in history if each["status"] == status]:
             return max(found)

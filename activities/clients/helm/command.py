@@ -7,6 +7,7 @@ group that is ended with it. Its environment is ours and not that of the worker,
 import asyncio
 import contextlib
 import os
+import re
 import signal
 from asyncio import StreamReader
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -33,6 +34,8 @@ _READ_BYTES = 1 << 16
 # What a program needs to run and to reach a registry; a HELM_* of the worker's environment would change what is installed.
 _INHERITED = ("PATH", "LANG", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+# How JSON escapes a character above U+FFFF; before it, backslashes that are escaped themselves.
+_SURROGATES = re.compile(rb"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 
 
 class HelmFailed(Exception):
@@ -92,7 +95,13 @@ class HelmCommand(Command):  # type: ignore[misc] # the library is untyped
             if self._prepare:
                 await self._prepare()
             log.debug("running helm", cluster=self._cluster, command=arguments[0])
-            return await self._run(arguments, input)
+            return await self._run(arguments, None if input is None else _as_yaml(input))
+
+    async def roll_back(self, name: str, namespace: str, revision: int, *, on_server: bool) -> None:
+        """Go back to a revision, also where someone changed a field by hand: pyhelm3 has no option for that. Raises as `run` does."""
+        bounds = ["--history-max", HISTORY_MAX, "--timeout", f"{self._seconds}s"]
+        conflicts = ["--server-side=true", "--force-conflicts"] if on_server else []
+        await self.run(["rollback", name, revision, "--namespace", namespace, *bounds, *conflicts])
 
     async def _run(self, arguments: list[str], given: bytes | None) -> bytes:
         process = await asyncio.create_subprocess_exec(
@@ -126,6 +135,15 @@ class HelmCommand(Command):  # type: ignore[misc] # the library is untyped
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
         return stdout.result(), stderr.result()
+
+
+def _as_yaml(values: bytes) -> bytes:
+    """Rewrite JSON so that helm can read it, which does as YAML: there, half of a surrogate pair is no character, also when escaped."""
+
+    def character(found: re.Match[bytes]) -> bytes:
+        return found[1] + bytes.fromhex((found[2] + found[3]).decode()).decode("utf-16-be").encode()
+
+    return _SURROGATES.sub(character, values)
 
 
 async def _feed(process: Process, given: bytes | None) -> None:
@@ -164,6 +182,8 @@ async def _end(process: Process, term_seconds: float) -> None:
             async with asyncio.timeout(term_seconds):
                 await process.wait()
     _signal(process, signal.SIGKILL)
+    # A pipe that was not read to its end stays open otherwise.
+    process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001 - asyncio has no other way
     await process.wait()
 
 

@@ -4,8 +4,10 @@ Helm applies them at the first installation only, and what lists them reads the 
 subchart. A chart comes from outside: its archives are read in memory, within bounds, and never unpacked into a folder.
 """
 
+import gzip
 import io
 import tarfile
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,11 +31,21 @@ class _Budget:
         self.bytes = _BYTES_MAX
         self.files = _FILES_MAX
 
-    def take(self, size: int) -> None:
+    def unpacked(self, archive: bytes) -> bytes:
+        """Decompress an archive. Not left to `tarfile`, which reads headers of any length."""
+        with gzip.GzipFile(fileobj=io.BytesIO(archive)) as packed:
+            content = packed.read(self.bytes + 1)
+        self.bytes -= len(content)
+        if self.bytes < 0:
+            raise Unpackable(f"it has more than {_BYTES_MAX >> 20} MiB")
+        return content
+
+    def take_file(self, size: int, archive_size: int) -> None:
         self.files -= 1
-        self.bytes -= size
-        if self.files < 0 or self.bytes < 0:
-            raise Unpackable(f"it has more than {_FILES_MAX} files, or files of more than {_BYTES_MAX >> 20} MiB")
+        if self.files < 0:
+            raise Unpackable(f"it has more than {_FILES_MAX} files")
+        if size > archive_size:  # a file of holes, which is read as zeros
+            raise Unpackable("one of its files is larger than its archive")
 
 
 def read_crds(archive: bytes) -> list[dict[str, Any]]:
@@ -50,9 +62,10 @@ def _files(archive: bytes, budget: _Budget, level: int) -> Iterator[tuple[str, b
         raise Unpackable(f"it has subcharts more than {_LEVELS_MAX} levels deep")
     crds, packed = {}, {}
     try:
-        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
+        unpacked = budget.unpacked(archive)
+        with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as tar:
             for entry in tar:
-                budget.take(entry.size if entry.isfile() else 0)
+                budget.take_file(entry.size, len(unpacked))
                 folders = _inside(entry.name)
                 content = tar.extractfile(entry) if entry.isfile() else None
                 if content is None or not folders:
@@ -61,7 +74,9 @@ def _files(archive: bytes, budget: _Budget, level: int) -> Iterator[tuple[str, b
                     crds[entry.name] = content.read()
                 elif folders[0] == "charts" and entry.name.endswith(".tgz"):
                     packed[entry.name] = content.read()
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except Unpackable:
+        raise
+    except (tarfile.TarError, zlib.error, OSError, EOFError, ValueError) as error:
         raise Unpackable(f"its archive cannot be read: {type(error).__name__}") from None
     yield from sorted(crds.items(), key=lambda each: (each[0].count("/charts/"), each[0]))
     for name in sorted(packed):
@@ -70,7 +85,11 @@ def _files(archive: bytes, budget: _Budget, level: int) -> Iterator[tuple[str, b
 
 def _inside(path: str) -> list[str]:
     """Give the folders and the name of a file within its own chart, which may be an unpacked subchart."""
-    parts = path.removeprefix("./").split("/")[1:]
+    parts = path.removeprefix("./").split("/")
+    # Helm installs no such chart either.
+    if ".." in parts or not parts[0]:
+        raise Unpackable("the path of one of its files leads out of it")
+    del parts[0]
     while len(parts) > 2 and parts[0] == "charts":  # noqa: PLR2004 - charts/<name>/<file>
         parts = parts[2:]
     return parts if len(parts) > 1 else []

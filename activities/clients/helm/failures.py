@@ -29,7 +29,14 @@ _NOT_FOUND = re.compile(r"release: not found")
 _ROWS: tuple[tuple[type[ModelplaneError], re.Pattern[str], str], ...] = tuple(
     (error, re.compile(pattern, re.IGNORECASE), advice)
     for error, pattern, advice in (
-        (ReleasePending, r"another operation .*is in progress", ""),
+        (
+            ReleasePending,
+            (
+                r"another operation .*is in progress|cannot re-use a name that is still in use|release: already exists"
+                r'|"sh\.helm\.release\.v1\.[^"]*" already exists'
+            ),
+            "",
+        ),
         (ServerError, r"failed calling webhook|etcdserver|because it is being terminated|internal error occurred", ""),
         (InvalidInput, r"admission webhook .* denied the request|ValidatingAdmissionPolicy .* denied request", ""),
         (
@@ -50,8 +57,9 @@ _ROWS: tuple[tuple[type[ModelplaneError], re.Pattern[str], str], ...] = tuple(
         (
             InvalidInput,
             (
-                r"execution error at|error calling |nil pointer evaluating|YAML parse error|parse error at|failed to render chart"
-                r"|don't meet the specifications of the schema|^(?:Error: )?(?:template: )?\S+/templates/\S+:\d+"
+                r"execution error at|error calling |nil pointer evaluating|YAML parse error|error decoding YAML|parse error at"
+                r"|failed to render chart|don't meet the specifications of the schema|failed to parse -:"
+                r"|^(?:Error: )?(?:template: )?\S+/templates/\S+:\d+"
             ),
             "the chart does not render with these values",
         ),
@@ -68,6 +76,8 @@ _ROWS: tuple[tuple[type[ModelplaneError], re.Pattern[str], str], ...] = tuple(
 # Validation quotes values, and those of these kinds may be secret.
 _QUOTED_VALUES = re.compile(r"((?:Secret|ConfigMap)\b[^\n]*?(?:is invalid:|cannot be handled as|typed patch object))[^\n]*")
 _CREATED_TYPED = re.compile(r"(failed to create typed patch object \([^)]*Kind=(?:Secret|ConfigMap)\)):[^\n]*")
+_OF_SCHEMA = re.compile(r"^(- at '.*?': )'.*'(?= does not match pattern| is not valid )", re.MULTILINE)
+_ERROR = "Error: "
 _WARNING = re.compile(r"^(?:level=|I\d{4}|W\d{4}|E\d{4}|WARNING:)", re.IGNORECASE)
 
 
@@ -82,8 +92,9 @@ def of_cluster(stderr: str, doing: str, secrets: Iterable[str] = ()) -> Modelpla
     `secrets` are the credentials of the run, which are removed from the text whatever they look like.
     """
     text = scrubbed(stderr, secrets)
+    said = _said(stderr)
     for error, pattern, advice in _ROWS:
-        if pattern.search(stderr):
+        if pattern.search(said):
             return error("; ".join(filter(None, (f"{doing}: {text}", advice))))
     return ServerError(f"{doing}: {text or 'helm failed and gave no reason'}")
 
@@ -97,7 +108,13 @@ def scrubbed(stderr: str, secrets: Iterable[str] = ()) -> str:
     """Give the text of an error on one line, without secrets, and bounded."""
     for secret in secrets:
         stderr = without_credential(stderr, f"Bearer {secret}")
-    lines = [line.strip() for line in redact(stderr).splitlines()]
-    said = [line for line in lines if line and not _WARNING.match(line)] or [line for line in lines if line]
-    text = " ".join(said).removeprefix("Error: ")
+    text = " ".join(redact(_OF_SCHEMA.sub(r"\1[value not shown]", _said(stderr))).splitlines()).removeprefix(_ERROR)
     return _CREATED_TYPED.sub(r"\1: [values not shown]", _QUOTED_VALUES.sub(r"\1 [values not shown]", text))
+
+
+def _said(stderr: str) -> str:
+    """Give the lines of the error, which comes last: what is written before it may be longer than what is kept."""
+    lines = [line for line in map(str.strip, stderr.splitlines()) if line]
+    said = [line for line in lines if not _WARNING.match(line)] or lines
+    begins = next((at for at, line in enumerate(said) if line.startswith(_ERROR)), 0)
+    return "\n".join(said[begins:])

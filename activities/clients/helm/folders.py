@@ -5,15 +5,19 @@ its folder, which ends with the process, however it ends.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 _PREFIX = "modelplane-helm-"
 _LOCK = "lock"
+# Workers that start at once may each take one; more often, the file system has no locks.
+_ATTEMPTS = 100
 # Usual on Linux. What is written there is never written to a disk.
 _MEMORY = Path("/dev/shm")  # noqa: S108 - the folders made there are of mode 0700
 
@@ -28,10 +32,14 @@ class WorkerFolder:
 
     def __init__(self, base: Path) -> None:
         self._lock: int | None = None
-        while self._lock is None:
+        for _ in range(_ATTEMPTS):
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
             # Another worker that starts may take it for one that was left, until it is locked.
             self._lock = _locked(self.path / _LOCK)
+            if self._lock is not None:
+                return
+            shutil.rmtree(self.path, ignore_errors=True)
+        raise OSError(errno.ENOLCK, "no folder of this worker can be locked", str(base))
 
     @contextlib.contextmanager
     def part(self) -> Iterator[Path]:
@@ -54,7 +62,7 @@ def sweep(base: Path) -> list[Path]:
     """Remove the folders below `base` whose worker no longer runs; gives them."""
     removed = []
     for found in sorted(base.glob(f"{_PREFIX}*")):
-        if found.is_symlink() or not found.is_dir() or found.stat().st_uid != os.getuid():
+        if not _is_own(found):
             continue
         if (lock := _locked(found / _LOCK)) is None:
             continue
@@ -62,6 +70,14 @@ def sweep(base: Path) -> list[Path]:
         os.close(lock)
         removed.append(found)
     return removed
+
+
+def _is_own(found: Path) -> bool:
+    try:
+        about = found.lstat()
+    except FileNotFoundError:  # another worker sweeps too
+        return False
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
 
 
 def write_private(file: Path, text: str) -> None:
@@ -73,14 +89,17 @@ def write_private(file: Path, text: str) -> None:
 
 
 def _locked(file: Path) -> int | None:
-    """Lock a file until it is closed or the process ends; None if another process has it locked."""
+    """Lock a file until it is closed or the process ends; None if another process has it locked, or has removed it meanwhile."""
     try:
         lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        there = file.lstat().st_ino == os.fstat(lock).st_ino
+    except OSError:
+        there = False
+    if not there:
         os.close(lock)
         return None
     return lock
