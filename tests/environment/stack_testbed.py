@@ -60,6 +60,10 @@ class StackCluster:
         context: ssl.SSLContext = trust(self.authority)
         self._http = httpx.Client(base_url=self.cluster.server, verify=context, trust_env=False, timeout=30)
 
+    def close(self) -> None:
+        """Close the connections to the cluster."""
+        self._http.close()
+
     def get(self, path: str) -> Json | None:
         """Read an object; None if there is none."""
         answer = self._http.get(path)
@@ -151,6 +155,8 @@ def stack_cluster(home: Path, summary: Summary) -> Iterator[StackCluster]:
         authority = Authority(home / "clusters" / CLUSTER / "pki")
         envoy = EnvoyStandIn(cluster.server, authority)
         with ChartRepository(*stack_charts()) as charts, envoy.running():
-            yield StackCluster(running, cluster, owner, authority, charts, envoy)
+            world = StackCluster(running, cluster, owner, authority, charts, envoy)
+            yield world
+            world.close()
     finally:
         owner.down()

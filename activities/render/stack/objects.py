@@ -38,8 +38,12 @@ _DEFAULT_LISTENERS = (Listener(name="http", port=80, protocol="HTTP"),)
 
 def group(name: str, spec: ServingStackSpec, owner: Owner) -> list[Item]:
     """Give the objects of one group, in order, with the marks of their owner. Raises KeyError for another name."""
-    manifests = _GROUPS[name](spec)
-    return [labelled_item(owner, f"{name}-{at}", _COMPONENT, manifest) for at, manifest in enumerate(manifests)]
+    return [_item(owner, f"{name}-{at}", manifest) for at, manifest in enumerate(_GROUPS[name](spec))]
+
+
+def _item(owner: Owner, key: str, manifest: Json) -> Item:
+    # A definition of a group of Kubernetes itself is refused without the annotation that says who approved it.
+    return labelled_item(owner, key, _COMPONENT, manifest, extra_annotations=manifest["metadata"].get("annotations"))
 
 
 def class_name(spec: ServingStackSpec) -> str:

@@ -156,3 +156,12 @@ def test_every_object_has_the_marks_of_its_owner() -> None:
             assert metadata["labels"]["app.kubernetes.io/managed-by"] == "modelplane"
             assert metadata["annotations"]["modelplane.ai/owner-uid"] == OWNER.uid
             assert "status" not in item.manifest
+
+
+def test_the_definitions_keep_the_approval_without_which_an_api_server_refuses_them() -> None:
+    found = {
+        item.manifest["metadata"]["name"]: item.manifest["metadata"]["annotations"]
+        for item in objects.group("inference-crds", a_record(), OWNER)
+    }
+    assert set(found) == set(objects.INFERENCE_CRDS)
+    assert found[objects.INFERENCE_POOL_CRD]["api-approved.kubernetes.io"].startswith("https://")
