@@ -34,6 +34,12 @@ class ClusterConnection:
         self.wait.stop()
         self.retry_at = None
 
+    def renew(self) -> None:
+        """Connect again with the next pass: what the cluster serves has changed."""
+        self.reset_backoff()
+        self.state.connected_generation = 0
+        self.context.requeue()
+
     def stop(self) -> None:
         """Wait for nothing any more."""
         self.wait.stop()

@@ -64,7 +64,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.worker_wait = WorkerWait(self.context)
         self.reporter = Reporter(self.context)
         calls = BackgroundCalls(self.context)
-        self.installer = StackInstaller(self.context, calls)
+        self.installer = StackInstaller(self.context, calls, self.connection.renew)
         self.removal = StackRemoval(self.context, calls)
 
     @workflow.run

@@ -32,7 +32,9 @@ SEEDS = range(40)
 
 
 def a_plan(**settings: Any) -> StackPlan:
-    return make_plan("Existing", Connection(cluster="eu", namespace="modelplane-system", name="eu", key="kubeconfig"), StackSettings(**settings))
+    return make_plan(
+        "Existing", Connection(cluster="eu", namespace="modelplane-system", name="eu", key="kubeconfig"), StackSettings(**settings)
+    )
 
 
 def a_stack(plan: StackPlan | None = None, **fields: Any) -> StackState:
@@ -261,7 +263,9 @@ CASES = [
         ("False", "Installing"),
         ("other-crds: ChartUnavailable: chart lws v0.8.1 is not there",),
     ),
-    Case("stk-23 without an address", until_stage_s4(), "", ("False", "Installing"), ("no address yet", "SyncLoadBalancerFailed: no quota")),
+    Case(
+        "stk-23 without an address", until_stage_s4(), "", ("False", "Installing"), ("no address yet", "SyncLoadBalancerFailed: no quota")
+    ),
     Case(
         "stk-23 after 15 minutes",
         a_late_one(until_stage_s4(), S4.number),

@@ -10,7 +10,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.render.stack.install import BY_NUMBER, Action, Step
+from activities.render.stack.install import ALL_READY, BY_NUMBER, Action, Step
 from activities.stack.activities import StackActivities
 from api_types.messages.cluster_work import Connection
 from api_types.messages.stack import (
@@ -61,10 +61,11 @@ END_OF_STEPS = timedelta(minutes=6)
 
 
 class StackInstaller:
-    """Takes the steps of the plan."""
+    """Takes the steps of the plan. `reconnect` has the cluster connected anew, so that what it serves now is known."""
 
-    def __init__(self, context: EntityContext[ClusterState], calls: BackgroundCalls) -> None:
+    def __init__(self, context: EntityContext[ClusterState], calls: BackgroundCalls, reconnect: Callable[[], None]) -> None:
         self._context = context
+        self._reconnect = reconnect
         self._state = context.state
         self._calls = calls
         # What the running look covers, and how often it looks.
@@ -86,6 +87,7 @@ class StackInstaller:
             return
         self._show_address()
         complete_ready_steps(self._stack, gateway_of(self._state).address)
+        self._find_new_kinds()
         self._record_completion()
         self._follow_deadlines()
         for step in open_steps(self._stack):
@@ -132,6 +134,13 @@ class StackInstaller:
                 self._context.record_event("Normal", "StackChanged", "another stack is wanted: it is upgraded, one release at a time")
 
         self._start(PREFLIGHT, StackActivities.preflight_stack, order, planned)
+
+    def _find_new_kinds(self) -> None:
+        """Connect anew when everything is applied: the observer looks for kinds that are new, such as the Gateway, once a minute only."""
+        plan = self._stack.plan
+        if plan and self._stack.connected_plan != plan.digest and any(step.key == ALL_READY for step in open_steps(self._stack)):
+            self._stack.connected_plan = plan.digest
+            self._reconnect()
 
     def _record_completion(self) -> None:
         if not is_carried_out(self._stack) or self._stack.stages.get("complete") == self._stack.planned_at:
