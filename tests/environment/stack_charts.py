@@ -156,7 +156,12 @@ def _crd(group: str, kind: str, version: str = "v1", *, plural: str = "") -> Jso
 
 def _pods(name: str, node_selector: Json | None = None, image: str = "") -> Json:
     labels = {"app.kubernetes.io/instance": "{{ .Release.Name }}", "app": name}
-    spec = {"containers": [{"name": "main", "image": f"registry.example/{image or name}:1"}], "nodeSelector": node_selector or {}}
+    spec = {
+        "containers": [{"name": "main", "image": f"registry.example/{image or name}:1"}],
+        "nodeSelector": node_selector or {},
+        # The end of a namespace waits for half the grace period of its pods before it looks again.
+        "terminationGracePeriodSeconds": 1,
+    }
     return {"selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": labels}, "spec": spec}}
 
 

@@ -83,8 +83,11 @@ class StackCluster:
         return sorted(item["metadata"]["name"] for item in self.items(path))
 
     def create(self, path: str, document: Json) -> None:
-        """Create an object."""
-        self._http.post(path, json=document).raise_for_status()
+        """Create an object; its apiVersion is that of the path, and a kind that a definition made has to be named."""
+        version = path.removeprefix("/apis/").removeprefix("/api/").split("/")
+        api_version = "/".join(version[:2]) if path.startswith("/apis/") else version[0]
+        answer = self._http.post(path, json={"apiVersion": api_version, **document})
+        assert answer.is_success, answer.text
 
     def patch(self, path: str, change: Json) -> None:
         """Merge into an object."""

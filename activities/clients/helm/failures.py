@@ -67,14 +67,19 @@ _ROWS: tuple[tuple[type[ModelplaneError], re.Pattern[str], str], ...] = tuple(
         (StackMissing, r"no matches for kind", "the definition of the kind must be installed first"),
         (
             InvalidInput,
-            r"is invalid:|cannot be handled as an? |failed to create typed patch object|unknown field|strict decoding error",
+            (
+                r"is invalid:|cannot be handled as an? |failed to create typed patch object|failed to convert new object|unknown field"
+                r"|strict decoding error"
+            ),
             "",
         ),
         (ServerError, r"timed out waiting for the condition|context deadline exceeded", "a hook did not end in time"),
     )
 )
 # Validation quotes values, and those of these kinds may be secret.
-_QUOTED_VALUES = re.compile(r"((?:Secret|ConfigMap)\b[^\n]*?(?:is invalid:|cannot be handled as|typed patch object))[^\n]*")
+_QUOTED_VALUES = re.compile(
+    r"((?:Secret|ConfigMap)\b[^\n]*?(?:is invalid:|cannot be handled as|typed patch object|to proper version))[^\n]*"
+)
 _CREATED_TYPED = re.compile(r"(failed to create typed patch object \([^)]*Kind=(?:Secret|ConfigMap)\)):[^\n]*")
 _OF_SCHEMA = re.compile(r"^(- at '.*?': )'.*'(?= does not match pattern| is not valid )", re.MULTILINE)
 _ERROR = "Error: "

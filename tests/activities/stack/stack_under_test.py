@@ -227,4 +227,4 @@ def a_pool(**metadata: Any) -> dict[str, Any]:
     """An InferencePool `pool` of the namespace `default`."""
     picker = {"name": "x", "port": {"number": 1}}
     spec = {"selector": {"matchLabels": {"app": "x"}}, "targetPorts": [{"number": 8000}], "endpointPickerRef": picker}
-    return {"metadata": {"name": "pool", **metadata}, "spec": spec}
+    return {"kind": "InferencePool", "metadata": {"name": "pool", **metadata}, "spec": spec}

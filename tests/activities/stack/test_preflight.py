@@ -13,7 +13,7 @@ from api_types.errors import InvalidInput, NameConflict, PermissionDenied, Unsup
 from tests.activities.environment import operator
 from tests.activities.environment.cluster_under_test import cluster_from
 from tests.activities.stack.stack_under_test import GATEWAY_API, MARK, StackUnderTest
-from tests.environment.stack_charts import POOL_ROLE
+from tests.environment.stack_charts import POOL_ROLE, leader_worker_set
 
 pytestmark = pytest.mark.testbed
 
@@ -31,8 +31,9 @@ async def test_a_plan_is_the_same_for_the_same_settings_and_another_one_for_othe
     plan = await stack.plan()
     assert await stack.plan() == plan
     assert list(plan.releases) == [component.key for component in components.COMPONENTS]
-    pinned = await stack.with_settings(versions={"prometheus": "72.6.3"}).plan()
-    assert (pinned.digest != plan.digest, pinned.releases["prometheus"].version) == (True, "72.6.3")
+    stack.world.charts.add(leader_worker_set("v0.8.20"))
+    pinned = await stack.with_settings(versions={"leaderWorkerSet": "v0.8.20"}).plan()
+    assert (pinned.digest != plan.digest, pinned.releases["leader-worker-set"].version) == (True, "v0.8.20")
     assert (await stack.plan("GKE")).digest != plan.digest
     assert is_untouched(stack)
 
@@ -59,7 +60,8 @@ async def test_stk_11_objects_of_charts_that_others_have_are_named(stack: StackU
 
 async def test_stk_31_a_class_of_another_controller_is_named(stack: StackUnderTest) -> None:
     await stack.crds(await stack.plan(), components.ENVOY_GATEWAY.key)
-    stack.world.create(f"{GATEWAY_API}/gatewayclasses", {"metadata": {"name": "envoy"}, "spec": {"controllerName": "example.com/theirs"}})
+    theirs = {"kind": "GatewayClass", "metadata": {"name": "envoy"}, "spec": {"controllerName": "example.com/theirs"}}
+    stack.world.create(f"{GATEWAY_API}/gatewayclasses", theirs)
     with pytest.raises(NameConflict, match=r"GatewayClass envoy belongs to others \(controller example\.com/theirs\)") as refused:
         await stack.plan()
     assert refused.value.details == ("ReleaseConflict",)
@@ -71,6 +73,7 @@ async def test_a_gateway_of_others_under_our_name_is_named(stack: StackUnderTest
     await stack.crds(plan, components.ENVOY_GATEWAY.key)
     await stack.apply(plan, objects.NAMESPACES)
     theirs = {
+        "kind": "Gateway",
         "metadata": {"name": "inference-gateway"},
         "spec": {"gatewayClassName": "theirs", "listeners": [{"name": "x", "port": 81, "protocol": "HTTP"}]},
     }

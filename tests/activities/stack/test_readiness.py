@@ -17,6 +17,7 @@ from tests.activities.environment import operator
 from tests.activities.environment.cluster_under_test import cluster_from, eventually
 from tests.activities.environment.tcp_proxy import TcpProxy
 from tests.activities.stack.stack_under_test import DEFINITIONS, EVENTS, MARK, SERVICES, StackUnderTest
+from tests.environment.stack_charts import leader_worker_set
 
 pytestmark = pytest.mark.testbed
 
@@ -353,7 +354,8 @@ async def test_another_plan_of_the_worker_is_told(stack: StackUnderTest) -> None
     await stack.apply(plan, objects.NAMESPACES)
     seen = await stack.look(plan)
     assert seen.wanted == plan.digest
-    pinned = stack.with_settings(versions={"prometheus": "72.6.3"})
+    stack.world.charts.add(leader_worker_set("v0.8.21"))
+    pinned = stack.with_settings(versions={"leaderWorkerSet": "v0.8.21"})
     changed = await pinned.look(plan, known=seen.digest, max_seconds=60)
     assert changed.wanted == (await pinned.plan()).digest != plan.digest
     # Settings that make no plan change nothing about the one that is carried out; the next preflight says what is wrong with them.

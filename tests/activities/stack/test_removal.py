@@ -45,11 +45,12 @@ async def with_gateway(stack: StackUnderTest) -> StackPlan:
 
 def a_gateway(gateway_class: str, **metadata: Any) -> Json:
     spec = {"gatewayClassName": gateway_class, "listeners": [{"name": "x", "port": 81, "protocol": "HTTP"}]}
-    return {"metadata": {"name": "other", **metadata}, "spec": spec}
+    return {"kind": "Gateway", "metadata": {"name": "other", **metadata}, "spec": spec}
 
 
 def a_route(**metadata: Any) -> Json:
-    return {"metadata": {"name": "route", **metadata}, "spec": {"parentRefs": [{"name": "inference-gateway"}]}}
+    spec = {"parentRefs": [{"name": "inference-gateway"}]}
+    return {"kind": "HTTPRoute", "metadata": {"name": "route", **metadata}, "spec": spec}
 
 
 # --- U1: routes and pools ---------------------------------------------------------------------------------------------------------------
@@ -186,7 +187,8 @@ async def test_a_controller_stays_while_there_are_objects_of_its_kinds(stack: St
     await stack.ensure(plan, LWS)
     pods = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "main", "image": "registry.example/x:1"}]}}
     template = {"size": 2, "workerTemplate": pods}
-    stack.world.create(SETS, {"metadata": {"name": "engine"}, "spec": {"replicas": 1, "leaderWorkerTemplate": template}})
+    engine = {"kind": "LeaderWorkerSet", "metadata": {"name": "engine"}, "spec": {"replicas": 1, "leaderWorkerTemplate": template}}
+    stack.world.create(SETS, engine)
     (waits,) = shown(await stack.uninstall(plan, LWS, unused_kinds=kinds, wait_seconds=1))
     assert waits.startswith("LeaderWorkerSet default/engine")
     assert stack.world.releases() == {"mp-lws": "deployed"}
