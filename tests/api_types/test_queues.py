@@ -6,7 +6,7 @@ from api_types import queues
 from api_types.queues import ClusterWork
 
 CASES = [
-    ("a base queue stands for all of its classes", "eu", {"eu", "eu-watch", "eu-apply", "eu-teardown", "eu-cache", "eu-wait"}),
+    ("a base queue stands for all of its classes", "eu", {"eu", "eu-watch", "eu-apply", "eu-teardown", "eu-cache", "eu-stack", "eu-wait"}),
     ("the queue of one class stands for itself", "eu-watch", {"eu-watch"}),
     ("a name that only resembles a class is a base queue", "eu-watchtower", {f"eu-watchtower{end}" for end in ("", *queues._SUFFIXES)}),
     ("a suffix alone names no base queue, so it is one itself", "-watch", {f"-watch{end}" for end in ("", *queues._SUFFIXES)}),

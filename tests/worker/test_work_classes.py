@@ -11,6 +11,7 @@ from activities.clusters.permissions import Usage
 from activities.render.version import renderer_hash
 from activities.render_settings import render_settings
 from activities.routing.activities import RoutingActivities
+from activities.stack.activities import StackActivities
 from activities.workloads.activities import WorkloadActivities
 from api_types.queues import ClusterWork
 from api_types.settings import (
@@ -27,7 +28,7 @@ from api_types.settings import (
 )
 from worker import build_activities, work_on_clusters
 
-OWNERS = (RoutingActivities, ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities)
+OWNERS = (StackActivities, RoutingActivities, ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities)
 LIMITS = WorkerSettings(max_concurrent_activities=11, max_concurrent_watches=22, max_concurrent_waits=33)
 
 
@@ -51,7 +52,7 @@ def test_what_waits_has_slots_of_its_own(tmp_path: Path) -> None:
     classes = work_on_clusters(build_activities(settings(tmp_path)), LIMITS)
     slots = {work: of_class.slots for work, of_class in classes.items()}
     waiting = {ClusterWork.CALL: 22, ClusterWork.WATCH: 22, ClusterWork.TEARDOWN: 33, ClusterWork.WAIT: 33}
-    assert slots == {**waiting, ClusterWork.APPLY: 11, ClusterWork.CACHE: 11}
+    assert slots == {**waiting, ClusterWork.APPLY: 11, ClusterWork.CACHE: 11, ClusterWork.STACK: 11}
 
 
 def test_the_limits_of_requests_and_applies_reach_the_clients_of_clusters(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from api_types import labels
 from api_types.errors import Unsupported
 
 _VERSION_SECONDS = 30.0
@@ -66,7 +67,7 @@ class HelmBinary:
         where = "the setting stack.helm names none" if self._setting else "none is on PATH, and the setting stack.helm names none"
         raise Unsupported(
             f"no helm that can be used: {'; '.join(problems) or where}. Stacks cannot be installed by this worker: put helm 4 on its PATH "
-            f"or name it in the setting stack.helm, or annotate the cluster with modelplane.ai/stack: external"
+            f"or name it in the setting stack.helm, or annotate the cluster with {labels.STACK}: external"
         )
 
     def _candidates(self) -> list[str]:

@@ -16,7 +16,8 @@ from client.follow.advice import ADVICE, advice
 from client.refs.targets import Target
 from client.refs.tree import Tree
 from workflows.entity.failures import WAITING_FOR_WORKER, Failure
-from workflows.inference_cluster.status import ClusterView, Gateway, cluster_verdict
+from workflows.inference_cluster.gateway import Gateway
+from workflows.inference_cluster.status import ClusterView, cluster_verdict
 from workflows.model_cache.status import ClusterPhase, artifact_verdict, matched_verdict
 from workflows.model_replica.apply import _REASONS
 
@@ -47,7 +48,7 @@ def of_a_failure(error: str) -> str:
         unwatched="",
         unresponsive="",
         gateway=Gateway(),
-        external_stack=False,
+        stack=None,
     )
     return cluster_verdict(view).reason
 
@@ -134,6 +135,7 @@ WITHOUT_ADVICE = {
         "Installing": _MESSAGE,
         "Occupied": _MESSAGE,
         "Provisioning": _MESSAGE,
+        "Uninstalling": _MESSAGE,
     },
     "ModelCache": {
         "Creating": _ANOTHER,
@@ -176,10 +178,12 @@ NOT_OF_AN_APPLY = {
     "ActionRequiredError",
     "ActivityError",
     "ApplicationError",
+    "ChartUnavailable",
     "ModelplaneError",
     "NoControlCluster",
     "NotRunning",
     "PermanentError",
+    "ReleasePending",
     "StaleSnapshot",
     "StorageClassMissing",
     "TransientError",

@@ -25,6 +25,8 @@ WITH_CONDITIONS = {
     "inference_cluster/connection.py",
     "inference_cluster/connection_wait.py",
     "inference_cluster/observer.py",
+    "inference_cluster/stack/installer.py",
+    "inference_cluster/stack/removal.py",
     "inference_cluster/worker_wait.py",
     "model_cache/credential.py",
     "model_cache/revision.py",

@@ -10,18 +10,16 @@ from api_types.messages.observations import ObservedCluster
 from api_types.taints import with_taint
 from tests.workflows.inference_cluster.builders import a_cluster, a_spec
 from workflows.entity.failures import Failure
+from workflows.inference_cluster.gateway import Gateway, gateway_of, with_known_gateway
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import (
-    Gateway,
     backend_verdict,
     cluster_verdict,
     drivers,
-    gateway_of,
     occupied_message,
     ready_verdict,
     status_fields,
     view_of,
-    with_known_gateway,
 )
 
 UNRESPONSIVE = ObservedCluster(reachable=False, error="connection refused", gateway_address="192.0.2.1")
@@ -126,11 +124,11 @@ def test_an_unresponsive_cluster_says_since_when() -> None:
     assert cluster_verdict(view_of(state)).message == "no answer since 2026-01-01T00:00:00Z: connection refused"
 
 
-@pytest.mark.parametrize(("annotations", "advice"), [({}, True), ({labels.STACK: "external"}, False)], ids=["managed", "external"])
-def test_who_has_to_install_the_serving_stack_is_said(annotations: dict[str, str], *, advice: bool) -> None:
-    message = backend_verdict(view_of(a_cluster(observed=NO_GATEWAY, annotations=annotations))).message
-    assert ("this release does not install the serving stack" in message) == advice
-    assert f"{labels.SYSTEM_NAMESPACE}/{labels.GATEWAY_NAME}" in message
+@pytest.mark.parametrize(
+    ("annotations", "said"), [({}, "preflight"), ({labels.STACK: "external"}, "has no address")], ids=["managed", "external"]
+)
+def test_a_stack_of_others_is_not_waited_for_as_one_that_is_installed_here(annotations: dict[str, str], said: str) -> None:
+    assert said in backend_verdict(view_of(a_cluster(observed=NO_GATEWAY, annotations=annotations))).message
 
 
 def test_the_observed_gateway_counts_before_the_one_found_at_the_connect() -> None:

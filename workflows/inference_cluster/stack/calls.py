@@ -1,6 +1,7 @@
 """Activities that run beside the reconcile loop, each under a key: what one gives or why it failed is recorded, then a pass follows."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -49,12 +50,11 @@ class BackgroundCalls:
 
     async def until_ended(self, keys: list[str], limit: timedelta) -> None:
         """Wait until some calls have ended, for so long at most."""
-        try:
-            await workflow.wait_condition(
-                lambda: not any(key in self._tasks for key in keys), timeout=limit, timeout_summary="end of calls"
-            )
-        except TimeoutError:
+        if not any(map(self.running, keys)):
+            # Even a wait that is over would make a timer.
             return
+        with contextlib.suppress(TimeoutError):
+            await workflow.wait_condition(lambda: not any(map(self.running, keys)), timeout=limit, timeout_summary="end of calls")
 
     async def _run(
         self, key: str, call: Callable[[], Awaitable[ResultT]], done: Callable[[ResultT], None], failed: Callable[[Failure], None]
