@@ -273,7 +273,13 @@ def build_activities(settings: Settings) -> Activities:
             },
         ),
         routing=RoutingActivities(control),
-        stack=StackActivities(pool, helm, settings.stack, control.api if settings.control_cluster.name else no_control_cluster),
+        stack=StackActivities(
+            pool,
+            helm,
+            settings.stack,
+            control.api if settings.control_cluster.name else no_control_cluster,
+            control.connection if settings.control_cluster.name else None,
+        ),
         pool=pool,
         helm=helm,
     )
@@ -387,7 +393,7 @@ def work_on_clusters(activities: Activities, limits: WorkerSettings) -> dict[Clu
             limits.max_concurrent_activities,
         ),
         ClusterWork.TEARDOWN: WorkClass(
-            [activities.workloads.teardown_replica_step, activities.workloads.prune_replica, activities.routing.run_install_step],
+            [activities.workloads.teardown_replica_step, activities.workloads.prune_replica],
             limits.max_concurrent_waits,
         ),
         ClusterWork.CACHE: WorkClass(
@@ -404,6 +410,7 @@ def work_on_clusters(activities: Activities, limits: WorkerSettings) -> dict[Clu
                 activities.stack.remove_stack_objects,
                 activities.stack.helm_uninstall,
                 activities.stack.list_load_balancers,
+                activities.stack.run_install_step,
             ],
             limits.max_concurrent_activities,
         ),

@@ -31,8 +31,8 @@ from activities.routing.control_cluster import ControlCluster
 from activities.routing.watch import ControlWatch
 from activities.watching.health import UNREACHABLE_AFTER_SECONDS
 from activities.watching.running import deliver, run_number, until_first_ends, until_shutdown
-from api_types import labels, names
-from api_types.errors import InvalidInput, NameConflict, StillThere, Unsupported
+from api_types import names
+from api_types.errors import InvalidInput, NameConflict, StillThere
 from api_types.messages.delivery import EntityRef
 from api_types.messages.gateway_work import (
     AppliedBackend,
@@ -42,10 +42,8 @@ from api_types.messages.gateway_work import (
     BackendShare,
     ControlObserved,
     GatewayFacts,
-    InstallStepResult,
     RemoveBackend,
     RemoveRoute,
-    RunInstallStep,
     WatchGateway,
 )
 from api_types.messages.signals import ControlObservedSignals
@@ -155,18 +153,6 @@ class RoutingActivities:
         send = partial(_signal, activity.client(), run_number(order.number, activity.info().attempt))
         watch = ControlWatch(gateway, self.control.api, send, self.unreachable_after_seconds)
         await until_first_ends(watch.run(), _heartbeat(watch), until_shutdown())
-
-    @activity.defn
-    async def run_install_step(self, order: RunInstallStep) -> InstallStepResult:
-        """Install a part of the gateway. Raises Unsupported: this release takes a gateway that others installed."""
-        check_caller(_GATEWAY, "", SINGLETON_NAME)
-        if order.remove:
-            return InstallStepResult(done=True)
-        await self.control.api()
-        raise Unsupported(
-            "this release does not install Traefik itself: install its chart with the Gateway API provider, create Gateway "
-            f"{labels.SYSTEM_NAMESPACE}/{labels.CONTROL_GATEWAY_NAME}, and annotate the InferenceGateway with {labels.STACK}=external"
-        )
 
 
 async def _apply(cluster: ClusterApi, item: Item, owner: RenderedOwner) -> Json:

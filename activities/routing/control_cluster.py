@@ -33,12 +33,16 @@ class ControlCluster:
     clusters: ClusterPool
     settings: ControlClusterSettings
 
+    @property
+    def connection(self) -> Connection:
+        """The reference to its kubeconfig."""
+        return Connection(cluster=NAME, namespace=self.settings.namespace, name=self.settings.name, key=self.settings.key)
+
     async def api(self) -> ClusterApi:
         """Give a client for it. Raises NoControlCluster if none is configured, and CredentialsInvalid."""
         if not self.settings.name:
             raise NoControlCluster("no control cluster is configured; set controlCluster.name to a Secret with its kubeconfig")
-        where = Connection(cluster=NAME, namespace=self.settings.namespace, name=self.settings.name, key=self.settings.key)
-        return await self.clusters.at(where)
+        return await self.clusters.at(self.connection)
 
     async def check(self) -> GatewayFacts:
         """Reach it, and check that it serves routes and that our permissions suffice.

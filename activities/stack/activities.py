@@ -11,14 +11,15 @@ from activities.caller import caller_of, check_caller
 from activities.clients.helm.port import HelmPool
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
 from activities.heartbeat import Progress, heartbeating
-from activities.stack import balancers, preflight, readiness, releases, removal
+from activities.stack import balancers, control_gateway, preflight, readiness, releases, removal
 from activities.stack.applying import apply_group
 from activities.stack.definitions import apply_definitions
 from activities.stack.ownership import KIND, check_mark
 from activities.watching.health import Resolve
 from activities.watching.running import until_first_ends, until_shutdown
-from api_types.errors import InvalidInput, PermissionDenied, TransientError
+from api_types.errors import InvalidInput, NoControlCluster, PermissionDenied, TransientError
 from api_types.messages.cluster_work import Connection, TeardownStepResult
+from api_types.messages.gateway_work import InstallStepResult, RunInstallStep
 from api_types.messages.stack import (
     ApplyChartCrds,
     ApplyStackObjects,
@@ -36,6 +37,7 @@ from api_types.messages.stack import (
     StackSeen,
     UninstallRelease,
 )
+from api_types.resources.inference_gateway import SINGLETON_NAME
 from api_types.settings import StackSettings
 
 _GATEWAY = "InferenceGateway"
@@ -51,12 +53,16 @@ async def no_control_cluster() -> ClusterApi | None:
 
 @dataclass(frozen=True)
 class StackActivities:
-    """What an InferenceCluster does for the stack of its cluster. `control` gives the control cluster, if there is one."""
+    """What an InferenceCluster does for the stack of its cluster, and an InferenceGateway for what runs on the control cluster.
+
+    `control` gives the control cluster, if there is one; `control_connection` is the reference to its kubeconfig.
+    """
 
     clusters: ClusterPool
     helm: HelmPool
     settings: StackSettings
     control: preflight.ControlCluster = no_control_cluster
+    control_connection: Connection | None = None
 
     # --- installation -------------------------------------------------------------------------------------------------------------
 
@@ -172,6 +178,24 @@ class StackActivities:
         cluster = await self.clusters.at(order.connection)
         async with heartbeating():
             return await balancers.all_of(cluster)
+
+    # --- the control cluster ------------------------------------------------------------------------------------------------------
+
+    @activity.defn
+    async def run_install_step(self, order: RunInstallStep) -> InstallStepResult:
+        """Install a part of the gateway of the control cluster, or take it away; what is not complete says what it waits for.
+
+        Raises NoControlCluster if none is configured, NameConflict if what it needs belongs to others.
+        """
+        check_caller(_GATEWAY, "", SINGLETON_NAME)
+        where = self.control_connection
+        if where is None:
+            raise NoControlCluster("no control cluster is configured; set controlCluster.name to a Secret with its kubeconfig")
+        cluster = await self.clusters.at(where)
+        async with heartbeating() as report, self.helm.at(where) as helm:
+            if order.remove:
+                return await control_gateway.remove_step(cluster, helm, where, order, report)
+            return await control_gateway.install_step(cluster, helm, order, report)
 
 
 def _check_user(connection: Connection) -> None:

@@ -10,6 +10,7 @@ POLICY = "policy/v1"
 RBAC = "rbac.authorization.k8s.io/v1"
 DISCOVERY = "discovery.k8s.io/v1"
 GATEWAY = "gateway.networking.k8s.io/v1"
+METALLB = "metallb.io/v1beta1"
 INFERENCE_GROUP = "inference.networking.k8s.io"
 INFERENCE = f"{INFERENCE_GROUP}/v1"
 # Objectives and rewrites are still in the older group; they move to that of the router.

@@ -49,6 +49,9 @@ NVIDIA_DRA_DRIVER = ChartPin(
     "dra-driver-nvidia-gpu",
 )
 
+TRAEFIK = ChartPin("mp-traefik", "traefik", "https://traefik.github.io/charts", "41.0.2", "traefik-system")
+METALLB = ChartPin("mp-metallb", "metallb", "https://metallb.github.io/metallb", "0.14.9", "metallb-system")
+
 STACK = (
     CERT_MANAGER,
     ENVOY_GATEWAY,
@@ -59,7 +62,7 @@ STACK = (
     NODE_FEATURE_DISCOVERY,
     NVIDIA_DRA_DRIVER,
 )
-STACK_NAMESPACES = frozenset(pin.namespace for pin in STACK)
+STACK_NAMESPACES = frozenset(pin.namespace for pin in (*STACK, TRAEFIK, METALLB))
 
 # The pins that can be changed, by their names in `ServingStack.spec.versions` and in the setting `stack.versions`.
 CHANGEABLE = {
@@ -82,7 +85,7 @@ INFERENCE_EXTENSION_VERSION = "v1.0.1"
 GATEWAY_API_VERSION = "v1.5.1"
 
 # In older versions one service can receive the backends of another, so admission warns.
-TRAEFIK_CHART_FLOOR = "41.0.2"
+TRAEFIK_CHART_FLOOR = TRAEFIK.version
 _CHART_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?!\d)")
 
 

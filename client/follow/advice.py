@@ -22,7 +22,7 @@ ADVICE = {
         "cluster",
         "Unreachable": "check that the worker can reach the API server that the kubeconfig names",
         "ReleaseConflict": f"remove what the message names, or annotate the cluster {labels.STACK}=external and install the stack yourself",
-        "GatewayAddressPending": "the cluster needs a load balancer, of its cloud or such as MetalLB: the message has what its Service says",
+        "GatewayAddressPending": "the cluster needs a load balancer, of its cloud or MetalLB: the message has what its Service says",
         "StackUnavailable": "see the pods of what the message names, on the cluster",
         "FinalizerStuck": "see why what the message names is not deleted; to give this step up: `modelplane delete {command} --force`",
         "ProviderNotSupported": "this source cannot be provisioned yet; create the cluster yourself and use source: Existing",

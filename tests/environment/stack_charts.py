@@ -51,12 +51,18 @@ def leader_worker_set(version: str, *, field: str = "", image: str = "lws") -> P
     )
 
 
-def envoy_gateway(version: str, *, channel: str = "experimental", image: str = "") -> PackedChart:
-    """Pack the chart of Envoy Gateway, whose subchart has the definitions of the Gateway API, said to be of a channel."""
+def gateway_definitions(channel: str = "experimental") -> list[Json]:
+    """Give the definitions of the Gateway API, said to be of a channel; the chart of Envoy Gateway has them."""
     folder = Installer().definitions("gateway-api") / "config" / "crd" / "standard"
     api = [crd for path in sorted(folder.glob("*.json")) for crd in _documents(path)]
     for crd in api:
         crd["metadata"]["annotations"][_CHANNEL] = channel
+    return api
+
+
+def envoy_gateway(version: str, *, channel: str = "experimental", image: str = "") -> PackedChart:
+    """Pack the chart of Envoy Gateway, whose subchart has the definitions of the Gateway API, said to be of a channel."""
+    api = gateway_definitions(channel)
     crds = {
         "gateway-api.yaml": _text(*api),
         "envoy.yaml": _text(_crd("gateway.envoyproxy.io", "EnvoyProxy", "v1alpha1", plural="envoyproxies")),

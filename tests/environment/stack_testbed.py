@@ -17,7 +17,7 @@ from testbed.testbed import Testbed
 from tests.environment.charts import ChartRepository
 from tests.environment.envoy_stand_in import EnvoyStandIn
 from tests.environment.shared_testbed import started
-from tests.environment.stack_charts import stack_charts
+from tests.environment.stack_charts import gateway_definitions, stack_charts
 from tests.environment.summary import Summary
 
 Json = dict[str, Any]
@@ -107,6 +107,18 @@ class StackCluster:
             marks = secret["metadata"]["labels"]
             found[marks["name"]] = max(found.get(marks["name"], (0, "")), (int(marks["version"]), marks["status"]))
         return {name: status for name, (_, status) in found.items()}
+
+    def revisions(self) -> dict[str, int]:
+        """Map each Helm release to the number of its newest revision."""
+        found: dict[str, int] = {}
+        for secret in self.items("/api/v1/secrets?labelSelector=owner%3Dhelm"):
+            marks = secret["metadata"]["labels"]
+            found[marks["name"]] = max(found.get(marks["name"], 0), int(marks["version"]))
+        return found
+
+    def gateway_definitions(self) -> list[Json]:
+        """Give the definitions of the Gateway API as the chart of Envoy Gateway has them."""
+        return gateway_definitions()
 
     def clear(self) -> None:
         """Take away what a test left: namespaces, definitions, and cluster-scoped objects of charts."""

@@ -15,7 +15,7 @@ class GatewayState(EntityState):
     `users`: the workflow ids of services and endpoints that registered, `registrations` the last one of each, `unanswered` those of them
     that got no report yet. `reported`: digest of the last report. `connects` counts connections to the control cluster, `connected` says
     whether there is one. `watches` numbers the watches. `installed`: digest of what is installed, empty while something is missing;
-    `waiting_step`: what the installation waits for. `kubernetes_version` is that of the control cluster.
+    `taken_steps`: those that were begun and not taken back; `waiting_step`: what the installation waits for. `kubernetes_version` is that of the control cluster.
     """
 
     users: list[str] = Field(default_factory=list)
@@ -29,6 +29,7 @@ class GatewayState(EntityState):
     observed: ObservedGateway | None = None
     observed_version: ObservationVersion = ObservationVersion()
     installed: str = ""
+    taken_steps: list[InstallStep] = Field(default_factory=list)
     waiting_step: str = ""
     failure: Failure = NO_FAILURE
     retry_at: str = ""
@@ -61,5 +62,15 @@ class GatewayState(EntityState):
 
     @property
     def steps(self) -> list[InstallStep]:
-        """What is installed, in order."""
+        """What shall be installed, in order."""
         return [step for step in INSTALL_STEPS if self.address_pool or step not in ("metallb", "address-pool")]
+
+    @property
+    def unwanted_steps(self) -> list[InstallStep]:
+        """What was installed and the spec no longer has, in the order in which it is taken away."""
+        return [step for step in reversed(INSTALL_STEPS) if step in self.taken_steps and step not in self.steps]
+
+    @property
+    def removal_steps(self) -> list[InstallStep]:
+        """What is taken away at the end, in order: also what a step may have begun whose end was never seen."""
+        return [step for step in reversed(INSTALL_STEPS) if step in self.taken_steps or step in self.steps]

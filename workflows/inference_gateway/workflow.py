@@ -12,6 +12,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.routing.activities import RoutingActivities
+from activities.stack.activities import StackActivities
 from api_types import labels
 from api_types.digests import report_digest
 from api_types.errors import NoControlCluster
@@ -154,7 +155,13 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         wanted = report_digest([self.state.chart_version, self.state.address_pool])
         if self.state.installed == wanted:
             return True
+        for step in self.state.unwanted_steps:
+            if not await self._step_is_done(step, remove=True):
+                return False
+            self.state.taken_steps.remove(step)
         for step in self.state.steps:
+            if step not in self.state.taken_steps:
+                self.state.taken_steps.append(step)
             if not await self._step_is_done(step):
                 return False
         self.state.installed, self.state.waiting_step, self.state.attempts = wanted, "", 0
@@ -172,7 +179,7 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         summary = f"{'remove' if remove else 'install'} {step} on the control cluster"
         try:
             result = await workflow.execute_activity_method(
-                RoutingActivities.run_install_step, order, **activity_options.on_cluster(activity_options.TEARDOWN_STEP, summary)
+                StackActivities.run_install_step, order, **activity_options.on_cluster(activity_options.STACK_STEP, summary)
             )
         except ActivityError as error:
             self._record_failure(failure_of(error))
@@ -332,7 +339,7 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
     async def _uninstalled(self) -> bool:
         if self._waits() and not self.state.forced:
             return False
-        for step in reversed(self.state.steps):
+        for step in self.state.removal_steps:
             if await self._step_is_done(step, remove=True):
                 continue
             if self.state.failure.type == NoControlCluster.__name__ and not self.state.connects:

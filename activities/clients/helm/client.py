@@ -34,6 +34,8 @@ _PENDING = _REMOVED_FIRST | _ROLLED_BACK_FIRST
 _GOOD = (_DEPLOYED, "superseded", "failed")
 _RELEASE_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,51}[a-z0-9])?")
 _LISTED_MAX = 10_000
+# Most helms whose worker was lost end by themselves within seconds.
+_LOOK_AGAIN = timedelta(seconds=10)
 # One line each: a release that shows its manifest would show secrets.
 _ABOUT = """{{.Release.Chart.Metadata.Name}}
 {{.Release.Chart.Metadata.Version}}
@@ -210,7 +212,7 @@ class HelmClient(HelmPort):
             raise ReleasePending(
                 f"{self._doing(state.name, state.namespace, state.status)} since {found.since:%H:%M:%S} UTC: another helm may still be "
                 f"working on it; it is recovered from {recovered_at:%H:%M:%S} UTC on",
-                after=left,
+                after=min(left, _LOOK_AGAIN),
             )
 
     async def _remove(self, name: str, namespace: str, *, wait: bool) -> None:

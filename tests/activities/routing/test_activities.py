@@ -10,7 +10,7 @@ from activities.cluster_objects.cluster_api import Json, ObjectId
 from activities.routing.activities import RoutingActivities
 from activities.routing.control_cluster import ControlCluster
 from api_types import labels, names
-from api_types.errors import InvalidInput, NameConflict, NoControlCluster, PermissionDenied, Unsupported
+from api_types.errors import InvalidInput, NameConflict, NoControlCluster, PermissionDenied
 from api_types.messages.gateway_work import (
     AppliedRoute,
     ApplyBackend,
@@ -18,7 +18,6 @@ from api_types.messages.gateway_work import (
     RemoveBackend,
     RemoveRoute,
     RouteEntry,
-    RunInstallStep,
     WatchGateway,
 )
 from api_types.messages.routing import SelectedEndpoint
@@ -224,11 +223,6 @@ async def test_it_connects_and_says_which_cluster_it_is(control: Control) -> Non
     assert system
     assert facts.uid == system["metadata"]["uid"]
     assert facts.kubernetes_version.startswith("v1.")
-
-
-async def test_what_is_not_installed_by_this_release_says_what_to_do(control: Control) -> None:
-    with pytest.raises(Unsupported, match=r"modelplane\.ai/stack=external"):
-        await control.run(control.activities.run_install_step, RunInstallStep(uid="g", step="traefik", traefik_version="41.0.2"))
 
 
 async def test_without_a_control_cluster_each_activity_says_so(control: Control) -> None:

@@ -118,7 +118,7 @@ class StackInstaller:
     def _preflight(self, connection: Connection) -> None:
         if not self._may_try(PREFLIGHT) or any(key != CHECK for key in self._calls.keys):
             return
-        if self._stack.plan is None and not self._stack.attempts.get(PREFLIGHT):
+        if self._stack.plan is None and PREFLIGHT not in self._stack.failures:
             self._context.record_event("Normal", "ComposingBackend", f"{_source(self._state)} cluster ready, composing backend")
         order = PreflightStack(
             connection=connection,

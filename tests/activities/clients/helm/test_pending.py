@@ -46,8 +46,8 @@ async def test_stk_5_a_release_that_is_pending_for_30_s_is_left_alone(here: OnCl
     await here.helm.ensure(wanted)
     here.rewrite(1, status, seconds_ago=30)
     error = await pending(here, wanted)
-    assert error.next_retry_delay is not None
-    assert timedelta(seconds=200) < error.next_retry_delay <= timedelta(seconds=271)
+    # Whoever works on it may be done long before it may be recovered.
+    assert error.next_retry_delay == timedelta(seconds=10)
     assert f"release {here.namespace}/mp-demo: {status} since " in error.message
     assert error.retryable
     with pytest.raises(ReleasePending):

@@ -1,0 +1,171 @@
+"""What an InferenceGateway installs on the control cluster, a step at a time, and takes away again (spec/stack-and-routing.md 4).
+
+No step waits for workloads: one that is not complete says what it waits for, and is taken again. What is as it shall be is left alone.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from activities.clients.helm.port import HelmPort
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId, Selection
+from activities.cluster_objects.deletion import Deleter, list_served
+from activities.cluster_objects.kinds import SERVICE_NAME_LABEL
+from activities.cluster_objects.ownership import owner_of
+from activities.heartbeat import Progress
+from activities.observe import stack as judge
+from activities.render.gateway import objects
+from activities.render.objects.manifest import Item, Owner
+from activities.stack import releases
+from activities.stack.definitions import apply_definitions
+from activities.stack.ownership import RELEASE_CONFLICT
+from activities.stack.releases import workload
+from api_types import labels
+from api_types.errors import NameConflict
+from api_types.messages.cluster_work import Connection
+from api_types.messages.gateway_work import InstallStepResult, RunInstallStep
+from api_types.messages.stack import HelmRelease, UninstallRelease
+from api_types.pins import charts
+from api_types.resources.inference_gateway import SINGLETON_NAME
+
+Report = Callable[[Progress], None]
+
+_KIND = "InferenceGateway"
+_DONE = InstallStepResult(done=True)
+# How long one attempt waits for what it deleted; the next one goes on.
+_GONE_WITHIN = timedelta(seconds=20)
+_SHOWN_MAX = 3
+
+
+async def install_step(cluster: ClusterApi, helm: HelmPort, order: RunInstallStep, report: Report) -> InstallStepResult:
+    """Take one step. Raises NameConflict if what it needs belongs to others, and what Helm raises."""
+    owner = Owner(_KIND, "", SINGLETON_NAME, order.uid, generation=0)
+    match order.step:
+        case "crds":
+            await apply_definitions(cluster, objects.definitions(), report)
+            # Before anything is installed that would have to be taken away again.
+            for item in (objects.gateway_class(owner), objects.gateway(owner)):
+                _check_owner(ObjectId.of(item.manifest), await cluster.get(ObjectId.of(item.manifest)))
+            return _DONE
+        case "metallb":
+            return await _metallb(cluster, helm)
+        case "address-pool":
+            return await _apply(cluster, objects.address_pool(owner, order.address_pool))
+        case "traefik":
+            return await _release(cluster, helm, objects.traefik(order.traefik_version))
+        case "gateway-class":
+            return await _apply(cluster, [objects.gateway_class(owner)])
+        case _:
+            await cluster.create(_namespace())
+            return await _apply(cluster, [objects.gateway(owner)])
+
+
+async def remove_step(cluster: ClusterApi, helm: HelmPort, where: Connection, order: RunInstallStep, report: Report) -> InstallStepResult:
+    """Take away what one step installed. The definitions stay: with them would go the routes of everybody."""
+
+    async def uninstalled(pin: charts.ChartPin) -> InstallStepResult:
+        release = UninstallRelease(
+            connection=where, name=pin.release, namespace=pin.namespace, wait_seconds=int(_GONE_WITHIN.total_seconds())
+        )
+        gone = await releases.uninstall(cluster, helm, release, report)
+        return _remaining([str(item) for item in gone.remaining])
+
+    owner = Owner(_KIND, "", SINGLETON_NAME, order.uid, generation=0)
+    match order.step:
+        case "crds":
+            return _DONE
+        case "metallb":
+            return await uninstalled(charts.METALLB)
+        case "address-pool":
+            return await _delete(cluster, objects.address_pool(owner, order.address_pool), order.uid, report)
+        case "traefik":
+            result = await uninstalled(charts.TRAEFIK)
+            return await _service_is_gone(cluster) if result.done else result
+        case "gateway-class":
+            return await _delete(cluster, [objects.gateway_class(owner)], order.uid, report)
+        case _:
+            return await _delete(cluster, [objects.gateway(owner)], order.uid, report)
+
+
+# --- releases -------------------------------------------------------------------------------------------------------------------------
+
+
+async def _release(cluster: ClusterApi, helm: HelmPort, release: HelmRelease) -> InstallStepResult:
+    if await helm.status(release.name, release.namespace) is None and (problems := await releases.conflicts_of(cluster, helm, release)):
+        raise NameConflict(f"control cluster: {'; '.join(problems[:_SHOWN_MAX])}: {_advice()}", RELEASE_CONFLICT)
+    ensured = await releases.ensure(helm, release)
+    lagging = []
+    for text in ensured.workloads:
+        target = workload(text)
+        found = await cluster.get(target)
+        lag = _JUDGES[target.kind](found) if found else judge.MISSING
+        if lag.why and lag.gates:
+            lagging.append(f"{target.kind.kind} {target.namespace}/{target.name}: {lag.why}")
+    return InstallStepResult(done=not lagging, message="; ".join(lagging[:_SHOWN_MAX]))
+
+
+_JUDGES = {
+    kinds.DEPLOYMENT: judge.deployment,
+    kinds.STATEFUL_SET: judge.stateful_set,
+    kinds.DAEMON_SET: judge.daemon_set,
+}
+
+
+async def _metallb(cluster: ClusterApi, helm: HelmPort) -> InstallStepResult:
+    result = await _release(cluster, helm, objects.metallb())
+    if not result.done:
+        return result
+    selector = f"{SERVICE_NAME_LABEL}={objects.METALLB_WEBHOOK}"
+    slices = await list_served(cluster, Selection(kinds.ENDPOINT_SLICE, charts.METALLB.namespace, selector))
+    if any(each.get("endpoints") for each in slices):
+        # Its kinds are served from now on.
+        await cluster.resources(refresh=True)
+        return _DONE
+    return InstallStepResult(done=False, message=f"Service {charts.METALLB.namespace}/{objects.METALLB_WEBHOOK} has no endpoint yet")
+
+
+async def _service_is_gone(cluster: ClusterApi) -> InstallStepResult:
+    """Wait for the Service too: with it goes the load balancer, which nobody would delete later."""
+    target = ObjectId(kinds.SERVICE, charts.TRAEFIK.namespace, objects.SERVICE)
+    return _remaining([str(target)] if await cluster.get(target) else [])
+
+
+# --- objects --------------------------------------------------------------------------------------------------------------------------
+
+
+async def _apply(cluster: ClusterApi, items: list[Item]) -> InstallStepResult:
+    """Apply objects, and see that those of the Gateway API are accepted."""
+    lagging = []
+    for item in items:
+        target = ObjectId.of(item.manifest)
+        _check_owner(target, await cluster.get(target))
+        stored = await cluster.apply(item.manifest)
+        if target.kind in (kinds.GATEWAY, kinds.GATEWAY_CLASS) and (why := judge.accepted(stored).why):
+            lagging.append(f"{target.kind.kind} {target.name}: {why}")
+    return InstallStepResult(done=not lagging, message="; ".join(lagging))
+
+
+def _check_owner(target: ObjectId, live: Json | None) -> None:
+    # One of an earlier InferenceGateway, which was deleted by force, is taken over.
+    if live and owner_of(live)[:3] != (_KIND, "", SINGLETON_NAME):
+        raise NameConflict(f"control cluster: {target} exists already and belongs to {owner_of(live)}: {_advice()}")
+
+
+async def _delete(cluster: ClusterApi, items: list[Item], uid: str, report: Report) -> InstallStepResult:
+    served = await cluster.resources()
+    targets = [target for item in reversed(items) if (target := ObjectId.of(item.manifest)).kind in served]
+    gone = await Deleter(cluster, uid, report, None).until_gone(targets, _GONE_WITHIN)
+    return _remaining([str(item) for item in gone.remaining])
+
+
+def _remaining(items: list[str]) -> InstallStepResult:
+    more = f" and {len(items) - _SHOWN_MAX} more" if len(items) > _SHOWN_MAX else ""
+    return InstallStepResult(done=not items, message=f"not gone yet: {', '.join(items[:_SHOWN_MAX])}{more}" if items else "")
+
+
+def _namespace() -> dict[str, object]:
+    return {"apiVersion": kinds.NAMESPACE.api_version, "kind": kinds.NAMESPACE.kind, "metadata": {"name": labels.SYSTEM_NAMESPACE}}
+
+
+def _advice() -> str:
+    return f"delete it, or install the gateway yourself and annotate the InferenceGateway with {labels.STACK}=external"
