@@ -33,7 +33,10 @@ DELETED = Shortfall("is being deleted")
 def deployment(item: Json) -> Shortfall:
     """Judge a Deployment: its controller has seen its spec, and all copies are updated and available."""
     desired = _number(item.get("spec"), "replicas", 1)
-    return _counted(item, desired, "updatedReplicas", "availableReplicas", "available")
+    found = _counted(item, desired, "updatedReplicas", "availableReplicas", "available")
+    # Pods of before go when those that replace them are available; until then the available ones may be just these.
+    before = _number(item.get("status"), "replicas") - _number(item.get("status"), "updatedReplicas")
+    return Shortfall(f"{before} pods of before the update are still there") if not found.why and before > 0 else found
 
 
 def stateful_set(item: Json) -> Shortfall:

@@ -41,6 +41,11 @@ control: false
 """
 # What a test may have left, in an order in which it goes.
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_CONTENTS = {
+    "/apis/apps/v1": ("deployments", "daemonsets", "statefulsets", "replicasets", "controllerrevisions"),
+    "/api/v1": ("pods", "services", "secrets", "configmaps", "serviceaccounts", "resourcequotas", "endpoints", "events"),
+    "/apis/discovery.k8s.io/v1": ("endpointslices",),
+}
 _KEPT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -138,11 +143,22 @@ class StackCluster:
             self.delete(_own(_CRDS, item))
         for item in self.items("/api/v1/namespaces"):
             if item["metadata"]["name"] not in _KEPT_NAMESPACES:
-                self.delete(_own("/api/v1/namespaces", item))
+                self._remove_namespace(item)
 
     def is_clear(self) -> bool:
         """Whether nothing of that is left."""
         return not self.items(_CRDS) and set(self.names("/api/v1/namespaces")) == set(_KEPT_NAMESPACES)
+
+    def _remove_namespace(self, item: Json) -> None:
+        """Delete a namespace with all that tests put into one; its controller would begin with that only after five seconds."""
+        path = _own("/api/v1/namespaces", item)
+        # From now on nothing can be created in it.
+        self.delete(path)
+        for version, plurals in _CONTENTS.items():
+            for plural in plurals:
+                self.delete(f"{version}/namespaces/{item['metadata']['name']}/{plural}?gracePeriodSeconds=0")
+        if not self.items(f"{path}/pods"):
+            self._http.put(f"{path}/finalize", json={**item, "spec": {"finalizers": []}})
 
     def _remove(self, path: str) -> None:
         with contextlib.suppress(httpx.HTTPStatusError):

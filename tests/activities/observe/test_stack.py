@@ -57,6 +57,12 @@ CASES = (
         Shortfall("1/2 pods are available"),
     ),
     Case(
+        "an updated copy beside the old one, which alone is available, gates",
+        judge.deployment,
+        {**a_workload(), "status": {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 1, "availableReplicas": 1}},
+        Shortfall("1 pods of before the update are still there"),
+    ),
+    Case(
         "counts of an older spec say nothing",
         judge.deployment,
         a_workload(generation=2, observed=1, updatedReplicas=1, availableReplicas=1),
