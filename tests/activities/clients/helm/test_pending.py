@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.clients.helm.command import environment
+from activities.clients.helm.command import OPERATION_SECONDS, TERM_SECONDS, environment
 from activities.clients.helm.kubeconfig_file import KubeconfigFile
 from activities.clients.helm.port import Release
 from api_types.errors import ReleasePending, ServerError
@@ -47,7 +47,7 @@ async def test_stk_5_a_release_that_is_pending_for_30_s_is_left_alone(here: OnCl
     here.rewrite(1, status, seconds_ago=30)
     error = await pending(here, wanted)
     assert error.next_retry_delay is not None
-    assert timedelta(seconds=200) < error.next_retry_delay <= timedelta(seconds=271)
+    assert timedelta(seconds=OPERATION_SECONDS - 100) < error.next_retry_delay <= timedelta(seconds=OPERATION_SECONDS + TERM_SECONDS - 29)
     assert f"release {here.namespace}/mp-demo: {status} since " in error.message
     assert error.retryable
     with pytest.raises(ReleasePending):
