@@ -94,7 +94,8 @@ class HelmClient(HelmPort):
         self._kubeconfig = kubeconfig
         self._helm = tools.helm
         self._charts = tools.charts
-        self._pending_after = timedelta(seconds=tools.operation_seconds)
+        # A helm whose time is up is asked to end before it is killed.
+        self._pending_after = timedelta(seconds=tools.operation_seconds + tools.term_seconds)
 
     async def ensure(self, release: Release) -> ReleaseState:
         """See `HelmPort`."""
@@ -140,7 +141,7 @@ class HelmClient(HelmPort):
         """See `HelmPort`."""
         _check_name(release.name)
         archive = await self._charts.archive(self._helm.path, release.chart)
-        arguments = ["template", release.name, str(archive), "--skip-crds", "--namespace", release.namespace, "--values", "-"]
+        arguments = ["template", release.name, str(archive), "--namespace", release.namespace, "--values", "-"]
         with self._failures(release.name, release.namespace, "template"):
             output = await self._command.run(arguments, json.dumps(dict(release.values)).encode())
         try:

@@ -83,7 +83,7 @@ _QUOTED_VALUES = re.compile(
 _CREATED_TYPED = re.compile(r"(failed to create typed patch object \([^)]*Kind=(?:Secret|ConfigMap)\)):[^\n]*")
 _OF_SCHEMA = re.compile(r"^(- at '.*?': )'.*'(?= does not match pattern| is not valid )", re.MULTILINE)
 _ERROR = "Error: "
-_WARNING = re.compile(r"^(?:level=|I\d{4}|W\d{4}|E\d{4}|WARNING:)", re.IGNORECASE)
+_WARNING = re.compile(r"^(?:level=|I\d{4}|W\d{4}|E\d{4}|(?:\w+\.go:\d+: )?warning:)", re.IGNORECASE)
 
 
 def is_not_found(stderr: str) -> bool:

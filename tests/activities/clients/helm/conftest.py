@@ -142,8 +142,9 @@ class OnCluster:
         """Write a status into a stored revision, as a helm that was killed so long ago leaves it."""
         stored = self.core.read_namespaced_secret(f"sh.helm.release.v1.{name}.v{revision}", self.namespace)
         release = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(stored.data["release"]))))
-        when = (utc_now() - timedelta(seconds=seconds_ago)).isoformat()
-        release["info"] |= {"status": status, "last_deployed": when, **({"deleted": when} if status == "uninstalling" else {})}
+        when, before = (utc_now() - timedelta(seconds=seconds) for seconds in (seconds_ago, seconds_ago + 3600))
+        times = {"last_deployed": before, "deleted": when} if status == "uninstalling" else {"last_deployed": when}
+        release["info"] |= {"status": status, **{name: time.isoformat() for name, time in times.items()}}
         packed = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(release).encode()))).decode()
         patch = {"data": {"release": packed}, "metadata": {"labels": {"status": status}}}
         self.core.patch_namespaced_secret(stored.metadata.name, self.namespace, patch)

@@ -18,6 +18,7 @@ from api_types.errors import InvalidInput, ReleasePending
 from api_types.messages.cluster_work import Connection
 from api_types.settings import StackSettings
 from tests.activities.clients.helm.conftest import CONFIG, OnCluster
+from tests.environment.charts import chart
 from tests.random_cases import cases, generator
 
 pytestmark = pytest.mark.testbed
@@ -62,10 +63,13 @@ async def test_stk_8_one_changed_value_is_one_upgrade(here: OnCluster) -> None:
 
 
 async def test_another_version_or_chart_is_an_upgrade(here: OnCluster) -> None:
-    first = await here.helm.ensure(here.release(here.publish(version="1.0.0", templates={"config.yaml": CONFIG})))
-    second = await here.helm.ensure(here.release(here.publish(version="1.0.1", templates={"config.yaml": CONFIG})))
-    assert (first.revision, first.chart_version, second.revision, second.chart_version) == (1, "1.0.0", 2, "1.0.1")
-    assert second.chart != first.chart
+    first = here.publish(version="1.0.0", templates={"config.yaml": CONFIG})
+    newer = dataclasses.replace(first, version="1.0.1")
+    here.repository.add(chart(newer.name, newer.version, templates={"config.yaml": CONFIG}))
+    other = here.publish(version="1.0.1", templates={"config.yaml": CONFIG})
+    for number, wanted in enumerate((first, newer, other), start=1):
+        state = await here.helm.ensure(here.release(wanted))
+        assert (state.revision, state.chart, state.chart_version) == (number, wanted.name, wanted.version)
 
 
 async def test_values_that_are_wanted_no_longer_are_those_of_the_chart_again(here: OnCluster) -> None:
@@ -232,7 +236,12 @@ async def test_an_uninstalled_release_leaves_nothing_and_may_be_uninstalled_twic
     await here.helm.uninstall("mp-demo", here.namespace)
     assert (here.config(), here.revisions()) == (None, {})
     await here.helm.uninstall("mp-demo", here.namespace)
-    await asyncio.gather(*(here.helm.uninstall("mp-demo", here.namespace) for _ in range(2)))
+
+
+async def test_two_that_uninstall_one_release_at_once_both_see_it_gone(here: OnCluster) -> None:
+    await here.helm.ensure(here.release())
+    await asyncio.gather(*(here.helm.uninstall("mp-demo", here.namespace) for _ in range(3)))
+    assert (here.config(), here.revisions()) == (None, {})
 
 
 @pytest.mark.parametrize("status", ["failed", "uninstalling"])

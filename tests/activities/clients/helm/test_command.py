@@ -4,6 +4,7 @@ A script of a few lines stands in for helm, as helm itself does none of this on 
 """
 
 import asyncio
+import base64
 import json
 import logging
 import subprocess
@@ -22,6 +23,7 @@ from activities.clients.helm.limits import PER_CLUSTER, HelmLimits
 from api_types.errors import AnswerTooLarge
 from tests.activities.clients.helm.conftest import Script, ended, numbers_in
 from tests.activities.environment.cluster_under_test import eventually
+from tests.environment.charts import chart
 
 # Shell: whoever ignores SIGTERM, with a child that does so too, and says both ids.
 STUBBORN = "trap '' TERM; sleep 60 & echo $$ >> {ids}; echo $! >> {ids}; wait; sleep 60"
@@ -119,10 +121,12 @@ async def test_helm_is_asked_to_end_before_it_is_killed(script: Script, tmp_path
         assert recorded.read_text() == "failed\n"
 
 
-async def test_a_second_cancellation_does_not_leave_a_process(script: Script, tmp_path: Path) -> None:
-    helm = made(script(STUBBORN.format(ids=tmp_path / "ids")), tmp_path, term_seconds=1)
-    async with running(helm, "upgrade") as run:
-        pids = await numbers_in(tmp_path / "ids", 2)
+async def test_a_second_cancellation_while_helm_is_being_ended_leaves_no_process(script: Script, tmp_path: Path) -> None:
+    text = f"trap 'echo asked > {tmp_path}/asked' TERM; echo $$ > {tmp_path}/ids; while :; do sleep 0.1; done"
+    async with running(made(script(text), tmp_path, term_seconds=2), "upgrade") as run:
+        pids = await numbers_in(tmp_path / "ids")
+        run.cancel()
+        await eventually((tmp_path / "asked").exists)
         for _ in range(3):
             run.cancel()
             await asyncio.sleep(0)
@@ -223,13 +227,12 @@ async def test_values_stay_json_whatever_is_in_them(script: Script, tmp_path: Pa
 
 @pytest.mark.testbed
 def test_helm_takes_all_characters_that_are_passed_to_it(helm_path: str, tmp_path: Path) -> None:
-    (tmp_path / "c" / "templates").mkdir(parents=True)
-    (tmp_path / "c" / "Chart.yaml").write_text("{apiVersion: v2, name: c, version: 1.0.0}")
-    (tmp_path / "c" / "templates" / "a.yaml").write_text("{{ .Values.text | toJson }}")
+    archive = tmp_path / "c.tgz"
+    archive.write_bytes(chart("c", templates={"a.yaml": "text: {{ .Values.text | b64enc }}"}).archive)
     values = command._as_yaml(json.dumps({"text": "".join(CHARACTERS)}).encode())
-    run = [helm_path, "template", "r", str(tmp_path / "c"), "--values", "-"]
-    output = subprocess.run(run, input=values, capture_output=True, check=True, env=environment(tmp_path)).stdout.decode()
-    assert json.loads(output.splitlines()[-1]) == "".join(CHARACTERS)
+    run = [helm_path, "template", "r", str(archive), "--values", "-"]
+    output = subprocess.run(run, input=values, capture_output=True, check=True, env=environment(tmp_path)).stdout
+    assert base64.b64decode(output.split()[-1]).decode() == "".join(CHARACTERS)
 
 
 # --- turns ----------------------------------------------------------------------------------------------------------------------------

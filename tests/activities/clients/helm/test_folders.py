@@ -121,13 +121,13 @@ def test_nothing_else_is_swept(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    target = tmp_path / "target"
-    target.write_text("kept")
-    left = tmp_path / "modelplane-helm-left"
-    left.mkdir()
-    (left / "lock").symlink_to(target)
+    (tmp_path / "target").write_text("kept")
+    for name in ("target", "missing"):
+        (tmp_path / f"modelplane-helm-{name}").mkdir()
+        (tmp_path / f"modelplane-helm-{name}" / "lock").symlink_to(tmp_path / name)
     assert sweep(tmp_path) == []
-    assert target.read_text() == "kept"
+    assert (tmp_path / "target").read_text() == "kept"
+    assert not (tmp_path / "missing").exists()
 
 
 def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
