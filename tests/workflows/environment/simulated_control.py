@@ -40,13 +40,15 @@ class SimulatedControl(SimulatedClusters):
     """The activities on clusters and on the control cluster.
 
     `configured`: there is one. `down`: it does not answer. `address` is that of its gateway. `done` has what was applied and removed, in
-    order, as `apply route qwen [a, b]`; `routes` and `backends` are what is there now.
+    order, as `apply route qwen [a, b]`; `routes` and `backends` are what is there now. `waits`: what a step waits for that
+    is not complete.
     """
 
     configured: bool = True
     down: bool = False
     address: str = ADDRESS
     resolves: bool = True
+    waits: dict[str, str] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
     routes: dict[str, ApplyRoute] = field(default_factory=dict)
     backends: dict[str, str] = field(default_factory=dict)
@@ -131,7 +133,7 @@ class SimulatedControl(SimulatedClusters):
     async def run_install_step(self, order: RunInstallStep) -> InstallStepResult:
         self._check()
         self.done.append(f"{'remove' if order.remove else 'install'} {order.step}")
-        return InstallStepResult(done=True)
+        return InstallStepResult(done=order.step not in self.waits, message=self.waits.get(order.step, ""))
 
     def activities(self) -> list[Callable[..., Any]]:
         return [
@@ -181,12 +183,12 @@ class SimulatedControl(SimulatedClusters):
         return observed.model_copy(update={"run": 1, "sequence": self._sequence})
 
 
-def a_gateway(*, version: str = "41.0.2") -> Json:
-    """The gateway, which others install."""
+def a_gateway(*, version: str = "41.0.2", installed: bool = False) -> Json:
+    """The gateway, which others install, or which is `installed` by its InferenceGateway."""
     return {
         "apiVersion": API_VERSION,
         "kind": "InferenceGateway",
-        "metadata": {"name": "default", "annotations": {labels.STACK: "external"}},
+        "metadata": {"name": "default", "annotations": {} if installed else {labels.STACK: "external"}},
         "spec": {"backend": "Traefik", "traefik": {"version": version}},
     }
 

@@ -1,0 +1,73 @@
+"""An InferenceGateway that is not that of others installs what it needs, follows its spec, and takes all of it away again."""
+
+import asyncio
+
+import pytest
+
+from tests.workflows.environment.harness import ControlPlane, Json, eventually, message, reason
+from tests.workflows.environment.simulated_clusters import simulated_plane
+from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway
+
+PLAIN = ["install crds", "install traefik", "install gateway-class", "install gateway"]
+REMOVED = ["remove gateway", "remove gateway-class", "remove traefik", "remove crds"]
+POOL = "192.0.2.10-192.0.2.20"
+
+
+def with_metallb(gateway: Json) -> Json:
+    traefik = {**gateway["spec"]["traefik"], "loadBalancer": "MetalLB", "metallb": {"addressPool": POOL}}
+    return {**gateway, "spec": {**gateway["spec"], "traefik": traefik}}
+
+
+async def done(control: SimulatedControl, expected: list[str]) -> None:
+    async def seen() -> list[str]:
+        return control.done
+
+    await eventually(seen, lambda found: found == expected, what="the steps")
+
+
+async def ready(plane: ControlPlane) -> Json:
+    return await plane.ready("InferenceGateway", "default")
+
+
+@pytest.mark.timeout(120)
+async def test_what_a_spec_no_longer_has_is_taken_away_and_at_the_end_all_of_it() -> None:
+    control, gateway = SimulatedControl(), a_gateway(installed=True)
+    async with simulated_plane(control) as plane:
+        await plane.apply(gateway)
+        seen = await ready(plane)
+        await done(control, PLAIN)
+        assert [event["message"] for event in seen["status"]["events"] if event["reason"] == "Installed"] == [
+            "Traefik ready, composing Gateway"
+        ]
+        control.done.clear()
+        await plane.apply(with_metallb(gateway))
+        await done(control, [PLAIN[0], "install metallb", "install address-pool", *PLAIN[1:]])
+        control.done.clear()
+        await plane.apply(gateway)
+        await done(control, ["remove address-pool", "remove metallb", *PLAIN])
+        await ready(plane)
+        control.done.clear()
+        await plane.delete("InferenceGateway", "default")
+        await plane.gone("InferenceGateway", "default")
+        assert control.done == REMOVED
+
+
+@pytest.mark.timeout(120)
+async def test_a_step_that_is_not_complete_or_fails_is_named_and_taken_again() -> None:
+    control = SimulatedControl(waits={"traefik": "Deployment traefik-system/traefik: 0/1 pods are available"})
+    async with simulated_plane(control) as plane:
+        await plane.apply(a_gateway(installed=True))
+        seen = await plane.until("InferenceGateway", "default", lambda tree: "0/1 pods" in message(tree, "ControllerReady"))
+        assert (reason(seen, "ControllerReady"), "traefik" in message(seen, "ControllerReady")) == ("Installing", True)
+        control.waits.clear()
+        await ready(plane)
+
+        control.waits["gateway"] = "not gone yet: Gateway"
+        await plane.delete("InferenceGateway", "default")
+        await plane.until("InferenceGateway", "default", lambda tree: "not gone yet" in message(tree, "Deleting"))
+        # Nothing that the Gateway needs goes before it.
+        await asyncio.sleep(0)
+        assert not [each for each in control.done if each.startswith("remove") and each != "remove gateway"]
+        await plane.force("InferenceGateway", "default")
+        await plane.gone("InferenceGateway", "default")
+        assert control.done[-3:] == REMOVED[1:]
