@@ -9,14 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from kubernetes import client
-from kubernetes.client import ApiException
 
 from activities.clients.helm.binary import Helm, HelmBinary
 from activities.clients.helm.charts import ChartStore
@@ -121,12 +118,8 @@ class OnCluster:
 
     def config(self, name: str = "mp-demo") -> Any:
         """Read the data of a ConfigMap; None if there is none."""
-        try:
-            return self.core.read_namespaced_config_map(name, self.namespace).data
-        except ApiException as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            return None
+        found = self.core.list_namespaced_config_map(self.namespace, field_selector=f"metadata.name={name}").items
+        return found[0].data if found else None
 
     def values(self) -> Any:
         """Read the values that the chart without a name was rendered with."""
@@ -190,6 +183,8 @@ async def access(testbed: Running, tmp_path_factory: pytest.TempPathFactory) -> 
 async def here(
     testbed: Running, kube: Callable[[ClusterRunning], Any], access: Access, tools: HelmTools, repository: ChartRepository
 ) -> AsyncIterator[OnCluster]:
+    from kubernetes import client  # noqa: PLC0415 - takes a second to load, which tests without a cluster do not pay
+
     core, namespace = client.CoreV1Api(kube(testbed.clusters[CLUSTER])), f"t-{secrets.token_hex(4)}"
     core.create_namespace({"metadata": {"name": namespace}})
     async with helm_client(access, CLUSTER, tools=tools) as port:

@@ -91,7 +91,7 @@ async def test_a_program_that_writes_without_end_is_not_listened_to(script: Scri
 
 
 async def test_a_program_that_hangs_is_ended_with_what_it_started(monkeypatch: pytest.MonkeyPatch, script: Script, tmp_path: Path) -> None:
-    monkeypatch.setattr(binary, "_VERSION_SECONDS", 0.5)
+    monkeypatch.setattr(binary, "_VERSION_SECONDS", 2)
     began = time.monotonic()
     message = await refusal(script(f"sleep 60 & echo $! > {tmp_path}/child; wait"))
     assert "did not say its version within" in message

@@ -73,10 +73,10 @@ def test_the_times_are_those_that_were_decided() -> None:
 
 
 async def test_a_run_beyond_its_time_is_ended_with_all_it_started(script: Script, tmp_path: Path) -> None:
-    helm = made(script(STUBBORN.format(ids=tmp_path / "ids")), tmp_path, operation_seconds=1)
+    helm = made(script(STUBBORN.format(ids=tmp_path / "ids")), tmp_path, operation_seconds=2)
     with pytest.raises(HelmFailed) as raised:
         await helm.run(["upgrade"])
-    assert raised.value.stderr == "helm upgrade did not end within 1 s and was stopped"
+    assert raised.value.stderr == "helm upgrade did not end within 2 s and was stopped"
     await ended(*await numbers_in(tmp_path / "ids", 2))
 
 

@@ -6,7 +6,6 @@ import json
 from typing import Any, NamedTuple
 
 import pytest
-from kubernetes import client
 
 from activities.clients.helm import failures
 from activities.clients.helm.port import Release
@@ -190,6 +189,8 @@ async def test_a_token_that_is_not_accepted_is_a_credential_that_is_invalid(here
 
 def restricted(here: OnCluster, *rules: dict[str, Any]) -> Access:
     """Give a user of the namespace who may do so much."""
+    from kubernetes import client  # noqa: PLC0415 - takes a second to load
+
     rbac, account = client.RbacAuthorizationV1Api(here.core.api_client), "restricted"
     here.core.create_namespaced_service_account(here.namespace, {"metadata": {"name": account}})
     rbac.create_namespaced_role(here.namespace, {"metadata": {"name": account}, "rules": list(rules)})
@@ -297,6 +298,8 @@ async def test_a_kind_that_is_not_served_is_missing_and_may_come(here: OnCluster
 @pytest.mark.testbed
 async def test_a_policy_that_denies_is_quoted(here: OnCluster) -> None:
     """A ValidatingAdmissionPolicy of the API server itself, as a webhook would need a server."""
+    from kubernetes import client  # noqa: PLC0415 - takes a second to load
+
     admission, name = client.AdmissionregistrationV1Api(here.core.api_client), here.namespace
     spec = {
         "failurePolicy": "Fail",

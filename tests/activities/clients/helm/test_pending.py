@@ -180,4 +180,5 @@ async def test_a_hook_that_does_not_end_is_an_error_that_is_tried_again(here: On
         with pytest.raises(ServerError) as raised:
             await helm.ensure(with_hook(here))
     assert raised.value.retryable
-    assert here.revisions() == {1: "failed"}
+    # On a busy machine helm is stopped before it has written anything.
+    assert here.revisions() in ({1: "failed"}, {})
