@@ -15,7 +15,8 @@ class GatewayState(EntityState):
     `users`: the workflow ids of services and endpoints that registered, `registrations` the last one of each, `unanswered` those of them
     that got no report yet. `reported`: digest of the last report. `connects` counts connections to the control cluster, `connected` says
     whether there is one. `watches` numbers the watches. `installed`: digest of what is installed, empty while something is missing;
-    `taken_steps`: those that were begun and not taken back; `waiting_step`: what the installation waits for. `kubernetes_version` is that of the control cluster.
+    `taken_steps`: those that were begun and not taken back; `waiting_step`: what the installation waits for. `kubernetes_version` is that
+    of the control cluster.
     """
 
     users: list[str] = Field(default_factory=list)

@@ -5,16 +5,22 @@ It is no test and is run by hand, before a release. What is recorded stays: late
 
 import json
 import uuid
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client import ApiClient
 from temporalio.client import Client
 
 from api_types import names
+from testbed.running import ClusterRunning
 from tests.environment.local_hub import LocalHub, Repo, a_commit
+from tests.environment.stack_testbed import CLUSTER
+from tests.environment.summary import Summary
 from tests.workflows.environment.harness import ControlPlane, a_cache, a_deployment, message, reason
+from tests.workflows.environment.managed_stack import managed_stack
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
 from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway, a_service, an_endpoint, selecting
 from tests.workflows.histories import wire_names
@@ -123,6 +129,28 @@ async def test_record_a_service_with_its_endpoints_and_the_gateway() -> None:
         }
         await record(plane.client, ids)
         await record(plane.client, {"ModelReplica": names.workflow_id("ModelReplica", "ml", replica)}, "-routed")
+
+
+@pytest.mark.testbed
+async def test_record_a_gateway_that_is_installed() -> None:
+    async with simulated_plane(SimulatedControl()) as plane:
+        await plane.apply(a_gateway(installed=True))
+        await plane.ready("InferenceGateway", "default")
+        await plane.delete("InferenceGateway", "default")
+        await plane.gone("InferenceGateway", "default")
+        await record(plane.client, {"InferenceGateway": names.workflow_id("InferenceGateway", "", "default")}, "-installed")
+
+
+@pytest.mark.testbed
+async def test_record_a_stack_that_is_installed_and_removed(
+    tmp_path: Path, kube: Callable[[ClusterRunning], ApiClient], pytestconfig: pytest.Config
+) -> None:
+    async with managed_stack(tmp_path, kube, Summary.of(pytestconfig)) as managed:
+        await managed.apply()
+        await managed.ready()
+        await managed.delete()
+        await managed.gone()
+        await record(managed.plane.client, {"InferenceCluster": names.workflow_id("InferenceCluster", "", CLUSTER)}, "-stack")
 
 
 def test_record_the_names_on_the_wire() -> None:

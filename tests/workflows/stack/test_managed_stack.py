@@ -5,68 +5,21 @@ The charts are small ones of the tests, and a stand-in acts as Envoy's controlle
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 
 import pytest
 from kubernetes.client import ApiClient
 
-from activities.secrets.selection import secret_store
-from api_types import labels
-from api_types.clock import utc_now
-from api_types.messages.entities import Force, RetryNow
-from api_types.settings import SecretSettings, Settings
+from api_types.messages.entities import Force
 from testbed.running import ClusterRunning
-from tests.environment.stack_charts import leader_worker_set
-from tests.environment.stack_testbed import CLUSTER, StackCluster, stack_cluster
+from tests.environment.stack_testbed import CLUSTER
 from tests.environment.summary import Summary
-from tests.workflows.conftest import documents, put_secrets
-from tests.workflows.environment.harness import ControlPlane, Json, a_worker, connected, eventually, message, reason
-from tests.workflows.environment.replaying import replay_all
+from tests.workflows.environment.harness import Json, eventually, message, reason
+from tests.workflows.environment.managed_stack import NEWER, SERVICES, Managed, managed_stack
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(400)]
 
-SERVICES = "/api/v1/namespaces/envoy-gateway-system/services"
 CLASSES = "/apis/gateway.networking.k8s.io/v1/gatewayclasses"
 LWS_CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/leaderworkersets.leaderworkerset.x-k8s.io"
-NEWER = "v0.8.1"
-
-
-@dataclass
-class Managed:
-    """The control plane, and the cluster without a stack."""
-
-    plane: ControlPlane
-    world: StackCluster
-
-    async def apply(self) -> None:
-        """Apply the cluster, its class first."""
-        for file in ("classes.yaml", "clusters.yaml"):
-            for document in documents(self.world.running.manifests / file):
-                await self.plane.apply(document)
-
-    async def until(self, holds: Callable[[Json], bool]) -> Json:
-        return await self.plane.until("InferenceCluster", CLUSTER, holds)
-
-    async def ready(self) -> Json:
-        return await self.plane.ready("InferenceCluster", CLUSTER)
-
-    async def until_releases(self, holds: Callable[..., bool]) -> None:
-        """Wait until something holds of the releases on the cluster."""
-        await eventually(lambda: asyncio.to_thread(self.world.releases), holds, what="the number of releases")
-
-    async def retry(self, request: str) -> None:
-        """Have what waits tried at once, and what is installed looked at."""
-        await self.plane.handle("InferenceCluster", CLUSTER).signal("retry_now", RetryNow(request_id=request, by="test").wire())
-
-    async def delete(self) -> None:
-        await self.plane.delete("InferenceCluster", CLUSTER)
-
-    async def gone(self) -> None:
-        """Wait until it is gone, and see that it left nothing that was not there before."""
-        await self.plane.gone("InferenceCluster", CLUSTER)
-        assert self.world.releases() == {}
-        assert self.world.names(SERVICES) == []
-        assert self.world.get(f"/api/v1/namespaces/{labels.SYSTEM_NAMESPACE}") is None
 
 
 def events(seen: Json, reason: str) -> list[str]:
@@ -77,16 +30,8 @@ def events(seen: Json, reason: str) -> list[str]:
 async def managed(
     tmp_path_factory: pytest.TempPathFactory, kube: Callable[[ClusterRunning], ApiClient], pytestconfig: pytest.Config
 ) -> AsyncIterator[Managed]:
-    folder = tmp_path_factory.mktemp("managed")
-    with stack_cluster(folder / "home", Summary.of(pytestconfig)) as world:
-        world.charts.add(leader_worker_set(NEWER, field="addedLater"))
-        await put_secrets(world.running, secret_store(Settings(secrets=SecretSettings(directory=folder / "secrets"))))
-        began = utc_now()
-        settings = {"MODELPLANE_STACK__CHART_MIRROR": world.charts.url}
-        with a_worker(world.running.temporal_address, folder / "secrets", folder / "worker.log", **settings) as worker:
-            async with connected(world.running) as client:
-                yield Managed(ControlPlane(client, world.running, worker, kube), world)
-                await replay_all(client, began, folder)
+    async with managed_stack(tmp_path_factory.mktemp("managed"), kube, Summary.of(pytestconfig)) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,76 @@
+"""A control plane, and a cluster without a serving stack, which its InferenceCluster gives one: real parts, small charts."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from activities.secrets.selection import secret_store
+from api_types import labels
+from api_types.clock import utc_now
+from api_types.messages.entities import RetryNow
+from api_types.settings import SecretSettings, Settings
+from tests.environment.stack_charts import leader_worker_set
+from tests.environment.stack_testbed import CLUSTER, StackCluster, stack_cluster
+from tests.environment.summary import Summary
+from tests.workflows.conftest import documents, put_secrets
+from tests.workflows.environment.harness import ControlPlane, Json, a_worker, connected, eventually
+from tests.workflows.environment.replaying import replay_all
+
+SERVICES = "/api/v1/namespaces/envoy-gateway-system/services"
+NEWER = "v0.8.1"
+"""A version of the LeaderWorkerSet chart besides that of the pins; its definition has one more field."""
+
+
+@dataclass
+class Managed:
+    """The control plane, and the cluster without a stack."""
+
+    plane: ControlPlane
+    world: StackCluster
+
+    async def apply(self) -> None:
+        """Apply the cluster, its class first."""
+        for file in ("classes.yaml", "clusters.yaml"):
+            for document in documents(self.world.running.manifests / file):
+                await self.plane.apply(document)
+
+    async def until(self, holds: Callable[[Json], bool]) -> Json:
+        return await self.plane.until("InferenceCluster", CLUSTER, holds)
+
+    async def ready(self) -> Json:
+        return await self.plane.ready("InferenceCluster", CLUSTER)
+
+    async def until_releases(self, holds: Callable[..., bool]) -> None:
+        """Wait until something holds of the releases on the cluster."""
+        await eventually(lambda: asyncio.to_thread(self.world.releases), holds, what="the number of releases")
+
+    async def retry(self, request: str) -> None:
+        """Have what waits tried at once, and what is installed looked at."""
+        await self.plane.handle("InferenceCluster", CLUSTER).signal("retry_now", RetryNow(request_id=request, by="test").wire())
+
+    async def delete(self) -> None:
+        await self.plane.delete("InferenceCluster", CLUSTER)
+
+    async def gone(self) -> None:
+        """Wait until it is gone, and see that it left nothing that was not there before."""
+        await self.plane.gone("InferenceCluster", CLUSTER)
+        assert self.world.releases() == {}
+        assert self.world.names(SERVICES) == []
+        assert self.world.get(f"/api/v1/namespaces/{labels.SYSTEM_NAMESPACE}") is None
+
+
+@asynccontextmanager
+async def managed_stack(folder: Path, kube: Callable[[Any], Any], summary: Summary) -> AsyncIterator[Managed]:
+    """Start it all; at the end every run that was made is replayed."""
+    with stack_cluster(folder / "home", summary) as world:
+        world.charts.add(leader_worker_set(NEWER, field="addedLater"))
+        await put_secrets(world.running, secret_store(Settings(secrets=SecretSettings(directory=folder / "secrets"))))
+        began = utc_now()
+        settings = {"MODELPLANE_STACK__CHART_MIRROR": world.charts.url}
+        with a_worker(world.running.temporal_address, folder / "secrets", folder / "worker.log", **settings) as worker:
+            async with connected(world.running) as client:
+                yield Managed(ControlPlane(client, world.running, worker, kube), world)
+                await replay_all(client, began, folder)
