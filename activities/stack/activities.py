@@ -7,7 +7,7 @@ from functools import partial
 
 from temporalio import activity
 
-from activities.caller import caller_of, check_caller
+from activities.caller import check_caller
 from activities.clients.helm.port import HelmPool
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
 from activities.heartbeat import Progress, heartbeating
@@ -17,7 +17,7 @@ from activities.stack.definitions import apply_definitions
 from activities.stack.ownership import KIND, check_mark
 from activities.watching.health import Resolve
 from activities.watching.running import until_first_ends, until_shutdown
-from api_types.errors import InvalidInput, NoControlCluster, PermissionDenied, TransientError
+from api_types.errors import InvalidInput, NoControlCluster, TransientError
 from api_types.messages.cluster_work import Connection, TeardownStepResult
 from api_types.messages.gateway_work import InstallStepResult, RunInstallStep
 from api_types.messages.stack import (
@@ -41,8 +41,6 @@ from api_types.resources.inference_gateway import SINGLETON_NAME
 from api_types.settings import StackSettings
 
 _GATEWAY = "InferenceGateway"
-# What its orders call the control cluster.
-_CONTROL = "control"
 _NOTES_MAX = 20
 
 
@@ -106,9 +104,10 @@ class StackActivities:
     @activity.defn
     async def helm_ensure(self, order: EnsureRelease) -> EnsuredRelease:
         """Install or upgrade one release, without waiting for its workloads. Raises what `HelmPort.ensure` does."""
-        _check_user(order.connection)
+        check_caller(KIND, "", order.connection.cluster)
+        await check_mark(await self.clusters.at(order.connection), order.connection.cluster, order.cluster_uid)
         async with heartbeating(), self.helm.at(order.connection) as helm:
-            return await releases.ensure(helm, order.release)
+            return await releases.ensure(helm, order.release, rewrite=order.rewrite)
 
     @activity.defn
     async def stack_readiness(self, order: CheckStack) -> StackSeen:
@@ -166,8 +165,9 @@ class StackActivities:
     @activity.defn
     async def helm_uninstall(self, order: UninstallRelease) -> TeardownStepResult:
         """Uninstall one release, and wait for its pods; gives what is left at the time limit. One that does not exist is uninstalled."""
-        _check_user(order.connection)
+        check_caller(KIND, "", order.connection.cluster)
         cluster = await self.clusters.at(order.connection)
+        await check_mark(cluster, order.connection.cluster, order.cluster_uid)
         async with heartbeating() as report, self.helm.at(order.connection) as helm:
             return await releases.uninstall(cluster, helm, order, report)
 
@@ -196,17 +196,6 @@ class StackActivities:
             if order.remove:
                 return await control_gateway.remove_step(cluster, helm, where, order, report)
             return await control_gateway.install_step(cluster, helm, order, report)
-
-
-def _check_user(connection: Connection) -> None:
-    """Check that a release is ordered by whoever has the cluster: its InferenceCluster, or of the control cluster the gateway there."""
-    try:
-        caller_of(_GATEWAY)
-    except PermissionDenied:
-        check_caller(KIND, "", connection.cluster)
-        return
-    if connection.cluster != _CONTROL:
-        raise PermissionDenied(f"{_GATEWAY} may not order releases on cluster {connection.cluster}")
 
 
 async def _until_changed(cluster: Resolve, order: CheckStack, wanted: str, report: Callable[[Progress], None]) -> StackSeen:

@@ -65,7 +65,11 @@ async def remove_step(cluster: ClusterApi, helm: HelmPort, where: Connection, or
 
     async def uninstalled(pin: charts.ChartPin) -> InstallStepResult:
         release = UninstallRelease(
-            connection=where, name=pin.release, namespace=pin.namespace, wait_seconds=int(_GONE_WITHIN.total_seconds())
+            connection=where,
+            cluster_uid=order.uid,
+            name=pin.release,
+            namespace=pin.namespace,
+            wait_seconds=int(_GONE_WITHIN.total_seconds()),
         )
         gone = await releases.uninstall(cluster, helm, release, report)
         return _remaining([str(item) for item in gone.remaining])

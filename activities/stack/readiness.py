@@ -122,7 +122,10 @@ async def _revisions(cluster: ClusterApi, releases: Iterable[InstalledRelease]) 
 
 async def _workload(cluster: ClusterApi, release: InstalledRelease, text: str) -> Lag | None:
     target = workload(text)
-    return _lag(release.component, target, await cluster.get(target))
+    found = await cluster.get(target)
+    lag = _lag(release.component, target, found)
+    # Helm does not notice: the release is as it was written.
+    return lag.model_copy(update={"missing": True}) if lag and found is None else lag
 
 
 async def _prometheus(cluster: ClusterApi) -> list[Lag]:

@@ -34,9 +34,9 @@ def as_chart(release: HelmRelease) -> Chart:
     return Chart(release.chart, release.repository, release.version)
 
 
-async def ensure(helm: HelmPort, release: HelmRelease) -> EnsuredRelease:
+async def ensure(helm: HelmPort, release: HelmRelease, *, rewrite: bool = False) -> EnsuredRelease:
     """Install or upgrade a release, and find out which workloads it has."""
-    state: ReleaseState = await helm.ensure(as_release(release))
+    state: ReleaseState = await helm.ensure(as_release(release), rewrite=rewrite)
     rendered = await helm.render(as_release(release))
     return EnsuredRelease(
         name=state.name,

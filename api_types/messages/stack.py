@@ -28,11 +28,21 @@ class HelmRelease(Message):
     values: dict[str, Any] = Field(default_factory=dict)
 
 
-class EnsureRelease(Message):
-    """Install or upgrade one release on one cluster; nothing is written where it is as wanted."""
+class StackOrder(Message):
+    """What every order for the stack of a cluster says: where, and for which InferenceCluster."""
 
     connection: Connection
+    cluster_uid: Id
+
+
+class EnsureRelease(StackOrder):
+    """Install or upgrade one release on one cluster.
+
+    Nothing is written where it is as wanted, but with `rewrite`: something of it was deleted by hand.
+    """
+
     release: HelmRelease
+    rewrite: bool = False
 
 
 class EnsuredRelease(Message):
@@ -46,14 +56,13 @@ class EnsuredRelease(Message):
     workloads: Annotated[list[Id], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
 
 
-class UninstallRelease(Message):
+class UninstallRelease(StackOrder):
     """Uninstall one release and wait for its pods; a result that names what remains comes after `wait_seconds` at the latest.
 
     `workloads` are those of the release as `EnsuredRelease` named them. `unused_kinds`: kinds, as `<apiVersion>/<Kind>`, of which no object
     may be left on the cluster before: the release serves them.
     """
 
-    connection: Connection
     name: Name
     namespace: Name
     workloads: Annotated[list[Id], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
@@ -63,13 +72,6 @@ class UninstallRelease(Message):
 
 
 # --- the stack of a cluster ---------------------------------------------------------------------------------------------------------
-
-
-class StackOrder(Message):
-    """What every order for the stack of a cluster says: where, and for which InferenceCluster."""
-
-    connection: Connection
-    cluster_uid: Id
 
 
 class PreflightStack(StackOrder):

@@ -64,6 +64,7 @@ class StackState(_Carried):
         releases: what was installed, by component. `groups`: the groups of objects that were applied.
         notes: what users should know, by step.
         failures, attempts, retry_at: of steps that failed: why, how often in a row, and when they are tried again.
+        rewrites: components of which something is missing on the cluster although their release is as wanted.
         repairs: how often something of a target was found missing and was applied again.
         stages: since when each stage has open steps. `late`: stages that take longer than usual.
         seen: what was seen last; `covered`: of which targets, with the revision of each release.
@@ -86,6 +87,7 @@ class StackState(_Carried):
     failures: dict[str, Failure] = Field(default_factory=dict)
     attempts: dict[str, int] = Field(default_factory=dict)
     retry_at: dict[str, str] = Field(default_factory=dict)
+    rewrites: list[str] = Field(default_factory=list)
     repairs: dict[str, int] = Field(default_factory=dict)
     stages: dict[str, str] = Field(default_factory=dict)
     late: list[str] = Field(default_factory=list)

@@ -97,14 +97,14 @@ class HelmClient(HelmPort):
         # A helm whose time is up is asked to end before it is killed.
         self._pending_after = timedelta(seconds=tools.operation_seconds + tools.term_seconds)
 
-    async def ensure(self, release: Release) -> ReleaseState:
+    async def ensure(self, release: Release, *, rewrite: bool = False) -> ReleaseState:
         """See `HelmPort`."""
         _check_name(release.name)
         found = await self._found(release.name, release.namespace)
         if found and found.state.status in _PENDING:
             await self._recover(found)
             found = await self._found(release.name, release.namespace)
-        if found and _is_as_wanted(found.state, release):
+        if found and not rewrite and _is_as_wanted(found.state, release):
             return found.state
         archive = await self._charts.archive(self._helm.path, release.chart)
         with self._failures(release.name, release.namespace, "upgrade"):

@@ -75,10 +75,11 @@ def _as_stored(value: Any) -> Any:
 class HelmPort(Protocol):
     """The releases of one cluster, under one credential."""
 
-    async def ensure(self, release: Release) -> ReleaseState:
+    async def ensure(self, release: Release, *, rewrite: bool = False) -> ReleaseState:
         """Install or upgrade a release, without waiting for its workloads.
 
-        Writes nothing when chart, version (a leading `v` is ignored) and digest of the values are those of the deployed release.
+        Writes nothing when chart, version (a leading `v` is ignored) and digest of the values are those of the deployed release, but with
+        `rewrite`, which puts back what was deleted of it by hand.
         Raises ReleasePending while another helm may still be working on it; a release that was left pending for longer is recovered first.
         """
         ...

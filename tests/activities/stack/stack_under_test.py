@@ -108,9 +108,9 @@ class StackUnderTest:
         self.ensured[component] = await self.ensure_release(plan.releases[component])
         return self.ensured[component]
 
-    async def ensure_release(self, release: HelmRelease) -> EnsuredRelease:
+    async def ensure_release(self, release: HelmRelease, *, rewrite: bool = False) -> EnsuredRelease:
         """Install or upgrade any release, as somebody else may have done it."""
-        order = EnsureRelease(connection=self.cluster.connection, release=release)
+        order = EnsureRelease(release=release, rewrite=rewrite, **self.base)
         ensured: EnsuredRelease = await self.run(self.activities.helm_ensure, order)
         return ensured
 
@@ -187,11 +187,11 @@ class StackUnderTest:
         """Uninstall a release of the stack."""
         release, ensured = plan.releases[component], self.ensured.get(component)
         order = UninstallRelease(
-            connection=self.cluster.connection,
             name=release.name,
             namespace=release.namespace,
             workloads=ensured.workloads if ensured else [],
             wait_seconds=wait_seconds,
+            **self.base,
             **more,
         )
         result: TeardownStepResult = await self.run(self.activities.helm_uninstall, order)

@@ -244,9 +244,22 @@ async def test_a_release_that_somebody_uninstalled_is_missing(stack: StackUnderT
     seen = await stack.look(plan)
     assert seen.lags == [
         Lag(target=LWS, object="release lws-system/mp-lws", why="does not exist", missing=True),
-        Lag(target=LWS, object="Deployment lws-system/lws-controller-manager", why="does not exist"),
+        Lag(target=LWS, object="Deployment lws-system/lws-controller-manager", why="does not exist", missing=True),
     ]
     assert (await stack.ensure(plan, LWS)).revision == 1
+    assert (await stack.until_ready(plan)).lags == []
+
+
+async def test_a_workload_that_somebody_deleted_is_missing_and_put_back_by_a_release_that_is_written_again(stack: StackUnderTest) -> None:
+    plan = await installed(stack, LWS)
+    stack.world.delete("/apis/apps/v1/namespaces/lws-system/deployments/lws-controller-manager")
+    (lag,) = (await stack.until(plan, lambda seen: seen.lags)).lags
+    assert (lag.object, lag.missing, lag.gates) == ("Deployment lws-system/lws-controller-manager", True, True)
+    # The release is as it was written, so Helm finds nothing to do.
+    assert (await stack.ensure(plan, LWS)).revision == 1
+    assert (await stack.look(plan)).lags != []
+    assert (await stack.ensure_release(plan.releases[LWS], rewrite=True)).revision == 2
+    stack.ensured[LWS] = stack.ensured[LWS].model_copy(update={"revision": 2})
     assert (await stack.until_ready(plan)).lags == []
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from activities.render.stack import components, objects
 from activities.render.stack.install import INSTALL
+from api_types import labels
+from api_types.errors import NameConflict
 from api_types.messages.stack import AwaitNoRoutes, ListLoadBalancers, LoadBalancers, StackPlan
 from tests.activities.environment.cluster_under_test import eventually
 from tests.activities.stack.stack_under_test import (
@@ -282,3 +284,14 @@ async def test_the_stack_of_another_cluster_object_is_not_removed(stack: StackUn
         assert shown(result) == []
         assert all(f"belongs to InferenceCluster bare (uid {stack.uid})" in each for each in result.skipped)
     assert (await stack.look(plan)).lags == []
+
+
+async def test_releases_of_a_cluster_whose_stack_is_that_of_another_are_neither_written_nor_removed(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES)
+    await stack.ensure(plan, LWS)
+    stack.world.patch(MARK, {"metadata": {"annotations": {labels.OWNER_UID: "of-another"}}})
+    for attempt in (stack.ensure(plan, LWS), stack.uninstall(plan, LWS)):
+        with pytest.raises(NameConflict, match="belongs to"):
+            await attempt
+    assert stack.world.releases() == {"mp-lws": "deployed"}

@@ -50,6 +50,7 @@ BOUNDS = {
     "StackState.failures": "one per step",
     "StackState.attempts": "one per step",
     "StackState.retry_at": "one per step",
+    "StackState.rewrites": "one per component and group",
     "StackState.repairs": "one per component and group",
     "StackState.stages": "one per stage, and stages are constants",
     "StackState.late": "one per stage",

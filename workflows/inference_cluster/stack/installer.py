@@ -191,7 +191,8 @@ class StackInstaller:
                 self._start(step.key, StackActivities.apply_chart_crds, crds, self._applied(step.key))
             case _:
                 (component,) = step.targets
-                release = EnsureRelease(connection=connection, release=plan.releases[component])
+                rewrite = component in self._stack.rewrites
+                release = EnsureRelease(release=plan.releases[component], rewrite=rewrite, **of_stack)
                 self._start(step.key, StackActivities.helm_ensure, release, self._ensured(component))
 
     def _start(self, key: str, activity: Callable[..., Any], order: Any, done: Callable[[Any], None]) -> None:
@@ -233,6 +234,7 @@ class StackInstaller:
             plan = self._stack.plan
             namespace = plan.releases[component].namespace if plan else ""
             self._stack.done.append(component)
+            self._stack.rewrites = [each for each in self._stack.rewrites if each != component]
             self._stack.releases[component] = InstalledRelease(
                 component=component,
                 name=ensured.name,
@@ -329,6 +331,7 @@ class StackInstaller:
             self._stack.repairs[target] = repairs + 1
             self._stack.retry_at[target] = (self._context.moment() + backoff.repair(repairs)).isoformat()
         self._context.record_event("Warning", "StackRepaired", f"something is missing and is applied again: {', '.join(targets)}")
+        self._stack.rewrites = list(dict.fromkeys([*self._stack.rewrites, *targets]))
         reopen(self._stack, targets)
 
 

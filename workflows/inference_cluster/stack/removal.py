@@ -98,6 +98,7 @@ class StackRemoval:
         known, pin = self._state.stack.releases.get(component), components.BY_KEY[component].pin
         return UninstallRelease(
             connection=connection,
+            cluster_uid=self._state.uid,
             name=pin.release,
             namespace=pin.namespace,
             workloads=known.workloads if known else [],
