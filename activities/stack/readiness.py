@@ -5,6 +5,7 @@ others wrote since ours is another revision. Nothing here is written, but for th
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -29,6 +30,9 @@ from api_types.resources.serving_stack import ServingStackSpec, StackVersions
 _DEPLOYED = "deployed"
 _LAGS_MAX = 20
 _NOTES_MAX = 8
+_ID_MAX = 1024
+# Helm counts revisions from 1.
+_REVISION = re.compile(r"[0-9]{1,9}")
 _GPU_DRIVER = "gpu.nvidia.com"
 _GATEWAYS_CRD = ObjectId(kinds.CRD, "", "gateways.gateway.networking.k8s.io")
 CONTROLLER = ObjectId(kinds.DEPLOYMENT, components.AI_GATEWAY.pin.namespace, AI_GATEWAY_CONTROLLER)
@@ -114,7 +118,7 @@ async def _revisions(cluster: ClusterApi, releases: Iterable[InstalledRelease]) 
         metadata = secret["metadata"]
         marks = metadata.get("labels") or {}
         place, version = (str(metadata.get("namespace")), str(marks.get("name"))), str(marks.get("version") or "")
-        number = int(version) if version.isdecimal() else 0
+        number = int(version) if _REVISION.fullmatch(version) else 0
         if place not in found or number > found[place].number:
             found[place] = _Revision(number, str(marks.get("status") or ""))
     return found
@@ -138,7 +142,7 @@ def _lag(target: str, item: ObjectId, found: Json | None) -> Lag | None:
 
 
 def _shown(item: ObjectId) -> str:
-    return f"{item.kind.kind} {item.namespace}/{item.name}".replace(" /", " ")
+    return f"{item.kind.kind} {item.namespace}/{item.name}".replace(" /", " ")[:_ID_MAX]
 
 
 # --- objects --------------------------------------------------------------------------------------------------------------------------
@@ -167,7 +171,8 @@ async def _address(cluster: ClusterApi) -> tuple[str, list[str]]:
     services = await balancers.of_gateway(cluster)
     if not services:
         return "", ["Envoy Gateway made no Service for it yet"]
-    return "", [event for service in services for event in await balancers.events_of(cluster, service)][:_NOTES_MAX]
+    explained = services[: balancers.EXPLAINED_MAX]
+    return "", [event for service in explained for event in await balancers.events_of(cluster, service)][:_NOTES_MAX]
 
 
 async def _gateway_api(cluster: ClusterApi, spec: ServingStackSpec) -> list[str]:
