@@ -16,7 +16,7 @@ from activities.heartbeat import Progress, heartbeating
 from activities.stack import balancers, control_gateway, preflight, readiness, releases, removal
 from activities.stack.applying import apply_group
 from activities.stack.definitions import apply_definitions
-from activities.stack.ownership import KIND, check_mark
+from activities.stack.ownership import KIND, check_mark, taken_over
 from activities.watching.health import Resolve
 from activities.watching.running import until_first_ends, until_shutdown
 from api_types.errors import InvalidInput, NoControlCluster, PermissionDenied, TransientError
@@ -107,9 +107,15 @@ class StackActivities:
 
     @activity.defn
     async def helm_ensure(self, order: EnsureRelease) -> EnsuredRelease:
-        """Install or upgrade one release, without waiting for its workloads. Raises what `HelmPort.ensure` does."""
+        """Install or upgrade one release, without waiting for its workloads.
+
+        Raises what `HelmPort.ensure` does, and NameConflict if the stack of the cluster is another one's.
+        """
         _check_user(order.connection)
+        cluster = await self.clusters.at(order.connection)
         async with _working(order.connection), self.helm.at(order.connection) as helm:
+            if order.cluster_uid:
+                await check_mark(cluster, order.connection.cluster, order.cluster_uid)
             return await releases.ensure(helm, order.release)
 
     @activity.defn
@@ -152,10 +158,12 @@ class StackActivities:
 
     @activity.defn
     async def await_no_routes(self, order: AwaitNoRoutes) -> TeardownStepResult:
-        """Wait until no route and no pool of ours is left; gives those that are."""
+        """Wait until no route and no pool of ours is left; gives those that are. None is waited for where the stack is another one's."""
         check_caller(KIND, "", order.connection.cluster)
         cluster = await self.clusters.at(order.connection)
         async with _working(order.connection) as report:
+            if problem := await taken_over(cluster, order.connection.cluster, order.cluster_uid):
+                return TeardownStepResult(skipped=[problem])
             return await removal.until_no_routes(cluster, order.wait_seconds, report)
 
     @activity.defn
@@ -168,10 +176,15 @@ class StackActivities:
 
     @activity.defn
     async def helm_uninstall(self, order: UninstallRelease) -> TeardownStepResult:
-        """Uninstall one release, and wait for its pods; gives what is left at the time limit. One that does not exist is uninstalled."""
+        """Uninstall one release, and wait for its pods; gives what is left at the time limit. One that does not exist is uninstalled.
+
+        Where the stack has become that of another one meanwhile, its releases are left.
+        """
         _check_user(order.connection)
         cluster = await self.clusters.at(order.connection)
         async with _working(order.connection) as report, self.helm.at(order.connection) as helm:
+            if problem := await taken_over(cluster, order.connection.cluster, order.cluster_uid):
+                return TeardownStepResult(skipped=[f"release {order.namespace}/{order.name}: {problem}"])
             return await releases.uninstall(cluster, helm, order, report)
 
     @activity.defn

@@ -7,6 +7,7 @@ from activities.cluster_objects.deletion import list_served, remaining_object
 from activities.cluster_objects.kinds import EVENT, SERVICE
 from activities.observe.stack import warnings
 from activities.render.stack.components import ENVOY_GATEWAY
+from api_types.base import ID_MAX
 from api_types.labels import GATEWAY_NAME, SYSTEM_NAMESPACE
 from api_types.messages.cluster_work import RemainingObject
 from api_types.messages.stack import LoadBalancers
@@ -18,7 +19,6 @@ _LOAD_BALANCER = "LoadBalancer"
 _SHOWN_MAX = 20
 # Of how many Services the events are read.
 EXPLAINED_MAX = 3
-_ID_MAX = 1024
 
 
 async def of_gateway(cluster: ClusterApi) -> list[Json]:
@@ -51,7 +51,7 @@ async def all_of(cluster: ClusterApi) -> LoadBalancers:
     def name(item: Json) -> str:
         metadata = item["metadata"]
         place = (str(metadata.get("namespace")), str(metadata["name"]))
-        return "/".join(place)[:_ID_MAX] if _is_load_balancer(item) and place not in ours else ""
+        return "/".join(place)[:ID_MAX] if _is_load_balancer(item) and place not in ours else ""
 
     found = sorted(filter(None, (await cluster.list(Selection(SERVICE), name)).items))
     return LoadBalancers(services=list(islice(found, _SHOWN_MAX)), more=max(0, len(found) - _SHOWN_MAX))

@@ -22,6 +22,7 @@ from activities.stack.definitions import bundle_version
 from activities.stack.ownership import KIND, object_conflict
 from activities.stack.releases import workload
 from api_types import labels
+from api_types.base import ID_MAX
 from api_types.digests import short_hash
 from api_types.messages.stack import CheckStack, InstalledRelease, Lag, StackSeen
 from api_types.pins import apiversions, charts
@@ -30,7 +31,6 @@ from api_types.resources.serving_stack import ServingStackSpec, StackVersions
 _DEPLOYED = "deployed"
 _LAGS_MAX = 20
 _NOTES_MAX = 8
-_ID_MAX = 1024
 # Helm counts revisions from 1.
 _REVISION = re.compile(r"[0-9]{1,9}")
 _GPU_DRIVER = "gpu.nvidia.com"
@@ -142,7 +142,7 @@ def _lag(target: str, item: ObjectId, found: Json | None) -> Lag | None:
 
 
 def _shown(item: ObjectId) -> str:
-    return f"{item.kind.kind} {item.namespace}/{item.name}".replace(" /", " ")[:_ID_MAX]
+    return f"{item.kind.kind} {item.namespace}/{item.name}".replace(" /", " ")[:ID_MAX]
 
 
 # --- objects --------------------------------------------------------------------------------------------------------------------------

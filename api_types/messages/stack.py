@@ -12,7 +12,7 @@ from api_types.base import Id, Message, Name, Text
 from api_types.messages.cluster_work import Connection, Seconds
 
 _RELEASES_MAX = 32
-_ITEMS_MAX = 64
+ITEMS_MAX = 64
 
 # --- releases -----------------------------------------------------------------------------------------------------------------------
 
@@ -29,10 +29,14 @@ class HelmRelease(Message):
 
 
 class EnsureRelease(Message):
-    """Install or upgrade one release on one cluster; nothing is written where it is as wanted."""
+    """Install or upgrade one release on one cluster; nothing is written where it is as wanted.
+
+    `cluster_uid` is that of the InferenceCluster that has the stack; empty on the control cluster.
+    """
 
     connection: Connection
     release: HelmRelease
+    cluster_uid: Id = ""
 
 
 class EnsuredRelease(Message):
@@ -43,22 +47,23 @@ class EnsuredRelease(Message):
     status: Id = ""
     version: Id = ""
     values_digest: Id = ""
-    workloads: Annotated[list[Id], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    workloads: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
 
 
 class UninstallRelease(Message):
     """Uninstall one release and wait for its pods; a result that names what remains comes after `wait_seconds` at the latest.
 
     `workloads` are those of the release as `EnsuredRelease` named them. `unused_kinds`: kinds, as `<apiVersion>/<Kind>`, of which no object
-    may be left on the cluster before: the release serves them.
+    may be left on the cluster before: the release serves them. `cluster_uid`: as for `EnsureRelease`.
     """
 
     connection: Connection
+    cluster_uid: Id = ""
     name: Name
     namespace: Name
-    workloads: Annotated[list[Id], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
-    unused_kinds: Annotated[list[Id], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
-    claim_drivers: Annotated[list[Name], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    workloads: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+    unused_kinds: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+    claim_drivers: Annotated[list[Name], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
     wait_seconds: Seconds = 10
 
 
@@ -110,7 +115,7 @@ class StackApplied(Message):
     """What was applied: how many objects, and what users should know, such as objects of others that stay."""
 
     objects: int = 0
-    notes: Annotated[list[Text], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    notes: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
 
 
 class InstalledRelease(Message):
@@ -120,7 +125,7 @@ class InstalledRelease(Message):
     name: Name
     namespace: Name
     revision: int = 0
-    workloads: Annotated[list[Id], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    workloads: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
 
 
 class CheckStack(StackOrder):
@@ -164,11 +169,11 @@ class StackSeen(Message):
 
     digest: Id = ""
     wanted: Id = ""
-    lags: Annotated[list[Lag], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    lags: Annotated[list[Lag], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
     more: int = 0
-    notes: Annotated[list[Text], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    notes: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
     address: Id = ""
-    address_events: Annotated[list[Text], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    address_events: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
     restart: bool = False
     device_slices: int = 0
 
@@ -189,7 +194,7 @@ class RemoveStackObjects(StackOrder):
     spec: dict[str, Any]
     group: Name
     wait_seconds: Seconds = 10
-    skipped: Annotated[list[Id], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    skipped: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
 
 
 class AwaitNoRoutes(StackOrder):
@@ -205,5 +210,5 @@ class ListLoadBalancers(StackOrder):
 class LoadBalancers(Message):
     """The Services that were found, as `<namespace>/<name>`; of many the first, and how many more there are."""
 
-    services: Annotated[list[Id], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    services: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
     more: int = 0

@@ -24,7 +24,9 @@ from api_types.errors import ModelplaneError, NameConflict
 from api_types.messages.cluster_work import Connection
 from api_types.messages.stack import (
     ApplyStackObjects,
+    AwaitNoRoutes,
     CheckStack,
+    EnsureRelease,
     InstalledRelease,
     ListLoadBalancers,
     PreflightStack,
@@ -197,18 +199,23 @@ class Pools:
     """The pool of that cluster, and of a helm that knows one release."""
 
     def __init__(self, cluster: HostileCluster, status: str = "failed") -> None:
+        self.written = list[str]()
         self.cluster, self.state = cluster, ReleaseState("mp-lws", "lws-system", 1, status, "lws", "v1", "d")
 
     @asynccontextmanager
     async def helm(self) -> AsyncIterator[HelmPort]:
         yield cast("HelmPort", self)
 
+    async def ensure(self, release: Release) -> ReleaseState:
+        self.written.append(f"{release.namespace}/{release.name}")
+        return self.state
+
     async def status(self, name: str, namespace: str) -> ReleaseState | None:
         del name, namespace
         return self.state
 
     async def uninstall(self, name: str, namespace: str) -> None:
-        pass
+        self.written.append(f"{namespace}/{name}")
 
     async def releases(self, prefix: str = "mp-") -> list[ReleaseState]:
         del prefix
@@ -389,3 +396,30 @@ async def test_load_balancers_of_others_with_the_longest_names_are_listed(monkey
     monkeypatch.setattr(cluster, "list", ours_by_their_label)
     found = await ASKED.run(Pools(cluster).activities().list_load_balancers, ListLoadBalancers(**BASE))
     assert [len(each) for each in found.services] == [1024]
+
+
+async def test_the_releases_of_a_stack_that_was_handed_over_are_neither_written_nor_removed() -> None:
+    cluster = a_cluster()
+    pools = Pools(cluster)
+    activities = pools.activities()
+    ensure = EnsureRelease(release=PLAN.releases[components.LEADER_WORKER_SET.key], **BASE)
+    uninstall = UNINSTALL.model_copy(update={"cluster_uid": "u", "claim_drivers": []})
+    routes = AwaitNoRoutes(wait_seconds=0, **BASE)
+    cluster.lists[kinds.HTTP_ROUTE] = [_meta("r")]
+    # In the middle of an installation, as the message of the conflict advises.
+    cluster.items[MARK]["metadata"]["annotations"][labels.OWNER_UID] = "another"
+    with pytest.raises(NameConflict, match="the serving stack of the cluster belongs to"):
+        await ASKED.run(activities.helm_ensure, ensure)
+    result = await ASKED.run(activities.helm_uninstall, uninstall)
+    assert result.remaining == []
+    assert "belongs to InferenceCluster eu (uid another)" in result.skipped[0]
+    # Routes of the other one are not waited for.
+    result = await ASKED.run(activities.await_no_routes, routes)
+    assert (len(result.remaining), len(result.skipped)) == (0, 1)
+    assert pools.written == []
+    # Without a mark, which somebody deleted, the stack is still ours.
+    del cluster.items[MARK]
+    await ASKED.run(activities.helm_ensure, ensure)
+    await ASKED.run(activities.helm_uninstall, uninstall)
+    assert pools.written == ["lws-system/mp-lws"] * 2
+    assert len((await ASKED.run(activities.await_no_routes, routes)).remaining) == 1
