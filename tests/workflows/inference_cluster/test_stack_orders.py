@@ -1,5 +1,7 @@
 """What a stack orders of activities, and what it does with late, doubled and odd results; without Temporal and without a cluster."""
 
+import json
+import random
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -10,8 +12,23 @@ from temporalio import workflow
 from activities.render.stack import components, objects
 from activities.render.stack.install import INSTALL, Action
 from activities.render.stack.removal import STEPS
-from api_types.messages.cluster_work import RemainingObject
-from api_types.messages.stack import EnsuredRelease, EnsureRelease, StackApplied, StackPlan
+from api_types import labels
+from api_types.messages.cluster_work import RemainingObject, TeardownStepResult
+from api_types.messages.stack import (
+    ApplyChartCrds,
+    ApplyStackObjects,
+    CheckStack,
+    EnsuredRelease,
+    EnsureRelease,
+    Lag,
+    ListLoadBalancers,
+    LoadBalancers,
+    PreflightStack,
+    StackApplied,
+    StackOrder,
+    StackPlan,
+    StackSeen,
+)
 from tests.workflows.inference_cluster.builders import a_cluster
 from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack, a_plan, a_stack
 from workflows.entity.context import EntityContext
@@ -161,3 +178,87 @@ def test_however_much_every_forced_step_leaves_the_next_order_can_be_sent() -> N
     assert len(world.calls.now[REMOVE].order.skipped) == 64
     assert f"v1/Service/n/s0-{len(STEPS) - 1}" in world.calls.now[REMOVE].order.skipped
     assert len(world.state.model_dump_json()) < 500_000
+
+
+class Campaign:
+    """Events in any order: results, late and doubled ones too, failures, and what users and others do meanwhile."""
+
+    def __init__(self, seed: int, world: World) -> None:
+        self.choice = random.Random(seed)  # noqa: S311
+        self.world = world
+        self.ended = list[tuple[Call, Any]]()
+        self.plans = [a_plan(), a_plan(gateway_class="other"), without(a_plan(), components.PROMETHEUS.key)]
+
+    def result(self, key: str, order: Any) -> Any:
+        lags = [
+            Lag(target=target, object="o", why=HUGE, missing=self.choice.random() < 0.5, gates=self.choice.random() < 0.5)
+            for target in self.choice.sample([*components.BY_KEY, objects.GATEWAY, objects.CLASS, "unknown"], self.choice.randrange(3))
+        ]
+        match order:
+            case PreflightStack():
+                return self.choice.choice(self.plans)
+            case CheckStack():
+                wanted = self.choice.choice(["", order.plan, order.plan, "other"])
+                return StackSeen(
+                    digest=str(self.choice.random()), wanted=wanted, lags=lags, restart=self.choice.random() < 0.3, notes=[HUGE]
+                )
+            case EnsureRelease():
+                workloads = [f"Deployment/{'n' * 253}/{'m' * 253}"] * 64
+                return EnsuredRelease(name=order.release.name, revision=self.choice.randrange(5), workloads=workloads)
+            case StackOrder() if key == RESTART:
+                return self.choice.random() < 0.5
+            case ListLoadBalancers():
+                return LoadBalancers(services=["n" * 1024] * 20, more=7)
+            case ApplyStackObjects() | ApplyChartCrds():
+                return StackApplied(objects=1, notes=[HUGE] * 8)
+            case _:
+                left = [RemainingObject(id=f"v1/Service/{'n' * 900}/{self.choice.random()}", why=f"finalizer {HUGE}") for _ in range(20)]
+                return TeardownStepResult(skipped=[HUGE] * 20, remaining=left if self.choice.random() < 0.5 else [])
+
+    def step(self) -> bool:
+        """Do one thing; True when the removal has ended."""
+        world, now = self.world, self.world.calls.now
+        what = self.choice.random()
+        key = self.choice.choice(list(now)) if now else ""
+        if key and what < 0.5:
+            result = self.result(key, now[key].order)
+            self.ended.append((world.calls.end(key, result), result))
+        elif key and what < 0.6:
+            failure = Failure(self.choice.choice(["NameConflict", "ServerError", "ClusterUnreachable", ""]), HUGE)
+            now.pop(key).failed(failure)
+        elif self.ended and what < 0.65:
+            # Again, and late.
+            call, result = self.choice.choice(self.ended)
+            call.done(result)
+        elif what < 0.7:
+            world.state.annotations = {} if world.state.annotations else {labels.STACK: "external"}
+            world.installer.retry()
+        elif what < 0.75:
+            world.installer.retry()
+            world.removal.retry()
+        elif what < 0.8:
+            world.state.stack = StackState.model_validate({**json.loads(world.state.stack.model_dump_json(by_alias=True)), "unknown": [1]})
+            world.calls.now.clear()
+        elif what < 0.83 and world.state.deleting:
+            world.state.forced = self.choice.choice(["step", "step", "step", "all"])
+        elif what < 0.84 and not world.state.deleting:
+            world.state.deletion_timestamp = "2026-01-01T00:00:00Z"
+            world.installer.stop_looking()
+        world.time += timedelta(seconds=self.choice.choice([0, 0, 1, 30, 600]))
+        if world.state.deleting:
+            return world.removal.update()
+        world.installer.update()
+        return False
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_happens_in_whatever_order_no_pass_fails_and_what_is_carried_stays_small(seed: int) -> None:
+    campaign = Campaign(seed, World(StackState()))
+    for _ in range(400):
+        if campaign.step():
+            break
+        stack = campaign.world.stack
+        progress_lines(stack)
+        stack_verdict(stack, "")
+        assert len(stack.done) < 200
+    assert len(campaign.world.state.model_dump_json(by_alias=True)) < 1_000_000
