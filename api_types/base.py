@@ -15,7 +15,8 @@ from api_types.payloads.limits import shortened
 Name = Annotated[str, Field(max_length=253)]
 """A name, or the id of a request: hundreds of them are kept, and shown in one answer."""
 
-Id = Annotated[str, Field(max_length=1024)]
+ID_MAX = 1024
+Id = Annotated[str, Field(max_length=ID_MAX)]
 """What identifies something or is one word of its state: a workflow, a uid, an object on a cluster, a version, a phase, an address."""
 
 TEXT_BYTES_MAX = 2000

@@ -5,6 +5,9 @@ from contextlib import contextmanager
 
 from activities.cluster_objects.cluster_api import ObjectId
 from api_types.errors import ServerError
+from api_types.text.printable import escaped
+
+_UNREADABLE = (ArithmeticError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
 
 
 @contextmanager
@@ -12,6 +15,20 @@ def reading(target: ObjectId) -> Iterator[None]:
     """Read what a server answered about an object. Raises ServerError if it lacks what every object of the kind has."""
     try:
         yield
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        problem = f"{type(error).__name__}: {error}"[:100]
+    except _UNREADABLE as error:
+        problem = _problem(error)
         raise ServerError(f"{target} cannot be read as an object of that kind ({problem}): see what answers as the API server") from error
+
+
+@contextmanager
+def reading_all(cluster: str) -> Iterator[None]:
+    """Read what a cluster answers about many objects. Raises ServerError, which is tried again, if one of them is not as it must be."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        problem = f"an object cannot be read as one of its kind ({_problem(error)}): see what answers as the API server"
+        raise ServerError(f"cluster {cluster}: {problem}") from error
+
+
+def _problem(error: Exception) -> str:
+    return escaped(f"{type(error).__name__}: {error}"[:100])

@@ -9,6 +9,10 @@ from typing import Any, NamedTuple
 
 from activities.cluster_objects.cluster_api import ObjectId
 from api_types import labels, names
+from api_types.payloads.limits import shortened
+
+# Annotations may be of any length, and whoever may write the object chooses them.
+_SHOWN_BYTES_MAX = 600
 
 
 class Owner(NamedTuple):
@@ -27,9 +31,8 @@ class Owner(NamedTuple):
     def __str__(self) -> str:
         if not self.uid:
             return "no known owner"
-        return (
-            f"{self.kind} {self.namespace}/{self.name} (uid {self.uid})" if self.namespace else f"{self.kind} {self.name} (uid {self.uid})"
-        )
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return shortened(f"{self.kind} {where} (uid {self.uid})", _SHOWN_BYTES_MAX)
 
 
 def owner_of(item: Mapping[str, Any]) -> Owner:

@@ -7,6 +7,7 @@ from activities.cluster_objects.kinds import SERVICE_NAME_LABEL
 from activities.cluster_objects.ownership import Owner, owner_of
 from activities.observe.conditions import condition, find_condition
 from activities.observe.digest import content_digest
+from activities.observe.gateway import address_of
 from api_types.digests import short_hash
 from api_types.labels import CONTROL_GATEWAY_NAME, SYSTEM_NAMESPACE
 
@@ -83,6 +84,5 @@ def read_gateway(gateway: Mapping[str, Any] | None) -> GatewaySeen:
     accepted = condition(gateway, "Accepted")
     if not accepted.is_true:
         return GatewaySeen(accepted=False, address="", message=f"{GATEWAY}: {accepted.text}")
-    addresses = [str(entry.get("value") or "") for entry in (gateway.get("status") or {}).get("addresses") or []]
-    address = next(iter(addresses), "")
-    return GatewaySeen(accepted=True, address=address, message="" if address else f"{GATEWAY} has no address yet")
+    found = address_of(gateway)
+    return GatewaySeen(accepted=True, address=found.value, message="" if found.value else f"{GATEWAY} {found.problem}")

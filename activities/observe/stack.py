@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from activities.observe.conditions import condition
+from activities.observe.gateway import address_of
 
 Json = Mapping[str, Any]
 
-_ADDRESSES_SHOWN = 1
 _EVENTS_SHOWN = 3
 # Of one event; a condition shows three.
 _EVENT_LENGTH_MAX = 300
@@ -79,8 +79,7 @@ def accepted(item: Json) -> Shortfall:
 
 def address(gateway: Json) -> str:
     """Give the first address of a Gateway; empty while it has none (case 25)."""
-    found = [str(entry.get("value") or "") for entry in (gateway.get("status") or {}).get("addresses") or ()]
-    return next(iter(found[:_ADDRESSES_SHOWN]), "")
+    return address_of(gateway).value
 
 
 def warnings(events: Iterable[Json], about: str) -> list[str]:
@@ -110,9 +109,11 @@ def started_before(pods: Iterable[Json], moment: datetime) -> bool:
 def read_time(text: str) -> datetime | None:
     """Read a time as Kubernetes writes it; None if it is none."""
     try:
-        return datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
         return None
+    # One without a zone is no moment, and cannot be compared with others.
+    return found if found.tzinfo else None
 
 
 def _counted(item: Json, desired: int, updated: str, good: str, word: str) -> Shortfall:

@@ -1,7 +1,8 @@
 """The activities of a serving stack, each a thin shell: who may order it, heartbeats, and one function that does the work."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,12 +10,13 @@ from temporalio import activity
 
 from activities.caller import check_caller
 from activities.clients.helm.port import HelmPool
+from activities.cluster_objects.answers import reading_all
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
 from activities.heartbeat import Progress, heartbeating
 from activities.stack import balancers, control_gateway, preflight, readiness, releases, removal
 from activities.stack.applying import apply_group
 from activities.stack.definitions import apply_definitions
-from activities.stack.ownership import KIND, check_mark
+from activities.stack.ownership import KIND, check_mark, taken_over
 from activities.watching.health import Resolve
 from activities.watching.running import until_first_ends, until_shutdown
 from api_types.errors import InvalidInput, NoControlCluster, TransientError
@@ -74,7 +76,7 @@ class StackActivities:
         check_caller(KIND, "", order.connection.cluster)
         plan = preflight.make_plan(order.source, order.connection, self.settings)
         cluster = await self.clusters.at(order.connection)
-        async with heartbeating() as report, self.helm.at(order.connection) as helm:
+        async with _working(order.connection) as report, self.helm.at(order.connection) as helm:
             await preflight.check_other_cluster(cluster, self.control)
             await preflight.check(cluster, helm, order, plan, report)
         return plan
@@ -84,7 +86,7 @@ class StackActivities:
         """Apply a group of objects; definitions are awaited. Raises NameConflict if one belongs to others."""
         check_caller(KIND, "", order.connection.cluster)
         cluster = await self.clusters.at(order.connection)
-        async with heartbeating() as report:
+        async with _working(order.connection) as report:
             return await apply_group(cluster, order, report)
 
     @activity.defn
@@ -95,18 +97,22 @@ class StackActivities:
         """
         check_caller(KIND, "", order.connection.cluster)
         cluster = await self.clusters.at(order.connection)
-        await check_mark(cluster, order.connection.cluster, order.cluster_uid)
-        async with heartbeating() as report, self.helm.at(order.connection) as helm:
+        async with _working(order.connection) as report, self.helm.at(order.connection) as helm:
+            await check_mark(cluster, order.connection.cluster, order.cluster_uid)
             documents = [each for release in order.releases for each in await helm.crds(releases.as_chart(release))]
             applied, notes = await apply_definitions(cluster, documents, report)
         return StackApplied(objects=len(applied), notes=notes[:_NOTES_MAX])
 
     @activity.defn
     async def helm_ensure(self, order: EnsureRelease) -> EnsuredRelease:
-        """Install or upgrade one release, without waiting for its workloads. Raises what `HelmPort.ensure` does."""
+        """Install or upgrade one release, without waiting for its workloads.
+
+        Raises what `HelmPort.ensure` does, and NameConflict if the stack of the cluster is another one's.
+        """
         check_caller(KIND, "", order.connection.cluster)
-        await check_mark(await self.clusters.at(order.connection), order.connection.cluster, order.cluster_uid)
-        async with heartbeating(), self.helm.at(order.connection) as helm:
+        cluster = await self.clusters.at(order.connection)
+        async with _working(order.connection), self.helm.at(order.connection) as helm:
+            await check_mark(cluster, order.connection.cluster, order.cluster_uid)
             return await releases.ensure(helm, order.release, rewrite=order.rewrite)
 
     @activity.defn
@@ -117,7 +123,7 @@ class StackActivities:
         """
         check_caller(KIND, "", order.connection.cluster)
         found: list[StackSeen] = []
-        async with heartbeating() as report:
+        async with _working(order.connection) as report:
             resolve = partial(self.clusters.at, order.connection)
 
             async def watch() -> None:
@@ -141,17 +147,20 @@ class StackActivities:
         """
         check_caller(KIND, "", order.connection.cluster)
         cluster = await self.clusters.at(order.connection)
-        await check_mark(cluster, order.connection.cluster, order.cluster_uid)
-        return await readiness.restart(cluster)
+        async with _working(order.connection):
+            await check_mark(cluster, order.connection.cluster, order.cluster_uid)
+            return await readiness.restart(cluster)
 
     # --- removal ------------------------------------------------------------------------------------------------------------------
 
     @activity.defn
     async def await_no_routes(self, order: AwaitNoRoutes) -> TeardownStepResult:
-        """Wait until no route and no pool of ours is left; gives those that are."""
+        """Wait until no route and no pool of ours is left; gives those that are. None is waited for where the stack is another one's."""
         check_caller(KIND, "", order.connection.cluster)
         cluster = await self.clusters.at(order.connection)
-        async with heartbeating() as report:
+        async with _working(order.connection) as report:
+            if problem := await taken_over(cluster, order.connection.cluster, order.cluster_uid):
+                return TeardownStepResult(skipped=[problem])
             return await removal.until_no_routes(cluster, order.wait_seconds, report)
 
     @activity.defn
@@ -159,16 +168,20 @@ class StackActivities:
         """Delete a group of objects; gives what is left of it at the time limit, and what holds it."""
         check_caller(KIND, "", order.connection.cluster)
         cluster = await self.clusters.at(order.connection)
-        async with heartbeating() as report:
+        async with _working(order.connection) as report:
             return await removal.remove_group(cluster, order, report)
 
     @activity.defn
     async def helm_uninstall(self, order: UninstallRelease) -> TeardownStepResult:
-        """Uninstall one release, and wait for its pods; gives what is left at the time limit. One that does not exist is uninstalled."""
+        """Uninstall one release, and wait for its pods; gives what is left at the time limit. One that does not exist is uninstalled.
+
+        Where the stack has become that of another one meanwhile, its releases are left.
+        """
         check_caller(KIND, "", order.connection.cluster)
         cluster = await self.clusters.at(order.connection)
-        await check_mark(cluster, order.connection.cluster, order.cluster_uid)
-        async with heartbeating() as report, self.helm.at(order.connection) as helm:
+        async with _working(order.connection) as report, self.helm.at(order.connection) as helm:
+            if problem := await taken_over(cluster, order.connection.cluster, order.cluster_uid):
+                return TeardownStepResult(skipped=[f"release {order.namespace}/{order.name}: {problem}"])
             return await releases.uninstall(cluster, helm, order, report)
 
     @activity.defn
@@ -176,7 +189,7 @@ class StackActivities:
         """List the LoadBalancer Services that are not those of the gateway."""
         check_caller(KIND, "", order.connection.cluster)
         cluster = await self.clusters.at(order.connection)
-        async with heartbeating():
+        async with _working(order.connection):
             return await balancers.all_of(cluster)
 
     # --- the control cluster ------------------------------------------------------------------------------------------------------
@@ -192,10 +205,18 @@ class StackActivities:
         if where is None:
             raise NoControlCluster("no control cluster is configured; set controlCluster.name to a Secret with its kubeconfig")
         cluster = await self.clusters.at(where)
-        async with heartbeating() as report, self.helm.at(where) as helm:
+        async with _working(where) as report, self.helm.at(where) as helm:
             if order.remove:
                 return await control_gateway.remove_step(cluster, helm, where, order, report)
             return await control_gateway.install_step(cluster, helm, order, report)
+
+
+@contextlib.asynccontextmanager
+async def _working(connection: Connection) -> AsyncIterator[Callable[[Progress], None]]:
+    """Send heartbeats meanwhile. What a cluster answers that is not as it must be is an error in plain words."""
+    with reading_all(connection.cluster):
+        async with heartbeating() as report:
+            yield report
 
 
 async def _until_changed(cluster: Resolve, order: CheckStack, wanted: str, report: Callable[[Progress], None]) -> StackSeen:
@@ -216,6 +237,7 @@ async def _until_changed(cluster: Resolve, order: CheckStack, wanted: str, repor
 async def _seen(cluster: Resolve, order: CheckStack, wanted: str) -> tuple[StackSeen | None, str]:
     """Look once; a cluster that does not answer now may do so at the next look."""
     try:
-        return await readiness.look(await cluster(), order, wanted), ""
+        with reading_all(order.connection.cluster):
+            return await readiness.look(await cluster(), order, wanted), ""
     except TransientError as error:
         return None, error.message

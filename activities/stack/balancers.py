@@ -7,6 +7,7 @@ from activities.cluster_objects.deletion import list_served, remaining_object
 from activities.cluster_objects.kinds import EVENT, SERVICE
 from activities.observe.stack import warnings
 from activities.render.stack.components import ENVOY_GATEWAY
+from api_types.base import ID_MAX
 from api_types.labels import GATEWAY_NAME, SYSTEM_NAMESPACE
 from api_types.messages.cluster_work import RemainingObject
 from api_types.messages.stack import LoadBalancers
@@ -16,6 +17,8 @@ OWNING = "gateway.envoyproxy.io/owning-gateway"
 OF_GATEWAY = f"{OWNING}-name={GATEWAY_NAME},{OWNING}-namespace={SYSTEM_NAMESPACE}"
 _LOAD_BALANCER = "LoadBalancer"
 _SHOWN_MAX = 20
+# Of how many Services the events are read.
+EXPLAINED_MAX = 3
 
 
 async def of_gateway(cluster: ClusterApi) -> list[Json]:
@@ -34,9 +37,10 @@ async def events_of(cluster: ClusterApi, service: Json) -> list[str]:
 async def remaining_of_gateway(cluster: ClusterApi) -> list[RemainingObject]:
     """Give the Services of our Gateway that are still there, each with what holds it."""
     found = []
-    for service in await of_gateway(cluster):
+    for at, service in enumerate(await of_gateway(cluster)):
         item = remaining_object(service)
-        found.append(item.model_copy(update={"why": "; ".join(filter(None, [item.why, *await events_of(cluster, service)]))}))
+        events = await events_of(cluster, service) if at < EXPLAINED_MAX else []
+        found.append(item.model_copy(update={"why": "; ".join(filter(None, [item.why, *events]))}))
     return found
 
 
@@ -47,7 +51,7 @@ async def all_of(cluster: ClusterApi) -> LoadBalancers:
     def name(item: Json) -> str:
         metadata = item["metadata"]
         place = (str(metadata.get("namespace")), str(metadata["name"]))
-        return "/".join(place) if _is_load_balancer(item) and place not in ours else ""
+        return "/".join(place)[:ID_MAX] if _is_load_balancer(item) and place not in ours else ""
 
     found = sorted(filter(None, (await cluster.list(Selection(SERVICE), name)).items))
     return LoadBalancers(services=list(islice(found, _SHOWN_MAX)), more=max(0, len(found) - _SHOWN_MAX))

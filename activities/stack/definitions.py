@@ -11,6 +11,7 @@ from activities.cluster_objects.kinds import CRD
 from activities.heartbeat import Progress
 from activities.observe import stack as judge
 from api_types.errors import InvalidInput, TransientError
+from api_types.payloads.limits import shortened
 
 _CHANNEL, _BUNDLE = "gateway.networking.k8s.io/channel", "gateway.networking.k8s.io/bundle-version"
 _EXPERIMENTAL = "experimental"
@@ -18,6 +19,7 @@ _NUMBERS = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
 # A definition is established within a second, or its names are taken by another one.
 _ESTABLISHED_SECONDS = 90.0
 _AT_ONCE = 4
+_NAMED_BYTES_MAX = 300
 
 
 async def apply_definitions(
@@ -85,7 +87,8 @@ def _problem(live: Json, wanted: Json) -> str:
     kept = {version["name"] for version in _versions(wanted)}
     dropped = [version for version in (live.get("status") or {}).get("storedVersions") or () if version not in kept]
     if dropped and wanted["kind"] == CRD.kind:
-        return f"{name}: objects of version {', '.join(dropped)} are stored, which the chart's definition does not have: migrate them first"
+        named = shortened(", ".join(dropped), _NAMED_BYTES_MAX)
+        return f"{name}: objects of version {named} are stored, which the chart's definition does not have: migrate them first"
     if _note(live, _CHANNEL) == _EXPERIMENTAL and _note(wanted, _CHANNEL) not in ("", _EXPERIMENTAL):
         return f"{name}: the cluster has the experimental channel of the Gateway API, and the chart the {_note(wanted, _CHANNEL)} one"
     return ""
@@ -96,7 +99,7 @@ def _versions(document: Json) -> list[Any]:
 
 
 def _note(document: Json, key: str) -> str:
-    return str((document["metadata"].get("annotations") or {}).get(key) or "")
+    return str((document["metadata"].get("annotations") or {}).get(key) or "")[:_NAMED_BYTES_MAX]
 
 
 def _newer_bundle(live: Json, wanted: Json) -> str:

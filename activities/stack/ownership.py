@@ -25,6 +25,12 @@ async def check_mark(cluster: ClusterApi, name: str, uid: str) -> Json | None:
     return found
 
 
+async def taken_over(cluster: ClusterApi, name: str, uid: str) -> str:
+    """Say whose the stack has become, as far as the mark tells; empty if nobody else has it, and on the control cluster, without a uid."""
+    found = await cluster.get(MARK) if uid else None
+    return _mark_problem(found, name, uid) if found else ""
+
+
 def is_marked(namespace: Json | None, uid: str) -> bool:
     """Tell whether the cluster's stack is already that of the InferenceCluster with this uid."""
     return namespace is not None and owner_of(namespace).uid == uid

@@ -24,6 +24,8 @@ SAME_CLUSTER = "SameAsControlCluster"
 _KUBE_SYSTEM = ObjectId(kinds.NAMESPACE, "", "kube-system")
 _SHOWN_MAX = 5
 _PREFIX = "mp-"
+# Of what others have named.
+_NAME_MAX = 253
 
 ControlCluster = Callable[[], Awaitable[ClusterApi | None]]
 
@@ -104,5 +106,5 @@ def _object_problem(item: Json, name: str, uid: str) -> str:
         return ""
     kind, metadata = item["kind"], item["metadata"]
     where = f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else metadata["name"]
-    controller = f" (controller {item['spec'].get('controllerName')})" if kind == kinds.GATEWAY_CLASS.kind else ""
+    controller = f" (controller {str(item['spec'].get('controllerName'))[:_NAME_MAX]})" if kind == kinds.GATEWAY_CLASS.kind else ""
     return f"{kind} {where} belongs to others{controller}"

@@ -5,6 +5,7 @@ others wrote since ours is another revision. Nothing here is written, but for th
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from activities.stack.definitions import bundle_version
 from activities.stack.ownership import KIND, object_conflict
 from activities.stack.releases import workload
 from api_types import labels
+from api_types.base import ID_MAX
 from api_types.digests import short_hash
 from api_types.messages.stack import CheckStack, InstalledRelease, Lag, StackSeen
 from api_types.pins import apiversions, charts
@@ -29,6 +31,8 @@ from api_types.resources.serving_stack import ServingStackSpec, StackVersions
 _DEPLOYED = "deployed"
 _LAGS_MAX = 20
 _NOTES_MAX = 8
+# Helm counts revisions from 1.
+_REVISION = re.compile(r"[0-9]{1,9}")
 _GPU_DRIVER = "gpu.nvidia.com"
 _GATEWAYS_CRD = ObjectId(kinds.CRD, "", "gateways.gateway.networking.k8s.io")
 CONTROLLER = ObjectId(kinds.DEPLOYMENT, components.AI_GATEWAY.pin.namespace, AI_GATEWAY_CONTROLLER)
@@ -114,7 +118,7 @@ async def _revisions(cluster: ClusterApi, releases: Iterable[InstalledRelease]) 
         metadata = secret["metadata"]
         marks = metadata.get("labels") or {}
         place, version = (str(metadata.get("namespace")), str(marks.get("name"))), str(marks.get("version") or "")
-        number = int(version) if version.isdecimal() else 0
+        number = int(version) if _REVISION.fullmatch(version) else 0
         if place not in found or number > found[place].number:
             found[place] = _Revision(number, str(marks.get("status") or ""))
     return found
@@ -141,7 +145,7 @@ def _lag(target: str, item: ObjectId, found: Json | None) -> Lag | None:
 
 
 def _shown(item: ObjectId) -> str:
-    return f"{item.kind.kind} {item.namespace}/{item.name}".replace(" /", " ")
+    return f"{item.kind.kind} {item.namespace}/{item.name}".replace(" /", " ")[:ID_MAX]
 
 
 # --- objects --------------------------------------------------------------------------------------------------------------------------
@@ -170,7 +174,8 @@ async def _address(cluster: ClusterApi) -> tuple[str, list[str]]:
     services = await balancers.of_gateway(cluster)
     if not services:
         return "", ["Envoy Gateway made no Service for it yet"]
-    return "", [event for service in services for event in await balancers.events_of(cluster, service)][:_NOTES_MAX]
+    explained = services[: balancers.EXPLAINED_MAX]
+    return "", [event for service in explained for event in await balancers.events_of(cluster, service)][:_NOTES_MAX]
 
 
 async def _gateway_api(cluster: ClusterApi, spec: ServingStackSpec) -> list[str]:

@@ -22,6 +22,8 @@ _INSTANCE = "app.kubernetes.io/instance"
 _WORKLOADS_MAX = 64
 _SHOWN_MAX = 20
 _AT_ONCE = 8
+# No name of a release or a namespace is longer; an annotation may be.
+_NAME_MAX = 253
 
 
 def as_release(release: HelmRelease) -> Release:
@@ -87,7 +89,8 @@ async def conflicts_of(cluster: ClusterApi, helm: HelmPort, release: HelmRelease
 def release_of(item: Json) -> tuple[str, str]:
     """Give namespace and name of the release that an object belongs to; both empty if it belongs to none."""
     notes = item["metadata"].get("annotations") or {}
-    return str(notes.get(RELEASE_NAMESPACE) or ""), str(notes.get(RELEASE_NAME) or "")
+    namespace, name = (str(notes.get(key) or "")[:_NAME_MAX] for key in (RELEASE_NAMESPACE, RELEASE_NAME))
+    return namespace, name
 
 
 # --- removal --------------------------------------------------------------------------------------------------------------------------

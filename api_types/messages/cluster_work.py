@@ -292,7 +292,7 @@ class RunTeardownStep(Message):
 class RemainingObject(ClusterObject):
     """An object that should be deleted and still exists. `why`: what blocks it, such as a finalizer."""
 
-    why: str = ""
+    why: Text = ""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}".replace(" /", " ") + (f" ({self.why})" if self.why else "")
@@ -301,7 +301,7 @@ class RemainingObject(ClusterObject):
 class TeardownStepResult(Message):
     """What a teardown step skipped on purpose, such as objects of another owner, and what remains of the rest: nothing if it is done."""
 
-    skipped: list[str] = Field(default_factory=list)
+    skipped: list[Text] = Field(default_factory=list)
     remaining: list[RemainingObject] = Field(default_factory=list)
 
 

@@ -12,7 +12,7 @@ from api_types.base import Id, Message, Name, Text
 from api_types.messages.cluster_work import Connection, Seconds
 
 _RELEASES_MAX = 32
-_ITEMS_MAX = 64
+ITEMS_MAX = 64
 
 # --- releases -----------------------------------------------------------------------------------------------------------------------
 
@@ -53,21 +53,21 @@ class EnsuredRelease(Message):
     status: Id = ""
     version: Id = ""
     values_digest: Id = ""
-    workloads: Annotated[list[Id], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    workloads: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
 
 
 class UninstallRelease(StackOrder):
     """Uninstall one release and wait for its pods; a result that names what remains comes after `wait_seconds` at the latest.
 
     `workloads` are those of the release as `EnsuredRelease` named them. `unused_kinds`: kinds, as `<apiVersion>/<Kind>`, of which no object
-    may be left on the cluster before: the release serves them.
+    may be left on the cluster before: the release serves them. `cluster_uid`: as for `EnsureRelease`.
     """
 
     name: Name
     namespace: Name
-    workloads: Annotated[list[Id], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
-    unused_kinds: Annotated[list[Id], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
-    claim_drivers: Annotated[list[Name], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    workloads: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+    unused_kinds: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+    claim_drivers: Annotated[list[Name], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
     wait_seconds: Seconds = 10
 
 
@@ -112,7 +112,7 @@ class StackApplied(Message):
     """What was applied: how many objects, and what users should know, such as objects of others that stay."""
 
     objects: int = 0
-    notes: Annotated[list[Text], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    notes: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
 
 
 class InstalledRelease(Message):
@@ -122,7 +122,7 @@ class InstalledRelease(Message):
     name: Name
     namespace: Name
     revision: int = 0
-    workloads: Annotated[list[Id], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    workloads: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
 
 
 class CheckStack(StackOrder):
@@ -166,11 +166,11 @@ class StackSeen(Message):
 
     digest: Id = ""
     wanted: Id = ""
-    lags: Annotated[list[Lag], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    lags: Annotated[list[Lag], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
     more: int = 0
-    notes: Annotated[list[Text], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    notes: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
     address: Id = ""
-    address_events: Annotated[list[Text], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    address_events: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
     restart: bool = False
     device_slices: int = 0
 
@@ -191,7 +191,7 @@ class RemoveStackObjects(StackOrder):
     spec: dict[str, Any]
     group: Name
     wait_seconds: Seconds = 10
-    skipped: Annotated[list[Id], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    skipped: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
 
 
 class AwaitNoRoutes(StackOrder):
@@ -207,5 +207,5 @@ class ListLoadBalancers(StackOrder):
 class LoadBalancers(Message):
     """The Services that were found, as `<namespace>/<name>`; of many the first, and how many more there are."""
 
-    services: Annotated[list[Id], Field(max_length=_ITEMS_MAX)] = Field(default_factory=list)
+    services: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
     more: int = 0

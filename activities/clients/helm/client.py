@@ -34,6 +34,9 @@ _PENDING = _REMOVED_FIRST | _ROLLED_BACK_FIRST
 _GOOD = (_DEPLOYED, "superseded", "failed")
 _RELEASE_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,51}[a-z0-9])?")
 _LISTED_MAX = 10_000
+# The longest of Helm's has 16.
+_STATUS_MAX = 80
+_CLOCKS_DIFFER = timedelta(minutes=5)
 # Most helms whose worker was lost end by themselves within seconds.
 _LOOK_AGAIN = timedelta(seconds=10)
 # One line each: a release that shows its manifest would show secrets.
@@ -175,11 +178,12 @@ class HelmClient(HelmPort):
                 about = (await self._command.run(["get", "all", *of_release, "--template", _ABOUT])).decode().splitlines()
                 chart, version, revision, status, deployed, deleted = about
                 values = json.loads(await self._command.run(["get", "values", *of_release, "--revision", revision, "--output", "json"]))
+                digest = values_digest(values or {})
+                state = ReleaseState(name, namespace, int(revision), status[:_STATUS_MAX], chart, version, digest)
+                # The time of the deletion is zero, long before all others, until a release is being uninstalled.
+                return _Found(state, datetime.fromtimestamp(max(int(deployed), int(deleted)), UTC))
         except _NotFound:
             return None
-        state = ReleaseState(name, namespace, int(revision), status, chart, version, values_digest(values or {}))
-        # The time of the deletion is zero, long before all others, until a release is being uninstalled.
-        return _Found(state, datetime.fromtimestamp(max(int(deployed), int(deleted)), UTC))
 
     async def _found_all(self, names: Iterable[tuple[str, str]]) -> list[_Found | None]:
         """Read releases; when one cannot be read, nothing runs any more that would need the kubeconfig."""
@@ -207,8 +211,10 @@ class HelmClient(HelmPort):
 
     def _check_abandoned(self, found: _Found) -> None:
         """Raise ReleasePending while the helm that left the status may still be running."""
-        recovered_at = found.since + self._pending_after
-        if (left := recovered_at - utc_now()) > timedelta(0):
+        left = self._pending_after - (utc_now() - found.since)
+        # Whoever may write the Secret of a release chooses its time: no helm that runs now has begun in the future.
+        if timedelta(0) < left <= self._pending_after + _CLOCKS_DIFFER:
+            recovered_at = found.since + self._pending_after
             state = found.state
             raise ReleasePending(
                 f"{self._doing(state.name, state.namespace, state.status)} since {found.since:%H:%M:%S} UTC: another helm may still be "
@@ -228,7 +234,7 @@ class HelmClient(HelmPort):
             if failures.is_not_found(error.stderr):
                 raise _NotFound from None
             raise failures.of_cluster(error.stderr, self._doing(name, namespace, verb), self._kubeconfig.secrets()) from None
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             # The text of the error may quote a release.
             raise ServerError(f"{self._doing(name, namespace, verb)}: helm gave no usable answer ({type(error).__name__})") from None
 

@@ -86,7 +86,12 @@ class KubernetesCluster(ClusterApi):
         if resource is None:
             return None
         answer = await self._session.request("GET", path(resource, target.namespace, target.name))
-        return None if answer.status == HTTPStatus.NOT_FOUND else self._read(answer, f"read {target}")
+        if answer.status == HTTPStatus.NOT_FOUND:
+            return None
+        found = self._read(answer, f"read {target}")
+        if not _is_object(found):
+            raise self._malformed(f"read {target}", "it is no Kubernetes object")
+        return found
 
     async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
         """List all pages. Raises StackMissing if the kind is not served, and what `keep` raises."""

@@ -1,6 +1,7 @@
 """Read answers within a bound: what is counted is the text after decompression, so that a small answer cannot become a large one here."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any
@@ -17,6 +18,8 @@ REDIRECTS = frozenset(
     }
 )
 _MIB = 1 << 20
+# How JSON escapes halves of surrogate pairs.
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class TooLarge(Exception):
@@ -60,6 +63,9 @@ def read_object(text: bytes | str) -> dict[str, Any]:
     """Read a JSON object. Raises ValueError, also for one that is nested too deep."""
     try:
         found = json.loads(text)
+        if _HALF.search(text if isinstance(text, bytes) else text.encode(errors="replace")):
+            # Half of a pair is no character: it could be neither stored nor sent.
+            found = json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace"))
     except RecursionError:
         raise ValueError("JSON that is nested too deep") from None
     if not isinstance(found, dict):

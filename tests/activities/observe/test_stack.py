@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from activities.observe import stack as judge
+from activities.observe.control import read_gateway
+from activities.observe.gateway import observe_gateway
 from activities.observe.stack import READY, Shortfall
 
 Json = dict[str, Any]
@@ -204,3 +206,28 @@ def test_stk_18_which_pods_were_started_before_there_were_pools(pods: list[Json]
 )
 def test_stk_18_since_when_a_definition_is_established(conditions: list[Json], expected: datetime | None) -> None:
     assert judge.established_at({"metadata": {"name": "x"}, "status": {"conditions": conditions}}) == expected
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["1.2.3.4/../x", "a b", "-a.example.com", "user@example.com", "1.2.3.4:80", "fe80::1%\x1b[31m", "\x1b[31m", "x" * 300, 7, ["a"], {}],
+)
+def test_an_address_that_is_none_is_no_address(address: object) -> None:
+    item = {**with_conditions(("Accepted", "True"), ("Programmed", "True"))}
+    item["status"]["addresses"] = [{"value": address}]
+    assert judge.address(item) == ""
+    for message in (observe_gateway(item).message, read_gateway(item).message):
+        assert "address" in message
+        assert len(message) < 400
+        assert "\x1b" not in message
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::1", "lb-1.eu.example.com", "localhost"])
+def test_an_ip_address_and_a_host_name_are_addresses(address: str) -> None:
+    item = {**with_conditions(("Accepted", "True"), ("Programmed", "True"))}
+    item["status"]["addresses"] = [{"value": address}]
+    assert (judge.address(item), observe_gateway(item).address, read_gateway(item).address) == (address, address, address)
+
+
+def test_a_time_without_a_zone_is_none() -> None:
+    assert judge.read_time("2026-01-01T00:00:00") is None

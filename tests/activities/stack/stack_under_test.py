@@ -105,7 +105,8 @@ class StackUnderTest:
 
     async def ensure(self, plan: StackPlan, component: str) -> EnsuredRelease:
         """Install or upgrade a release of the stack."""
-        self.ensured[component] = await self.ensure_release(plan.releases[component])
+        order = EnsureRelease(release=plan.releases[component], **self.base)
+        self.ensured[component] = await self.run(self.activities.helm_ensure, order)
         return self.ensured[component]
 
     async def ensure_release(self, release: HelmRelease, *, rewrite: bool = False) -> EnsuredRelease:

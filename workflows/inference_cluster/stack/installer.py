@@ -43,10 +43,12 @@ from workflows.inference_cluster.stack.plan import (
     coverage,
     covers,
     is_carried_out,
+    is_planned,
     missing_targets,
     open_stages,
     open_steps,
     reopen,
+    steps_of,
 )
 from workflows.inference_cluster.stack_state import StackState
 from workflows.inference_cluster.state import ClusterState
@@ -90,8 +92,9 @@ class StackInstaller:
         self._find_new_kinds()
         self._record_completion()
         self._follow_deadlines()
+        self._find_outdated_plan()
         for step in open_steps(self._stack):
-            if step.action is not Action.READY and self._may_try(step.key):
+            if step.action is not Action.READY and is_planned(self._stack, step) and self._may_try(step.key):
                 self._take(step, connection)
         if self._stack.seen and self._stack.seen.restart and self._may_try(RESTART):
             order = StackOrder(connection=connection, cluster_uid=self._state.uid)
@@ -134,6 +137,17 @@ class StackInstaller:
                 self._context.record_event("Normal", "StackChanged", "another stack is wanted: it is upgraded, one release at a time")
 
         self._start(PREFLIGHT, StackActivities.preflight_stack, order, planned)
+
+    def _find_outdated_plan(self) -> None:
+        """Have another plan made where an earlier version made this one without a component; workers of the cluster may be older still."""
+        stack = self._stack
+        if all(is_planned(stack, step) for step in steps_of(stack)):
+            stack.repairs.pop(PREFLIGHT, None)
+        elif not stack.replan and not self._calls.running(PREFLIGHT):
+            attempts = stack.repairs.get(PREFLIGHT, 0)
+            stack.replan, stack.repairs[PREFLIGHT] = True, attempts + 1
+            stack.retry_at[PREFLIGHT] = (self._context.moment() + backoff.renderer(attempts)).isoformat()
+            self._context.requeue()
 
     def _find_new_kinds(self) -> None:
         """Connect anew when everything is applied: the observer looks for kinds that are new, such as the Gateway, once a minute only."""

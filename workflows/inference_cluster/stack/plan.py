@@ -24,6 +24,12 @@ def open_steps(stack: StackState) -> list[Step]:
     return [step for step in steps_of(stack) if step.key not in done and all(need in done for need in step.needs)]
 
 
+def is_planned(stack: StackState, step: Step) -> bool:
+    """Tell whether the plan has what a step installs: one that an earlier version made may lack a component."""
+    of_charts = step.action in (Action.RELEASE, Action.CRDS)
+    return stack.plan is not None and (not of_charts or all(target in stack.plan.releases for target in step.targets))
+
+
 def is_carried_out(stack: StackState) -> bool:
     """Tell whether every step of the plan is complete."""
     done = dict.fromkeys(stack.done)

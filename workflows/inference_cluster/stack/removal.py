@@ -14,8 +14,10 @@ from activities.render.objects.manifest import Owner
 from activities.render.stack import components, objects
 from activities.render.stack.removal import STEPS, Removal, RemovalStep
 from activities.stack.activities import StackActivities
+from api_types.base import ID_MAX
 from api_types.messages.cluster_work import Connection, TeardownStepResult
-from api_types.messages.stack import AwaitNoRoutes, ListLoadBalancers, LoadBalancers, RemoveStackObjects, UninstallRelease
+from api_types.messages.stack import ITEMS_MAX, AwaitNoRoutes, ListLoadBalancers, LoadBalancers, RemoveStackObjects, UninstallRelease
+from api_types.payloads.limits import shortened
 from api_types.resources.serving_stack import ServingStackSpec
 from api_types.resources.status import LeftBehind
 from workflows.entity import backoff
@@ -33,6 +35,8 @@ REMOVE = "remove"
 STUCK_AFTER = timedelta(minutes=5)
 _FINALIZER = "finalizer"
 _NAMED_MAX = 3
+# Of what is left behind, which is carried for each of hundreds of objects.
+_REASON_BYTES_MAX = 600
 # Of a release: kinds that it serves and of which no object may be left, and drivers of which no claim may be allocated.
 _SERVED = {components.LEADER_WORKER_SET.key: ["leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"]}
 _DRIVERS = {components.DRA_DRIVER.key: ["gpu.nvidia.com"]}
@@ -192,11 +196,17 @@ class StackRemoval:
         place = self._context.name
         found = [
             LeftBehind(
-                kind=item.kind, name=item.name, namespace=item.namespace, location=place, reason=f"{reason}; {item.why}".rstrip("; ")
+                kind=item.kind,
+                name=item.name,
+                namespace=item.namespace,
+                location=place,
+                reason=shortened(f"{reason}; {item.why}".rstrip("; "), _REASON_BYTES_MAX),
             )
             for item in progress.remaining
         ]
-        progress.skipped += [item.id for item in progress.remaining]
+        # The cluster chooses names, and how many there are; an order takes the ids of so many.
+        skipped = [*progress.skipped, *(item.id for item in progress.remaining if len(item.id) <= ID_MAX)]
+        progress.skipped = list(dict.fromkeys(skipped))[-ITEMS_MAX:]
         if step.action is Removal.RELEASE and (known := self._state.stack.releases.get(step.target)):
             found.append(LeftBehind(kind="HelmRelease", name=known.name, namespace=known.namespace, location=place, reason=reason))
         if step.action is Removal.OBJECTS and not found and step.target in self._state.stack.groups:
@@ -209,5 +219,10 @@ class StackRemoval:
         if group == objects.CRDS or plan is None:
             return [(objects.CRD[1], name) for name in objects.INFERENCE_CRDS]
         owner = Owner(self._context.kind, "", self._context.name, self._state.uid, generation=0)
-        manifests = [item.manifest for item in objects.group(group, ServingStackSpec.model_validate(plan.spec), owner)]
+        try:
+            spec = ServingStackSpec.model_validate(plan.spec)
+        except ValueError:
+            # Another version has written it. What is forced comes to its end all the same.
+            return [("objects", group)]
+        manifests = [item.manifest for item in objects.group(group, spec, owner)]
         return [(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests]

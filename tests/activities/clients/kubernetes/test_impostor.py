@@ -215,6 +215,8 @@ NO_OBJECTS = [
     pytest.param(b"[" * 200_000, lambda client: client.get(TARGET), id="nested too deep"),
     pytest.param(b"[]", lambda client: client.get(TARGET), id="a list instead of an object"),
     pytest.param(b"9" * 5000, lambda client: client.get(TARGET), id="a number of 5,000 digits"),
+    pytest.param(b"{}", lambda client: client.get(TARGET), id="an object without metadata"),
+    pytest.param(b'{"metadata": {"name": ["x"]}}', lambda client: client.get(TARGET), id="an object whose name is no text"),
     pytest.param(b'{"items": {"a": 1}}', lambda client: client.list(PODS), id="items that are no list"),
     pytest.param(b'{"items": [1]}', lambda client: client.list(PODS), id="an item that is no object"),
     pytest.param(b'{"items": [{"metadata": {}}]}', lambda client: client.list(PODS), id="an item without a name"),
@@ -349,3 +351,14 @@ async def test_a_name_that_no_object_can_have_is_no_name(failure: Any) -> None:
     page = json.dumps({"items": [{"metadata": {"name": "n" * 1025}}]}).encode()
     error, _ = await failure(lambda _: whole(page), lambda client: client.list(PODS))
     assert "it is no list of Kubernetes objects" in error.message
+
+
+async def test_half_of_a_surrogate_pair_is_no_character_and_does_not_spoil_what_is_beside_it(certificate: Certificate) -> None:
+    # Nobody could store or send it. The pair beside it is a character.
+    body = b'{"metadata": {"name": "p", "annotations": {"a": "x\\ud800y\\ud83d\\ude00"}}}'
+    async with impostor(an_api_server(lambda _: whole(body)), certificate) as server:
+        client, session = await connected(server.host, certificate)
+        found = await client.get(TARGET)
+        await session.close()
+    assert found
+    assert found["metadata"]["annotations"] == {"a": "x?y\U0001f600"}

@@ -1,0 +1,264 @@
+"""What a stack orders of activities, and what it does with late, doubled and odd results; without Temporal and without a cluster."""
+
+import json
+import random
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import pytest
+from temporalio import workflow
+
+from activities.render.stack import components, objects
+from activities.render.stack.install import INSTALL, Action
+from activities.render.stack.removal import STEPS
+from api_types import labels
+from api_types.messages.cluster_work import RemainingObject, TeardownStepResult
+from api_types.messages.stack import (
+    ApplyChartCrds,
+    ApplyStackObjects,
+    CheckStack,
+    EnsuredRelease,
+    EnsureRelease,
+    Lag,
+    ListLoadBalancers,
+    LoadBalancers,
+    PreflightStack,
+    StackApplied,
+    StackOrder,
+    StackPlan,
+    StackSeen,
+)
+from tests.workflows.inference_cluster.builders import a_cluster
+from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack, a_plan, a_stack
+from workflows.entity.context import EntityContext
+from workflows.entity.failures import Failure
+from workflows.inference_cluster.stack.calls import BackgroundCalls
+from workflows.inference_cluster.stack.installer import StackInstaller
+from workflows.inference_cluster.stack.plan import CHECK, PREFLIGHT, RESTART
+from workflows.inference_cluster.stack.removal import REMOVE, StackRemoval
+from workflows.inference_cluster.stack.verdict import progress_lines, stack_verdict
+from workflows.inference_cluster.stack_state import StackState
+from workflows.inference_cluster.state import ClusterState
+
+HUGE = "x" * 100_000
+
+
+class Call(NamedTuple):
+    """A call that runs."""
+
+    order: Any
+    done: Callable[[Any], None]
+    failed: Callable[[Failure], None]
+
+
+class Calls(BackgroundCalls):
+    """Calls that end when the test says so; late results are kept too."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, Call] = {}
+        self.started: list[str] = []
+
+    def running(self, key: str) -> bool:
+        return key in self.now
+
+    @property
+    def keys(self) -> list[str]:
+        return list(self.now)
+
+    def start(self, key: str, call: Callable[[], Awaitable[Any]], done: Callable[[Any], None], failed: Callable[[Failure], None]) -> None:
+        if key not in self.now:
+            self.started.append(key)
+            self.now[key] = Call(call(), done, failed)
+
+    def stop(self, key: str) -> None:
+        self.now.pop(key, None)
+
+    def end(self, key: str, result: Any) -> Call:
+        call = self.now.pop(key)
+        call.done(result)
+        return call
+
+
+class World:
+    """One cluster whose stack is managed."""
+
+    def __init__(self, stack: StackState, **fields: Any) -> None:
+        self.time = datetime(2026, 1, 1, tzinfo=UTC)
+        self.state: ClusterState = a_cluster(annotations={}, stack=stack, **fields)
+        self.calls = Calls()
+        context: EntityContext[ClusterState] = EntityContext(
+            "InferenceCluster", self.state, lambda: None, "inferencecluster/eu", lambda: self.time
+        )
+        self.context = context
+        self.installer = StackInstaller(context, self.calls, lambda: None)
+        self.removal = StackRemoval(context, self.calls)
+
+    @property
+    def stack(self) -> StackState:
+        return self.state.stack
+
+    def end_steps(self) -> None:
+        """End the steps that run, each with what its activity gives."""
+        for key in [key for key in self.calls.keys if key not in (PREFLIGHT, RESTART, CHECK)]:
+            order = self.calls.now[key].order
+            release = order.release if isinstance(order, EnsureRelease) else None
+            self.calls.end(key, EnsuredRelease(name=release.name, revision=1) if release else StackApplied(objects=1))
+
+    def update(self, minutes: int = 0) -> None:
+        self.time += timedelta(minutes=minutes)
+        self.installer.update()
+
+
+@pytest.fixture(autouse=True)
+def _orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An activity that is executed is its order."""
+    monkeypatch.setattr(workflow, "execute_activity_method", lambda _, order, **__: order)
+
+
+def without(plan: StackPlan, component: str) -> StackPlan:
+    return plan.model_copy(update={"digest": "old", "releases": {key: each for key, each in plan.releases.items() if key != component}})
+
+
+@pytest.mark.parametrize("component", components.BY_KEY)
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_plan_of_an_earlier_version_that_lacks_a_component_is_made_anew(component: str, *, complete: bool) -> None:
+    stack = a_complete_stack() if complete else a_stack()
+    stack.plan = without(a_plan(), component)
+    stack.done = [key for key in stack.done if key != component]
+    stack.releases.pop(component, None)
+    world = World(stack)
+    world.update()
+    world.end_steps()
+    world.update(minutes=1)
+    world.end_steps()
+    world.update()
+    assert PREFLIGHT in world.calls.keys
+    # A worker of the cluster that is as old makes the same one: it is asked again, ever more rarely.
+    for _ in range(600):
+        if world.calls.running(PREFLIGHT):
+            world.calls.end(PREFLIGHT, without(a_plan(), component))
+        world.end_steps()
+        world.update(minutes=1)
+    assert 10 < world.calls.started.count(PREFLIGHT) < 40
+    if not world.calls.running(PREFLIGHT):
+        world.update(minutes=31)
+    world.calls.end(PREFLIGHT, a_plan())
+    world.update()
+    assert world.stack.plan == a_plan()
+    assert (world.stack.upgrading, world.stack.replan) == (complete, False)
+    assert objects.NAMESPACES in world.calls.keys
+    progress_lines(world.stack)
+    stack_verdict(world.stack, "")
+
+
+def test_orders_for_releases_say_whose_the_stack_is() -> None:
+    world = World(a_stack())
+    world.stack.done = [step.key for step in INSTALL if step.action is not Action.RELEASE]
+    world.update()
+    ensured = [call.order for key, call in world.calls.now.items() if key in components.BY_KEY]
+    assert ensured
+    assert [order.cluster_uid for order in ensured] == ["u"] * len(ensured)
+    world = World(a_complete_stack())
+    world.stack.removal.number = next(step.number for step in STEPS if step.target == components.AI_GATEWAY.key)
+    world.removal.update()
+    assert world.calls.now[REMOVE].order.cluster_uid == "u"
+
+
+def test_however_much_every_forced_step_leaves_the_next_order_can_be_sent() -> None:
+    world = World(a_complete_stack())
+    left = [RemainingObject(id=f"v1/Service/{'n' * length}/s{number}", why=HUGE) for number in range(10) for length in (1, 1000, 2000)][:20]
+    for number in range(1, len(STEPS)):
+        assert not world.removal.update()
+        assert world.stack.removal.number == number
+        world.stack.removal.remaining = [item.model_copy(update={"id": f"{item.id}-{number}"}) for item in left]
+        world.state.forced = "step"
+        world.removal.update()
+    assert not world.removal.update()
+    assert len(world.calls.now[REMOVE].order.skipped) == 64
+    assert f"v1/Service/n/s0-{len(STEPS) - 1}" in world.calls.now[REMOVE].order.skipped
+    assert len(world.state.model_dump_json()) < 500_000
+
+
+class Campaign:
+    """Events in any order: results, late and doubled ones too, failures, and what users and others do meanwhile."""
+
+    def __init__(self, seed: int, world: World) -> None:
+        self.choice = random.Random(seed)  # noqa: S311
+        self.world = world
+        self.ended = list[tuple[Call, Any]]()
+        self.plans = [a_plan(), a_plan(gateway_class="other"), without(a_plan(), components.PROMETHEUS.key)]
+
+    def result(self, key: str, order: Any) -> Any:
+        lags = [
+            Lag(target=target, object="o", why=HUGE, missing=self.choice.random() < 0.5, gates=self.choice.random() < 0.5)
+            for target in self.choice.sample([*components.BY_KEY, objects.GATEWAY, objects.CLASS, "unknown"], self.choice.randrange(3))
+        ]
+        match order:
+            case PreflightStack():
+                return self.choice.choice(self.plans)
+            case CheckStack():
+                wanted = self.choice.choice(["", order.plan, order.plan, "other"])
+                return StackSeen(
+                    digest=str(self.choice.random()), wanted=wanted, lags=lags, restart=self.choice.random() < 0.3, notes=[HUGE]
+                )
+            case EnsureRelease():
+                workloads = [f"Deployment/{'n' * 253}/{'m' * 253}"] * 64
+                return EnsuredRelease(name=order.release.name, revision=self.choice.randrange(5), workloads=workloads)
+            case StackOrder() if key == RESTART:
+                return self.choice.random() < 0.5
+            case ListLoadBalancers():
+                return LoadBalancers(services=["n" * 1024] * 20, more=7)
+            case ApplyStackObjects() | ApplyChartCrds():
+                return StackApplied(objects=1, notes=[HUGE] * 8)
+            case _:
+                left = [RemainingObject(id=f"v1/Service/{'n' * 900}/{self.choice.random()}", why=f"finalizer {HUGE}") for _ in range(20)]
+                return TeardownStepResult(skipped=[HUGE] * 20, remaining=left if self.choice.random() < 0.5 else [])
+
+    def step(self) -> bool:
+        """Do one thing; True when the removal has ended."""
+        world, now = self.world, self.world.calls.now
+        what = self.choice.random()
+        key = self.choice.choice(list(now)) if now else ""
+        if key and what < 0.5:
+            result = self.result(key, now[key].order)
+            self.ended.append((world.calls.end(key, result), result))
+        elif key and what < 0.6:
+            failure = Failure(self.choice.choice(["NameConflict", "ServerError", "ClusterUnreachable", ""]), HUGE)
+            now.pop(key).failed(failure)
+        elif self.ended and what < 0.65:
+            # Again, and late.
+            call, result = self.choice.choice(self.ended)
+            call.done(result)
+        elif what < 0.7:
+            world.state.annotations = {} if world.state.annotations else {labels.STACK: "external"}
+            world.installer.retry()
+        elif what < 0.75:
+            world.installer.retry()
+            world.removal.retry()
+        elif what < 0.8:
+            world.state.stack = StackState.model_validate({**json.loads(world.state.stack.model_dump_json(by_alias=True)), "unknown": [1]})
+            world.calls.now.clear()
+        elif what < 0.83 and world.state.deleting:
+            world.state.forced = self.choice.choice(["step", "step", "step", "all"])
+        elif what < 0.84 and not world.state.deleting:
+            world.state.deletion_timestamp = "2026-01-01T00:00:00Z"
+            world.installer.stop_looking()
+        world.time += timedelta(seconds=self.choice.choice([0, 0, 1, 30, 600]))
+        if world.state.deleting:
+            return world.removal.update()
+        world.installer.update()
+        return False
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_happens_in_whatever_order_no_pass_fails_and_what_is_carried_stays_small(seed: int) -> None:
+    campaign = Campaign(seed, World(StackState()))
+    for _ in range(400):
+        if campaign.step():
+            break
+        stack = campaign.world.stack
+        progress_lines(stack)
+        stack_verdict(stack, "")
+        assert len(stack.done) < 200
+    assert len(campaign.world.state.model_dump_json(by_alias=True)) < 1_000_000
