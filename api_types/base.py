@@ -12,7 +12,8 @@ from pydantic.alias_generators import to_camel
 
 from api_types.payloads.limits import shortened
 
-Name = Annotated[str, Field(max_length=253)]
+NAME_MAX = 253
+Name = Annotated[str, Field(max_length=NAME_MAX)]
 """A name, or the id of a request: hundreds of them are kept, and shown in one answer."""
 
 ID_MAX = 1024

@@ -11,7 +11,7 @@ from activities.render.stack import objects
 from activities.render.stack.record import UntestedVersions, stack_record
 from activities.render.stack.values import releases
 from activities.stack.ownership import RELEASE_CONFLICT, check_mark, is_marked, object_conflict
-from activities.stack.releases import conflicts_of
+from activities.stack.releases import conflicts_of, revisions_of
 from api_types import labels
 from api_types.digests import short_hash
 from api_types.errors import InvalidInput, NameConflict, PermissionDenied, Unsupported
@@ -23,7 +23,6 @@ from api_types.settings import StackSettings
 SAME_CLUSTER = "SameAsControlCluster"
 _KUBE_SYSTEM = ObjectId(kinds.NAMESPACE, "", "kube-system")
 _SHOWN_MAX = 5
-_PREFIX = "mp-"
 # Of what others have named.
 _NAME_MAX = 253
 
@@ -51,7 +50,7 @@ async def check(cluster: ClusterApi, helm: HelmPort, order: PreflightStack, plan
         )
     name, uid = order.connection.cluster, order.cluster_uid
     mark = await check_mark(cluster, name, uid)
-    problems = await _foreign_releases(helm, order, plan, ours=is_marked(mark, uid))
+    problems = await _foreign_releases(cluster, order, plan, ours=is_marked(mark, uid))
     problems += await _foreign_objects(cluster, name, uid, plan)
     for key, release in plan.releases.items():
         report({"checked": key})
@@ -76,17 +75,15 @@ async def check_other_cluster(cluster: ClusterApi, control: ControlCluster) -> N
         raise Unsupported(f"{SAME_CLUSTER}: the kubeconfig is that of the control cluster; inference needs another cluster", SAME_CLUSTER)
 
 
-async def _foreign_releases(helm: HelmPort, order: PreflightStack, plan: StackPlan, *, ours: bool) -> list[str]:
+async def _foreign_releases(cluster: ClusterApi, order: PreflightStack, plan: StackPlan, *, ours: bool) -> list[str]:
     """Name releases with our names that are not ours: elsewhere, or there although the cluster has no stack of ours."""
     names = {release.name: release.namespace for release in plan.releases.values()}
     problems = []
-    for found in await helm.releases(_PREFIX):
-        if found.name not in names:
-            continue
-        if found.namespace != names[found.name]:
-            problems.append(f"release {found.namespace}/{found.name} has the name of a release of the stack")
-        elif not ours and found.name not in order.installed:
-            problems.append(f"release {found.namespace}/{found.name} was not installed for this InferenceCluster")
+    for namespace, name in sorted(await revisions_of(cluster, names)):
+        if namespace != names.get(name):
+            problems.append(f"release {namespace}/{name} has the name of a release of the stack")
+        elif not ours and name not in order.installed:
+            problems.append(f"release {namespace}/{name} was not installed for this InferenceCluster")
     return problems
 
 

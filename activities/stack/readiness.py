@@ -5,9 +5,7 @@ others wrote since ours is another revision. Nothing here is written, but for th
 """
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
 
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
@@ -20,7 +18,7 @@ from activities.render.stack.values import AI_GATEWAY_CONTROLLER
 from activities.stack import balancers
 from activities.stack.definitions import bundle_version
 from activities.stack.ownership import KIND, object_conflict
-from activities.stack.releases import workload
+from activities.stack.releases import revisions_of, workload
 from api_types import labels
 from api_types.base import ID_MAX
 from api_types.digests import short_hash
@@ -31,8 +29,6 @@ from api_types.resources.serving_stack import ServingStackSpec, StackVersions
 _DEPLOYED = "deployed"
 _LAGS_MAX = 20
 _NOTES_MAX = 8
-# Helm counts revisions from 1.
-_REVISION = re.compile(r"[0-9]{1,9}")
 _GPU_DRIVER = "gpu.nvidia.com"
 _GATEWAYS_CRD = ObjectId(kinds.CRD, "", "gateways.gateway.networking.k8s.io")
 CONTROLLER = ObjectId(kinds.DEPLOYMENT, components.AI_GATEWAY.pin.namespace, AI_GATEWAY_CONTROLLER)
@@ -45,11 +41,6 @@ _JUDGES: Mapping[Kind, Callable[[Json], Shortfall]] = {
     kinds.GATEWAY_CLASS: judge.accepted,
     kinds.GATEWAY: judge.accepted,
 }
-
-
-class _Revision(NamedTuple):
-    number: int
-    status: str
 
 
 async def look(cluster: ClusterApi, order: CheckStack, wanted: str) -> StackSeen:
@@ -90,7 +81,7 @@ async def look(cluster: ClusterApi, order: CheckStack, wanted: str) -> StackSeen
 async def _releases(cluster: ClusterApi, releases: list[InstalledRelease]) -> list[Lag]:
     if not releases:
         return []
-    revisions = await _revisions(cluster, releases)
+    revisions = await revisions_of(cluster, {release.name for release in releases})
     lags = list[Lag]()
     for release in releases:
         name = f"release {release.namespace}/{release.name}"
@@ -107,21 +98,6 @@ async def _releases(cluster: ClusterApi, releases: list[InstalledRelease]) -> li
     if any(release.component == components.PROMETHEUS.key for release in releases):
         lags += await _prometheus(cluster)
     return lags
-
-
-async def _revisions(cluster: ClusterApi, releases: Iterable[InstalledRelease]) -> dict[tuple[str, str], _Revision]:
-    """Give the newest revision of each release, as the labels of Helm's Secrets say it."""
-    names = ",".join(sorted({release.name for release in releases}))
-    listed = await cluster.list(Selection(kinds.SECRET, labels=f"owner=helm,name in ({names})", metadata_only=True))
-    found = dict[tuple[str, str], _Revision]()
-    for secret in listed.items:
-        metadata = secret["metadata"]
-        marks = metadata.get("labels") or {}
-        place, version = (str(metadata.get("namespace")), str(marks.get("name"))), str(marks.get("version") or "")
-        number = int(version) if _REVISION.fullmatch(version) else 0
-        if place not in found or number > found[place].number:
-            found[place] = _Revision(number, str(marks.get("status") or ""))
-    return found
 
 
 async def _workload(cluster: ClusterApi, release: InstalledRelease, text: str) -> Lag | None:

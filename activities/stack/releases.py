@@ -1,14 +1,16 @@
 """Releases on a cluster: which workloads they have, what their objects would take from others, and how they go (spec 2.7, 2.11, H9)."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from itertools import islice
+from typing import NamedTuple
 
 from activities.clients.helm.port import Chart, HelmPort, Release, ReleaseState
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
 from activities.cluster_objects.deletion import list_served, poll_intervals, remaining_object
-from activities.cluster_objects.kinds import DAEMON_SET, DEPLOYMENT, POD, STATEFUL_SET, resolve
+from activities.cluster_objects.kinds import DAEMON_SET, DEPLOYMENT, POD, SECRET, STATEFUL_SET, resolve
 from activities.heartbeat import Progress
 from api_types.errors import ReleasePending
 from api_types.messages.cluster_work import RemainingObject, TeardownStepResult
@@ -22,6 +24,8 @@ _INSTANCE = "app.kubernetes.io/instance"
 _WORKLOADS_MAX = 64
 _SHOWN_MAX = 20
 _AT_ONCE = 8
+# Helm counts revisions from 1.
+_REVISION = re.compile(r"[0-9]{1,9}")
 # No name of a release or a namespace is longer; an annotation may be.
 _NAME_MAX = 253
 
@@ -34,6 +38,30 @@ def as_release(release: HelmRelease) -> Release:
 def as_chart(release: HelmRelease) -> Chart:
     """Give the chart of a release as Helm's port takes it."""
     return Chart(release.chart, release.repository, release.version)
+
+
+class Revision(NamedTuple):
+    """A revision of a release: its number, and Helm's word for its state."""
+
+    number: int
+    status: str
+
+
+async def revisions_of(cluster: ClusterApi, names: Collection[str]) -> dict[tuple[str, str], Revision]:
+    """Give the newest revision of each release of these names, by namespace and name, as the labels of Helm's Secrets say it.
+
+    Their contents are not read: there may be thousands, of 1 MiB each, which helm would all take into memory.
+    """
+    listed = await cluster.list(Selection(SECRET, labels=f"owner=helm,name in ({','.join(sorted(names))})", metadata_only=True))
+    found = dict[tuple[str, str], Revision]()
+    for secret in listed.items:
+        metadata = secret["metadata"]
+        marks = metadata.get("labels") or {}
+        place, version = (str(metadata.get("namespace")), str(marks.get("name"))), str(marks.get("version") or "")
+        number = int(version) if _REVISION.fullmatch(version) else 0
+        if place[1] in names and (place not in found or number > found[place].number):
+            found[place] = Revision(number, str(marks.get("status") or ""))
+    return found
 
 
 async def ensure(helm: HelmPort, release: HelmRelease, *, rewrite: bool = False) -> EnsuredRelease:

@@ -67,7 +67,7 @@ class StackState(_Carried):
         rewrites: components of which something is missing on the cluster although their release is as wanted.
         repairs: how often something of a target was found missing and was applied again.
         stages: since when each stage has open steps. `late`: stages that take longer than usual.
-        seen: what was seen last; `covered`: of which targets, with the revision of each release.
+        seen: what was seen last; `covered`: of which targets, with the revision of each release and the number of the plan of each group.
         address: the last address of the gateway, to tell when it changes.
         removal: how far the removal is.
 

@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from api_types.base import NAME_MAX
 from api_types.messages.gateway_work import INSTALL_STEPS, InstallStep, ObservedGateway
 from api_types.messages.versions import ObservationVersion, Version
 from api_types.pins.charts import isolates_backends
@@ -48,13 +49,14 @@ class GatewayState(EntityState):
     @property
     def chart_version(self) -> str:
         """The version of Traefik's chart."""
-        return str(((self.spec or {}).get("traefik") or {}).get("version", ""))
+        return str(((self.spec or {}).get("traefik") or {}).get("version", ""))[:NAME_MAX]
 
     @property
     def address_pool(self) -> str:
         """The addresses for MetalLB; empty where the cloud assigns some."""
         traefik = (self.spec or {}).get("traefik") or {}
-        return str((traefik.get("metallb") or {}).get("addressPool", "")) if traefik.get("loadBalancer") == "MetalLB" else ""
+        pool = str((traefik.get("metallb") or {}).get("addressPool", "")) if traefik.get("loadBalancer") == "MetalLB" else ""
+        return pool[:NAME_MAX]
 
     @property
     def isolates_backends(self) -> bool:

@@ -3,6 +3,7 @@
 import ipaddress
 import re
 
+from api_types.base import NAME_MAX
 from api_types.limits import SERVICE_ENTRIES_MAX
 from api_types.pins.charts import TRAEFIK_CHART_FLOOR, isolates_backends
 from api_types.resources.inference_gateway import InferenceGatewaySpec, MetalLb, Traefik
@@ -28,7 +29,9 @@ def load_balancer_block_is_present(traefik: Traefik, context: RuleContext) -> Fi
 
 def chart_is_new_enough(traefik: Traefik, context: RuleContext) -> Findings:
     """Warn of chart versions that confuse services which share a backend."""
-    if not isolates_backends(traefik.version):
+    if len(traefik.version) > NAME_MAX:
+        yield context.error(f"must have at most {NAME_MAX} characters", "version")
+    elif not isolates_backends(traefik.version):
         yield context.warning(f"chart {traefik.version} is older than {TRAEFIK_CHART_FLOOR}, the oldest that routes reliably", "version")
 
 
@@ -44,7 +47,8 @@ def address_pool_is_valid(metallb: MetalLb, context: RuleContext) -> Findings:
             usable = low.version == high.version and int(low) <= int(high)
     except ValueError:
         usable = False
-    if not usable:
+    # A zone means something on one machine only, and may be any text.
+    if not usable or "%" in metallb.address_pool or len(metallb.address_pool) > NAME_MAX:
         yield context.error(f'must be a range "first-last" or a CIDR, got "{metallb.address_pool}"', "addressPool")
 
 

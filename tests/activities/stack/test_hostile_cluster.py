@@ -206,7 +206,8 @@ class Pools:
     async def helm(self) -> AsyncIterator[HelmPort]:
         yield cast("HelmPort", self)
 
-    async def ensure(self, release: Release) -> ReleaseState:
+    async def ensure(self, release: Release, *, rewrite: bool = False) -> ReleaseState:
+        del rewrite
         self.written.append(f"{release.namespace}/{release.name}")
         return self.state
 
@@ -216,10 +217,6 @@ class Pools:
 
     async def uninstall(self, name: str, namespace: str) -> None:
         self.written.append(f"{namespace}/{name}")
-
-    async def releases(self, prefix: str = "mp-") -> list[ReleaseState]:
-        del prefix
-        return [self.state]
 
     async def render(self, release: Release) -> list[Json]:
         del release
@@ -423,3 +420,19 @@ async def test_the_releases_of_a_stack_that_was_handed_over_are_neither_written_
     await ASKED.run(activities.helm_uninstall, uninstall)
     assert pools.written == ["lws-system/mp-lws"] * 2
     assert len((await ASKED.run(activities.await_no_routes, routes)).remaining) == 1
+
+
+async def test_thousands_of_releases_of_others_are_neither_read_nor_named_all() -> None:
+    cluster = a_cluster()
+    cluster.items = {MARK: cluster.items[MARK]}
+    marks = {"owner": "helm", "version": "1", "status": "deployed"}
+    cluster.lists[kinds.SECRET] = [
+        {"metadata": {"name": "r", "namespace": f"n{number}", "labels": {**marks, "name": name}}}
+        for number in range(3000)
+        for name in ("mp-lws", "mp-unknown", HUGE)
+    ]
+    # The helm of these tests can list nothing.
+    with pytest.raises(NameConflict, match="and 2995 more: remove it") as caught:
+        await ASKED.run(Pools(cluster).activities().preflight_stack, PreflightStack(source="Existing", **BASE))
+    assert "release n0/mp-lws has the name of a release of the stack" in caught.value.message
+    assert len(caught.value.message) < 1000

@@ -374,6 +374,21 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         a_gateway(traefik={"loadBalancer": "MetalLB", "metallb": {"addressPool": "10.0.0.20-10.0.0.10"}}),
         ['spec.traefik.metallb.addressPool: must be a range "first-last" or a CIDR, got "10.0.0.20-10.0.0.10"'],
     ),
+    (
+        "a range with a zone, which may be any text",
+        a_gateway(traefik={"loadBalancer": "MetalLB", "metallb": {"addressPool": "fe80::1%a-fe80::2"}}),
+        ['spec.traefik.metallb.addressPool: must be a range "first-last" or a CIDR, got "fe80::1%a-fe80::2"'],
+    ),
+    (
+        "a range that is longer than an order takes",
+        a_gateway(traefik={"loadBalancer": "MetalLB", "metallb": {"addressPool": f"10.0.0.1-{' ' * 300}10.0.0.2"}}),
+        [f'spec.traefik.metallb.addressPool: must be a range "first-last" or a CIDR, got "10.0.0.1-{" " * 300}10.0.0.2"'],
+    ),
+    (
+        "a version of a chart that is longer than an order takes",
+        a_gateway(traefik={"version": "9" * 300}),
+        ["spec.traefik.version: must have at most 253 characters"],
+    ),
     ("ruling-18 a URL without a host", an_endpoint(url="not-a-url"), ["spec.url: has no host; write it as https://host[:port]/path"]),
     ("ruling-18 a port out of range", an_endpoint(url="http://h.example:99999"), ["spec.url: port must be between 1 and 65535, got 99999"]),
     ("ruling-18 port zero", an_endpoint(url="https://h.example:0"), ["spec.url: port must be between 1 and 65535, got 0"]),

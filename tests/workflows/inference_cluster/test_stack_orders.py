@@ -35,7 +35,7 @@ from workflows.entity.context import EntityContext
 from workflows.entity.failures import Failure
 from workflows.inference_cluster.stack.calls import BackgroundCalls
 from workflows.inference_cluster.stack.installer import StackInstaller
-from workflows.inference_cluster.stack.plan import CHECK, PREFLIGHT, RESTART
+from workflows.inference_cluster.stack.plan import CHECK, PREFLIGHT, RESTART, is_carried_out
 from workflows.inference_cluster.stack.removal import REMOVE, StackRemoval
 from workflows.inference_cluster.stack.verdict import progress_lines, stack_verdict
 from workflows.inference_cluster.stack_state import StackState
@@ -262,3 +262,31 @@ def test_whatever_happens_in_whatever_order_no_pass_fails_and_what_is_carried_st
         stack_verdict(stack, "")
         assert len(stack.done) < 200
     assert len(campaign.world.state.model_dump_json(by_alias=True)) < 1_000_000
+
+
+def test_an_upgrade_of_objects_alone_is_complete_only_when_a_look_has_seen_them() -> None:
+    world = World(a_complete_stack())
+    world.update()
+    before = world.calls.now[CHECK].order
+    world.calls.end(CHECK, StackSeen(digest="d", wanted="other"))
+    world.update(minutes=60)
+    world.calls.end(PREFLIGHT, a_plan(gateway_class="other"))
+    assert before.spec != a_plan(gateway_class="other").spec
+    looks = list[CheckStack]()
+    for _ in range(100):
+        for key in [key for key in world.calls.keys if key in components.BY_KEY]:
+            # Nothing of the charts differs, so no revision does.
+            name = world.calls.now[key].order.release.name
+            world.calls.end(key, EnsuredRelease(name=name, revision=1))
+        world.end_steps()
+        if CHECK in world.calls.now:
+            looks.append(world.calls.now[CHECK].order)
+            # What differs from what is known is told; here nothing does.
+            if not looks[-1].known:
+                world.calls.end(CHECK, StackSeen(digest="d", wanted=a_plan(gateway_class="other").digest))
+        world.update(minutes=1)
+        if is_carried_out(world.stack):
+            break
+    assert is_carried_out(world.stack)
+    fresh = [each for each in looks if not each.known and each.spec == a_plan(gateway_class="other").spec]
+    assert len(fresh) >= 2, "one after the GatewayClass was applied, and one after the Gateway"

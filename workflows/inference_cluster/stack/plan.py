@@ -9,8 +9,6 @@ from workflows.inference_cluster.stack_state import StackState
 PREFLIGHT = "preflight"
 RESTART = "restart"
 CHECK = "check"
-# What a group of objects has in place of a revision.
-_APPLIED = 1
 
 
 def steps_of(stack: StackState) -> tuple[Step, ...]:
@@ -42,8 +40,10 @@ def awaits_readiness(stack: StackState) -> bool:
 
 
 def coverage(stack: StackState) -> dict[str, int]:
-    """Give what a look that begins now covers: the revision of each release that was installed, and the groups that were applied."""
-    return {**{key: release.revision for key, release in stack.releases.items()}, **dict.fromkeys(stack.groups, _APPLIED)}
+    """Give what a look that begins now covers: the revision of each release that was installed, and of each group the plan it is of."""
+    done = dict.fromkeys(stack.done)
+    groups = {group: stack.plans if group in done else stack.plans - 1 for group in stack.groups}
+    return {**{key: release.revision for key, release in stack.releases.items()}, **groups}
 
 
 def covers(coverage_of_look: dict[str, int], stack: StackState) -> bool:
