@@ -23,7 +23,7 @@ async def apply_group(cluster: ClusterApi, order: ApplyStackObjects, report: Cal
     mark = await check_mark(cluster, order.connection.cluster, order.cluster_uid)
     notes = list[str]()
     if order.group != objects.NAMESPACES and not is_marked(mark, order.cluster_uid):
-        # Somebody deleted it since.
+        # A user deleted it since.
         await _apply(cluster, order, objects.NAMESPACES, notes)
     applied = await _apply(cluster, order, order.group, notes)
     report({"applied": len(applied), "group": order.group})

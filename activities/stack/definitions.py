@@ -50,7 +50,7 @@ async def apply_definitions(
 
 
 async def until_established(cluster: ClusterApi, targets: Sequence[ObjectId]) -> None:
-    """Wait until definitions are established. Raises a TransientError with what is not, at once if one is gone: somebody deleted it."""
+    """Wait until definitions are established. Raises a TransientError with what is not, at once if one is gone: a user deleted it."""
     deadline = asyncio.get_running_loop().time() + _ESTABLISHED_SECONDS
     async for _ in poll_intervals():
         found = await _read(cluster, targets)

@@ -110,7 +110,7 @@ class StackUnderTest:
         return self.ensured[component]
 
     async def ensure_release(self, release: HelmRelease, *, rewrite: bool = False) -> EnsuredRelease:
-        """Install or upgrade any release, as somebody else may have done it."""
+        """Install or upgrade any release, as others may have done it."""
         order = EnsureRelease(release=release, rewrite=rewrite, **self.base)
         ensured: EnsuredRelease = await self.run(self.activities.helm_ensure, order)
         return ensured

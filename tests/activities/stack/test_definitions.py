@@ -186,7 +186,7 @@ async def test_an_object_of_others_that_is_no_definition_is_a_conflict(stack: St
     assert quota["spec"]["hard"] == {"pods": "3"}
 
 
-async def test_namespaces_that_somebody_deleted_are_made_again_before_anything_else(stack: StackUnderTest) -> None:
+async def test_namespaces_that_a_user_deleted_are_made_again_before_anything_else(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.apply(plan, objects.QUOTA_GROUP)
     assert {"modelplane-system", "dra-driver-nvidia-gpu"} <= set(stack.world.names("/api/v1/namespaces"))

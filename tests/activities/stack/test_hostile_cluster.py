@@ -414,7 +414,7 @@ async def test_the_releases_of_a_stack_that_was_handed_over_are_neither_written_
     result = await ASKED.run(activities.await_no_routes, routes)
     assert (len(result.remaining), len(result.skipped)) == (0, 1)
     assert pools.written == []
-    # Without a mark, which somebody deleted, the stack is still ours.
+    # Without a mark, which a user deleted, the stack is still ours.
     del cluster.items[MARK]
     await ASKED.run(activities.helm_ensure, ensure)
     await ASKED.run(activities.helm_uninstall, uninstall)

@@ -238,7 +238,7 @@ def _break(stack: StackUnderTest, pod: str) -> None:
 # --- releases ----------------------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_release_that_somebody_uninstalled_is_missing(stack: StackUnderTest) -> None:
+async def test_a_release_that_a_user_uninstalled_is_missing(stack: StackUnderTest) -> None:
     plan = await installed(stack, LWS)
     await stack.uninstall(plan, LWS)
     seen = await stack.look(plan)
@@ -250,7 +250,7 @@ async def test_a_release_that_somebody_uninstalled_is_missing(stack: StackUnderT
     assert (await stack.until_ready(plan)).lags == []
 
 
-async def test_a_workload_that_somebody_deleted_is_missing_and_put_back_by_a_release_that_is_written_again(stack: StackUnderTest) -> None:
+async def test_a_workload_that_a_user_deleted_is_missing_and_put_back_by_a_release_that_is_written_again(stack: StackUnderTest) -> None:
     plan = await installed(stack, LWS)
     stack.world.delete("/apis/apps/v1/namespaces/lws-system/deployments/lws-controller-manager")
     (lag,) = (await stack.until(plan, lambda seen: seen.lags)).lags

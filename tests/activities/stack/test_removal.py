@@ -206,7 +206,7 @@ async def test_a_release_is_gone_when_its_pods_are(stack: StackUnderTest) -> Non
     pods = "/api/v1/namespaces/lws-system/pods"
     (controller,) = stack.world.names(pods)
     held = ["example.com/held"]
-    # One of the release by its label, one only by the workload that made it, and one of somebody else.
+    # One of the release by its label, one only by the workload that made it, and one of others.
     labels = {"app": "lws-controller-manager", "app.kubernetes.io/instance": None}
     stack.world.patch(f"{pods}/{controller}", {"metadata": {"finalizers": held, "labels": labels}})
     spec = {"containers": [{"name": "main", "image": "registry.example/x:1"}]}
