@@ -33,8 +33,6 @@ SETTLING = {
 SETTLING_SECONDS = 60.0
 # A machine that starts several clusters at once may leave one without an answer for longer than a call waits.
 SILENCE_SECONDS = 120.0
-# The longest that the server keeps a watch; then everything is listed again, so that a watch that has gone dead is none for long.
-WATCH_SECONDS = 60
 # Between two attempts to watch.
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.2, 5.0
 
@@ -192,9 +190,8 @@ class Watcher:
         # Objects in a list come without their kind, which is needed to write to them again.
         shared = {"apiVersion": listed["apiVersion"], "kind": listed["kind"].removesuffix("List")}
         yield "LISTED", [shared | item for item in listed["items"]]
-        version = listed["metadata"]["resourceVersion"]
-        query = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCH_SECONDS)}
-        async with self._http.stream("GET", path, params=query, timeout=httpx.Timeout(WATCH_SECONDS + 10.0, connect=5.0)) as answer:
+        query = {"watch": "1", "resourceVersion": listed["metadata"]["resourceVersion"], "allowWatchBookmarks": "true"}
+        async with self._http.stream("GET", path, params=query, timeout=httpx.Timeout(None, connect=5.0)) as answer:
             if answer.is_error:
                 await answer.aread()
                 raise KubeError(f"watch {path}", answer)

@@ -105,7 +105,8 @@ class ClusterController:
             try:
                 await action(*arguments)
             except KubeError as error:
-                # Also if it changed or went meanwhile: while a definition is replaced, what exists is answered with "not found" too.
+                if error.code in (httpx.codes.NOT_FOUND, httpx.codes.CONFLICT):
+                    return  # it changed or went meanwhile, and the watch brings that
                 self._again_later(error)
             except httpx.TransportError as error:
                 self._again_later(error)

@@ -15,6 +15,7 @@ from activities.routing.watch import ControlWatch
 from api_types.errors import ClusterUnreachable
 from api_types.messages.gateway_work import ApplyBackend, ApplyRoute, ControlObserved, RouteEntry
 from api_types.messages.routing import SelectedEndpoint
+from testbed.cluster.objects import GATEWAY_CLASS
 from tests.activities.environment.cluster_under_test import eventually
 from tests.activities.routing.conftest import Control
 
@@ -132,15 +133,13 @@ async def test_stk_66_the_gateway_is_told_its_address_and_that_it_is_gone(contro
         assert seen.gateway
         assert (seen.gateway.reachable, seen.gateway.accepted) == (True, False)
         assert seen.gateway.message == "Gateway modelplane-system/modelplane does not exist"
-        own = await control.api.get(ObjectId(kinds.GATEWAY, "modelplane-system", "inference-gateway"))
-        assert own
         listeners = [{"name": "web", "protocol": "HTTP", "port": 8000}]
         await control.api.apply(
             {
                 "apiVersion": kinds.GATEWAY.api_version,
                 "kind": "Gateway",
                 "metadata": {"name": "modelplane", "namespace": "modelplane-system"},
-                "spec": {"gatewayClassName": own["spec"]["gatewayClassName"], "listeners": listeners},
+                "spec": {"gatewayClassName": GATEWAY_CLASS, "listeners": listeners},
             }
         )
         try:

@@ -32,7 +32,8 @@ def fleet(testbed: Running, testbed_owner: Testbed, tmp_path_factory: pytest.Tem
     """
     began = utc_now()
     environment = {**os.environ, HOME_VARIABLE: str(testbed.home)}
-    command = [sys.executable, "-m", "client.main", "up"]
+    # With a data plane it would be another testbed for all tests that follow in this process.
+    command = [sys.executable, "-m", "client.main", "up", "--no-data-plane"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     assert ended.returncode == 0, ended.stderr
     yield testbed

@@ -200,7 +200,7 @@ def test_without_a_worker_objects_are_listed_from_their_search_attributes_and_re
         assert (retried.code, retried.out) == (0, "inferencecluster/prod-eu accepted by Temporal, not yet seen by a worker\n")
         assert cli("scale", "md/missing", "--replicas", "1").code == ExitCode.NOT_FOUND
     finally:
-        assert cli("up").code == 0
+        assert cli("up", "--no-data-plane").code == 0
 
 
 @pytest.fixture
