@@ -29,7 +29,6 @@ from api_types.resources.serving_stack import ServingStackSpec, StackVersions
 _DEPLOYED = "deployed"
 _LAGS_MAX = 20
 _NOTES_MAX = 8
-_GPU_DRIVER = "gpu.nvidia.com"
 _GATEWAYS_CRD = ObjectId(kinds.CRD, "", "gateways.gateway.networking.k8s.io")
 CONTROLLER = ObjectId(kinds.DEPLOYMENT, components.AI_GATEWAY.pin.namespace, AI_GATEWAY_CONTROLLER)
 _POOLS = ObjectId(kinds.CRD, "", objects.INFERENCE_POOL_CRD)
@@ -56,7 +55,7 @@ async def look(cluster: ClusterApi, order: CheckStack, wanted: str) -> StackSeen
         slices, found = await _devices(cluster)
         lags += found
         if not slices:
-            notes.append("0 ResourceSlices of gpu.nvidia.com are published: no node has GPUs yet, or its driver does not answer")
+            notes.append(f"0 ResourceSlices of {components.GPU_DRIVER} are published: no node has GPUs yet, or its driver does not answer")
     if components.ENVOY_GATEWAY.key in installed:
         notes += await _gateway_api(cluster, ServingStackSpec.model_validate(order.spec))
     address, address_events = await _address(cluster) if objects.GATEWAY in order.groups else ("", [])
@@ -173,11 +172,11 @@ async def _devices(cluster: ClusterApi) -> tuple[int, list[Lag]]:
     served = await cluster.resources()
     device_class = kinds.resolve((f"{apiversions.DRA_GROUP}/", "DeviceClass"), served)
     slices = kinds.resolve((f"{apiversions.DRA_GROUP}/", kinds.RESOURCE_SLICE), served)
-    found = await cluster.get(ObjectId(device_class, "", _GPU_DRIVER)) if device_class else None
-    lags = [] if found else [Lag(target=components.DRA_DRIVER.key, object=f"DeviceClass {_GPU_DRIVER}", why=MISSING.why)]
+    found = await cluster.get(ObjectId(device_class, "", components.GPU_DRIVER)) if device_class else None
+    lags = [] if found else [Lag(target=components.DRA_DRIVER.key, object=f"DeviceClass {components.GPU_DRIVER}", why=MISSING.why)]
     if slices is None:
         return 0, lags
-    items = await list_served(cluster, Selection(slices, fields=f"spec.driver={_GPU_DRIVER}", metadata_only=True))
+    items = await list_served(cluster, Selection(slices, fields=f"spec.driver={components.GPU_DRIVER}", metadata_only=True))
     return len(items), lags
 
 

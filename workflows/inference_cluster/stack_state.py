@@ -59,6 +59,7 @@ class StackState(_Carried):
         plans: how many plans there were. `replan`: another one has to be made, because settings of the workers changed.
         upgrading: whether the plan follows another one, which was installed.
         connected_plan: the digest of the plan that was applied when the cluster was last connected because of it.
+        completed_plan: when the plan was made that was last carried out to its end.
         complete: whether some plan was carried out to its end.
         done: the steps of the plan that are complete.
         releases: what was installed, by component. `groups`: the groups of objects that were applied.
@@ -79,6 +80,7 @@ class StackState(_Carried):
     replan: bool = False
     upgrading: bool = False
     connected_plan: str = ""
+    completed_plan: str = ""
     complete: bool = False
     done: list[str] = Field(default_factory=list)
     releases: dict[str, InstalledRelease] = Field(default_factory=dict)

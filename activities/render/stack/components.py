@@ -39,5 +39,8 @@ COMPONENTS = (
 )
 BY_KEY = {component.key: component for component in COMPONENTS}
 
+GPU_DRIVER = "gpu.nvidia.com"
+"""How NVIDIA's driver calls itself, and the DeviceClass that its chart makes."""
+
 # Neither is ready without the other, so they are installed and awaited together (spec 2.5).
 PAIR = (ENVOY_GATEWAY.key, AI_GATEWAY.key)

@@ -290,3 +290,19 @@ def test_an_upgrade_of_objects_alone_is_complete_only_when_a_look_has_seen_them(
     assert is_carried_out(world.stack)
     fresh = [each for each in looks if not each.known and each.spec == a_plan(gateway_class="other").spec]
     assert len(fresh) >= 2, "one after the GatewayClass was applied, and one after the Gateway"
+
+
+def test_a_preflight_that_makes_the_same_plan_again_completes_nothing_a_second_time() -> None:
+    world = World(a_complete_stack())
+
+    def completed() -> int:
+        return sum(event.count for event in world.state.events if event.reason == "StackComplete")
+
+    world.update()
+    assert completed() == 1
+    world.stack.replan = True
+    world.update()
+    assert world.stack.plan
+    world.calls.end(PREFLIGHT, world.stack.plan)
+    world.update()
+    assert completed() == 1

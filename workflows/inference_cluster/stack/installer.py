@@ -157,9 +157,9 @@ class StackInstaller:
             self._reconnect()
 
     def _record_completion(self) -> None:
-        if not is_carried_out(self._stack) or self._stack.stages.get("complete") == self._stack.planned_at:
+        if not is_carried_out(self._stack) or self._stack.completed_plan == self._stack.planned_at:
             return
-        self._stack.stages["complete"] = self._stack.planned_at
+        self._stack.completed_plan = self._stack.planned_at
         word = "upgraded" if self._stack.upgrading else "complete"
         self._stack.complete = True
         self._context.record_event("Normal", "StackComplete", f"the serving stack is {word}")
@@ -174,7 +174,7 @@ class StackInstaller:
     def _follow_deadlines(self) -> None:
         """Note which stages take longer than usual, and come back when the next one does."""
         stages = [stage.number for stage in open_stages(self._stack)]
-        kept = {number: since for number, since in self._stack.stages.items() if number in stages or number == "complete"}
+        kept = {number: since for number, since in self._stack.stages.items() if number in stages}
         self._stack.stages = kept | {number: self._context.moment().isoformat() for number in stages if number not in kept}
         late = []
         for number in stages:

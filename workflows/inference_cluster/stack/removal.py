@@ -18,6 +18,7 @@ from api_types.base import ID_MAX
 from api_types.messages.cluster_work import Connection, TeardownStepResult
 from api_types.messages.stack import ITEMS_MAX, AwaitNoRoutes, ListLoadBalancers, LoadBalancers, RemoveStackObjects, UninstallRelease
 from api_types.payloads.limits import shortened
+from api_types.pins import apiversions
 from api_types.resources.serving_stack import ServingStackSpec
 from api_types.resources.status import LeftBehind
 from workflows.entity import backoff
@@ -38,8 +39,8 @@ _NAMED_MAX = 3
 # Of what is left behind, which is carried for each of hundreds of objects.
 _REASON_BYTES_MAX = 600
 # Of a release: kinds that it serves and of which no object may be left, and drivers of which no claim may be allocated.
-_SERVED = {components.LEADER_WORKER_SET.key: ["leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"]}
-_DRIVERS = {components.DRA_DRIVER.key: ["gpu.nvidia.com"]}
+_SERVED = {components.LEADER_WORKER_SET.key: [f"{apiversions.LEADER_WORKER_SET}/LeaderWorkerSet"]}
+_DRIVERS = {components.DRA_DRIVER.key: [components.GPU_DRIVER]}
 
 
 class StackRemoval:
