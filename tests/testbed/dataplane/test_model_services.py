@@ -5,121 +5,46 @@ Real API servers, a real Temporal, the worker as users run it, Traefik as each g
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import httpx
 import pytest
 from kubernetes.client import ApiClient
 
-from activities.secrets.selection import secret_store
-from api_types.settings import SecretSettings, Settings
+from api_types import names
 from testbed.dataplane.names import PROVIDER
-from testbed.fleet.fleet_file import CONTROL, FleetFile
-from testbed.manifests import secret_name
 from testbed.running import ClusterRunning
-from testbed.testbed import Testbed
-from tests.testbed.conftest import control_of
-from tests.workflows.conftest import apply_clusters, put_secrets
-from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, a_worker, connected, eventually, reason
-from tests.workflows.environment.simulated_control import a_gateway, a_service, an_endpoint, selecting
+from tests.random_cases import FACTOR, generator
+from tests.testbed.dataplane.services import ASK, TEAM, Services, a_fleet_with_services
+from tests.testbed.dataplane.streams import Streams
+from tests.workflows.conftest import apply_clusters
+from tests.workflows.environment.harness import Json, a_deployment, eventually, message, reason
+from tests.workflows.environment.simulated_control import a_service, an_endpoint, selecting
 
+LOG = logging.getLogger(__name__)
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
 
-FLEET = """
-classes:
-  eight:
-    devices: [{name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, count: 8}]
-clusters:
-  - {name: eu, pools: [{name: gpus, class: eight, nodes: 6}]}
-  - {name: us, pools: [{name: gpus, class: eight, nodes: 6}]}
-"""
-TEAM = "ml-team"
 DEPLOYMENT, CLUSTER = "modelplane.ai/deployment", "modelplane.ai/cluster"
-REQUESTS, AT_ONCE = 5_000, 16
-ASK = {"model": "simulated", "messages": [{"role": "user", "content": "hello"}]}
-
-
-@dataclass
-class Services:
-    """The control plane and its gateway."""
-
-    plane: ControlPlane
-    gateway: str
-
-    async def ready(self, name: str, endpoints: int) -> Json:
-        """Wait until a service routes so many endpoints."""
-
-        def holds(seen: Json) -> bool:
-            return len(seen["status"].get("endpoints", ())) == endpoints and reason(seen, "Ready") == "RouteConfigured"
-
-        return await self.plane.until("ModelService", name, holds, TEAM)
-
-    async def ask(self, http: httpx.AsyncClient, name: str, path: str = "/v1/chat/completions", **more: Any) -> httpx.Response:
-        return await http.post(f"{self.gateway}/{TEAM}/{name}{path}", json={**ASK, **more})
-
-    async def responders(self, name: str, count: int) -> Counter[str]:
-        """Ask so often, and count who answered; each answer must be one."""
-        answered: Counter[str] = Counter()
-        gate = asyncio.Semaphore(AT_ONCE)
-
-        async def one(http: httpx.AsyncClient) -> None:
-            async with gate:
-                answer = await self.ask(http, name)
-                assert answer.status_code == httpx.codes.OK, answer.text
-                answered[answer.headers["x-modelplane-endpoint"]] += 1
-
-        async with httpx.AsyncClient(timeout=60) as http:
-            await asyncio.gather(*(one(http) for _ in range(count)))
-        return answered
-
-    async def live(self, name: str, *expected: str) -> None:
-        """Wait until the gateway itself sends requests to these and no others: it follows its routes within a moment."""
-
-        async def seen() -> set[str]:
-            try:
-                return set(await self.responders(name, 40))
-            except AssertionError:
-                # It has accepted the route, and has not taken it over yet.
-                return set()
-
-        await eventually(seen, lambda found: found == set(expected), what=f"the endpoints of {name}")
+REQUESTS = 5_000
+# A campaign takes the time that is promised, and what counts as lost for users.
+IS_CAMPAIGN = FACTOR > 1
+OUTAGE_SECONDS, LOST_AFTER_SECONDS = (600.0, 120.0) if IS_CAMPAIGN else (20.0, 3.0)
+# The replicas of deployments before an outage of the control cluster, and what they are to be after it.
+FIRST, CHANGED = {"grown": 1, "shrunk": 2, "rolled": 2}, {"grown": 2, "shrunk": 1, "rolled": 2}
 
 
 @pytest.fixture(scope="module")
 async def services(tmp_path_factory: pytest.TempPathFactory, kube: Callable[[ClusterRunning], ApiClient]) -> AsyncIterator[Services]:
-    folder = tmp_path_factory.mktemp("services")
-    (folder / "fleet.yaml").write_text(FLEET)
-    testbed = Testbed(folder / "home", FleetFile.load(folder / "fleet.yaml"))
-    try:
-        running = testbed.up(data_plane=True)
-        await put_secrets(running, secret_store(Settings(secrets=SecretSettings(directory=folder / "secrets"))))
-        settings = {"MODELPLANE_CONTROL_CLUSTER__NAME": secret_name(CONTROL)}
-        with a_worker(running.temporal_address, folder / "secrets", folder / "worker.log", **settings) as worker:
-            async with connected(running) as client:
-                plane = ControlPlane(client, running, worker, kube)
-                await apply_clusters(plane)
-                await plane.apply(a_gateway())
-                await plane.ready("InferenceGateway", "default")
-                yield Services(plane, control_of(running).gateway_url)
-    finally:
-        testbed.down()
-
-
-async def deploy(services: Services, name: str, replicas: int, **more: Any) -> dict[str, str]:
-    """Run a deployment; gives the cluster of each replica by its name."""
-    await services.plane.apply(a_deployment(name, TEAM, replicas=replicas, **more))
-    seen = await services.plane.until(
-        "ModelDeployment", name, lambda tree: (tree["status"].get("replicas") or {}).get("ready") == replicas, TEAM
-    )
-    return {each["replica"]: each["cluster"] for each in seen["status"]["placements"]}
+    async with a_fleet_with_services(tmp_path_factory.mktemp("services"), kube, LOST_AFTER_SECONDS) as services:
+        yield services
 
 
 async def test_one_service_for_each_pattern_of_the_worked_examples(services: Services) -> None:
-    qwen = await deploy(services, "qwen", 2)
-    llama = await deploy(services, "llama", 1)
+    qwen = await services.deploy("qwen", 2)
+    llama = await services.deploy("llama", 1)
     assert set(qwen.values()) == {"eu", "us"}
     (in_eu,) = [name for name, cluster in qwen.items() if cluster == "eu"]
     (other,) = llama
@@ -141,7 +66,7 @@ async def test_one_service_for_each_pattern_of_the_worked_examples(services: Ser
 
 
 async def test_tokens_stream_through_both_gateways(services: Services) -> None:
-    await deploy(services, "qwen", 2)
+    await services.deploy("qwen", 2)
     await services.plane.apply(a_service("whole", selecting({DEPLOYMENT: "qwen"})))
     await services.ready("whole", 2)
     async with httpx.AsyncClient(timeout=60) as http:
@@ -161,7 +86,7 @@ async def test_tokens_stream_through_both_gateways(services: Services) -> None:
 
 
 async def test_weights_of_a_canary_are_met(services: Services) -> None:
-    stable, canary = await deploy(services, "qwen", 2), await deploy(services, "llama", 1)
+    stable, canary = await services.deploy("qwen", 2), await services.deploy("llama", 1)
     entries = [selecting({DEPLOYMENT: "qwen"}, weight=90), selecting({DEPLOYMENT: "llama"}, weight=10)]
     await services.plane.apply(a_service("canary", *entries))
     await services.ready("canary", 3)
@@ -175,15 +100,17 @@ async def test_weights_of_a_canary_are_met(services: Services) -> None:
 
 async def test_no_request_fails_while_replicas_scale_roll_and_drain(services: Services) -> None:
     plane = services.plane
-    await deploy(services, "busy", 2)
-    await plane.apply(a_service("busy", selecting({DEPLOYMENT: "busy"})))
-    await services.ready("busy", 2)
+    name = "busy"
+    await services.deploy(name, 2)
+    await plane.apply(a_service(name, selecting({DEPLOYMENT: name})))
+    await services.ready(name, 2)
+    await services.live(name, *await services.placed(name, 2))
     stop, failed, answered = asyncio.Event(), list[str](), Counter[str]()
 
     async def clients(http: httpx.AsyncClient) -> None:
         while not stop.is_set():
             try:
-                answer = await services.ask(http, "busy")
+                answer = await services.ask(http, name)
                 answered[answer.headers.get("x-modelplane-endpoint", "")] += 1
                 if answer.status_code != httpx.codes.OK:
                     failed.append(f"{answer.status_code} {answer.text}")
@@ -191,24 +118,13 @@ async def test_no_request_fails_while_replicas_scale_roll_and_drain(services: Se
                 failed.append(repr(error))
             await asyncio.sleep(0.02)
 
-    async def settled(count: int) -> None:
-        def holds(seen: Json) -> bool:
-            status = seen["status"]
-            counts = (status.get("replicas") or {}, (status.get("rollout") or {}).get("updatedReady"))
-            return counts == ({"total": count, "ready": count}, count)
-
-        await plane.until("ModelDeployment", "busy", holds, TEAM)
-        await services.ready("busy", count)
-
     async with httpx.AsyncClient(timeout=60) as http:
         tasks = [asyncio.create_task(clients(http)) for _ in range(4)]
         try:
-            await plane.scale("busy", TEAM, 4)
-            await settled(4)
-            await plane.scale("busy", TEAM, 2)
-            await settled(2)
-            await deploy(services, "busy", 2, image="registry.example/engine:2")
-            await settled(2)
+            for replicas, image in ((4, 1), (2, 1), (2, 2)):
+                await plane.apply(a_deployment(name, TEAM, replicas=replicas, image=f"registry.example/engine:{image}"))
+                await services.rolled(name, replicas)
+                await services.ready(name, replicas)
         finally:
             stop.set()
             await asyncio.gather(*tasks)
@@ -217,27 +133,116 @@ async def test_no_request_fails_while_replicas_scale_roll_and_drain(services: Se
     assert len(answered) >= 4, "all that were there for a while have answered"
 
 
-async def test_what_goes_away_leaves_nothing_on_the_control_cluster(services: Services) -> None:
+async def test_a_cluster_that_is_deleted_waits_for_its_replicas_which_leave_it_without_a_failed_request(services: Services) -> None:
     plane = services.plane
-    for name in ("whole", "one-cluster", "several", "external", "canary", "busy"):
-        if await plane.describe("ModelService", name, TEAM):
-            await plane.delete("ModelService", name, TEAM)
-            await plane.gone("ModelService", name, TEAM)
-    for name in ("qwen", "llama", "busy"):
-        if await plane.describe("ModelDeployment", name, TEAM):
-            await plane.delete("ModelDeployment", name, TEAM)
-            await plane.gone("ModelDeployment", name, TEAM)
-    if await plane.describe("ModelEndpoint", "provider", TEAM):
-        await plane.delete("ModelEndpoint", "provider", TEAM)
-        await plane.gone("ModelEndpoint", "provider", TEAM)
-    await plane.delete("InferenceGateway", "default")
-    await plane.gone("InferenceGateway", "default")
-    control = control_of(plane.running)
-    api = plane._kube(control)
-    for path in (
-        f"/apis/gateway.networking.k8s.io/v1/namespaces/{TEAM}/httproutes",
-        f"/api/v1/namespaces/{TEAM}/services",
-        f"/apis/discovery.k8s.io/v1/namespaces/{TEAM}/endpointslices",
-    ):
-        answer = api.call_api("GET", control.server + path, header_params={"Accept": "application/json"})
-        assert json.loads(answer.read())["items"] == [], path
+    placed = await services.deploy("qwen", 2)
+    assert set(placed.values()) == {"eu", "us"}
+    (leaving,) = [name for name, cluster in placed.items() if cluster == "eu"]
+    await plane.apply(a_service("whole", selecting({DEPLOYMENT: "qwen"})))
+    await services.ready("whole", 2)
+    await services.live("whole", *placed)
+    with Streams([f"{services.gateway}/{TEAM}/whole"]) as streams:
+        await eventually(lambda: began(streams), lambda pods: len(pods) == 2, what="requests to both replicas")
+        await plane.delete("InferenceCluster", "eu")
+        seen = await plane.until("InferenceCluster", "eu", lambda tree: reason(tree, "Deleting") == "Occupied")
+        assert leaving in message(seen, "Deleting")
+        assert "--evict" in message(seen, "Deleting")
+        await plane.delete("InferenceCluster", "eu", evict=True)
+        await plane.gone("InferenceCluster", "eu")
+        moved = await services.placed("qwen", 2)
+        assert set(moved.values()) == {"us"}
+        await services.ready("whole", 2)
+        await services.live("whole", *moved)
+        earlier = len(streams.begun)
+        await eventually(lambda: began(streams, earlier), lambda pods: len(pods) == 2, what="requests to both replicas")
+    assert streams.cut == []
+    assert plane.our_objects("eu", TEAM) == []
+    await apply_clusters(plane)
+
+
+@pytest.mark.random
+@pytest.mark.timeout(OUTAGE_SECONDS + 600)
+@pytest.mark.parametrize("killed", [False, True], ids=["", "and the worker is killed meanwhile"])
+async def test_a_lost_control_cluster_costs_no_request_and_all_is_right_after(services: Services, killed: bool) -> None:
+    plane = services.plane
+    first = {name: await services.deploy(name, replicas) for name, replicas in FIRST.items()}
+    before = {replica for placed in first.values() for replica in placed}
+    await plane.apply(a_service("lost", *(selecting({DEPLOYMENT: name}) for name in FIRST)))
+    await services.ready("lost", len(before))
+    await services.live("lost", *before)
+    objects = services.on_control_cluster()
+    with Streams([f"{services.gateway}/{TEAM}/lost"]) as streams:
+        await eventually(lambda: began(streams), lambda pods: len(pods) == len(before), what="requests to each replica")
+        pods = services.pods()
+        async with services.without_control_cluster(OUTAGE_SECONDS) as over:
+            await plane.scale("grown", TEAM, 2)
+            await plane.scale("shrunk", TEAM, 1)
+            await plane.apply(a_deployment("rolled", TEAM, replicas=2, image="registry.example/engine:2"))
+            await says_that_it_waits(services, before)
+            if killed:
+                await asyncio.sleep(generator().uniform(0, OUTAGE_SECONDS / 2))
+                plane.worker.kill()
+                plane.worker.start()
+                await says_that_it_waits(services, before)
+            await over
+            assert services.pods() >= pods, "a pod to which the gateway sends requests was deleted"
+        ended = asyncio.get_running_loop().time()
+        after = {replica for name, replicas in CHANGED.items() for replica in await changed(services, name, replicas)}
+        await services.ready("lost", len(after))
+        await services.live("lost", *after)
+        took = asyncio.get_running_loop().time() - ended
+    LOG.info("%.0f s without the control cluster; all was right %.0f s after; %d answers", OUTAGE_SECONDS, took, len(streams.pods))
+    assert streams.cut == []
+    assert Counter(streams.begun) == Counter(streams.pods)
+    (gone,), (new,) = before - after, after - before
+    expected = {**objects, **{kind: objects[kind] - backend(gone)[kind] | backend(new)[kind] for kind in backend(new)}}
+
+    async def found() -> dict[str, set[str]]:
+        return services.on_control_cluster()
+
+    await eventually(found, lambda seen: seen == expected, what="what is on the control cluster")
+    await services.delete("ModelService", "lost")
+    await services.delete("ModelDeployment", *CHANGED)
+
+
+async def changed(services: Services, name: str, replicas: int) -> dict[str, str]:
+    await services.rolled(name, replicas)
+    return await services.placed(name, replicas)
+
+
+async def began(streams: Streams, earlier: int = 0) -> set[str]:
+    """The pods that have begun an answer since so many were begun."""
+    return set(streams.begun[earlier:])
+
+
+def backend(endpoint: str) -> dict[str, set[str]]:
+    service = names.endpoint_service_name(TEAM, endpoint)
+    return {"Service": {service}, "EndpointSlice": {names.endpoint_slice_name(service, "IPv4")}}
+
+
+async def says_that_it_waits(services: Services, routed: set[str]) -> None:
+    """See that gateway and service say what is lost, that the service has its endpoints, and what each change waits for."""
+    plane = services.plane
+    await plane.until("InferenceGateway", "default", lambda seen: reason(seen, "Ready") == "ClusterUnreachable")
+    seen = await plane.until("ModelService", "lost", lambda tree: reason(tree, "Ready") == "WaitingForGateway", TEAM)
+    assert "the control cluster does not answer" in message(seen, "Ready")
+    assert {each["name"] for each in seen["status"]["endpoints"]} == routed
+    # Its pods serve on their cluster.
+    await services.placed("grown", 2)
+
+    async def waiting(kind: str, text: str) -> list[str]:
+        return [name for name in sorted(routed) if text in message(await plane.describe("ModelReplica", name, TEAM), kind)]
+
+    for kind, text in (("Deleting", "the routes of services still have it"), ("Serving", "when no route of a service has its endpoint")):
+        await eventually(
+            partial(waiting, kind, text), lambda replicas: len(replicas) == 1, what=f"one replica of which {kind} says: {text}"
+        )
+
+
+async def test_what_goes_away_leaves_nothing_on_the_control_cluster(services: Services) -> None:
+    await services.delete("ModelService", "whole", "one-cluster", "several", "external", "canary", "busy", "lost")
+    await services.delete("ModelDeployment", "qwen", "llama", "busy", *CHANGED)
+    await services.delete("ModelEndpoint", "provider")
+    await services.plane.delete("InferenceGateway", "default")
+    await services.plane.gone("InferenceGateway", "default")
+    assert services.on_control_cluster() == {"HTTPRoute": set(), "Service": set(), "EndpointSlice": set()}
