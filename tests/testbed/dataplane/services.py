@@ -13,6 +13,8 @@ import httpx
 from kubernetes.client import ApiClient
 
 from activities.secrets.selection import secret_store
+from activities.watching.health import UNREACHABLE_AFTER_SECONDS
+from api_types import labels, names
 from api_types.clock import utc_now
 from api_types.settings import SecretSettings, Settings
 from testbed.fleet.fleet_file import CONTROL, FleetFile
@@ -22,7 +24,7 @@ from testbed.testbed import Testbed
 from tests.environment.stopped_parts import stopped
 from tests.testbed.conftest import control_of
 from tests.workflows.conftest import apply_clusters, put_secrets
-from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, a_worker, connected, eventually, reason
+from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, a_worker, condition, connected, eventually, reason
 from tests.workflows.environment.replaying import replay_all
 from tests.workflows.environment.simulated_control import a_gateway
 from tests.workflows.environment.worker_that_notices_soon import SECONDS_VARIABLE
@@ -36,10 +38,11 @@ clusters:
   - {name: us, pools: [{name: gpus, class: eight, nodes: 12}]}
 """
 TEAM = "ml-team"
+DEPLOYMENT = "modelplane.ai/deployment"
 AT_ONCE = 16
 ASK = {"model": "simulated", "messages": [{"role": "user", "content": "hello"}]}
-# How long the gateways have to follow their routes before a pod stops, also where tests share two processors.
-DRAIN_SECONDS = 5
+# How long the gateways have to follow their routes before a pod stops, and requests to end then: also where tests share two processors.
+DRAIN_SECONDS, GRACE_SECONDS = 5, 300
 # What is on the control cluster for services and endpoints.
 KINDS = {
     "HTTPRoute": "/apis/gateway.networking.k8s.io/v1/namespaces/{}/httproutes",
@@ -76,13 +79,14 @@ class Services:
         def holds(seen: Json) -> bool:
             status = seen["status"]
             counts = (status.get("replicas") or {}, (status.get("rollout") or {}).get("updatedReady"))
-            return counts == ({"total": replicas, "ready": replicas}, replicas)
+            # What leaves is no longer counted, and has its placement until it is gone.
+            return counts == ({"total": replicas, "ready": replicas}, replicas) and len(status["placements"]) == replicas
 
         await self.plane.until("ModelDeployment", name, holds, TEAM)
 
-    async def delete(self, kind: str, *names: str) -> None:
+    async def delete(self, kind: str, *objects: str) -> None:
         """Delete objects of the team, all at once, and wait until they are gone."""
-        there = [name for name in names if await self.plane.describe(kind, name, TEAM)]
+        there = [name for name in objects if await self.plane.describe(kind, name, TEAM)]
         for name in there:
             await self.plane.delete(kind, name, TEAM)
         for name in there:
@@ -128,14 +132,28 @@ class Services:
 
     def on_control_cluster(self) -> dict[str, set[str]]:
         """The names of what the control cluster has for the team, by kind."""
+        return {kind: {item["metadata"]["name"] for item in self._control(path.format(TEAM))["items"]} for kind, path in KINDS.items()}
+
+    async def serving(self, replica: str) -> str:
+        """What the condition Serving of a replica says."""
+        return condition(await self.plane.describe("ModelReplica", replica, TEAM), "Serving")
+
+    async def backends(self, service: str) -> int:
+        """How many backends the route of a service has on the control cluster."""
+        path = f"{KINDS['HTTPRoute'].format(TEAM)}/{names.service_route_name(TEAM, service)}"
+        return len((await asyncio.to_thread(self._control, path))["spec"]["rules"][0].get("backendRefs", ()))
+
+    def annotate_pod(self, cluster: str, replica: str, annotations: Json) -> None:
+        """Annotate the only pod of a replica."""
+        workload = names.workload_name(TEAM, replica)
+        (pod,) = [pod for pod in self.plane.pods(cluster, TEAM) if pod["metadata"]["labels"].get(labels.SERVING) == workload]
+        path = f"/api/v1/namespaces/{TEAM}/pods/{pod['metadata']['name']}"
+        self.plane.call(cluster, "PATCH", path, {"metadata": {"annotations": annotations}}, "application/merge-patch+json")
+
+    def _control(self, path: str) -> Any:
         control = control_of(self.plane.running)
-        api = self.plane._kube(control)
-
-        def names(path: str) -> set[str]:
-            answer = api.call_api("GET", control.server + path.format(TEAM), header_params={"Accept": "application/json"})
-            return {item["metadata"]["name"] for item in json.loads(answer.read())["items"]}
-
-        return {kind: names(path) for kind, path in KINDS.items()}
+        answer = self.plane._kube(control).call_api("GET", control.server + path, header_params={"Accept": "application/json"})
+        return json.loads(answer.read())
 
     def pods(self) -> set[str]:
         """The pods of the team that nobody has deleted."""
@@ -150,7 +168,7 @@ class Services:
 
 @asynccontextmanager
 async def a_fleet_with_services(
-    folder: Path, kube: Callable[[ClusterRunning], ApiClient], lost_after_seconds: float
+    folder: Path, kube: Callable[[ClusterRunning], ApiClient], lost_after_seconds: float = UNREACHABLE_AFTER_SECONDS
 ) -> AsyncIterator[Services]:
     """Start all of it; a control cluster that does not answer counts as lost after so many seconds. In the end every run is replayed."""
     (folder / "fleet.yaml").write_text(FLEET)
@@ -162,6 +180,7 @@ async def a_fleet_with_services(
         settings = {
             "MODELPLANE_CONTROL_CLUSTER__NAME": secret_name(CONTROL),
             "MODELPLANE_TEARDOWN__DRAIN_SECONDS": str(DRAIN_SECONDS),
+            "MODELPLANE_WORKLOADS__TERMINATION_GRACE_SECONDS": str(GRACE_SECONDS),
             SECONDS_VARIABLE: str(lost_after_seconds),
         }
         module = "tests.workflows.environment.worker_that_notices_soon"
