@@ -52,7 +52,7 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(read_carried(arguments, EndpointState) or EndpointState())
         self.gateway = GatewayUser(self.context, self.state.gateway, "ModelEndpoint")
-        self.publication = EndpointPublication(self.context, self.state.endpoint, "ModelEndpoint")
+        self.publication = EndpointPublication(self.context, self.state.endpoint, "ModelEndpoint", workflow.patched)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:

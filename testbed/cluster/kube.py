@@ -7,6 +7,7 @@ library's idea of a version stands between. Writing is always server-side apply 
 import asyncio
 import base64
 import json
+import os
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -33,6 +34,8 @@ SETTLING = {
 SETTLING_SECONDS = 60.0
 # A machine that starts several clusters at once may leave one without an answer for longer than a call waits.
 SILENCE_SECONDS = 120.0
+WATCH_VARIABLE = "TESTBED_WATCH_SECONDS"
+"""How long the server keeps a watch of the testbed's own controllers, in seconds; if unset as long as it likes: 30 minutes or more."""
 # Between two attempts to watch.
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.2, 5.0
 
@@ -191,6 +194,8 @@ class Watcher:
         shared = {"apiVersion": listed["apiVersion"], "kind": listed["kind"].removesuffix("List")}
         yield "LISTED", [shared | item for item in listed["items"]]
         query = {"watch": "1", "resourceVersion": listed["metadata"]["resourceVersion"], "allowWatchBookmarks": "true"}
+        if seconds := os.environ.get(WATCH_VARIABLE):
+            query["timeoutSeconds"] = seconds
         async with self._http.stream("GET", path, params=query, timeout=httpx.Timeout(None, connect=5.0)) as answer:
             if answer.is_error:
                 await answer.aread()

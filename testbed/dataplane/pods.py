@@ -2,7 +2,9 @@
 
 A pod that runs has an engine at its own address; it is ready only when that listens. Once the pod is deleted, its preStop sleep goes by as
 if nothing had happened; then the engine, as one that gets SIGTERM, refuses connections and ends the requests that it has, and the end of
-the grace period cuts what is left. The pod is gone when its engine is. kwok plays everything else (`testbed/cluster/kwok-stages.yaml`).
+the grace period cuts what is left. The pod is gone when its engine is; where the pod is gone first, because it was deleted by force or the
+watch has missed its end, an engine that is ending goes on until then, as a container does. kwok plays everything else
+(`testbed/cluster/kwok-stages.yaml`).
 """
 
 import asyncio
@@ -81,23 +83,26 @@ class Engine:
 class ServedPods:
     """The engines of one cluster's pods."""
 
-    def __init__(self, server: str, authority: Authority) -> None:
-        self._watcher = Watcher(server, authority)
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
         self._engines: dict[str, Engine] = {}
         self._ending: dict[str, asyncio.Task[None]] = {}
+        self._without_pod: set[asyncio.Task[None]] = set()
+        """Engines that are ending and whose pods are gone already; only a task that is kept goes on."""
 
     async def run(self) -> None:
         """Serve until cancelled."""
         try:
-            await follow(self._watcher, collection("v1", "Pod"), self._received)
+            await follow(self._watcher, collection("v1", "Pod"), self.received)
         finally:
             await self._watcher.close()
 
-    async def _received(self, kind: str, pods: list[Document]) -> None:
+    async def received(self, kind: str, pods: list[Document]) -> None:
+        """Follow what the watch says, as `Watcher.changes` gives it."""
         if kind == "LISTED":
             here = {pod["metadata"]["uid"] for pod in pods}
             for uid in self._engines.keys() - here:
-                await self._killed(uid)
+                await self._gone(uid)
         for pod in pods:
             await self._changed(pod, deleted=kind == "DELETED")
 
@@ -105,29 +110,32 @@ class ServedPods:
         metadata = pod["metadata"]
         uid, ends = metadata["uid"], "deletionTimestamp" in metadata
         if deleted or not (_runs(pod) or ends):
-            await self._killed(uid)
+            await self._gone(uid)
         elif ends and (uid in self._engines or (metadata.get("annotations") or {}).get(SERVED) == "true"):
             if uid not in self._ending:
-                self._ending[uid] = asyncio.create_task(self._end(pod))
+                self._ending[uid] = asyncio.create_task(self._end(pod, self._engines.get(uid)))
         elif not ends and _serves(pod) and uid not in self._engines:
             self._engines[uid] = engine = Engine(pod["status"]["podIP"], model=served_model(pod))
             await engine.listens()
             await self._annotate(pod, {SERVED: "true"})
 
-    async def _end(self, pod: Document) -> None:
+    async def _end(self, pod: Document, engine: Engine | None) -> None:
         """Stop the engine of a deleted pod as its spec says, and let the pod go."""
-        uid, loop = pod["metadata"]["uid"], asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         begun = loop.time()
-        if engine := self._engines.get(uid):
+        if engine:
             await asyncio.sleep(min(sleep_seconds(pod), grace))
             await engine.stop(grace - (loop.time() - begun))
         await self._annotate(pod, {SERVED: "ended", DELETE_AFTER: "0s"})
 
-    async def _killed(self, uid: str) -> None:
-        if ending := self._ending.pop(uid, None):
-            ending.cancel()
-        if engine := self._engines.pop(uid, None):
+    async def _gone(self, uid: str) -> None:
+        """Stop the engine of a pod that is gone or does not run; one that is ending goes on until its requests or its time have ended."""
+        ending, engine = self._ending.pop(uid, None), self._engines.pop(uid, None)
+        if ending:
+            self._without_pod.add(ending)
+            ending.add_done_callback(self._without_pod.discard)
+        elif engine:
             await engine.stop(0)
 
     async def _annotate(self, pod: Document, annotations: Mapping[str, str]) -> None:
@@ -177,4 +185,4 @@ def _serves(pod: Document) -> bool:
 
 def of_cluster(server: str, pki: str) -> ServedPods:
     """Give the engines of a cluster's pods."""
-    return ServedPods(server, Authority(Path(pki)))
+    return ServedPods(Watcher(server, Authority(Path(pki))))

@@ -45,8 +45,12 @@ def all_patched(_: str) -> bool:
     return True
 
 
-# How long new pods wait for the routes of services to go without the old ones. Without a control cluster that answers they may never.
-ROUTES_FOLLOW_WITHIN = timedelta(seconds=30)
+# How long new pods wait for the routes of services to go without the old ones. A control cluster that does not answer may do so again in
+# ten minutes, and until then its gateway sends requests to the old pods. One that is lost for good must not stop all rollouts.
+ROUTES_FOLLOW_WITHIN = timedelta(minutes=15)
+# Histories of before know a shorter wait.
+ROUTES_PATCH = "wait-for-routes"
+ROUTES_FOLLOWED_WITHIN_BEFORE = timedelta(seconds=30)
 
 
 class ReplicaApply:
@@ -98,13 +102,17 @@ class ReplicaApply:
         if until > self._context.moment():
             self._context.requeue_at(until)
             return True
+        if not state.endpoint.is_out_of_routes:
+            self._context.record_event(
+                "Warning", "StillRouted", "pods are replaced although routes of services may still have the endpoint"
+            )
         return False
 
     def _drained_at(self, until: datetime) -> datetime:
-        """Give when running requests have had their time: it begins when no route has the endpoint, if that is known soon."""
+        """Give when running requests have had their time: it begins when no route has the endpoint, if that is known in time."""
         published = self._context.state.endpoint
         if not published.is_out_of_routes:
-            return until + ROUTES_FOLLOW_WITHIN
+            return until + (ROUTES_FOLLOW_WITHIN if self._patched(ROUTES_PATCH) else ROUTES_FOLLOWED_WITHIN_BEFORE)
         if not published.withdrawn_at:
             return until
         facts = self._context.state.cluster.facts if self._context.state.cluster else None

@@ -28,7 +28,7 @@ class ReplicaController:
         self.cluster = ReplicaCluster(context)
         self.reports = DeploymentReports(context)
         self.applying = ReplicaApply(context, self.reports, patched)
-        self.publication = EndpointPublication(context, context.state.endpoint, "ModelReplica")
+        self.publication = EndpointPublication(context, context.state.endpoint, "ModelReplica", patched)
         self.teardown = ReplicaTeardown(context, self.cluster, self.reports, self.publication)
         if not self._state.uid:
             messages.start(self._state)

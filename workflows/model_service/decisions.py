@@ -94,6 +94,12 @@ def drifted(state: ServiceState) -> bool:
     return not seen.present or (seen.generation >= state.applied.generation and seen.digest != state.applied.digest)
 
 
+def is_taken_over(state: ServiceState) -> bool:
+    """Tell whether the gateway has accepted the route as it was applied; one that is gone is no more to be accepted."""
+    applied, seen = state.applied, state.observed
+    return applied is None or (seen is not None and seen.present and seen.accepted and seen.generation >= applied.generation)
+
+
 def routed_names(state: ServiceState) -> list[str]:
     """Name the endpoints that the route has."""
     return sorted(share.endpoint for share in state.applied.backends) if state.applied else []

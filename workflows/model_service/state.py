@@ -13,16 +13,19 @@ from workflows.entity.state import EntityState
 
 # A gateway that cannot resolve a backend for so long has a problem; for a moment it has one after every change.
 UNRESOLVED_AFTER = timedelta(seconds=60)
+# How long an answer to the directory waits for the gateway to accept the route. It does so at once, or within a minute after an outage of
+# the control cluster, in which it connects ever more rarely. One that never says so must not hold up endpoints for ever.
+ACCEPTED_WITHIN = timedelta(minutes=2)
 
 
 class ServiceState(EntityState):
     """The state of a service.
 
     `report_sequence`, `report_digest`: of the last report to the EndpointDirectory. `selected`: the newest list from there. `applied`: the
-    route, None if there is none; `applied_digest`: what it was made from, empty while that is not known; `attempted_digest`: of the last
-    attempt. `route_started`: a route may be on the control cluster. `answered`: the version of the last list that was answered.
-    `observed_version` orders what the watch says. `drift_since`: since when the route differs from what was applied; `unresolved_since`:
-    since when the gateway cannot resolve a backend.
+    route, None if there is none, and `applied_at` when; `applied_digest`: what it was made from, empty while that is not known;
+    `attempted_digest`: of the last attempt. `route_started`: a route may be on the control cluster. `answered`: the version of the last
+    list that was answered. `observed_version` orders what the watch says. `drift_since`: since when the route differs from what was
+    applied; `unresolved_since`: since when the gateway cannot resolve a backend.
     """
 
     gateway: FollowedGateway = Field(default_factory=FollowedGateway)
@@ -30,6 +33,7 @@ class ServiceState(EntityState):
     report_digest: str = ""
     selected: ServiceEndpoints | None = None
     applied: AppliedRoute | None = None
+    applied_at: str = ""
     applied_digest: str = ""
     attempted_digest: str = ""
     route_started: bool = False

@@ -30,7 +30,10 @@ from workflows.entity.registering.gateway_user import GatewayUser
 from workflows.entity.start import read_carried
 from workflows.model_service import decisions
 from workflows.model_service.decisions import WantedRoute
-from workflows.model_service.state import UNRESOLVED_AFTER, ServiceState
+from workflows.model_service.state import ACCEPTED_WITHIN, UNRESOLVED_AFTER, ServiceState
+
+# Histories of before know no such wait.
+ACCEPTED_PATCH = "answer-when-accepted"
 
 
 @workflow.defn(name="ModelService")
@@ -175,6 +178,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             self._record_failure(failure_of(error))
             return
         self.state.applied, self.state.applied_digest = applied, wanted.digest
+        self.state.applied_at = self.context.moment().isoformat()
         self.state.failure, self.state.retry_at, self.state.attempts = NO_FAILURE, "", 0
         self.state.drift_since = ""
         self.context.mark_changed()
@@ -224,7 +228,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         self.context.requeue_after(pause)
 
     async def answer(self) -> None:
-        """Tell the directory which endpoints the route has, once that is so for its newest list."""
+        """Tell the directory which endpoints the route has, once that is so for its newest list and the gateway has taken it over."""
         found = self.state.selected
         if found is None or found.version == self.state.answered:
             return
@@ -232,9 +236,22 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         is_applied = wanted is not None and wanted.digest == self.state.applied_digest
         if not is_applied and self.state.route_started:
             return
+        if is_applied and self._gateway_is_behind():
+            return
         self.state.answered = found.version
         answer = Routed(service=self.name, uid=self.state.uid, version=found.version, endpoints=decisions.routed_names(self.state))
         await self.context.signal_recorded(self.directory, EndpointDirectorySignals.ROUTED, answer)
+
+    def _gateway_is_behind(self) -> bool:
+        """Tell whether the gateway may still send requests by an earlier route; the next pass is when it says so, or has had its time."""
+        applied_at = self.state.applied_at
+        if not applied_at or decisions.is_taken_over(self.state):
+            return False
+        due = datetime.fromisoformat(applied_at) + ACCEPTED_WITHIN
+        if due <= self.context.moment() or not workflow.patched(ACCEPTED_PATCH):
+            return False
+        self.context.requeue_at(due)
+        return True
 
     # --- conditions ---------------------------------------------------------------------------------------------------------------
 

@@ -60,6 +60,10 @@ class Streams:
         for thread in self._threads:
             thread.join()
 
+    async def pods_since(self, earlier: int) -> set[str]:
+        """The pods that have begun an answer since so many were begun."""
+        return set(self.begun[earlier:])
+
     def leave(self, url: str) -> None:
         """Send no further request to an address; gives back when only answers are left that have begun, and these go on."""
         address = self._addresses[url]
@@ -82,13 +86,19 @@ class Streams:
         while address.may_send():
             try:
                 self.pods.append(self._stream(address))
-            except (httpx.HTTPError, ValueError) as error:
-                self.cut.append(f"{address.url}: {type(error).__name__} {error}")
+            except ValueError as error:
+                self.cut.append(f"{address.url}: {error} at {time.strftime('%X')}")
             address.answered()
 
     def _stream(self, address: _Address) -> str:
-        """Stream one answer; gives the pod. Raises ValueError or HTTPError if it is refused or not whole."""
+        """Stream one answer; gives the pod. Raises ValueError if it is refused or not whole."""
         words: list[str] = []
+        try:
+            return self._read(address, words)
+        except httpx.HTTPError as error:
+            raise ValueError(f"{type(error).__name__} {error} after {len(words)} words: {' '.join(words[:3])}") from error
+
+    def _read(self, address: _Address, words: list[str]) -> str:
         url = f"{address.url}/v1/chat/completions"
         with httpx.stream("POST", url, json=REQUEST, trust_env=False, timeout=None) as answer:  # noqa: S113 - a busy machine is no failure
             answer.raise_for_status()

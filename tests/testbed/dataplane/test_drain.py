@@ -11,7 +11,7 @@ from activities.cluster_objects.cluster_api import ObjectId
 from activities.render.objects.rendered import Rendered
 from activities.render.objects.teardown import STEPS, deletions
 from api_types.messages.cluster_work import AppliedObject
-from testbed.cluster.kube import Kube, KubeError, collection, path_of
+from testbed.cluster.kube import WATCH_VARIABLE, Kube, KubeError, collection, path_of
 from testbed.cluster.pki import Authority
 from testbed.fleet.fleet_file import FleetFile
 from testbed.running import ClusterRunning
@@ -34,6 +34,8 @@ GPU = {"name": "gpu", "deviceClassName": "gpu.example.com", "count": 1}
 Document = dict[str, Any]
 # The sleep is many times what the gateway takes to forget a pod, also where tests share two processors.
 DRAIN = {"preStopSeconds": 10, "graceSeconds": 120}
+# Of the testbed's own watches: each ends several times while pods drain, and all is listed again.
+WATCH_SECONDS = 4
 # As a platform's: less than a request takes.
 PLATFORM_GRACE_SECONDS = 1
 
@@ -106,7 +108,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     (folder / "fleet.yaml").write_text(FLEET)
     testbed = Testbed(folder / "home", FleetFile.load(folder / "fleet.yaml"))
     try:
-        cluster = testbed.up(temporal=False, data_plane=True).clusters["lab"]
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv(WATCH_VARIABLE, str(WATCH_SECONDS))
+            cluster = testbed.up(temporal=False, data_plane=True).clusters["lab"]
         with Kube(cluster.server, Authority(cluster.kubeconfig.parent / "pki")) as kube:
             kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
             yield Lab(kube, cluster)

@@ -5,121 +5,40 @@ Real API servers, a real Temporal, the worker as users run it, Traefik as each g
 
 import asyncio
 import json
+import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import httpx
 import pytest
 from kubernetes.client import ApiClient
 
-from activities.secrets.selection import secret_store
-from api_types.settings import SecretSettings, Settings
 from testbed.dataplane.names import PROVIDER
-from testbed.fleet.fleet_file import CONTROL, FleetFile
-from testbed.manifests import secret_name
 from testbed.running import ClusterRunning
-from testbed.testbed import Testbed
-from tests.testbed.conftest import control_of
-from tests.workflows.conftest import apply_clusters, put_secrets
-from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, a_worker, connected, eventually, reason
-from tests.workflows.environment.simulated_control import a_gateway, a_service, an_endpoint, selecting
+from tests.environment.waiting import machine_seconds
+from tests.testbed.dataplane.services import ASK, DEPLOYMENT, TEAM, Services, a_fleet_with_services
+from tests.testbed.dataplane.streams import Streams
+from tests.workflows.conftest import apply_clusters
+from tests.workflows.environment.harness import Json, a_deployment, eventually, message, reason
+from tests.workflows.environment.simulated_control import a_service, an_endpoint, selecting
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
 
-FLEET = """
-classes:
-  eight:
-    devices: [{name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, count: 8}]
-clusters:
-  - {name: eu, pools: [{name: gpus, class: eight, nodes: 6}]}
-  - {name: us, pools: [{name: gpus, class: eight, nodes: 6}]}
-"""
-TEAM = "ml-team"
-DEPLOYMENT, CLUSTER = "modelplane.ai/deployment", "modelplane.ai/cluster"
-REQUESTS, AT_ONCE = 5_000, 16
-ASK = {"model": "simulated", "messages": [{"role": "user", "content": "hello"}]}
-
-
-@dataclass
-class Services:
-    """The control plane and its gateway."""
-
-    plane: ControlPlane
-    gateway: str
-
-    async def ready(self, name: str, endpoints: int) -> Json:
-        """Wait until a service routes so many endpoints."""
-
-        def holds(seen: Json) -> bool:
-            return len(seen["status"].get("endpoints", ())) == endpoints and reason(seen, "Ready") == "RouteConfigured"
-
-        return await self.plane.until("ModelService", name, holds, TEAM)
-
-    async def ask(self, http: httpx.AsyncClient, name: str, path: str = "/v1/chat/completions", **more: Any) -> httpx.Response:
-        return await http.post(f"{self.gateway}/{TEAM}/{name}{path}", json={**ASK, **more})
-
-    async def responders(self, name: str, count: int) -> Counter[str]:
-        """Ask so often, and count who answered; each answer must be one."""
-        answered: Counter[str] = Counter()
-        gate = asyncio.Semaphore(AT_ONCE)
-
-        async def one(http: httpx.AsyncClient) -> None:
-            async with gate:
-                answer = await self.ask(http, name)
-                assert answer.status_code == httpx.codes.OK, answer.text
-                answered[answer.headers["x-modelplane-endpoint"]] += 1
-
-        async with httpx.AsyncClient(timeout=60) as http:
-            await asyncio.gather(*(one(http) for _ in range(count)))
-        return answered
-
-    async def live(self, name: str, *expected: str) -> None:
-        """Wait until the gateway itself sends requests to these and no others: it follows its routes within a moment."""
-
-        async def seen() -> set[str]:
-            try:
-                return set(await self.responders(name, 40))
-            except AssertionError:
-                # It has accepted the route, and has not taken it over yet.
-                return set()
-
-        await eventually(seen, lambda found: found == set(expected), what=f"the endpoints of {name}")
+CLUSTER = "modelplane.ai/cluster"
+REQUESTS = 5_000
+FOLLOW_SECONDS_MAX = 2.0
 
 
 @pytest.fixture(scope="module")
 async def services(tmp_path_factory: pytest.TempPathFactory, kube: Callable[[ClusterRunning], ApiClient]) -> AsyncIterator[Services]:
-    folder = tmp_path_factory.mktemp("services")
-    (folder / "fleet.yaml").write_text(FLEET)
-    testbed = Testbed(folder / "home", FleetFile.load(folder / "fleet.yaml"))
-    try:
-        running = testbed.up(data_plane=True)
-        await put_secrets(running, secret_store(Settings(secrets=SecretSettings(directory=folder / "secrets"))))
-        settings = {"MODELPLANE_CONTROL_CLUSTER__NAME": secret_name(CONTROL)}
-        with a_worker(running.temporal_address, folder / "secrets", folder / "worker.log", **settings) as worker:
-            async with connected(running) as client:
-                plane = ControlPlane(client, running, worker, kube)
-                await apply_clusters(plane)
-                await plane.apply(a_gateway())
-                await plane.ready("InferenceGateway", "default")
-                yield Services(plane, control_of(running).gateway_url)
-    finally:
-        testbed.down()
-
-
-async def deploy(services: Services, name: str, replicas: int, **more: Any) -> dict[str, str]:
-    """Run a deployment; gives the cluster of each replica by its name."""
-    await services.plane.apply(a_deployment(name, TEAM, replicas=replicas, **more))
-    seen = await services.plane.until(
-        "ModelDeployment", name, lambda tree: (tree["status"].get("replicas") or {}).get("ready") == replicas, TEAM
-    )
-    return {each["replica"]: each["cluster"] for each in seen["status"]["placements"]}
+    async with a_fleet_with_services(tmp_path_factory.mktemp("services"), kube) as services:
+        yield services
 
 
 async def test_one_service_for_each_pattern_of_the_worked_examples(services: Services) -> None:
-    qwen = await deploy(services, "qwen", 2)
-    llama = await deploy(services, "llama", 1)
+    qwen = await services.deploy("qwen", 2)
+    llama = await services.deploy("llama", 1)
     assert set(qwen.values()) == {"eu", "us"}
     (in_eu,) = [name for name, cluster in qwen.items() if cluster == "eu"]
     (other,) = llama
@@ -141,7 +60,7 @@ async def test_one_service_for_each_pattern_of_the_worked_examples(services: Ser
 
 
 async def test_tokens_stream_through_both_gateways(services: Services) -> None:
-    await deploy(services, "qwen", 2)
+    await services.deploy("qwen", 2)
     await services.plane.apply(a_service("whole", selecting({DEPLOYMENT: "qwen"})))
     await services.ready("whole", 2)
     async with httpx.AsyncClient(timeout=60) as http:
@@ -160,8 +79,78 @@ async def test_tokens_stream_through_both_gateways(services: Services) -> None:
         assert arrivals[-1] - arrivals[0] > 0.5
 
 
+# spec/stack-and-routing.md 7.1: what clients ask for behind the address of a service, and what the engine is asked for.
+PATHS = [
+    ("whole", "/v1/messages", "/v1/messages"),
+    ("whole", "/metrics", "/metrics"),
+    ("whole", "/v1/messages/", "/v1/messages/"),
+    ("whole", "/", "/"),
+    # Traefik matches and strips the prefix also without the slash at its end.
+    ("whole", "", "/"),
+    ("rewritten", "/v1/messages", "/v1/messages"),
+    ("prefixed", "/v1/messages", "/openai/v1/messages"),
+    ("doubled", "/v1/messages", "/openai/v1/v1/messages"),
+    ("unchanged", "/v1/messages", f"/{TEAM}/unchanged/v1/messages"),
+]
+REWRITES = {"rewritten": "/", "prefixed": "/openai/", "doubled": "/openai/v1/"}
+
+
+async def test_stk_89_paths_arrive_as_the_rewrites_of_both_gateways_say(services: Services) -> None:
+    placed = await services.deploy("qwen", 2)
+    for name, rewrite in (*REWRITES.items(), ("unchanged", None)):
+        endpoint = an_endpoint(name, f"https://{PROVIDER}/v1", tier=name)
+        await services.plane.apply({**endpoint, "spec": {**endpoint["spec"], **({"rewritePath": rewrite} if rewrite else {})}})
+        await services.plane.apply(a_service(name, selecting({"tier": name})))
+    await services.plane.apply(a_service("whole", selecting({DEPLOYMENT: "qwen"})))
+    for name, count in (("whole", len(placed)), ("unchanged", 1), *((name, 1) for name in REWRITES)):
+        await services.ready(name, count)
+    await services.live("whole", *placed)
+    base = f"{services.gateway}/{TEAM}"
+    async with httpx.AsyncClient(timeout=60) as http:
+
+        async def asked() -> list[tuple[str, str, str]]:
+            """What the engine says that it was asked for: it refuses all of these, and names the path."""
+            found = []
+            for name, path, _ in PATHS:
+                said = re.search(r"GET (\S+) at pod", (await http.get(f"{base}/{name}{path}")).text)
+                found.append((name, path, said[1] if said else ""))
+            return found
+
+        await eventually(asked, lambda found: found == PATHS, what="the paths at the engines")
+        echoed = (await http.get(f"{base}/rewritten/v1/echo?limit=2")).json()
+        assert (echoed["query"], echoed["host"], echoed["scheme"]) == ("limit=2", PROVIDER, "https")
+        assert (await http.get(f"{base}/whole/health")).status_code == httpx.codes.OK
+        # A prefix ends where a part of the path ends.
+        assert (await http.get(f"{base}/whole-2/v1/models")).status_code == httpx.codes.NOT_FOUND
+    await services.delete("ModelService", *REWRITES, "unchanged")
+    await services.delete("ModelEndpoint", *REWRITES, "unchanged")
+
+
+async def test_a_route_follows_within_two_seconds_what_is_observed_of_a_replica(services: Services) -> None:
+    """The fastest of some changes counts: on a busy machine one may be slow, and a wait in the way makes all of them slow."""
+    placed = await services.deploy("qwen", 2)
+    await services.plane.apply(a_service("whole", selecting({DEPLOYMENT: "qwen"})))
+    await services.ready("whole", len(placed))
+    replica, cluster = next(iter(placed.items()))
+    took: dict[str, list[float]] = {"False": [], "True": []}
+    for _ in range(3):
+        for annotation, serving, backends in (("crash", "False", 1), (None, "True", 2)):
+            services.annotate_pod(cluster, replica, {"testbed.modelplane.ai/fail": annotation})
+            observed = asyncio.create_task(moment(lambda: services.serving(replica), serving))
+            routed = asyncio.create_task(moment(lambda: services.backends("whole"), backends))
+            took[serving].append(await routed - await observed)
+    assert min(took["False"]) < FOLLOW_SECONDS_MAX, took
+    assert min(took["True"]) < FOLLOW_SECONDS_MAX, took
+
+
+async def moment(look: Callable[[], Awaitable[Any]], expected: Any) -> float:
+    """Wait until it is as expected; gives when that was."""
+    await eventually(look, lambda seen: seen == expected, longest_pause=0.05)
+    return machine_seconds()
+
+
 async def test_weights_of_a_canary_are_met(services: Services) -> None:
-    stable, canary = await deploy(services, "qwen", 2), await deploy(services, "llama", 1)
+    stable, canary = await services.deploy("qwen", 2), await services.deploy("llama", 1)
     entries = [selecting({DEPLOYMENT: "qwen"}, weight=90), selecting({DEPLOYMENT: "llama"}, weight=10)]
     await services.plane.apply(a_service("canary", *entries))
     await services.ready("canary", 3)
@@ -175,15 +164,17 @@ async def test_weights_of_a_canary_are_met(services: Services) -> None:
 
 async def test_no_request_fails_while_replicas_scale_roll_and_drain(services: Services) -> None:
     plane = services.plane
-    await deploy(services, "busy", 2)
-    await plane.apply(a_service("busy", selecting({DEPLOYMENT: "busy"})))
-    await services.ready("busy", 2)
+    name = "busy"
+    await services.deploy(name, 2)
+    await plane.apply(a_service(name, selecting({DEPLOYMENT: name})))
+    await services.ready(name, 2)
+    await services.live(name, *await services.placed(name, 2))
     stop, failed, answered = asyncio.Event(), list[str](), Counter[str]()
 
     async def clients(http: httpx.AsyncClient) -> None:
         while not stop.is_set():
             try:
-                answer = await services.ask(http, "busy")
+                answer = await services.ask(http, name)
                 answered[answer.headers.get("x-modelplane-endpoint", "")] += 1
                 if answer.status_code != httpx.codes.OK:
                     failed.append(f"{answer.status_code} {answer.text}")
@@ -191,24 +182,13 @@ async def test_no_request_fails_while_replicas_scale_roll_and_drain(services: Se
                 failed.append(repr(error))
             await asyncio.sleep(0.02)
 
-    async def settled(count: int) -> None:
-        def holds(seen: Json) -> bool:
-            status = seen["status"]
-            counts = (status.get("replicas") or {}, (status.get("rollout") or {}).get("updatedReady"))
-            return counts == ({"total": count, "ready": count}, count)
-
-        await plane.until("ModelDeployment", "busy", holds, TEAM)
-        await services.ready("busy", count)
-
     async with httpx.AsyncClient(timeout=60) as http:
         tasks = [asyncio.create_task(clients(http)) for _ in range(4)]
         try:
-            await plane.scale("busy", TEAM, 4)
-            await settled(4)
-            await plane.scale("busy", TEAM, 2)
-            await settled(2)
-            await deploy(services, "busy", 2, image="registry.example/engine:2")
-            await settled(2)
+            for replicas, image in ((4, 1), (2, 1), (2, 2)):
+                await plane.apply(a_deployment(name, TEAM, replicas=replicas, image=f"registry.example/engine:{image}"))
+                await services.rolled(name, replicas)
+                await services.ready(name, replicas)
         finally:
             stop.set()
             await asyncio.gather(*tasks)
@@ -217,27 +197,37 @@ async def test_no_request_fails_while_replicas_scale_roll_and_drain(services: Se
     assert len(answered) >= 4, "all that were there for a while have answered"
 
 
-async def test_what_goes_away_leaves_nothing_on_the_control_cluster(services: Services) -> None:
+async def test_a_cluster_that_is_deleted_waits_for_its_replicas_which_leave_it_without_a_failed_request(services: Services) -> None:
     plane = services.plane
-    for name in ("whole", "one-cluster", "several", "external", "canary", "busy"):
-        if await plane.describe("ModelService", name, TEAM):
-            await plane.delete("ModelService", name, TEAM)
-            await plane.gone("ModelService", name, TEAM)
-    for name in ("qwen", "llama", "busy"):
-        if await plane.describe("ModelDeployment", name, TEAM):
-            await plane.delete("ModelDeployment", name, TEAM)
-            await plane.gone("ModelDeployment", name, TEAM)
-    if await plane.describe("ModelEndpoint", "provider", TEAM):
-        await plane.delete("ModelEndpoint", "provider", TEAM)
-        await plane.gone("ModelEndpoint", "provider", TEAM)
-    await plane.delete("InferenceGateway", "default")
-    await plane.gone("InferenceGateway", "default")
-    control = control_of(plane.running)
-    api = plane._kube(control)
-    for path in (
-        f"/apis/gateway.networking.k8s.io/v1/namespaces/{TEAM}/httproutes",
-        f"/api/v1/namespaces/{TEAM}/services",
-        f"/apis/discovery.k8s.io/v1/namespaces/{TEAM}/endpointslices",
-    ):
-        answer = api.call_api("GET", control.server + path, header_params={"Accept": "application/json"})
-        assert json.loads(answer.read())["items"] == [], path
+    placed = await services.deploy("qwen", 2)
+    assert set(placed.values()) == {"eu", "us"}
+    (leaving,) = [name for name, cluster in placed.items() if cluster == "eu"]
+    await plane.apply(a_service("whole", selecting({DEPLOYMENT: "qwen"})))
+    await services.ready("whole", 2)
+    await services.live("whole", *placed)
+    with Streams([f"{services.gateway}/{TEAM}/whole"]) as streams:
+        await eventually(lambda: streams.pods_since(0), lambda pods: len(pods) == 2, what="requests to both replicas")
+        await plane.delete("InferenceCluster", "eu")
+        seen = await plane.until("InferenceCluster", "eu", lambda tree: reason(tree, "Deleting") == "Occupied")
+        assert leaving in message(seen, "Deleting")
+        assert "--evict" in message(seen, "Deleting")
+        await plane.delete("InferenceCluster", "eu", evict=True)
+        await plane.gone("InferenceCluster", "eu")
+        moved = await services.placed("qwen", 2)
+        assert set(moved.values()) == {"us"}
+        await services.ready("whole", 2)
+        await services.live("whole", *moved)
+        earlier = len(streams.begun)
+        await eventually(lambda: streams.pods_since(earlier), lambda pods: len(pods) == 2, what="requests to both replicas")
+    assert streams.cut == []
+    assert plane.our_objects("eu", TEAM) == []
+    await apply_clusters(plane)
+
+
+async def test_what_goes_away_leaves_nothing_on_the_control_cluster(services: Services) -> None:
+    await services.delete("ModelService", "whole", "one-cluster", "several", "external", "canary", "busy")
+    await services.delete("ModelDeployment", "qwen", "llama", "busy")
+    await services.delete("ModelEndpoint", "provider")
+    await services.plane.delete("InferenceGateway", "default")
+    await services.plane.gone("InferenceGateway", "default")
+    assert services.on_control_cluster() == {"HTTPRoute": set(), "Service": set(), "EndpointSlice": set()}

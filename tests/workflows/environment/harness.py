@@ -354,9 +354,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def a_worker(temporal_address: str, secrets: Path, log: Path, **more: str) -> Iterator[WorkerProcess]:
+def a_worker(temporal_address: str, secrets: Path, log: Path, module: str = forking.WORKER, **more: str) -> Iterator[WorkerProcess]:
     """A worker of a Temporal server, with `more` environment; ended at the end."""
-    worker = worker_process(temporal_address, secrets, log, **more)
+    worker = worker_process(temporal_address, secrets, log, module, **more)
     worker.start()
     try:
         yield worker

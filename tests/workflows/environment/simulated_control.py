@@ -29,7 +29,7 @@ from api_types.messages.gateway_work import (
     RunInstallStep,
     WatchGateway,
 )
-from tests.workflows.environment.harness import Json
+from tests.workflows.environment.harness import Json, eventually
 from tests.workflows.environment.simulated_clusters import API_VERSION, HEARTBEAT_SECONDS, SimulatedClusters
 
 ADDRESS = "10.245.255.1"
@@ -48,6 +48,7 @@ class SimulatedControl(SimulatedClusters):
     down: bool = False
     address: str = ADDRESS
     resolves: bool = True
+    follows: bool = True
     waits: dict[str, str] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
     routes: dict[str, ApplyRoute] = field(default_factory=dict)
@@ -158,11 +159,20 @@ class SimulatedControl(SimulatedClusters):
 
         async def send() -> None:
             await asyncio.sleep(0.1)
+            await tell()
+            if not self.follows:
+                await eventually(follows, bool, what="a gateway that follows its routes")
+                await tell()
+
+        async def follows() -> bool:
+            return self.follows
+
+        async def tell() -> None:
             route = ObservedServiceRoute(
                 present=name in self.routes,
                 generation=self.generations.get(name, 0),
                 digest=self._digest(name),
-                accepted=True,
+                accepted=self.follows,
                 resolved=self.resolves,
                 message="" if self.resolves else "a backend cannot be resolved",
             )

@@ -8,9 +8,12 @@ import pytest
 
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.entities import SetTemplate
+from api_types.messages.routing import Endpoint
 from tests.workflows.model_replica.builders import APPLIED, CLUSTER, a_replica, observed
 from tests.workflows.model_replica.controlled import BEGINNING, NO_ANSWER, URL, Replica
 from workflows.entity.failures import Failure
+from workflows.entity.registering.endpoint import PublishedEndpoint
+from workflows.model_replica.apply import DRAIN_PATCH, ROUTES_PATCH
 from workflows.model_replica.orders import Apply
 from workflows.model_replica.reducers import messages
 from workflows.model_replica.state import ModelReplicaState
@@ -62,6 +65,42 @@ def test_the_endpoint_of_a_single_copy_is_withdrawn_and_requests_end_before_the_
     replica.state.observed = observed()
     replica.step()
     assert (endpoints(replica), applies(replica)) == ([URL, "", URL], 1)
+
+
+def routed(sequence: int = 2, withdrawn: int = 1, withdrawn_at: str = "") -> PublishedEndpoint:
+    """An endpoint without a backend for now, whose last report was not answered."""
+    return PublishedEndpoint(
+        sequence=sequence, reported=Endpoint(name="qwen", uid="u", url=URL), withdrawn=withdrawn, withdrawn_at=withdrawn_at
+    )
+
+
+@pytest.mark.parametrize(
+    ("patches", "longest"),
+    [({DRAIN_PATCH, ROUTES_PATCH}, timedelta(minutes=15)), ({DRAIN_PATCH}, timedelta(seconds=30))],
+    ids=["", "as histories of before have it"],
+)
+def test_pods_are_replaced_when_no_route_has_the_endpoint_or_after_long(patches: set[str], longest: timedelta) -> None:
+    replica = serving(endpoint=routed())
+    replica.controller.applying._patched = patches.__contains__
+    order(replica.state, engines(image="2"))
+    for replica.now in (BEGINNING, ENDED + longest - timedelta(seconds=1)):
+        replica.step()
+        assert applies(replica) == 0
+        assert "when no route of a service has its endpoint" in replica.condition("Serving")[2]
+    replica.now = ENDED + longest
+    replica.step()
+    assert (applies(replica), len(replica.events("StillRouted"))) == (1, 1)
+
+
+def test_requests_have_their_time_when_the_last_route_has_followed() -> None:
+    replica = serving(endpoint=routed())
+    order(replica.state, engines(image="2"))
+    replica.step()
+    followed = ENDED + timedelta(minutes=10)
+    replica.state.endpoint = routed(withdrawn=2, withdrawn_at=followed.isoformat())
+    for replica.now, count in ((followed, 0), (followed + timedelta(seconds=DRAIN_SECONDS), 1)):
+        replica.step()
+        assert (applies(replica), replica.events("StillRouted")) == (count, [])
 
 
 CHANGES = [

@@ -195,5 +195,27 @@ async def test_while_the_control_cluster_does_not_answer_routes_stay_and_all_is_
         await routed(plane, "s", "b")
 
 
+@pytest.mark.timeout(120)
+async def test_an_endpoint_is_held_until_the_gateway_has_taken_over_the_route_without_it() -> None:
+    control = SimulatedControl()
+    async with a_plane(control) as plane:
+        for name in ("a", "b"):
+            await plane.apply(an_endpoint(name, tier="own"))
+        await plane.apply(a_service("s", selecting({"tier": "own"})))
+        await routed(plane, "s", "a", "b")
+        await plane.ready("ModelService", "s", TEAM)
+        control.follows = False
+        await plane.delete("ModelEndpoint", "a", TEAM)
+        await eventually(lambda: _value(control.done[-1] == "apply route s [b]"), bool, what="the route without a")
+        # It has been told what the gateway says: nothing is pending that could still release the endpoint.
+        await plane.until("ModelService", "s", lambda tree: reason(tree, "RoutingReady") == "Configuring", TEAM)
+        await plane.until("ModelEndpoint", "a", lambda tree: HELD in message(tree, "Deleting"), TEAM)
+        assert "remove backend a" not in control.done
+        control.follows = True
+        await plane.gone("ModelEndpoint", "a", TEAM)
+        assert control.done[-1] == "remove backend a"
+        await routed(plane, "s", "b")
+
+
 async def _value(found: bool) -> bool:
     return found

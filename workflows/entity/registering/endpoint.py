@@ -5,7 +5,7 @@ round the owner withdraws its endpoint, is told when no route has it any more, a
 fail: a gateway answers 500 for the share of a backend that is gone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -26,6 +26,11 @@ from workflows.entity.state import EntityState
 
 # A gateway follows its routes within two seconds; until then it may send requests to a backend that no route has any more.
 GATEWAY_DELAY = timedelta(seconds=5)
+# After an outage of the control cluster a gateway watches each kind of object again when its own wait is over, a minute at most. One that
+# has seen the route and not yet the Service answers 500 for the share of a new backend.
+GATEWAY_RECOVERS = timedelta(seconds=60)
+# Histories of before know no such wait.
+RECOVERY_PATCH = "publish-after-recovery"
 
 
 class PublishedEndpoint(BaseModel):
@@ -33,7 +38,8 @@ class PublishedEndpoint(BaseModel):
 
     `sequence` is that of the last report, `reported` the endpoint in it, None if it withdrew it. `withdrawn`: the sequence of the last
     report that was answered, `withdrawn_at` when. `backend_started`: a backend may be on the control cluster. `applied_from`: what it was
-    made from. `observed` is the digest that the watch saw, `observed_version` orders these.
+    made from. `publish_at`: when a gateway that may have lost its watch knows the backend; empty if it does. `observed` is the digest that
+    the watch saw, `observed_version` orders these.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
@@ -45,6 +51,7 @@ class PublishedEndpoint(BaseModel):
     backend_started: bool = False
     applied: AppliedBackend | None = None
     applied_from: str = ""
+    publish_at: str = ""
     observed: str | None = None
     observed_version: ObservationVersion = ObservationVersion()
     drift_since: str = ""
@@ -103,7 +110,10 @@ EndpointOrder = ApplyBackendOrder | RemoveBackendOrder | ReportOrder
 class EndpointPublication:
     """Publishes one endpoint, which has the name of its owner."""
 
-    def __init__(self, context: EntityContext[EntityState], state: PublishedEndpoint, owner: EndpointOwner) -> None:
+    def __init__(
+        self, context: EntityContext[EntityState], state: PublishedEndpoint, owner: EndpointOwner, patched: Callable[[str], bool]
+    ) -> None:
+        self._patched = patched
         self._context = context
         self._state = state
         self._owner: EndpointOwner = owner
@@ -128,7 +138,7 @@ class EndpointPublication:
             labels=dict(wanted.labels),
             url=wanted.url,
             rewrite_path=wanted.rewrite_path,
-            backend=state.applied.backend if state.applied and state.applied_from == made_from else "",
+            backend=state.applied.backend if state.applied and state.applied_from == made_from and self._gateway_has_recovered() else "",
         )
         return [] if endpoint == state.reported else [self._report(endpoint)]
 
@@ -181,6 +191,8 @@ class EndpointPublication:
 
     def applied(self, order: ApplyBackendOrder, result: AppliedBackend) -> None:
         """Record that the backend was applied."""
+        if self._state.failure.is_unreachable and self._patched(RECOVERY_PATCH):
+            self._state.publish_at = (self._context.moment() + GATEWAY_RECOVERS).isoformat()
         self._state.applied, self._state.applied_from, self._state.drift_since = result, order.made_from, ""
         self._succeeded()
 
@@ -250,6 +262,16 @@ class EndpointPublication:
         if state.applied_from == made_from and not self._drift_is_due():
             return False
         return not self._waits()
+
+    def _gateway_has_recovered(self) -> bool:
+        """Tell whether the gateway knows the backend, as far as that is known; otherwise the next pass is when it does."""
+        if not self._state.publish_at:
+            return True
+        if self._context.is_future(self._state.publish_at):
+            self._context.requeue_at(datetime.fromisoformat(self._state.publish_at))
+            return False
+        self._state.publish_at = ""
+        return True
 
     def _waits(self) -> bool:
         if not self._state.retry_at or not self._context.is_future(self._state.retry_at):

@@ -63,7 +63,8 @@ def assess(state: ModelReplicaState) -> Assessment:
 
 def _serving_verdict(state: ModelReplicaState, why_not: str, *, serving: bool) -> Verdict:
     if serving and state.drain_until:
-        return Verdict(FALSE, "Draining", f"its pods are about to be replaced; running requests have until {state.drain_until} to end")
+        times = f"when no route of a service has its endpoint, and not before {state.drain_until}, so that running requests end"
+        return Verdict(FALSE, "Draining", f"its pods are about to be replaced: {times}")
     return Verdict(TRUE, "Serving") if serving else Verdict(FALSE, "NotServing", why_not)
 
 

@@ -128,15 +128,20 @@ async def test_a_release_whose_only_revision_was_being_upgraded_is_recovered_too
 
 
 @asynccontextmanager
-async def other_helm(here: OnCluster, folder: Path, wanted: Release) -> AsyncIterator[subprocess.Popen[bytes]]:
+async def other_helm(here: OnCluster, folder: Path, *command: str) -> AsyncIterator[subprocess.Popen[bytes]]:
     """Run the helm of another worker; it is killed at the end of the block."""
     kubeconfig = KubeconfigFile(folder, here.access, "prod-eu")
     await kubeconfig.refresh()
-    archive = await here.tools.charts.archive(here.tools.helm.path, wanted.chart)
-    run = [here.tools.helm.path, "upgrade", wanted.name, str(archive), "--install", "--namespace", wanted.namespace]
-    with subprocess.Popen([*run, "--kubeconfig", str(kubeconfig.path)], env=environment(folder)) as process:  # noqa: ASYNC220 - takes no time
+    run = [here.tools.helm.path, *command, "--namespace", here.namespace, "--kubeconfig", str(kubeconfig.path)]
+    with subprocess.Popen(run, env=environment(folder)) as process:  # noqa: ASYNC220 - takes no time
         yield process
         process.kill()
+
+
+async def installing(here: OnCluster) -> list[str]:
+    """The command that installs, or upgrades to, a chart whose hook does not end."""
+    wanted = with_hook(here)
+    return ["upgrade", wanted.name, str(await here.tools.charts.archive(here.tools.helm.path, wanted.chart)), "--install"]
 
 
 def with_hook(here: OnCluster) -> Release:
@@ -144,7 +149,7 @@ def with_hook(here: OnCluster) -> Release:
 
 
 async def test_stk_6_an_installation_that_was_killed_is_recovered(here: OnCluster, tmp_path: Path) -> None:
-    async with other_helm(here, tmp_path, with_hook(here)) as process:
+    async with other_helm(here, tmp_path, *await installing(here)) as process:
         await eventually(lambda: here.revisions() == {1: "pending-install"})
         await pending(here, here.release(text="x"))
         process.send_signal(signal.SIGKILL)
@@ -157,12 +162,26 @@ async def test_stk_6_an_installation_that_was_killed_is_recovered(here: OnCluste
 
 async def test_stk_6_an_upgrade_that_was_killed_is_recovered(here: OnCluster, tmp_path: Path) -> None:
     await here.helm.ensure(here.release(text="x"))
-    async with other_helm(here, tmp_path, with_hook(here)):
+    async with other_helm(here, tmp_path, *await installing(here)):
         await eventually(lambda: here.revisions() == {1: "deployed", 2: "pending-upgrade"})
     await pending(here, here.release(text="y"))
     here.rewrite(2, "pending-upgrade", seconds_ago=400)
     assert (await here.helm.ensure(here.release(text="y"))).status == "deployed"
     assert here.values() == {"text": "y"}
+
+
+async def test_stk_6_an_uninstallation_that_was_killed_is_finished(here: OnCluster, tmp_path: Path) -> None:
+    await here.helm.ensure(here.release(text="x"))
+    here.core.patch_namespaced_config_map("mp-demo", here.namespace, {"metadata": {"finalizers": ["example.com/slow"]}})
+    async with other_helm(here, tmp_path, "uninstall", "mp-demo", "--wait"):
+        await eventually(lambda: here.revisions() == {1: "uninstalling"})
+    with pytest.raises(ReleasePending):
+        await here.helm.uninstall("mp-demo", here.namespace)
+    here.rewrite(1, "uninstalling", seconds_ago=400)
+    await here.helm.uninstall("mp-demo", here.namespace)
+    assert here.revisions() == {}
+    here.core.patch_namespaced_config_map("mp-demo", here.namespace, {"metadata": {"finalizers": None}})
+    await eventually(lambda: here.config() is None)
 
 
 async def test_a_cancelled_installation_is_recorded_as_failed_and_needs_no_recovery(here: OnCluster) -> None:

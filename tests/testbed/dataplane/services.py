@@ -1,0 +1,196 @@
+"""Models and their services on a testbed with a data plane: two clusters behind the control cluster's gateway."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from kubernetes.client import ApiClient
+
+from activities.secrets.selection import secret_store
+from activities.watching.health import UNREACHABLE_AFTER_SECONDS
+from api_types import labels, names
+from api_types.clock import utc_now
+from api_types.settings import SecretSettings, Settings
+from testbed.fleet.fleet_file import CONTROL, FleetFile
+from testbed.manifests import secret_name
+from testbed.running import ClusterRunning
+from testbed.testbed import Testbed
+from tests.environment.stopped_parts import stopped
+from tests.testbed.conftest import control_of
+from tests.workflows.conftest import apply_clusters, put_secrets
+from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, a_worker, condition, connected, eventually, reason
+from tests.workflows.environment.replaying import replay_all
+from tests.workflows.environment.simulated_control import a_gateway
+from tests.workflows.environment.worker_that_notices_soon import SECONDS_VARIABLE
+
+FLEET = """
+classes:
+  eight:
+    devices: [{name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, count: 8}]
+clusters:
+  - {name: eu, pools: [{name: gpus, class: eight, nodes: 12}]}
+  - {name: us, pools: [{name: gpus, class: eight, nodes: 12}]}
+"""
+TEAM = "ml-team"
+DEPLOYMENT = "modelplane.ai/deployment"
+AT_ONCE = 16
+ASK = {"model": "simulated", "messages": [{"role": "user", "content": "hello"}]}
+# How long the gateways have to follow their routes before a pod stops, and requests to end then: also where tests share two processors.
+DRAIN_SECONDS, GRACE_SECONDS = 5, 300
+# What is on the control cluster for services and endpoints.
+KINDS = {
+    "HTTPRoute": "/apis/gateway.networking.k8s.io/v1/namespaces/{}/httproutes",
+    "Service": "/api/v1/namespaces/{}/services",
+    "EndpointSlice": "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices",
+}
+
+
+@dataclass
+class Services:
+    """The control plane and its gateway, and the testbed that both run on."""
+
+    plane: ControlPlane
+    gateway: str
+    owner: Testbed
+
+    async def deploy(self, name: str, replicas: int, **more: Any) -> dict[str, str]:
+        """Run a deployment; gives the cluster of each replica by its name."""
+        await self.plane.apply(a_deployment(name, TEAM, replicas=replicas, **more))
+        return await self.placed(name, replicas)
+
+    async def placed(self, name: str, replicas: int) -> dict[str, str]:
+        """Wait until so many replicas are Ready; gives the cluster of each by its name."""
+
+        def holds(seen: Json) -> bool:
+            return (seen["status"].get("replicas") or {}).get("ready") == replicas
+
+        seen = await self.plane.until("ModelDeployment", name, holds, TEAM)
+        return {each["replica"]: each["cluster"] for each in seen["status"]["placements"]}
+
+    async def rolled(self, name: str, replicas: int) -> None:
+        """Wait until so many replicas are there, each as its deployment is now, and Ready."""
+
+        def holds(seen: Json) -> bool:
+            status = seen["status"]
+            counts = (status.get("replicas") or {}, (status.get("rollout") or {}).get("updatedReady"))
+            # What leaves is no longer counted, and has its placement until it is gone.
+            return counts == ({"total": replicas, "ready": replicas}, replicas) and len(status["placements"]) == replicas
+
+        await self.plane.until("ModelDeployment", name, holds, TEAM)
+
+    async def delete(self, kind: str, *objects: str) -> None:
+        """Delete objects of the team, all at once, and wait until they are gone."""
+        there = [name for name in objects if await self.plane.describe(kind, name, TEAM)]
+        for name in there:
+            await self.plane.delete(kind, name, TEAM)
+        for name in there:
+            await self.plane.gone(kind, name, TEAM)
+
+    async def ready(self, name: str, endpoints: int) -> Json:
+        """Wait until a service routes so many endpoints."""
+
+        def holds(seen: Json) -> bool:
+            return len(seen["status"].get("endpoints", ())) == endpoints and reason(seen, "Ready") == "RouteConfigured"
+
+        return await self.plane.until("ModelService", name, holds, TEAM)
+
+    async def ask(self, http: httpx.AsyncClient, name: str, path: str = "/v1/chat/completions", **more: Any) -> httpx.Response:
+        return await http.post(f"{self.gateway}/{TEAM}/{name}{path}", json={**ASK, **more})
+
+    async def responders(self, name: str, count: int) -> Counter[str]:
+        """Ask so often, and count who answered; each answer must be one."""
+        answered: Counter[str] = Counter()
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def one(http: httpx.AsyncClient) -> None:
+            async with gate:
+                answer = await self.ask(http, name)
+                assert answer.status_code == httpx.codes.OK, answer.text
+                answered[answer.headers["x-modelplane-endpoint"]] += 1
+
+        async with httpx.AsyncClient(timeout=60) as http:
+            await asyncio.gather(*(one(http) for _ in range(count)))
+        return answered
+
+    async def live(self, name: str, *expected: str) -> None:
+        """Wait until the gateway itself sends requests to these and no others: it follows its routes within a moment."""
+
+        async def seen() -> set[str]:
+            try:
+                return set(await self.responders(name, 40))
+            except AssertionError:
+                # It has accepted the route, and has not taken it over yet.
+                return set()
+
+        await eventually(seen, lambda found: found == set(expected), what=f"the endpoints of {name}")
+
+    def on_control_cluster(self) -> dict[str, set[str]]:
+        """The names of what the control cluster has for the team, by kind."""
+        return {kind: {item["metadata"]["name"] for item in self._control(path.format(TEAM))["items"]} for kind, path in KINDS.items()}
+
+    async def serving(self, replica: str) -> str:
+        """What the condition Serving of a replica says."""
+        return condition(await self.plane.describe("ModelReplica", replica, TEAM), "Serving")
+
+    async def backends(self, service: str) -> int:
+        """How many backends the route of a service has on the control cluster."""
+        path = f"{KINDS['HTTPRoute'].format(TEAM)}/{names.service_route_name(TEAM, service)}"
+        return len((await asyncio.to_thread(self._control, path))["spec"]["rules"][0].get("backendRefs", ()))
+
+    def annotate_pod(self, cluster: str, replica: str, annotations: Json) -> None:
+        """Annotate the only pod of a replica."""
+        workload = names.workload_name(TEAM, replica)
+        (pod,) = [pod for pod in self.plane.pods(cluster, TEAM) if pod["metadata"]["labels"].get(labels.SERVING) == workload]
+        path = f"/api/v1/namespaces/{TEAM}/pods/{pod['metadata']['name']}"
+        self.plane.call(cluster, "PATCH", path, {"metadata": {"annotations": annotations}}, "application/merge-patch+json")
+
+    def _control(self, path: str) -> Any:
+        control = control_of(self.plane.running)
+        answer = self.plane._kube(control).call_api("GET", control.server + path, header_params={"Accept": "application/json"})
+        return json.loads(answer.read())
+
+    def pods(self) -> set[str]:
+        """The pods of the team that nobody has deleted."""
+        found = [pod["metadata"] for cluster in self.plane.running.clusters for pod in self.plane.pods(cluster, TEAM)]
+        return {metadata["name"] for metadata in found if "deletionTimestamp" not in metadata}
+
+    def without_control_cluster(self, seconds: float) -> AbstractAsyncContextManager[Awaitable[None]]:
+        """Have the control cluster's API server not run for so many seconds, or as long as this is entered; its gateway does."""
+        parts = [f"{CONTROL}.{part}" for part in ("kube-apiserver", "kube-controller-manager")]
+        return stopped(self.owner, self.plane.running.home, parts, seconds)
+
+
+@asynccontextmanager
+async def a_fleet_with_services(
+    folder: Path, kube: Callable[[ClusterRunning], ApiClient], lost_after_seconds: float = UNREACHABLE_AFTER_SECONDS
+) -> AsyncIterator[Services]:
+    """Start all of it; a control cluster that does not answer counts as lost after so many seconds. In the end every run is replayed."""
+    (folder / "fleet.yaml").write_text(FLEET)
+    testbed = Testbed(folder / "home", FleetFile.load(folder / "fleet.yaml"))
+    began = utc_now()
+    try:
+        running = testbed.up(data_plane=True)
+        await put_secrets(running, secret_store(Settings(secrets=SecretSettings(directory=folder / "secrets"))))
+        settings = {
+            "MODELPLANE_CONTROL_CLUSTER__NAME": secret_name(CONTROL),
+            "MODELPLANE_TEARDOWN__DRAIN_SECONDS": str(DRAIN_SECONDS),
+            "MODELPLANE_WORKLOADS__TERMINATION_GRACE_SECONDS": str(GRACE_SECONDS),
+            SECONDS_VARIABLE: str(lost_after_seconds),
+        }
+        module = "tests.workflows.environment.worker_that_notices_soon"
+        with a_worker(running.temporal_address, folder / "secrets", folder / "worker.log", module, **settings) as worker:
+            async with connected(running) as client:
+                plane = ControlPlane(client, running, worker, kube)
+                await apply_clusters(plane)
+                await plane.apply(a_gateway())
+                await plane.ready("InferenceGateway", "default")
+                yield Services(plane, control_of(running).gateway_url, testbed)
+                await replay_all(client, began, folder)
+    finally:
+        testbed.down()

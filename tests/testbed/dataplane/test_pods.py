@@ -1,0 +1,83 @@
+"""A pod that ends keeps its engine until its requests or its grace period end, whatever the watch has missed; no cluster is needed."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from testbed.cluster.kube import Watcher
+from testbed.dataplane.engine import PORT
+from testbed.dataplane.pods import SERVED, ServedPods
+
+Document = dict[str, Any]
+Event = tuple[str, list[Document]]
+
+ADDRESS = "127.7.7.7"
+TOKENS, MIDDLE = 20, 2
+ASK = {"stream": True, "max_tokens": TOKENS, "seconds_per_token": 0.05}
+
+
+class Annotations:
+    """An API server that takes annotations of pods, and nothing else."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    async def patch(self, _pod: Document, change: Mapping[str, Any]) -> None:
+        self.written.append(change["metadata"]["annotations"][SERVED])
+
+
+def a_pod(**metadata: Any) -> Document:
+    spec = {"containers": [{"name": "engine", "ports": [{"containerPort": PORT}]}]}
+    return {"metadata": {"uid": "one", **metadata}, "spec": spec, "status": {"phase": "Running", "podIP": ADDRESS}}
+
+
+def ending(grace_seconds: int) -> Document:
+    return a_pod(deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=grace_seconds)
+
+
+async def words_of_a_stream(*events: Event) -> tuple[int, list[str]]:
+    """Let these happen in the middle of an answer; gives how many words arrive, and what is written to the pod until its engine is gone."""
+    server = Annotations()
+    pods = ServedPods(cast("Watcher", server))
+    await pods.received("LISTED", [a_pod()])
+    words, left = 0, list(events)
+    client = httpx.AsyncClient(timeout=60, trust_env=False)
+    try:
+        async with client, client.stream("POST", f"http://{ADDRESS}:{PORT}/v1/completions", json=ASK) as answer:
+            async for line in answer.aiter_lines():
+                words += "text" in line
+                while words == MIDDLE and left:
+                    await pods.received(*left.pop(0))
+    except httpx.RemoteProtocolError:
+        pass  # it was cut
+    finally:
+        await pods.received("LISTED", [])
+        if pods._without_pod:
+            await asyncio.wait(pods._without_pod)
+    return words, server.written
+
+
+@pytest.mark.parametrize(
+    "missed",
+    [
+        pytest.param([("LISTED", [ending(60)])], id="the watch ended, and it is listed again"),
+        pytest.param([("LISTED", [])], id="the watch ended, and it is not listed"),
+        pytest.param([("DELETED", [ending(60)])], id="it was deleted by force"),
+    ],
+)
+async def test_an_answer_of_a_pod_that_ends_is_whole(missed: list[Event]) -> None:
+    assert await words_of_a_stream(("MODIFIED", [ending(60)]), *missed) == (TOKENS, ["true", "ended"])
+
+
+async def test_the_end_of_the_grace_period_cuts_what_is_left() -> None:
+    words, _ = await words_of_a_stream(("MODIFIED", [ending(0)]), ("LISTED", []))
+    assert words < TOKENS
+
+
+async def test_a_pod_that_vanishes_without_a_grace_period_is_cut() -> None:
+    words, written = await words_of_a_stream(("DELETED", [a_pod()]))
+    assert words < TOKENS
+    assert written == ["true"]

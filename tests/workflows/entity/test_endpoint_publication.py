@@ -1,0 +1,72 @@
+"""When services may route an endpoint whose backend could not be applied in an outage of the control cluster. No server is needed."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from api_types.messages.gateway_work import AppliedBackend
+from workflows.entity.context import EntityContext
+from workflows.entity.failures import Failure
+from workflows.entity.registering.endpoint import (
+    GATEWAY_RECOVERS,
+    ApplyBackendOrder,
+    EndpointOrder,
+    EndpointPublication,
+    PublishedEndpoint,
+    ReportOrder,
+    WantedEndpoint,
+)
+from workflows.entity.state import EntityState
+
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+WANTED = WantedEndpoint(url="http://10.0.0.1/ml/qwen/v1", labels={})
+LOST, REFUSED = Failure("ClusterUnreachable", "no answer"), Failure("PermissionDenied", "not allowed")
+
+
+class Owner:
+    """The owner of an endpoint outside Temporal, with its clock."""
+
+    def __init__(self, patched: Callable[[str], bool]) -> None:
+        self.now = BEGINNING
+        self.context = EntityContext("ModelEndpoint", EntityState(uid="u"), lambda: None, "modelendpoint/ml/qwen", lambda: self.now)
+        self.publication = EndpointPublication(self.context, PublishedEndpoint(), "ModelEndpoint", patched)
+
+    def orders(self) -> list[EndpointOrder]:
+        return self.publication.publish(WANTED, may_apply=True)
+
+    def apply(self, *failures: Failure) -> None:
+        """Have the backend applied, after these failures."""
+        for failure in failures:
+            assert isinstance(self.orders()[0], ApplyBackendOrder)
+            self.publication.failed(failure)
+            self.now += timedelta(minutes=30)
+        (order,) = self.orders()
+        assert isinstance(order, ApplyBackendOrder)
+        self.publication.applied(order, AppliedBackend(backend="me-qwen", digest="d"))
+
+    def backends(self) -> list[str]:
+        """The backends of the endpoints that are reported now."""
+        reports = [order.signal.payload for order in self.orders() if isinstance(order, ReportOrder)]
+        return [report["endpoint"]["backend"] for report in reports]
+
+
+def test_after_an_outage_a_backend_is_routed_when_the_gateway_has_recovered() -> None:
+    owner = Owner(lambda _: True)
+    owner.apply(LOST)
+    owner.context.requeue_time = None
+    assert owner.backends() == [""]
+    assert owner.context.requeue_time == owner.now + GATEWAY_RECOVERS
+    owner.now += GATEWAY_RECOVERS - timedelta(seconds=1)
+    assert owner.backends() == []
+    owner.now += timedelta(seconds=1)
+    assert owner.backends() == ["me-qwen"]
+
+
+@pytest.mark.parametrize(
+    ("failures", "patched"), [((), True), ((REFUSED,), True), ((LOST,), False)], ids=["no failure", "another failure", "an earlier history"]
+)
+def test_else_it_is_routed_at_once(failures: tuple[Failure, ...], patched: bool) -> None:
+    owner = Owner(lambda _: patched)
+    owner.apply(*failures)
+    assert owner.backends() == ["me-qwen"]
