@@ -26,6 +26,13 @@ class RouteSeen(NamedTuple):
     message: str = ""
 
 
+class MiddlewareSeen(NamedTuple):
+    """The Middleware of a service."""
+
+    owner: Owner
+    digest: str
+
+
 class BackendPart(NamedTuple):
     """The Service of an endpoint, or a slice of it. `service` names the Service in both cases."""
 
@@ -57,6 +64,12 @@ def read_route(item: Mapping[str, Any]) -> RouteSeen | None:
         resolved = find_condition(entry.get("conditions") or [], "ResolvedRefs", generation)
         return seen._replace(accepted=accepted.is_true, resolved=resolved.is_true, message=accepted.text or resolved.text)
     return seen
+
+
+def read_middleware(item: Mapping[str, Any]) -> MiddlewareSeen | None:
+    """Reduce a Middleware; None if it has no owner of ours."""
+    owner = owner_of(item)
+    return MiddlewareSeen(owner, content_digest(item)) if owner.uid else None
 
 
 def read_service(item: Mapping[str, Any]) -> BackendPart | None:
