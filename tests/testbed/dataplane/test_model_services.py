@@ -5,6 +5,7 @@ Real API servers, a real Temporal, the worker as users run it, Traefik as each g
 
 import asyncio
 import json
+import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -16,14 +17,16 @@ from kubernetes.client import ApiClient
 
 from activities.secrets.selection import secret_store
 from api_types.settings import SecretSettings, Settings
-from testbed.dataplane.names import PROVIDER
+from testbed.cluster.kube import collection
+from testbed.dataplane import faults
+from testbed.dataplane.names import PROVIDER, PROVIDER_ADDRESS
 from testbed.fleet.fleet_file import CONTROL, FleetFile
 from testbed.manifests import secret_name
 from testbed.running import ClusterRunning
 from testbed.testbed import Testbed
 from tests.testbed.conftest import control_of
 from tests.workflows.conftest import apply_clusters, put_secrets
-from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, a_worker, connected, eventually, reason
+from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, a_worker, condition, connected, eventually, reason
 from tests.workflows.environment.simulated_control import a_gateway, a_service, an_endpoint, selecting
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
@@ -217,9 +220,153 @@ async def test_no_request_fails_while_replicas_scale_roll_and_drain(services: Se
     assert len(answered) >= 4, "all that were there for a while have answered"
 
 
+TOLD, SILENT = {"tier": "told"}, {"tier": "silent"}
+ALL_CODES = {"attempts": 2, "backoffMilliseconds": 0, "codes": [429, 502, 503, 504]}
+RETRYING: Mapping[str, tuple[list[Json], Json | None]] = {
+    "once": ([selecting(TOLD)], None),
+    "again": ([selecting(TOLD)], {"attempts": 2, "backoffMilliseconds": 0}),
+    "codes": ([selecting(TOLD)], ALL_CODES),
+    "lost": ([selecting(TOLD), selecting(SILENT)], None),
+    "saved": ([selecting(TOLD), selecting(SILENT)], {}),
+}
+LARGE = "x" * ((1 << 20) + 1)
+# The service, what the endpoint is told to do, what a client gets, and how often the endpoint is asked for it.
+RETRIED = [
+    ("once", "503-200", 503, 1),
+    ("again", "503-200", 503, 1),
+    ("again", "close-200", 502, 1),
+    ("codes", "503-200", 200, 2),
+    ("codes", "503", 503, 3),
+    ("codes", "500-200", 500, 1),
+    ("codes", "close-200", 200, 2),
+    ("codes", "reset-200", 200, 2),
+    ("codes", "slow", 200, 1),
+]
+
+
+async def a_retrying_service(services: Services, name: str) -> None:
+    """Apply a service of the table, and wait until the gateway sends requests where it says."""
+    entries, retries = RETRYING[name]
+    await services.plane.apply(with_retries(a_service(name, *entries), retries))
+    seen = await services.ready(name, len(entries))
+    assert condition(seen, "RetriesReady") == ("" if retries is None else "True")
+    async with httpx.AsyncClient(timeout=60) as http:
+
+        async def status() -> int:
+            return (await services.ask(http, name, "/plan/live/200")).status_code
+
+        await eventually(status, lambda found: found == httpx.codes.OK, what=f"the gateway's route of {name}")
+
+
+def with_retries(service: Json, retries: Json | None) -> Json:
+    return service if retries is None else {**service, "spec": {**service["spec"], "retries": retries}}
+
+
+async def arrived(services: Services, http: httpx.AsyncClient, case: str) -> list[str]:
+    """Read which bodies the endpoint got."""
+    found: list[str] = (await services.ask(http, "once", f"/seen/{case}")).json()
+    return found
+
+
+@pytest.fixture(scope="module")
+async def retrying(services: Services) -> Services:
+    """The services of the table, over an endpoint that fails as it is told to, and one where nothing listens."""
+    await services.plane.apply(an_endpoint("told", f"http://{PROVIDER_ADDRESS}:{faults.PORT}", tier="told"))
+    await services.plane.apply(an_endpoint("silent", f"http://{PROVIDER_ADDRESS}:{faults.SILENT_PORT}", tier="silent"))
+    await asyncio.gather(*(a_retrying_service(services, name) for name in RETRYING))
+    return services
+
+
+async def test_a_request_is_sent_again_after_the_codes_of_its_service_and_no_others(retrying: Services) -> None:
+    async with httpx.AsyncClient(timeout=60) as http:
+
+        async def one(name: str, steps: str, more: Json) -> tuple[int, list[str], str]:
+            case = secrets.token_hex(4)
+            answer = await retrying.ask(http, name, f"/plan/{case}/{steps}", **more)
+            return answer.status_code, await arrived(retrying, http, case), answer.request.content.decode()
+
+        for name, steps, status, asked in RETRIED:
+            assert await one(name, steps, {}) == (
+                status,
+                [(json.dumps(ASK, separators=(",", ":")))] * asked,
+                json.dumps(ASK, separators=(",", ":")),
+            ), steps
+        # More than the gateway keeps of a request is sent once, whole.
+        got, bodies, sent = await one("codes", "503-200", {"padding": LARGE})
+        assert (got, len(bodies), bodies == [sent]) == (503, 1, True)
+
+
+async def test_a_request_that_no_endpoint_was_sent_goes_to_the_next_one_by_itself(retrying: Services) -> None:
+    async with httpx.AsyncClient(timeout=60) as http:
+        counts = {
+            name: Counter([(await retrying.ask(http, name, "/plan/next/200")).status_code for _ in range(10)]) for name in ("lost", "saved")
+        }
+    assert (set(counts["lost"]), counts["saved"]) == ({200, 502}, {200: 10})
+
+
+@pytest.mark.parametrize(("step", "chunks", "whole"), [("stream", faults.CHUNKS, True), ("break", faults.CHUNKS // 2, False)])
+async def test_of_a_stream_nothing_is_sent_twice_and_nothing_is_cut(retrying: Services, step: str, chunks: int, whole: bool) -> None:
+    case, lines, ended = secrets.token_hex(4), list[str](), True
+    async with httpx.AsyncClient(timeout=60) as http:
+        try:
+            async with http.stream("POST", f"{retrying.gateway}/{TEAM}/codes/plan/{case}/{step}-200", json=ASK) as answer:
+                assert answer.status_code == httpx.codes.OK
+                async for line in answer.aiter_lines():
+                    lines += [line] if line else []
+        except httpx.RemoteProtocolError:
+            ended = False
+        assert len(await arrived(retrying, http, case)) == 1
+    assert (lines, ended) == ([f"data: 1.{number}" for number in range(chunks)], whole)
+
+
+async def test_no_request_fails_while_retries_come_change_and_go_and_a_deleted_middleware_comes_back(retrying: Services) -> None:
+    plane, stop, answered = retrying.plane, asyncio.Event(), Counter[int]()
+
+    async def client(http: httpx.AsyncClient) -> None:
+        while not stop.is_set():
+            answered[(await retrying.ask(http, "once", "/plan/busy/200")).status_code] += 1
+            await asyncio.sleep(0.01)
+
+    async def change(retries: Json | None, shown: str) -> Json:
+        await plane.apply(with_retries(a_service("once", selecting(TOLD)), retries))
+        return await plane.until("ModelService", "once", lambda tree: condition(tree, "RetriesReady") == shown and settled(tree), TEAM)
+
+    def settled(tree: Json) -> bool:
+        return bool(tree["status"]["observedGeneration"] == tree["metadata"]["generation"])
+
+    async with httpx.AsyncClient(timeout=60) as http:
+        asking = asyncio.create_task(client(http))
+        try:
+            await change(ALL_CODES, "True")
+            await change({"attempts": 1}, "True")
+            await change(None, "")
+            await asyncio.sleep(1)
+        finally:
+            stop.set()
+            await asking
+    assert set(answered) == {200}
+    assert answered[200] > 100
+    api, control = plane._kube(control_of(plane.running)), control_of(plane.running)
+    path = control.server + collection("traefik.io/v1alpha1", "Middleware", TEAM)
+
+    def stored() -> dict[str, str]:
+        items = json.loads(api.call_api("GET", path, header_params={"Accept": "application/json"}).read())["items"]
+        return {item["metadata"]["name"].rpartition("-")[0]: item["metadata"]["uid"] for item in items}
+
+    async def there() -> dict[str, str]:
+        return stored()
+
+    before = await eventually(there, lambda found: set(found) == {"ms-again", "ms-codes", "ms-saved"}, what="Middlewares")
+    seen = await plane.describe("ModelService", "codes", TEAM)
+    assert seen
+    api.call_api("DELETE", f"{path}/{seen['status']['route']}", header_params={"Accept": "application/json"})
+    await eventually(there, lambda found: found.get("ms-codes", before["ms-codes"]) != before["ms-codes"], what="the Middleware of codes")
+    await a_retrying_service(retrying, "codes")
+
+
 async def test_what_goes_away_leaves_nothing_on_the_control_cluster(services: Services) -> None:
     plane = services.plane
-    for name in ("whole", "one-cluster", "several", "external", "canary", "busy"):
+    for name in ("whole", "one-cluster", "several", "external", "canary", "busy", *RETRYING):
         if await plane.describe("ModelService", name, TEAM):
             await plane.delete("ModelService", name, TEAM)
             await plane.gone("ModelService", name, TEAM)
@@ -227,9 +374,10 @@ async def test_what_goes_away_leaves_nothing_on_the_control_cluster(services: Se
         if await plane.describe("ModelDeployment", name, TEAM):
             await plane.delete("ModelDeployment", name, TEAM)
             await plane.gone("ModelDeployment", name, TEAM)
-    if await plane.describe("ModelEndpoint", "provider", TEAM):
-        await plane.delete("ModelEndpoint", "provider", TEAM)
-        await plane.gone("ModelEndpoint", "provider", TEAM)
+    for name in ("provider", "told", "silent"):
+        if await plane.describe("ModelEndpoint", name, TEAM):
+            await plane.delete("ModelEndpoint", name, TEAM)
+            await plane.gone("ModelEndpoint", name, TEAM)
     await plane.delete("InferenceGateway", "default")
     await plane.gone("InferenceGateway", "default")
     control = control_of(plane.running)
@@ -238,6 +386,7 @@ async def test_what_goes_away_leaves_nothing_on_the_control_cluster(services: Se
         f"/apis/gateway.networking.k8s.io/v1/namespaces/{TEAM}/httproutes",
         f"/api/v1/namespaces/{TEAM}/services",
         f"/apis/discovery.k8s.io/v1/namespaces/{TEAM}/endpointslices",
+        f"/apis/traefik.io/v1alpha1/namespaces/{TEAM}/middlewares",
     ):
         answer = api.call_api("GET", control.server + path, header_params={"Accept": "application/json"})
         assert json.loads(answer.read())["items"] == [], path
