@@ -106,6 +106,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         """Apply with the next pass."""
         self.state.retry_at = ""
         if self.state.middleware_retry_at:
+            self.state.middleware_attempts = 0
             self.state.middleware_retry_at = self.context.moment().isoformat()
         self.gateway.retry()
 

@@ -105,7 +105,7 @@ class SimulatedControl(SimulatedClusters):
             generation=self.generations[order.name],
             digest=self._digest(order.name),
             backends=[BackendShare(endpoint=backend.endpoint.name, weight=backend.weight) for backend in backends],
-            middleware=self._middleware(order.name) if order.retries else "",
+            middleware=self._middleware(order.name) if order.retries and not problem else "",
             middleware_problem=problem,
         )
 
