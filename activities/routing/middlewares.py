@@ -15,13 +15,15 @@ from activities.render.objects.manifest import Owner
 from activities.render.services.retries import service_middleware
 from activities.routing.applying import apply_item
 from api_types import labels, names
-from api_types.errors import InvalidInput, NameConflict, PermissionDenied, StackMissing
+from api_types.errors import InvalidInput, NameConflict, PermissionDenied, ServerError, StackMissing
 from api_types.messages.gateway_work import RouteRetries
 
 # Traefik loads the objects of each kind at most every two seconds.
 LOAD_SECONDS = 5.0
 THE_GATEWAY = Selection(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, fields=f"metadata.name={labels.CONTROL_GATEWAY_NAME}")
 _ENABLED = "enabled"
+_UNKNOWN_FIELD = "field not declared in schema"
+_OLD_DEFINITIONS = "the CRDs of Traefik are older than what is needed, 3.7: apply those of the version that runs"
 _NOT_SERVED = (
     f"the control cluster does not serve {kinds.MIDDLEWARE}: install the CRDs of Traefik there, of the version that runs, and enable its "
     "provider kubernetesCRD"
@@ -57,6 +59,11 @@ async def apply_middleware(cluster: ClusterApi, owner: Owner, retries: RouteRetr
         stored = await apply_item(cluster, service_middleware(owner, retries), owner)
     except StackMissing:
         return AppliedMiddleware(problem=_NOT_SERVED)
+    except ServerError as error:
+        # How an API server refuses to apply a field that it does not know. Helm never upgrades definitions.
+        if _UNKNOWN_FIELD not in error.message:
+            raise
+        return AppliedMiddleware(problem=f"{error.message}: {_OLD_DEFINITIONS}")
     except (InvalidInput, NameConflict, PermissionDenied) as error:
         return AppliedMiddleware(problem=error.message)
     return AppliedMiddleware(content_digest(stored), is_new=before is None)
