@@ -237,7 +237,7 @@ async def test_retries_are_a_middleware_that_comes_with_the_spec_comes_back_and_
         await plane.apply(with_retries())
         await eventually(lambda: _value(control.middlewares == {}), bool, what="no Middleware of s")
         await plane.until("ModelService", "s", lambda tree: condition(tree, "RetriesReady") == "", TEAM)
-        await eventually(lambda: _value(control.routes["s"].middleware_left), bool, what="the order that removed it")
+        await eventually(lambda: _value(bool(control.routes["s"].middleware_left)), bool, what="the order that removed it")
         await plane.apply(with_retries(retries={}))
         await eventually(lambda: _value("s" in control.middlewares), bool, what="the Middleware of s")
         await plane.delete("ModelService", "s", TEAM)
