@@ -168,7 +168,7 @@ class SimulatedControl(SimulatedClusters):
         return report_digest(self.middlewares[name].wire()) if name in self.middlewares else ""
 
     def lose_middleware(self, service: str, client: Client) -> None:
-        """Delete the Middleware of a service, as somebody may by hand."""
+        """Delete the Middleware of a service as a user with kubectl may."""
         del self.middlewares[service]
         self._report_route(self.routes[service].namespace, service, self.routes[service].uid, client)
 
