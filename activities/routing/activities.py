@@ -17,11 +17,10 @@ from activities.cluster_objects.deletion import Deleter
 from activities.cluster_objects.namespaces import ensure_namespace
 from activities.cluster_objects.ownership import Owner
 from activities.heartbeat import heartbeating
-from activities.observe.control import backend_digest
+from activities.observe.control import backend_digest, names_middleware
 from activities.observe.digest import content_digest
 from activities.render.objects.manifest import Owner as RenderedOwner
 from activities.render.services.endpoint import Backend, endpoint_objects, slice_names
-from activities.render.services.retries import names_middleware
 from activities.render.services.route import service_route
 from activities.render.services.route_plan import plan_backends
 from activities.routing import middlewares

@@ -94,6 +94,12 @@ class ControlIndex:
         """Keep the Middleware of a service, or drop it."""
         self._put("middleware", self._middlewares, key, seen)
 
+    def middlewares_listed(self) -> None:
+        """Queue the services that need one: also one that is not there says something now."""
+        for seen in self._routes.values():
+            if seen.names_middleware:
+                self._enqueue(seen.owner)
+
     def put_gateway(self, _key: Key, seen: GatewaySeen | None) -> None:
         """Keep the state of the gateway."""
         self._gateway = seen or read_gateway(None)
@@ -113,8 +119,10 @@ class ControlIndex:
         owned = self._owned.get(owner, set())
         if owner.kind == _SERVICE_KIND:
             route = next((self._routes[key] for kind, key in sorted(owned) if kind == "route"), None)
-            middleware = next((self._middlewares[key].digest for kind, key in sorted(owned) if kind == "middleware"), "")
-            seen = _observed_route(route).model_copy(update={"middleware": middleware if self.follows_middlewares() else None})
+            seen = _observed_route(route)
+            if route is not None and route.names_middleware and self.follows_middlewares():
+                digests = (self._middlewares[key].digest for kind, key in sorted(owned) if kind == "middleware")
+                seen = seen.model_copy(update={"middleware": next(digests, "")})
             return PendingControlObservation(self._observed(owner, route=seen), last=not owned)
         services = [self._services[key].digest for kind, key in owned if kind == "service"]
         slices = [self._slices[key].digest for kind, key in owned if kind == "slice"]
@@ -179,8 +187,10 @@ class ControlWatch:
             self._reflector(_SLICES, read_slice, index.put_slice, budget),
             self._reflector(THE_GATEWAY, read_gateway, index.put_gateway, budget),
         ]
-        # A user of the kubeconfig who may not read them has all that is without retries.
-        self._middlewares = self._reflector(_MIDDLEWARES, read_middleware, index.put_middleware, budget)
+        # Nothing waits for these: a user of the kubeconfig who may not read them has all that is without retries.
+        self._middlewares = Reflector(
+            self._current, _MIDDLEWARES, read_middleware, index.put_middleware, index.middlewares_listed, budget=budget
+        )
         index.follows_middlewares = lambda: self._middlewares.synced and self._middlewares.lasting_problem is None
 
     def counts(self) -> dict[str, int]:
@@ -237,5 +247,4 @@ class ControlWatch:
         """Tell whether an owner must wait until everything was listed once: a partial list looks like deleted objects."""
         if owner == self._gateway and self._health.lost:
             return False
-        known = all(reflector.synced for reflector in self._reflectors)
-        return not (known and (self._middlewares.synced or self._middlewares.problem))
+        return not all(reflector.synced for reflector in self._reflectors)

@@ -134,7 +134,7 @@ class ObservedGateway(Message):
 class ObservedServiceRoute(Message):
     """The HTTPRoute of a service. `accepted`, `resolved`: what the gateway says of its current generation, with its text if it says no.
 
-    `middleware` is a digest over its Middleware, empty if there is none, and None where Middlewares are not watched.
+    `middleware` is a digest over the Middleware that it names, empty if that does not exist; None if it names none, or it is not known.
     """
 
     present: bool

@@ -4,9 +4,6 @@ Traefik always sends a request again of which nothing was sent to an endpoint, s
 keep the body, and to be told that a POST, which each request to a model is, may be sent twice.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from activities.render.objects import components
 from activities.render.objects.manifest import Item, Json, Owner, compact, labelled_item
 from api_types import names
@@ -39,9 +36,3 @@ def middleware_filter(owner: Owner) -> Json:
     """Give the filter by which the route of a service names its Middleware."""
     reference = {"group": apiversions.TRAEFIK_GROUP, "kind": "Middleware", "name": names.service_route_name(owner.namespace, owner.name)}
     return {"type": "ExtensionRef", "extensionRef": reference}
-
-
-def names_middleware(route: Mapping[str, Any] | None) -> bool:
-    """Tell whether a stored route of a service names a Middleware."""
-    rules: Sequence[Mapping[str, Any]] = ((route or {}).get("spec") or {}).get("rules") or ()
-    return any(each.get("type") == "ExtensionRef" for rule in rules for each in rule.get("filters") or ())

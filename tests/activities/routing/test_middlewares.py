@@ -10,7 +10,7 @@ import pytest
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
 from activities.cluster_objects.ownership import Owner
-from activities.render.services.retries import names_middleware
+from activities.observe.control import names_middleware
 from api_types import labels
 from api_types.messages.gateway_work import AppliedRoute, ApplyRoute, RemoveRoute, RouteEntry, RouteRetries
 from api_types.messages.routing import SelectedEndpoint

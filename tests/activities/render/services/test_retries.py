@@ -3,8 +3,9 @@
 import hashlib
 import json
 
+from activities.observe.control import names_middleware
 from activities.render.objects.manifest import Owner
-from activities.render.services.retries import BODY_BYTES_MAX, names_middleware, service_middleware
+from activities.render.services.retries import BODY_BYTES_MAX, service_middleware
 from activities.render.services.route import service_route
 from activities.render.services.route_plan import RoutedBackend
 from api_types.messages.gateway_work import ApplyRoute, RouteEntry, RouteRetries
