@@ -57,7 +57,7 @@ class RouteRetries(Message):
     codes: Annotated[list[Annotated[int, Field(ge=min(RETRY_CODES), le=max(RETRY_CODES))]], Field(max_length=len(RETRY_CODES))] = Field(
         default_factory=list
     )
-    backoff_milliseconds: Annotated[int, Field(ge=0, le=RETRY_BACKOFF_MILLISECONDS_MAX)] = 0
+    backoff_milliseconds: Annotated[int, Field(ge=0, le=RETRY_BACKOFF_MILLISECONDS_MAX)] = 100
 
 
 class ApplyRoute(Message):
