@@ -6,7 +6,7 @@ from api_types.messages.gateway_work import AppliedRoute, ObservedServiceRoute, 
 from workflows.model_service import decisions
 from workflows.model_service.state import ServiceState
 
-ENTRIES = [{"selector": {"matchLabels": {}}}]
+ENTRIES: list[dict[str, object]] = [{"selector": {"matchLabels": {}}}]
 
 
 def a_state(retries: object, *, middleware: str = "", problem: str = "", seen: str | None = None) -> ServiceState:
