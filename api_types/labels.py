@@ -74,6 +74,8 @@ SOURCE = f"{GROUP}/source"
 
 # Annotations that users set.
 STACK = f"{GROUP}/stack"
+# On the Gateway of a control cluster whose gateway others install: `enabled` says that routes may name Middlewares of Traefik.
+MIDDLEWARES = f"{GROUP}/middlewares"
 ROUTING = f"{GROUP}/routing"
 SCHEDULER_TYPE = f"{GROUP}/scheduler-type"
 CAPACITY_ADAPTER = f"{GROUP}/capacity-adapter"

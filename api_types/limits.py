@@ -87,6 +87,12 @@ _NAMED_MAX = 3
 # Backends of one rule of an HTTPRoute, by the schema of the Gateway API.
 ROUTE_BACKENDS_MAX = 16
 
+# How often a request is sent again. More attempts keep clients waiting, and multiply requests where all endpoints are busy.
+RETRIES_MAX = 5
+RETRY_BACKOFF_MILLISECONDS_MAX = 10_000
+# Too many requests, bad gateway, unavailable, gateway timeout: what gateways and providers answer in place of an engine.
+RETRY_CODES = (429, 502, 503, 504)
+
 # Entries of a ModelService. Of those that can be routed each gets one backend, as far as they go.
 SERVICE_ENTRIES_MAX = 100
 

@@ -156,7 +156,7 @@ def endpoint_slice_name(service: str, address_type: str) -> str:
 
 
 def service_route_name(namespace: str, service: str) -> str:
-    """Name the HTTPRoute of a ModelService on the control cluster."""
+    """Name the HTTPRoute of a ModelService on the control cluster, and the Middleware that the route names."""
     return hashed_name(f"ms-{service}", ("service", namespace, service), _LABEL_MAX)
 
 

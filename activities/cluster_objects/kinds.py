@@ -24,6 +24,8 @@ LEADER_WORKER_SET = Kind(apiversions.LEADER_WORKER_SET, "LeaderWorkerSet")
 ENDPOINT_SLICE = Kind(apiversions.DISCOVERY, "EndpointSlice")
 GATEWAY = Kind(apiversions.GATEWAY, "Gateway")
 HTTP_ROUTE = Kind(apiversions.GATEWAY, "HTTPRoute")
+# Of Traefik on the control cluster.
+MIDDLEWARE = Kind(apiversions.TRAEFIK, "Middleware")
 INFERENCE_POOL = Kind(apiversions.INFERENCE, "InferencePool")
 RESOURCE_SLICE = "ResourceSlice"
 # Of a serving stack.

@@ -24,6 +24,14 @@ class RouteSeen(NamedTuple):
     accepted: bool = False
     resolved: bool = False
     message: str = ""
+    names_middleware: bool = False
+
+
+class MiddlewareSeen(NamedTuple):
+    """The Middleware of a service."""
+
+    owner: Owner
+    digest: str
 
 
 class BackendPart(NamedTuple):
@@ -48,7 +56,7 @@ def read_route(item: Mapping[str, Any]) -> RouteSeen | None:
     if not owner.uid:
         return None
     generation = int(item["metadata"].get("generation") or 0)
-    seen = RouteSeen(owner, generation, content_digest(item), message=_NO_STATUS)
+    seen = RouteSeen(owner, generation, content_digest(item), message=_NO_STATUS, names_middleware=names_middleware(item))
     for entry in (item.get("status") or {}).get("parents") or []:
         parent = entry.get("parentRef") or {}
         if parent.get("name") != CONTROL_GATEWAY_NAME or parent.get("namespace", SYSTEM_NAMESPACE) != SYSTEM_NAMESPACE:
@@ -57,6 +65,18 @@ def read_route(item: Mapping[str, Any]) -> RouteSeen | None:
         resolved = find_condition(entry.get("conditions") or [], "ResolvedRefs", generation)
         return seen._replace(accepted=accepted.is_true, resolved=resolved.is_true, message=accepted.text or resolved.text)
     return seen
+
+
+def read_middleware(item: Mapping[str, Any]) -> MiddlewareSeen | None:
+    """Reduce a Middleware; None if it has no owner of ours."""
+    owner = owner_of(item)
+    return MiddlewareSeen(owner, content_digest(item)) if owner.uid else None
+
+
+def names_middleware(route: Mapping[str, Any] | None) -> bool:
+    """Tell whether a stored route of a service names a Middleware."""
+    rules = ((route or {}).get("spec") or {}).get("rules") or ()
+    return any(each.get("type") == "ExtensionRef" for rule in rules for each in rule.get("filters") or ())
 
 
 def read_service(item: Mapping[str, Any]) -> BackendPart | None:

@@ -4,9 +4,7 @@ Every activity may run twice, and may be killed between any two requests. Object
 """
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 
 from temporalio import activity
@@ -14,25 +12,25 @@ from temporalio.client import Client
 
 from activities.caller import check_caller
 from activities.cluster_objects import kinds
-from activities.cluster_objects.answers import reading
-from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
+from activities.cluster_objects.cluster_api import ObjectId
 from activities.cluster_objects.deletion import Deleter
 from activities.cluster_objects.namespaces import ensure_namespace
-from activities.cluster_objects.ownership import Owner, owner_of
+from activities.cluster_objects.ownership import Owner
 from activities.heartbeat import heartbeating
-from activities.observe.control import backend_digest
+from activities.observe.control import backend_digest, names_middleware
 from activities.observe.digest import content_digest
-from activities.render.objects.manifest import Item
 from activities.render.objects.manifest import Owner as RenderedOwner
 from activities.render.services.endpoint import Backend, endpoint_objects, slice_names
 from activities.render.services.route import service_route
 from activities.render.services.route_plan import plan_backends
+from activities.routing import middlewares
+from activities.routing.applying import apply_item, delete_objects
 from activities.routing.control_cluster import ControlCluster
 from activities.routing.watch import ControlWatch
 from activities.watching.health import UNREACHABLE_AFTER_SECONDS
 from activities.watching.running import deliver, run_number, until_first_ends, until_shutdown
 from api_types import names
-from api_types.errors import InvalidInput, NameConflict, StillThere
+from api_types.errors import InvalidInput
 from api_types.messages.delivery import EntityRef
 from api_types.messages.gateway_work import (
     AppliedBackend,
@@ -53,19 +51,19 @@ from api_types.text.endpoint_url import masked, read_url
 _GATEWAY = "InferenceGateway"
 _SERVICE = "ModelService"
 _HEARTBEAT_SECONDS = 10.0
-# Nothing that is deleted here has finalizers of ours.
-_GONE_WITHIN = timedelta(seconds=40)
 
 
 @dataclass(frozen=True)
 class RoutingActivities:
     """What services, endpoints and the gateway do on the control cluster.
 
-    `unreachable_after_seconds`: how long it may not respond until that is reported.
+    `unreachable_after_seconds`: how long it may not respond until that is reported. `load_seconds`: how long after a change of an object
+    the gateway is certain to have loaded it.
     """
 
     control: ControlCluster
     unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS
+    load_seconds: float = middlewares.LOAD_SECONDS
 
     # --- backends -----------------------------------------------------------------------------------------------------------------
 
@@ -85,11 +83,11 @@ class RoutingActivities:
             items = endpoint_objects(owner, order.name, Backend(url))
             # No pod runs there, so it may be one that others made.
             await ensure_namespace(cluster, order.namespace, f"{order.owner} {order.namespace}/{order.name}", shared=True)
-            stored = [await _apply(cluster, item, owner) for item in items]
+            stored = [await apply_item(cluster, item, owner) for item in items]
             (applied_slice, service) = stored
             name: str = service["metadata"]["name"]
             others = [each for each in slice_names(name) if each != applied_slice["metadata"]["name"]]
-            await _delete(
+            await delete_objects(
                 Deleter(cluster, order.uid, report, None), [ObjectId(kinds.ENDPOINT_SLICE, order.namespace, each) for each in others]
             )
         return AppliedBackend(backend=name, digest=backend_digest(content_digest(service), [content_digest(applied_slice)]))
@@ -102,36 +100,54 @@ class RoutingActivities:
         service = names.endpoint_service_name(order.namespace, order.name)
         async with heartbeating() as report:
             deleter = Deleter(cluster, order.uid, report, None)
-            await _delete(deleter, [ObjectId(kinds.ENDPOINT_SLICE, order.namespace, each) for each in slice_names(service)])
-            await _delete(deleter, [ObjectId(kinds.SERVICE, order.namespace, service)])
+            await delete_objects(deleter, [ObjectId(kinds.ENDPOINT_SLICE, order.namespace, each) for each in slice_names(service)])
+            await delete_objects(deleter, [ObjectId(kinds.SERVICE, order.namespace, service)])
 
     # --- routes -------------------------------------------------------------------------------------------------------------------
 
     @activity.defn
     async def apply_service_route(self, order: ApplyRoute) -> AppliedRoute:
-        """Spread the shares of a service over its endpoints, and apply its route. Raises NameConflict or NoControlCluster."""
+        """Spread the shares of a service over its endpoints, and apply its route. Raises NameConflict or NoControlCluster.
+
+        A route that names a Middleware which the gateway has not loaded answers 404. It loads the two apart, so there is time between them:
+        the Middleware comes before the route that names it, and goes after it. Where it cannot be applied the route names none.
+        """
         check_caller(_SERVICE, order.namespace, order.name)
         cluster = await self.control.api()
-        async with heartbeating():
+        async with heartbeating() as report:
             owner = RenderedOwner(_SERVICE, order.namespace, order.name, order.uid, generation=0)
             backends = plan_backends(order.entries)
             await ensure_namespace(cluster, order.namespace, f"{_SERVICE} {order.namespace}/{order.name}", shared=True)
-            stored = await _apply(cluster, service_route(owner, backends), owner)
+            target = ObjectId(kinds.HTTP_ROUTE, order.namespace, names.service_route_name(order.namespace, order.name))
+            middleware = await middlewares.apply_middleware(cluster, owner, order.retries) if order.retries else middlewares.NONE
+            if middleware.is_new:
+                await asyncio.sleep(self.load_seconds)
+            before = await cluster.get(target) if order.middleware_left else None
+            stored = await apply_item(cluster, service_route(owner, backends, middleware=bool(middleware.digest)), owner)
+            if order.middleware_left and not order.retries:
+                if names_middleware(before):
+                    await asyncio.sleep(self.load_seconds)
+                await delete_objects(Deleter(cluster, order.uid, report, None), [middlewares.target_of(order.namespace, order.name)])
         return AppliedRoute(
             name=stored["metadata"]["name"],
             generation=int(stored["metadata"].get("generation") or 0),
             digest=content_digest(stored),
             backends=[BackendShare(endpoint=backend.endpoint.name, weight=backend.weight) for backend in backends],
+            middleware=middleware.digest,
+            middleware_problem=middleware.problem,
         )
 
     @activity.defn
     async def remove_service_route(self, order: RemoveRoute) -> None:
-        """Delete the route of a service, and wait until it is gone. Raises StillThere if that takes too long."""
+        """Delete the route of a service, then its Middleware, and wait until they are gone. Raises StillThere if that takes too long."""
         check_caller(_SERVICE, order.namespace, order.name)
         cluster = await self.control.api()
         async with heartbeating() as report:
             route = ObjectId(kinds.HTTP_ROUTE, order.namespace, names.service_route_name(order.namespace, order.name))
-            await _delete(Deleter(cluster, order.uid, report, None), [route])
+            deleter = Deleter(cluster, order.uid, report, None)
+            await delete_objects(deleter, [route])
+            if order.middleware_left:
+                await delete_objects(deleter, [middlewares.target_of(order.namespace, order.name)])
 
     # --- the gateway --------------------------------------------------------------------------------------------------------------
 
@@ -153,29 +169,6 @@ class RoutingActivities:
         send = partial(_signal, activity.client(), run_number(order.number, activity.info().attempt))
         watch = ControlWatch(gateway, self.control.api, send, self.unreachable_after_seconds)
         await until_first_ends(watch.run(), _heartbeat(watch), until_shutdown())
-
-
-async def _apply(cluster: ClusterApi, item: Item, owner: RenderedOwner) -> Json:
-    """Apply an object, unless it is as rendered; gives what is stored. Raises NameConflict."""
-    target = ObjectId.of(item.manifest)
-    live = await cluster.get(target)
-    with reading(target):
-        if live is not None:
-            found = owner_of(live)
-            # One of an earlier object of this name, which was deleted by force, is taken over.
-            if (found.kind, found.namespace, found.name) != (owner.kind, owner.namespace, owner.name):
-                raise NameConflict(f"control cluster: {target} exists already and belongs to {found}; delete it or choose another name")
-            if live["metadata"].get("deletionTimestamp"):
-                raise StillThere(f"control cluster: {target} is being deleted; it is applied again when it is gone")
-    return await cluster.apply(item.manifest)
-
-
-async def _delete(deleter: Deleter, targets: Sequence[ObjectId]) -> None:
-    result = await deleter.until_gone(targets, _GONE_WITHIN)
-    for skipped in result.skipped:
-        activity.logger.warning("not deleted on the control cluster: %s", skipped)
-    if result.remaining:
-        raise StillThere(f"control cluster: not gone yet: {', '.join(map(str, result.remaining))}")
 
 
 async def _signal(client: Client, run: int, owner: Owner, observed: ControlObserved) -> bool:

@@ -13,13 +13,16 @@ from activities.cluster_objects.ownership import Owner
 from activities.observe.control import (
     BackendPart,
     GatewaySeen,
+    MiddlewareSeen,
     RouteSeen,
     backend_digest,
     read_gateway,
+    read_middleware,
     read_route,
     read_service,
     read_slice,
 )
+from activities.routing.middlewares import THE_GATEWAY
 from activities.watching.health import UNREACHABLE_AFTER_SECONDS, Health, Resolve
 from activities.watching.notifier import ChangeNotifier, Send
 from activities.watching.reflector import Budget, Key, Reflector
@@ -31,7 +34,7 @@ _MANAGED = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
 _ROUTES = Selection(kinds.HTTP_ROUTE, labels=_MANAGED)
 _SERVICES = Selection(kinds.SERVICE, labels=_MANAGED)
 _SLICES = Selection(kinds.ENDPOINT_SLICE, labels=_MANAGED)
-_GATEWAY = Selection(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, fields=f"metadata.name={labels.CONTROL_GATEWAY_NAME}")
+_MIDDLEWARES = Selection(kinds.MIDDLEWARE, labels=_MANAGED)
 _SERVICE_KIND = "ModelService"
 # A kind that is no longer served may be served again: its CRDs were replaced.
 _RESTART_SECONDS = 10.0
@@ -64,10 +67,12 @@ class ControlIndex:
         self._routes: dict[Key, RouteSeen] = {}
         self._services: dict[Key, BackendPart] = {}
         self._slices: dict[Key, BackendPart] = {}
+        self._middlewares: dict[Key, MiddlewareSeen] = {}
         self._owned: defaultdict[Owner, set[tuple[str, Key]]] = defaultdict(set)
         self._gateway: GatewaySeen = read_gateway(None)
         self.reachable = True
         self.error = ""
+        self.follows_middlewares: Callable[[], bool] = lambda: True
 
     def counts(self) -> dict[str, int]:
         """Give how much is kept, for the heartbeat."""
@@ -84,6 +89,16 @@ class ControlIndex:
     def put_slice(self, key: Key, seen: BackendPart | None) -> None:
         """Keep a slice of an endpoint, or drop it."""
         self._put("slice", self._slices, key, seen)
+
+    def put_middleware(self, key: Key, seen: MiddlewareSeen | None) -> None:
+        """Keep the Middleware of a service, or drop it."""
+        self._put("middleware", self._middlewares, key, seen)
+
+    def middlewares_listed(self) -> None:
+        """Queue the services that need one: also one that is not there says something now."""
+        for seen in self._routes.values():
+            if seen.names_middleware:
+                self._enqueue(seen.owner)
 
     def put_gateway(self, _key: Key, seen: GatewaySeen | None) -> None:
         """Keep the state of the gateway."""
@@ -104,7 +119,11 @@ class ControlIndex:
         owned = self._owned.get(owner, set())
         if owner.kind == _SERVICE_KIND:
             route = next((self._routes[key] for kind, key in sorted(owned) if kind == "route"), None)
-            return PendingControlObservation(self._observed(owner, route=_observed_route(route)), last=not owned)
+            seen = _observed_route(route)
+            if route is not None and route.names_middleware and self.follows_middlewares():
+                digests = (self._middlewares[key].digest for kind, key in sorted(owned) if kind == "middleware")
+                seen = seen.model_copy(update={"middleware": next(digests, "")})
+            return PendingControlObservation(self._observed(owner, route=seen), last=not owned)
         services = [self._services[key].digest for kind, key in owned if kind == "service"]
         slices = [self._slices[key].digest for kind, key in owned if kind == "slice"]
         backend = ObservedBackend(digest=backend_digest(next(iter(services), ""), slices))
@@ -166,8 +185,13 @@ class ControlWatch:
             self._reflector(_ROUTES, read_route, index.put_route, budget),
             self._reflector(_SERVICES, read_service, index.put_service, budget),
             self._reflector(_SLICES, read_slice, index.put_slice, budget),
-            self._reflector(_GATEWAY, read_gateway, index.put_gateway, budget),
+            self._reflector(THE_GATEWAY, read_gateway, index.put_gateway, budget),
         ]
+        # Nothing waits for these: a user of the kubeconfig who may not read them has all that is without retries.
+        self._middlewares = Reflector(
+            self._current, _MIDDLEWARES, read_middleware, index.put_middleware, index.middlewares_listed, budget=budget
+        )
+        index.follows_middlewares = lambda: self._middlewares.synced and self._middlewares.lasting_problem is None
 
     def counts(self) -> dict[str, int]:
         """Give counters for the heartbeat."""
@@ -179,7 +203,7 @@ class ControlWatch:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._notifier.run(self._index))
             tasks.create_task(self._stay_connected())
-            for reflector in self._reflectors:
+            for reflector in (*self._reflectors, self._middlewares):
                 tasks.create_task(self._keep_running(reflector))
 
     async def _keep_running(self, reflector: Reflector[Any]) -> None:
@@ -216,7 +240,7 @@ class ControlWatch:
         self._client = client
         self._connected.set()
         # Connections that were open before the outage may be dead without an error.
-        for reflector in self._reflectors:
+        for reflector in (*self._reflectors, self._middlewares):
             reflector.resume()
 
     def _is_blocked(self, owner: Owner) -> bool:

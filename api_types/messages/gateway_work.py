@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from api_types.base import Id, Message, Name, SentAt, Text
-from api_types.limits import ROUTE_BACKENDS_MAX, SERVICE_ENTRIES_MAX
+from api_types.limits import RETRIES_MAX, RETRY_BACKOFF_MILLISECONDS_MAX, RETRY_CODES, ROUTE_BACKENDS_MAX, SERVICE_ENTRIES_MAX
 from api_types.messages.routing import EndpointOwner, SelectedEndpoint
 
 # --- backends -----------------------------------------------------------------------------------------------------------------------
@@ -50,13 +50,28 @@ class RouteEntry(Message):
     endpoints: Annotated[list[SelectedEndpoint], Field(max_length=ROUTE_BACKENDS_MAX)] = Field(default_factory=list)
 
 
+class RouteRetries(Message):
+    """How often the gateway sends a request again of which nothing was sent to an endpoint, or that got one of the codes, and how soon."""
+
+    attempts: Annotated[int, Field(ge=1, le=RETRIES_MAX)] = 1
+    codes: Annotated[list[Annotated[int, Field(ge=min(RETRY_CODES), le=max(RETRY_CODES))]], Field(max_length=len(RETRY_CODES))] = Field(
+        default_factory=list
+    )
+    backoff_milliseconds: Annotated[int, Field(ge=0, le=RETRY_BACKOFF_MILLISECONDS_MAX)] = 100
+
+
 class ApplyRoute(Message):
-    """Spread the shares of a service over its endpoints, and apply its HTTPRoute. Without endpoints the route has no backends."""
+    """Spread the shares of a service over its endpoints, and apply its HTTPRoute. Without endpoints the route has no backends.
+
+    `retries` is what its Middleware shall do, None for a route without one; `middleware_left` says that there may be one of before.
+    """
 
     namespace: Name
     name: Name
     uid: Id
     entries: Annotated[list[RouteEntry], Field(max_length=SERVICE_ENTRIES_MAX)] = Field(default_factory=list)
+    retries: RouteRetries | None = None
+    middleware_left: bool | None = None
 
 
 class BackendShare(Message):
@@ -67,20 +82,26 @@ class BackendShare(Message):
 
 
 class AppliedRoute(Message):
-    """The route that was applied: its generation, a digest over what was stored, and its backends, in the order of entries and names."""
+    """The route that was applied: its generation, a digest over what was stored, and its backends, in the order of entries and names.
+
+    `middleware` is a digest over its Middleware, empty for a route that names none; `middleware_problem` says why it names none.
+    """
 
     name: Name
     generation: int = 0
     digest: Id = ""
     backends: Annotated[list[BackendShare], Field(max_length=ROUTE_BACKENDS_MAX)] = Field(default_factory=list)
+    middleware: Id = ""
+    middleware_problem: Text = ""
 
 
 class RemoveRoute(Message):
-    """Delete the HTTPRoute of a service. What belongs to another owner is left."""
+    """Delete the HTTPRoute of a service, then the Middleware that there may be. What belongs to another owner is left."""
 
     namespace: Name
     name: Name
     uid: Id
+    middleware_left: bool | None = None
 
 
 # --- the gateway --------------------------------------------------------------------------------------------------------------------
@@ -111,7 +132,10 @@ class ObservedGateway(Message):
 
 
 class ObservedServiceRoute(Message):
-    """The HTTPRoute of a service. `accepted`, `resolved`: what the gateway says of its current generation, with its text if it says no."""
+    """The HTTPRoute of a service. `accepted`, `resolved`: what the gateway says of its current generation, with its text if it says no.
+
+    `middleware` is a digest over the Middleware that it names, empty if that does not exist; None if it names none, or it is not known.
+    """
 
     present: bool
     generation: int = 0
@@ -119,6 +143,7 @@ class ObservedServiceRoute(Message):
     accepted: bool = False
     resolved: bool = False
     message: Text = ""
+    middleware: Id | None = None
 
 
 class ObservedBackend(Message):

@@ -11,6 +11,8 @@ RBAC = "rbac.authorization.k8s.io/v1"
 DISCOVERY = "discovery.k8s.io/v1"
 GATEWAY = "gateway.networking.k8s.io/v1"
 METALLB = "metallb.io/v1beta1"
+TRAEFIK_GROUP = "traefik.io"
+TRAEFIK = f"{TRAEFIK_GROUP}/v1alpha1"
 INFERENCE_GROUP = "inference.networking.k8s.io"
 INFERENCE = f"{INFERENCE_GROUP}/v1"
 # Objectives and rewrites are still in the older group; they move to that of the router.

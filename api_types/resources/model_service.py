@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from api_types.limits import RETRIES_MAX, RETRY_BACKOFF_MILLISECONDS_MAX, RETRY_CODES
 from api_types.resources.parts.base_types import Advice, LabelSelector, Manifest, Name63, ResourceModel, Whole
 from api_types.resources.status import ResourceStatus
 
@@ -37,11 +38,38 @@ class ServiceEntry(ResourceModel):
     """Which endpoints."""
 
 
+class ServiceRetries(ResourceModel):
+    """Requests that are sent again, to the next endpoint by weight: always those of which no endpoint was sent anything."""
+
+    refused_fields: ClassVar[Mapping[str, str]] = {
+        "timeout": "unknown field; no gateway ends a request that an endpoint works on: set a timeout in the client",
+    }
+    renamed_fields: ClassVar[Mapping[str, str]] = {"on": "codes", "statusCodes": "codes", "backoff": "backoffMilliseconds"}
+
+    attempts: Annotated[Whole, Field(ge=1, le=RETRIES_MAX), Advice(out_of_range="leave out spec.retries to send no request again")] = 1
+    """How often at most a request is sent again, after the first time."""
+    codes: Annotated[tuple[Whole, ...], Field(max_length=len(RETRY_CODES))] = ()
+    """Responses after which it is sent again too, of 429, 502, 503 and 504. After 502 and 504 an engine may have worked on it."""
+    backoff_milliseconds: Annotated[Whole, Field(ge=0, le=RETRY_BACKOFF_MILLISECONDS_MAX)] = 100
+    """About how long the gateway waits before it sends a request again; later waits are up to twice as long."""
+
+
+_NO_TIMEOUTS = (
+    "unknown field; Traefik has no timeouts per route, and a time for the whole request would cut streams of tokens: "
+    "set timeouts in the client; spec.retries sends requests again that no endpoint has taken (docs/routing.md)"
+)
+
+
 class ModelServiceSpec(ResourceModel):
     """Where requests go."""
 
+    refused_fields: ClassVar[Mapping[str, str]] = dict.fromkeys(("timeout", "timeouts"), _NO_TIMEOUTS)
+    renamed_fields: ClassVar[Mapping[str, str]] = {"retry": "retries"}
+
     endpoints: Annotated[tuple[ServiceEntry, ...], Field(min_length=1)]
     """Traffic is split by weight between entries, then evenly inside an entry."""
+    retries: ServiceRetries | None = None
+    """Which requests are sent again; absent: none is."""
 
 
 class EntryStatus(ResourceModel):

@@ -44,6 +44,7 @@ ADVICE = {
         "WaitingForBackend": "see what the gateway waits for: `modelplane describe ig/default`",
     },
     "ModelService": {
+        "MiddlewareUnavailable": "do on the control cluster what the message says, then `modelplane retry {command}`",
         "NoEndpoints": "compare the selectors with the labels of `modelplane get mr,me -n {namespace} --show-labels`",
         "WaitingForGateway": "see what the gateway waits for: `modelplane describe ig/default`",
     },

@@ -24,6 +24,7 @@ async def request_path(plane: ControlPlane, target: Target, service: Tree) -> li
     lines.append(
         f"  {_GOOD if routing.get('status') == 'True' else _BAD} HTTPRoute {route}, /{target.namespace}/{target.name}/{_said(routing)}"
     )
+    lines += [f"    {line}" for line in _retries(service)]
     routed = {str(each.get("name")): each for each in at_path(service, ".status.endpoints") or []}
     total = sum(int(each.get("weight", 0)) for each in routed.values())
     entries = at_path(service, ".status.entries") or []
@@ -47,6 +48,20 @@ async def _endpoint(plane: ControlPlane, namespace: str, name: str, endpoint: Tr
         f"{_mark(replica)} ModelReplica {name}: {sent}{_why(replica)}",
         f"  {_mark(of_cluster)} InferenceCluster {cluster}, gateway {host}{_why(of_cluster)}",
     ]
+
+
+def _retries(service: Tree) -> list[str]:
+    """Say which requests the gateway sends again, and why it does not if so; nothing where the spec does not ask for it."""
+    wanted = at_path(service, ".spec.retries")
+    if wanted is None:
+        return []
+    ready = condition(service, "RetriesReady")
+    codes = ", ".join(map(str, wanted.get("codes") or ()))
+    after = f"nothing of them was sent, or after {codes}" if codes else "nothing of them was sent"
+    times = int(wanted.get("attempts", 1))
+    mark = _GOOD if ready.get("status") == "True" else _BAD
+    why = "" if ready.get("status") == "True" else _said(ready)
+    return [f"{mark} requests are sent again up to {times} time{'s' if times > 1 else ''} if {after}{why}"]
 
 
 def _entry_mark(entry: Tree) -> str:

@@ -24,6 +24,7 @@ STORAGE_CLASS = "testbed-rwx"
 PROVISIONER = "testbed.modelplane.ai/volumes"
 MANAGED = "testbed.modelplane.ai/simulated"
 POOL = "modelplane.ai/pool"
+MIDDLEWARES = "modelplane.ai/middlewares"
 SYSTEM_NODE = "system"
 NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -57,12 +58,13 @@ def storage_class() -> Document:
     }
 
 
-def gateway(gateway_class: str, *, simulated: bool) -> Document:
-    """Render the Gateway of a cluster, or the one all models share on the control cluster."""
+def gateway(gateway_class: str, *, simulated: bool, middlewares: bool = False) -> Document:
+    """Render the Gateway of a cluster, or the one all models share on the control cluster; that one may say that it loads Middlewares."""
+    annotations = {"annotations": {MIDDLEWARES: "enabled"}} if middlewares and not simulated else {}
     return {
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "Gateway",
-        "metadata": {"name": GATEWAY if simulated else CONTROL_GATEWAY, "namespace": NAMESPACE},
+        "metadata": {"name": GATEWAY if simulated else CONTROL_GATEWAY, "namespace": NAMESPACE, **annotations},
         "spec": {
             "gatewayClassName": gateway_class,
             "listeners": [

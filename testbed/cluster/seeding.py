@@ -35,13 +35,13 @@ def seed(
         return
     gateway_class = objects.TRAEFIK_CLASS if data_plane else objects.GATEWAY_CLASS
     controller = objects.TRAEFIK_CONTROLLER if data_plane else objects.GATEWAY_CONTROLLER
-    names = ["gateway-api", *(["inference-extension", "lws"] if cluster else [])]
+    names = ["gateway-api", *(["inference-extension", "lws"] if cluster else ["traefik"] if data_plane else [])]
     crds = [crd for name in names for crd in custom_resources(definitions[name])]
     with ThreadPoolExecutor(PARALLEL) as pool:
         list(pool.map(kube.apply, crds))
         _await_established(plane, kube, crds)
         list(pool.map(kube.apply, objects.base(gateway_class, controller, simulated=cluster is not None)))
-        gateway = objects.gateway(gateway_class, simulated=cluster is not None)
+        gateway = objects.gateway(gateway_class, simulated=cluster is not None, middlewares=data_plane)
         if cluster is None:
             _seed_control_gateway(kube, gateway)
             return

@@ -104,5 +104,7 @@ def _traefik(program: Path, plane: ControlPlane) -> list[str]:
         f"--providers.providersThrottleDuration={THROTTLE}",
         "--providers.kubernetesGateway=true",
         f"--providers.kubernetesGateway.statusAddress.ip={plane.home.gateway_address(plane.name)}",
+        # Services of the control cluster may name Middlewares.
+        *([] if plane.simulated else ["--providers.kubernetesCRD=true"]),
         "--log.level=INFO",
     ]

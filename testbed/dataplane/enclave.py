@@ -2,8 +2,9 @@
 
 Pods and Gateways have addresses that exist nowhere. In here they do: two local routes make every pod address one at which an engine may
 listen, and every Gateway address that of the Traefik that serves its cluster, so a request really travels gateway, route, Service,
-endpoint, pod. A few names exist too, of Gateways and of a provider of models outside of the fleet (`names.py`). API servers are reached
-through relays. If one Traefik ends everything ends, and the supervisor starts it afresh.
+endpoint, pod. A few names exist too, of Gateways and of a provider of models outside of the fleet (`names.py`), and an endpoint that
+fails as it is told to (`faults.py`). API servers are reached through relays. If one Traefik ends everything ends, and the supervisor
+starts it afresh.
 
 CONFIG is a JSON object {relays, traefiks: [{argv, environment, log}], clusters: [{server, pki}], hosts, provider}.
 """
@@ -18,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from testbed.dataplane.faults import Faults
 from testbed.dataplane.names import PROVIDER_ADDRESS, PROVIDER_MODEL, provider_authority
 from testbed.dataplane.pods import Engine, of_cluster
 from testbed.dataplane.relay import relay
@@ -51,6 +53,7 @@ async def _serve(config: Mapping[str, Any]) -> int:
     children = [await _start(each) for each in config["traefiks"]]
     parts: list[asyncio.Task[Any]] = [asyncio.create_task(child.wait()) for child in children]
     parts.append(asyncio.create_task(relay(config["relays"])))
+    parts.append(asyncio.create_task(Faults().serve(PROVIDER_ADDRESS)))
     parts += [asyncio.create_task(of_cluster(**cluster).run()) for cluster in config["clusters"]]
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([stopping, *parts], return_when=asyncio.FIRST_COMPLETED)

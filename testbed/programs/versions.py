@@ -216,6 +216,14 @@ DEFINITIONS: tuple[Definitions, ...] = (
         checksum="h1:DdhJ8QabwTfWgbgaHH2gdf8twliioHaoSfmDXRYEVU0=",
         files=("config/crd/bases/*.yaml", "config/webhook/manifests.yaml", "config/webhook/*-patch.yaml"),
     ),
+    Definitions(
+        name="traefik",
+        module="github.com/traefik/traefik/v3",
+        version=TRAEFIK,
+        checksum="h1:T8wy9KuaFzCkmXCqAzDy7t73pBDR1DHrJe3pqXpNXTw=",
+        # Its provider waits until all kinds of it are served.
+        files=("docs/content/reference/dynamic-configuration/kubernetes-crd-definition-v1.yml",),
+    ),
 )
 
 # Of software that no simulated cluster runs, for tests of objects that only some clusters know.

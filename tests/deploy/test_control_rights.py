@@ -11,19 +11,31 @@ import yaml
 
 from activities.cluster_objects import kinds
 from activities.cluster_objects.access_review import Right
-from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId, Selection
+from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
+from activities.cluster_objects.ownership import Owner
 from activities.clusters.permissions import rights_of
 from activities.routing.activities import RoutingActivities
-from activities.routing.control_cluster import ROLES_FILE, USED, ControlCluster
+from activities.routing.control_cluster import ROLES_FILE, USED, USED_BY_SOME, ControlCluster
 from api_types import labels
 from api_types.errors import PermissionDenied
-from api_types.messages.gateway_work import ApplyBackend, ApplyRoute, RemoveBackend, RemoveRoute, RouteEntry, WatchGateway
+from api_types.messages.gateway_work import (
+    AppliedRoute,
+    ApplyBackend,
+    ApplyRoute,
+    RemoveBackend,
+    RemoveRoute,
+    RouteEntry,
+    RouteRetries,
+    WatchGateway,
+)
 from api_types.messages.routing import SelectedEndpoint
 from api_types.settings import ControlClusterSettings
 from testbed.running import Running
 from tests.activities.environment import operator
 from tests.activities.environment.asking import asked_by
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, cluster_from, eventually
+from tests.activities.routing.test_middlewares import ENABLED, a_gateway
+from tests.activities.routing.test_watch import watching
 
 DOCUMENTS: list[Json] = list(yaml.safe_load_all((Path(__file__).parents[2] / ROLES_FILE).read_text()))
 (ROLE,) = [item for item in DOCUMENTS if item["kind"] == "ClusterRole"]
@@ -33,12 +45,13 @@ PLURALS = {
     kinds.ENDPOINT_SLICE: "endpointslices",
     kinds.GATEWAY: "gateways",
     kinds.NAMESPACE: "namespaces",
+    kinds.MIDDLEWARE: "middlewares",
 }
 
 
 def test_the_role_has_the_rights_that_are_checked_and_no_other() -> None:
     written = [right for rule in ROLE["rules"] for right in rights_of(rule)]
-    assert sorted(written) == sorted(Right(verb, PLURALS[kind], kind.group) for kind, verbs in USED for verb in verbs)
+    assert sorted(written) == sorted(Right(verb, PLURALS[kind], kind.group) for kind, verbs in (*USED, *USED_BY_SOME) for verb in verbs)
 
 
 @pytest_asyncio.fixture
@@ -68,13 +81,17 @@ async def test_the_service_account_of_the_file_may_do_all_that_the_worker_does(l
     of_endpoint, of_service = asked_by(f"modelendpoint/{namespace}/a"), asked_by(f"modelservice/{namespace}/s")
     applied = await of_endpoint.run(routing.apply_endpoint_backend, endpoint)
     entry = RouteEntry(endpoints=[SelectedEndpoint(name="a", url=endpoint.url, backend=applied.backend)])
-    await of_service.run(routing.apply_service_route, ApplyRoute(namespace=namespace, name="s", uid="u", entries=[entry]))
+    order = ApplyRoute(namespace=namespace, name="s", uid="u", entries=[entry], retries=RouteRetries())
+    async with operator.middlewares(admin), a_gateway(await admin.api(), ENABLED):
+        await (await control.api()).resources(refresh=True)
+        with_retries = await of_service.run(routing.apply_service_route, order)
+        assert (bool(with_retries.middleware), with_retries.middleware_problem) == (True, "")
+        await _is_watched(await control.api(), kinds.MIDDLEWARE)
+        await of_service.run(routing.apply_service_route, order.model_copy(update={"retries": None, "middleware_left": True}))
     assert await asked_by("inferencegateway/default").run(routing.connect_gateway, WatchGateway(uid="g"))
     user: ClusterApi = await control.api()
     for kind in (kinds.HTTP_ROUTE, kinds.SERVICE, kinds.ENDPOINT_SLICE, kinds.GATEWAY):
-        listing = await user.list(Selection(kind))
-        watch = user.watch(Selection(kind), listing.resource_version)
-        await watch.aclose()  # type: ignore[attr-defined]
+        await _is_watched(user, kind)
     await of_service.run(routing.remove_service_route, RemoveRoute(namespace=namespace, name="s", uid="u"))
     await of_endpoint.run(routing.remove_endpoint_backend, RemoveBackend(owner="ModelEndpoint", namespace=namespace, name="a", uid="u"))
     await (await admin.api()).delete(ObjectId(kinds.NAMESPACE, "", namespace), propagation="Background")
@@ -97,6 +114,40 @@ async def test_what_the_role_lacks_is_named(limited: tuple[ClusterUnderTest, Con
 
     said = await eventually(refusal)
     assert f"in all namespaces: get,list,watch,create,patch,delete services; bind it to the ClusterRole of {ROLES_FILE}" in said
+
+
+@pytest.mark.testbed
+async def test_who_may_not_write_middlewares_has_routes_without_retries_and_a_watch(
+    limited: tuple[ClusterUnderTest, ControlCluster],
+) -> None:
+    admin, control = limited
+    api, namespace = await admin.api(), f"t-{secrets.token_hex(4)}"
+    await api.apply({**ROLE, "rules": [rule for rule in ROLE["rules"] if rule["resources"] != ["middlewares"]]})
+    await eventually(partial(_passes, control))
+    entries = [RouteEntry(endpoints=[SelectedEndpoint(name="a", url="http://10.0.0.1", backend="me-a")])]
+    order = ApplyRoute(namespace=namespace, name="s", uid="u", entries=entries, retries=RouteRetries())
+    async with operator.middlewares(admin), a_gateway(api, ENABLED):
+        of_service, routing = asked_by(f"modelservice/{namespace}/s"), RoutingActivities(control)
+
+        async def refused() -> AppliedRoute | None:
+            done: AppliedRoute = await of_service.run(routing.apply_service_route, order)
+            return done if "middlewares" in done.middleware_problem and "forbidden" in done.middleware_problem else None
+
+        done = await eventually(refused)
+        assert [share.endpoint for share in done.backends] == ["a"]
+        async with watching(await control.api()) as watched:
+            owner = Owner("ModelService", namespace, "s", "u")
+            seen = await watched.until(owner, lambda each: bool(each.route and each.route.present))
+            assert seen.route
+            assert seen.route.middleware is None
+        await of_service.run(routing.remove_service_route, RemoveRoute(namespace=namespace, name="s", uid="u"))
+    await api.delete(ObjectId(kinds.NAMESPACE, "", namespace), propagation="Background")
+
+
+async def _is_watched(user: ClusterApi, kind: Kind) -> None:
+    listing = await user.list(Selection(kind))
+    watch = user.watch(Selection(kind), listing.resource_version)
+    await watch.aclose()  # type: ignore[attr-defined]
 
 
 async def _passes(control: ControlCluster) -> bool:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from api_types.digests import report_digest
-from api_types.messages.gateway_work import ApplyRoute, RouteEntry
+from api_types.messages.gateway_work import ApplyRoute, RouteEntry, RouteRetries
 from api_types.messages.routing import EntryEndpoints, EntrySelection, SelectedEndpoint, ServiceEndpoints
 from workflows.entity.conditions import FALSE, TRUE, UNKNOWN, Verdict, is_true
 from workflows.model_service.state import UNRESOLVED_AFTER, ServiceState
@@ -33,6 +33,12 @@ def selections(state: ServiceState) -> list[EntrySelection]:
         EntrySelection(match_labels=entry["selector"].get("matchLabels") or {}, priority=entry.get("priority", 0))
         for entry in entries_of(state)
     ]
+
+
+def retries_of(state: ServiceState) -> RouteRetries | None:
+    """Give which requests are sent again; None if none is."""
+    found = (state.spec or {}).get("retries")
+    return None if found is None else RouteRetries.model_validate(found)
 
 
 def entry_title(entry: dict[str, Any]) -> str:
@@ -79,6 +85,7 @@ def wanted_route(state: ServiceState, namespace: str, name: str) -> WantedRoute 
             RouteEntry(weight=entry.get("weight", 1), endpoints=routable(state, selected))
             for entry, selected in zip(entries_of(state), found.entries, strict=True)
         ],
+        retries=retries_of(state),
     )
     return WantedRoute(route, report_digest([route.wire(), connects]))
 
@@ -91,6 +98,8 @@ def drifted(state: ServiceState) -> bool:
     if state.applied is None:
         return seen.present
     # What the watch saw before the last change says nothing about it.
+    if middleware_drifted(state):
+        return True
     return not seen.present or (seen.generation >= state.applied.generation and seen.digest != state.applied.digest)
 
 
@@ -98,6 +107,12 @@ def is_taken_over(state: ServiceState) -> bool:
     """Tell whether the gateway has accepted the route as it was applied; one that is gone is no more to be accepted."""
     applied, seen = state.applied, state.observed
     return applied is None or (seen is not None and seen.present and seen.accepted and seen.generation >= applied.generation)
+
+
+def middleware_drifted(state: ServiceState) -> bool:
+    """Tell whether the Middleware that the route names is not what was applied."""
+    applied, seen = state.applied, state.observed
+    return bool(applied and applied.middleware and seen and seen.middleware is not None and seen.middleware != applied.middleware)
 
 
 def routed_names(state: ServiceState) -> list[str]:
@@ -138,6 +153,18 @@ def routing_ready(state: ServiceState, now: datetime) -> Verdict:
     if not state.applied.backends:
         return Verdict(FALSE, "Configuring", "no endpoint is ready; the gateway answers 503")
     return _accepted_by_gateway(state, now)
+
+
+def retries_ready(state: ServiceState) -> Verdict | None:
+    """Say whether requests are sent again as the spec says; None if it says nothing."""
+    if retries_of(state) is None:
+        return None
+    applied = state.applied
+    if applied is None or not (applied.middleware or applied.middleware_problem):
+        return Verdict(UNKNOWN, "Configuring", "the Middleware of the route has not been applied yet")
+    if applied.middleware_problem:
+        return Verdict(FALSE, "MiddlewareUnavailable", f"requests are routed, and none is sent again: {applied.middleware_problem}")
+    return Verdict(TRUE, "MiddlewareApplied", "")
 
 
 def gateway_problem(state: ServiceState) -> str:

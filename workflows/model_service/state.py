@@ -25,7 +25,8 @@ class ServiceState(EntityState):
     route, None if there is none, and `applied_at` when; `applied_digest`: what it was made from, empty while that is not known;
     `attempted_digest`: of the last attempt. `route_started`: a route may be on the control cluster. `answered`: the version of the last
     list that was answered. `observed_version` orders what the watch says. `drift_since`: since when the route differs from what was
-    applied; `unresolved_since`: since when the gateway cannot resolve a backend.
+    applied; `unresolved_since`: since when the gateway cannot resolve a backend. `middleware_started`: a Middleware may be on the
+    control cluster. `middleware_retry_at`: when one that could not be applied is tried again, after so many `middleware_attempts`.
     """
 
     gateway: FollowedGateway = Field(default_factory=FollowedGateway)
@@ -45,3 +46,6 @@ class ServiceState(EntityState):
     unresolved_since: str = ""
     failure: Failure = NO_FAILURE
     retry_at: str = ""
+    middleware_started: bool = False
+    middleware_retry_at: str = ""
+    middleware_attempts: int = 0

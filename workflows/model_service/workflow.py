@@ -14,7 +14,7 @@ from temporalio.exceptions import ActivityError
 from activities.routing.activities import RoutingActivities
 from api_types import names
 from api_types.digests import report_digest
-from api_types.messages.gateway_work import AppliedRoute, ControlObserved, RemoveRoute
+from api_types.messages.gateway_work import AppliedRoute, ApplyRoute, ControlObserved, RemoveRoute
 from api_types.messages.routing import GatewayChanged, Routed, ServiceEndpoints, ServiceReport
 from api_types.messages.scheduling import Resync
 from api_types.messages.signals import EndpointDirectorySignals, ModelServiceSignals, endpoint_directory
@@ -108,6 +108,9 @@ class ModelServiceWorkflow(Entity[ServiceState]):
     def on_retry_requested(self) -> None:
         """Apply with the next pass."""
         self.state.retry_at = ""
+        if self.state.middleware_retry_at:
+            self.state.middleware_attempts = 0
+            self.state.middleware_retry_at = self.context.moment().isoformat()
         self.gateway.retry()
 
     def status(self) -> dict[str, Any]:
@@ -165,7 +168,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         wanted = decisions.wanted_route(self.state, self.namespace, self.name)
         if wanted is None:
             return
-        if wanted.digest == self.state.applied_digest and not self._drift_is_due():
+        if wanted.digest == self.state.applied_digest and not self._drift_is_due() and not self._middleware_is_due():
             self.state.failure, self.state.retry_at = NO_FAILURE, ""
             return
         if wanted.digest == self.state.attempted_digest and self.state.retry_at and self.context.is_future(self.state.retry_at):
@@ -188,21 +191,48 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             await self._remove_route()
             return None
         self.state.route_started = True
+        order = wanted.route.model_copy(update={"middleware_left": True}) if self.state.middleware_started else wanted.route
+        self.state.middleware_started |= order.retries is not None
         endpoints = sum(len(entry.endpoints) for entry in wanted.route.entries)
         summary = f"route {self.namespace}/{self.name} to {endpoints} endpoints"
-        return await workflow.execute_activity_method(
-            RoutingActivities.apply_service_route, wanted.route, **activity_options.on_cluster(activity_options.APPLY, summary)
+        applied = await workflow.execute_activity_method(
+            RoutingActivities.apply_service_route, order, **activity_options.on_cluster(activity_options.APPLY, summary)
         )
+        self._follow_middleware(order, applied)
+        return applied
 
     async def _remove_route(self) -> None:
         if not self.state.route_started:
             return
         await workflow.execute_activity_method(
             RoutingActivities.remove_service_route,
-            RemoveRoute(namespace=self.namespace, name=self.name, uid=self.state.uid),
+            RemoveRoute(
+                namespace=self.namespace, name=self.name, uid=self.state.uid, middleware_left=self.state.middleware_started or None
+            ),
             **activity_options.on_cluster(activity_options.APPLY, f"remove the route of {self.namespace}/{self.name}"),
         )
-        self.state.route_started = False
+        self.state.route_started = self.state.middleware_started = False
+        self.state.middleware_retry_at = ""
+
+    def _follow_middleware(self, order: ApplyRoute, applied: AppliedRoute) -> None:
+        """Record what became of the Middleware, and when one that could not be applied is tried again."""
+        state = self.state
+        state.middleware_started = order.retries is not None
+        if order.retries is None or applied.middleware:
+            state.middleware_retry_at, state.middleware_attempts = "", 0
+            return
+        pause = backoff.permanent(state.middleware_attempts)
+        state.middleware_attempts += 1
+        state.middleware_retry_at = (self.context.moment() + pause).isoformat()
+        self.context.requeue_after(pause)
+
+    def _middleware_is_due(self) -> bool:
+        """Tell whether a Middleware that could not be applied is tried again."""
+        due = self.state.middleware_retry_at
+        if due and self.context.is_future(due):
+            self.context.requeue_at(datetime.fromisoformat(due))
+            return False
+        return bool(due)
 
     def _drift_is_due(self) -> bool:
         """Tell whether the route differs from what was applied for so long that it is applied again."""
@@ -216,7 +246,8 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             self.context.requeue_at(due)
             return False
         self.state.drift_repairs = min(self.state.drift_repairs + 1, 16)
-        self.context.record_event("Warning", "DriftDetected", "the HTTPRoute was changed or deleted by others; it is applied again")
+        drifted = "Middleware" if decisions.middleware_drifted(self.state) else "HTTPRoute"
+        self.context.record_event("Warning", "DriftDetected", f"the {drifted} was changed or deleted by others; it is applied again")
         return True
 
     def _record_failure(self, failure: Failure) -> None:
@@ -269,7 +300,17 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         self.context.set_condition("EndpointsResolved", *resolved)
         self.context.set_condition("RoutingReady", *routing)
         self.context.set_condition("Ready", *routing)
+        self._conclude_retries()
         state.observed_generation = state.generation
+
+    def _conclude_retries(self) -> None:
+        verdict, before = decisions.retries_ready(self.state), condition_of(self.state.conditions, "RetriesReady")
+        if verdict is None:
+            self.context.remove_condition("RetriesReady")
+            return
+        if verdict.status == FALSE and (before is None or before.message != verdict.message):
+            self.context.record_event("Warning", verdict.reason, verdict.message)
+        self.context.set_condition("RetriesReady", *verdict)
 
     def _follow_resolution(self, now: datetime) -> None:
         """Remember since when the gateway cannot resolve a backend, and look again when that counts."""
@@ -317,8 +358,10 @@ class ModelServiceWorkflow(Entity[ServiceState]):
                     location="control cluster",
                     reason=f"the teardown was forced; {failure.type}",
                 )
-                self.state.add_left_behind([route])
-                self.context.record_event("Warning", "LeftBehind", f"HTTPRoute {route.namespace}/{route.name} may remain")
+                left = [route, *([route.model_copy(update={"kind": "Middleware"})] if self.state.middleware_started else [])]
+                self.state.add_left_behind(left)
+                kinds = " and ".join(each.kind for each in left)
+                self.context.record_event("Warning", "LeftBehind", f"{kinds} {route.namespace}/{route.name} may remain")
                 return True
             self._record_failure(failure)
             reason = "ClusterUnreachable" if failure.is_unreachable else "InProgress"

@@ -75,7 +75,8 @@ def traefik(version: str) -> HelmRelease:
         "statusAddress": {"service": {"namespace": pin.namespace, "name": SERVICE}},
     }
     values = {
-        "providers": {"kubernetesGateway": provider, "kubernetesIngress": {"enabled": False}},
+        # Middlewares are of its own provider, which the chart enables unless it is told otherwise.
+        "providers": {"kubernetesGateway": provider, "kubernetesCRD": {"enabled": True}, "kubernetesIngress": {"enabled": False}},
         "service": {"nameOverride": SERVICE},
         "gateway": {"enabled": False},
         "gatewayClass": {"enabled": False},

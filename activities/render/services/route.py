@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from activities.render.objects import components
 from activities.render.objects.manifest import Item, Json, Owner, compact, labelled_item
+from activities.render.services.retries import middleware_filter
 from activities.render.services.route_plan import RoutedBackend
 from api_types import labels, names
 from api_types.pins import apiversions
@@ -17,10 +18,14 @@ def service_path(namespace: str, service: str) -> str:
     return f"/{namespace}/{service}/"
 
 
-def service_route(owner: Owner, backends: Sequence[RoutedBackend]) -> Item:
-    """Give the route of a service: one rule, by path. Without backends the gateway answers that the service is unavailable."""
+def service_route(owner: Owner, backends: Sequence[RoutedBackend], *, middleware: bool = False) -> Item:
+    """Give the route of a service: one rule, by path. Without backends the gateway answers that the service is unavailable.
+
+    With `middleware` the rule names the Middleware of the service, unless there is nothing to send a request to.
+    """
     path = {"type": "PathPrefix", "value": service_path(owner.namespace, owner.name)}
-    rule = compact(matches=[{"path": path}], backendRefs=[_backend(backend) for backend in backends])
+    filters = [middleware_filter(owner)] if middleware and backends else []
+    rule = compact(matches=[{"path": path}], filters=filters, backendRefs=[_backend(backend) for backend in backends])
     manifest: Json = {
         "apiVersion": apiversions.GATEWAY,
         "kind": "HTTPRoute",

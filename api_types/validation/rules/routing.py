@@ -4,11 +4,11 @@ import ipaddress
 import re
 
 from api_types.base import NAME_MAX
-from api_types.limits import SERVICE_ENTRIES_MAX
+from api_types.limits import RETRY_CODES, SERVICE_ENTRIES_MAX
 from api_types.pins.charts import TRAEFIK_CHART_FLOOR, isolates_backends
 from api_types.resources.inference_gateway import InferenceGatewaySpec, MetalLb, Traefik
 from api_types.resources.model_endpoint import ModelEndpointSpec
-from api_types.resources.model_service import EndpointSelector, ModelServiceSpec
+from api_types.resources.model_service import EndpointSelector, ModelServiceSpec, ServiceRetries
 from api_types.text.endpoint_url import read_url, rewrite_path_problems
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
 
@@ -73,6 +73,18 @@ def entries_are_valid(spec: ModelServiceSpec, context: RuleContext) -> Findings:
         yield context.error(f"must have at most {SERVICE_ENTRIES_MAX} entries, got {len(spec.endpoints)}", "endpoints")
 
 
+def codes_are_of_gateways(retries: ServiceRetries, context: RuleContext) -> Findings:
+    """Reject codes with which an engine answers a request that it has read, and codes that are there twice."""
+    for number, code in enumerate(retries.codes):
+        if code not in RETRY_CODES:
+            *first, last = map(str, RETRY_CODES)
+            yield context.error(
+                f"must be {', '.join(first)} or {last}, got {code}; after any other an engine has read the request", "codes", number
+            )
+        elif code in retries.codes[:number]:
+            yield context.error(f"{code} is there twice", "codes", number)
+
+
 def url_is_valid(spec: ModelEndpointSpec, context: RuleContext) -> Findings:
     """Reject a URL without host or port, and one that contains a secret."""
     url = read_url(spec.url)
@@ -93,6 +105,7 @@ RULES: Rules = {
     Traefik: (load_balancer_block_is_present, chart_is_new_enough),
     MetalLb: (address_pool_is_valid,),
     ModelServiceSpec: (entries_are_valid,),
+    ServiceRetries: (codes_are_of_gateways,),
     EndpointSelector: (selector_is_not_empty,),
     ModelEndpointSpec: (url_is_valid, rewrite_path_is_valid),
 }

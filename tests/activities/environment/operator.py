@@ -1,7 +1,7 @@
 """What a user with kubectl does to a cluster or to the secret store, which activities never do."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from io import StringIO
@@ -95,6 +95,18 @@ async def definitions(cluster: ClusterUnderTest, name: str, version: str) -> Asy
                 wanted[0] |= {"served": True, "storage": True}
                 spec = {**definition["spec"], "versions": wanted}
                 await served.enter_async_context(_defining(cluster, {"metadata": definition["metadata"], "spec": spec}))
+        yield
+
+
+@asynccontextmanager
+async def middlewares(cluster: ClusterUnderTest, *, without: Collection[str] = ()) -> AsyncIterator[None]:
+    """Let the cluster serve Traefik's Middlewares for a while; an older Traefik's lack some fields of retries."""
+    (definition,) = [each for each in custom_resources(Installer().definitions("traefik")) if each["spec"]["names"]["kind"] == "Middleware"]
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for field in without:
+        del schema["properties"]["spec"]["properties"]["retry"]["properties"][field]
+    metadata = {"name": definition["metadata"]["name"]}
+    async with _defining(cluster, {"metadata": metadata, "spec": definition["spec"]}):
         yield
 
 

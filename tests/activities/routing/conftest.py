@@ -16,7 +16,7 @@ from api_types import names
 from api_types.settings import ControlClusterSettings
 from testbed.running import Running
 from tests.activities.environment.asking import asked_by
-from tests.activities.environment.cluster_under_test import cluster_from
+from tests.activities.environment.cluster_under_test import ClusterUnderTest, cluster_from
 
 SETTINGS = ControlClusterSettings(name="control-kubeconfig")
 
@@ -28,6 +28,7 @@ class Control:
     api: ClusterApi
     activities: RoutingActivities
     namespace: str
+    cluster: ClusterUnderTest
 
     async def run(self, activity: Any, order: Any, owner: str = "") -> Any:
         """Run an activity for the workflow whose order it is."""
@@ -49,6 +50,6 @@ async def control(testbed: Running, tmp_path_factory: pytest.TempPathFactory) ->
     made = await cluster_from("control", kubeconfig, tmp_path_factory.mktemp("secrets"))
     cluster = ControlCluster(made.pool, SETTINGS)
     api, namespace = await cluster.api(), f"t-{uuid.uuid4().hex[:8]}"
-    yield Control(api, RoutingActivities(cluster), namespace)
+    yield Control(api, RoutingActivities(cluster), namespace, made)
     await api.delete(ObjectId(kinds.NAMESPACE, "", namespace), propagation="Background")
     await made.pool.close()

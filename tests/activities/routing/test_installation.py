@@ -88,6 +88,7 @@ async def test_a_gateway_is_installed_and_taken_away_and_every_step_may_be_taken
     assert given
     assert json.loads(given["data"]["providers"]) == {
         "kubernetesGateway": {"enabled": True, "statusAddress": {"service": {"namespace": "traefik-system", "name": "traefik"}}},
+        "kubernetesCRD": {"enabled": True},
         "kubernetesIngress": {"enabled": False},
     }
     assert given["data"]["gateway"] == "false false"

@@ -31,6 +31,10 @@ from tests.api_types.builders import (
 )
 
 E = "spec.template.spec.engines"
+NO_TIMEOUTS = (
+    "unknown field; Traefik has no timeouts per route, and a time for the whole request would cut streams of tokens: set timeouts in the "
+    "client; spec.retries sends requests again that no endpoint has taken (docs/routing.md)"
+)
 M = f"{E}[name=a].members"
 DEVICES = "nodeSelector.devices[name=gpu]"
 
@@ -325,6 +329,41 @@ CASES = [
         "api-19-50 a weight of zero",
         a_service({"weight": 0, "selector": {"matchLabels": {"a": "b"}}}),
         ["spec.endpoints[0].weight: must be between 1 and 1000000, got 0; remove the entry to send it nothing"],
+    ),
+    Case(
+        "retries: none",
+        a_service(retries={"attempts": 0}),
+        ["spec.retries.attempts: must be between 1 and 5, got 0; leave out spec.retries to send no request again"],
+    ),
+    Case(
+        "retries: too many",
+        a_service(retries={"attempts": 6}),
+        ["spec.retries.attempts: must be between 1 and 5, got 6"],
+    ),
+    Case(
+        "retries: a code as text",
+        a_service(retries={"codes": ["503"]}),
+        ['spec.retries.codes[0]: must be an integer, got the string "503"'],
+    ),
+    Case(
+        "retries: codes of engines, and one twice",
+        a_service(retries={"codes": [500, 503, 503]}),
+        [
+            "spec.retries.codes[0]: must be 429, 502, 503 or 504, got 500; after any other an engine has read the request",
+            "spec.retries.codes[2]: 503 is there twice",
+        ],
+    ),
+    Case("retries: as another API has it", a_service(retries={"on": [503]}), ["spec.retries.on: unknown field, did you mean codes?"]),
+    Case(
+        "retries: a wait that is too long",
+        a_service(retries={"backoffMilliseconds": 60_000}),
+        ["spec.retries.backoffMilliseconds: must be between 0 and 10000, got 60000"],
+    ),
+    Case("retries: by another name", a_service(retry={"attempts": 1}), ["spec.retry: unknown field, did you mean retries?"]),
+    Case(
+        "timeouts, which the gateway has none of",
+        a_service(timeouts={"request": "30s"}),
+        [f"spec.timeouts: {NO_TIMEOUTS}"],
     ),
     Case("api-19-51 a port that is no number", an_endpoint(url="https://host:abc"), ['spec.url: port "abc" is not a number']),
     Case("api-19-51 an empty URL", an_endpoint(url=""), ["spec.url: must not be empty"]),

@@ -48,6 +48,7 @@ KINDS = {
     "HTTPRoute": "/apis/gateway.networking.k8s.io/v1/namespaces/{}/httproutes",
     "Service": "/api/v1/namespaces/{}/services",
     "EndpointSlice": "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices",
+    "Middleware": "/apis/traefik.io/v1alpha1/namespaces/{}/middlewares",
 }
 
 

@@ -6,6 +6,7 @@ Real API servers, a real Temporal, the worker as users run it, Traefik as each g
 import asyncio
 import json
 import re
+import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
@@ -14,13 +15,17 @@ import httpx
 import pytest
 from kubernetes.client import ApiClient
 
-from testbed.dataplane.names import PROVIDER
+from testbed.cluster.kube import collection
+from testbed.dataplane import faults
+from testbed.dataplane.names import PROVIDER, PROVIDER_ADDRESS
 from testbed.running import ClusterRunning
 from tests.environment.waiting import machine_seconds
-from tests.testbed.dataplane.services import ASK, DEPLOYMENT, TEAM, Services, a_fleet_with_services
+from tests.testbed.conftest import control_of
+from tests.testbed.dataplane.retrying import ALL_CODES, LARGE, RETRIED, RETRYING, TOLD, a_retrying_service, arrived, with_retries
+from tests.testbed.dataplane.services import ASK, DEPLOYMENT, KINDS, TEAM, Services, a_fleet_with_services
 from tests.testbed.dataplane.streams import Streams
 from tests.workflows.conftest import apply_clusters
-from tests.workflows.environment.harness import Json, a_deployment, eventually, message, reason
+from tests.workflows.environment.harness import Json, a_deployment, condition, eventually, message, reason
 from tests.workflows.environment.simulated_control import a_service, an_endpoint, selecting
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
@@ -224,10 +229,106 @@ async def test_a_cluster_that_is_deleted_waits_for_its_replicas_which_leave_it_w
     await apply_clusters(plane)
 
 
+@pytest.fixture(scope="module")
+async def retrying(services: Services) -> Services:
+    """The services of the table, over an endpoint that fails as it is told to, and one where nothing listens."""
+    await services.plane.apply(an_endpoint("told", f"http://{PROVIDER_ADDRESS}:{faults.PORT}", tier="told"))
+    await services.plane.apply(an_endpoint("silent", f"http://{PROVIDER_ADDRESS}:{faults.SILENT_PORT}", tier="silent"))
+    await asyncio.gather(*(a_retrying_service(services, name) for name in RETRYING))
+    return services
+
+
+async def test_a_request_is_sent_again_after_the_codes_of_its_service_and_no_others(retrying: Services) -> None:
+    async with httpx.AsyncClient(timeout=60) as http:
+
+        async def one(name: str, steps: str, more: Json) -> tuple[int, list[str], str]:
+            case = secrets.token_hex(4)
+            answer = await retrying.ask(http, name, f"/plan/{case}/{steps}", **more)
+            return answer.status_code, await arrived(retrying, http, case), answer.request.content.decode()
+
+        for name, steps, status, asked in RETRIED:
+            assert await one(name, steps, {}) == (
+                status,
+                [(json.dumps(ASK, separators=(",", ":")))] * asked,
+                json.dumps(ASK, separators=(",", ":")),
+            ), steps
+        # More than the gateway keeps of a request is sent once, whole.
+        got, bodies, sent = await one("codes", "503-200", {"padding": LARGE})
+        assert (got, len(bodies), bodies == [sent]) == (503, 1, True)
+
+
+async def test_a_request_that_no_endpoint_was_sent_goes_to_the_next_one_by_itself(retrying: Services) -> None:
+    async with httpx.AsyncClient(timeout=60) as http:
+        counts = {
+            name: Counter([(await retrying.ask(http, name, "/plan/next/200")).status_code for _ in range(10)]) for name in ("lost", "saved")
+        }
+    assert (set(counts["lost"]), counts["saved"]) == ({200, 502}, {200: 10})
+
+
+@pytest.mark.parametrize(("step", "chunks", "whole"), [("stream", faults.CHUNKS, True), ("break", faults.CHUNKS // 2, False)])
+async def test_of_a_stream_nothing_is_sent_twice_and_nothing_is_cut(retrying: Services, step: str, chunks: int, whole: bool) -> None:
+    case, lines, ended = secrets.token_hex(4), list[str](), True
+    async with httpx.AsyncClient(timeout=60) as http:
+        try:
+            async with http.stream("POST", f"{retrying.gateway}/{TEAM}/codes/plan/{case}/{step}-200", json=ASK) as answer:
+                assert answer.status_code == httpx.codes.OK
+                async for line in answer.aiter_lines():
+                    lines += [line] if line else []
+        except httpx.RemoteProtocolError:
+            ended = False
+        assert len(await arrived(retrying, http, case)) == 1
+    assert (lines, ended) == ([f"data: 1.{number}" for number in range(chunks)], whole)
+
+
+async def test_no_request_fails_while_retries_come_change_and_go_and_a_deleted_middleware_comes_back(retrying: Services) -> None:
+    plane, stop, answered = retrying.plane, asyncio.Event(), Counter[int]()
+
+    async def client(http: httpx.AsyncClient) -> None:
+        while not stop.is_set():
+            answered[(await retrying.ask(http, "once", "/plan/busy/200")).status_code] += 1
+            await asyncio.sleep(0.01)
+
+    async def change(retries: Json | None, shown: str) -> Json:
+        await plane.apply(with_retries(a_service("once", selecting(TOLD)), retries))
+        return await plane.until("ModelService", "once", lambda tree: condition(tree, "RetriesReady") == shown and settled(tree), TEAM)
+
+    def settled(tree: Json) -> bool:
+        return bool(tree["status"]["observedGeneration"] == tree["metadata"]["generation"])
+
+    async with httpx.AsyncClient(timeout=60) as http:
+        asking = asyncio.create_task(client(http))
+        try:
+            await change(ALL_CODES, "True")
+            await change({"attempts": 1}, "True")
+            await change(None, "")
+            await asyncio.sleep(1)
+        finally:
+            stop.set()
+            await asking
+    assert set(answered) == {200}
+    assert answered[200] > 100
+    api, control = plane._kube(control_of(plane.running)), control_of(plane.running)
+    path = control.server + collection("traefik.io/v1alpha1", "Middleware", TEAM)
+
+    def stored() -> dict[str, str]:
+        items = json.loads(api.call_api("GET", path, header_params={"Accept": "application/json"}).read())["items"]
+        return {item["metadata"]["name"].rpartition("-")[0]: item["metadata"]["uid"] for item in items}
+
+    async def there() -> dict[str, str]:
+        return stored()
+
+    before = await eventually(there, lambda found: set(found) == {"ms-again", "ms-codes", "ms-saved"}, what="Middlewares")
+    seen = await plane.describe("ModelService", "codes", TEAM)
+    assert seen
+    api.call_api("DELETE", f"{path}/{seen['status']['route']}", header_params={"Accept": "application/json"})
+    await eventually(there, lambda found: found.get("ms-codes", before["ms-codes"]) != before["ms-codes"], what="the Middleware of codes")
+    await a_retrying_service(retrying, "codes")
+
+
 async def test_what_goes_away_leaves_nothing_on_the_control_cluster(services: Services) -> None:
-    await services.delete("ModelService", "whole", "one-cluster", "several", "external", "canary", "busy")
+    await services.delete("ModelService", "whole", "one-cluster", "several", "external", "canary", "busy", *RETRYING)
     await services.delete("ModelDeployment", "qwen", "llama", "busy")
-    await services.delete("ModelEndpoint", "provider")
+    await services.delete("ModelEndpoint", "provider", "told", "silent")
     await services.plane.delete("InferenceGateway", "default")
     await services.plane.gone("InferenceGateway", "default")
-    assert services.on_control_cluster() == {"HTTPRoute": set(), "Service": set(), "EndpointSlice": set()}
+    assert services.on_control_cluster() == {kind: set() for kind in KINDS}

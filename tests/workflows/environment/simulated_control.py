@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from temporalio import activity
+from temporalio.client import Client
 
 from activities.render.services.route_plan import plan_backends
 from api_types import labels, names
+from api_types.digests import report_digest
 from api_types.errors import ClusterUnreachable, NoControlCluster
 from api_types.messages.gateway_work import (
     AppliedBackend,
@@ -26,6 +28,7 @@ from api_types.messages.gateway_work import (
     ObservedServiceRoute,
     RemoveBackend,
     RemoveRoute,
+    RouteRetries,
     RunInstallStep,
     WatchGateway,
 )
@@ -41,7 +44,7 @@ class SimulatedControl(SimulatedClusters):
 
     `configured`: there is one. `down`: it does not answer. `address` is that of its gateway. `done` has what was applied and removed, in
     order, as `apply route qwen [a, b]`; `routes` and `backends` are what is there now. `waits`: what a step waits for that
-    is not complete.
+    is not complete. `unavailable` says why no Middleware can be applied, empty if one can; `middlewares` are those that there are.
     """
 
     configured: bool = True
@@ -53,6 +56,8 @@ class SimulatedControl(SimulatedClusters):
     done: list[str] = field(default_factory=list)
     routes: dict[str, ApplyRoute] = field(default_factory=dict)
     backends: dict[str, str] = field(default_factory=dict)
+    unavailable: str = ""
+    middlewares: dict[str, RouteRetries] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
     _watching: WatchGateway | None = None
     _sequence: int = 0
@@ -89,6 +94,11 @@ class SimulatedControl(SimulatedClusters):
         if self.routes.get(order.name) != order:
             self.generations[order.name] = self.generations.get(order.name, 0) + 1
         self.routes[order.name] = order
+        problem = self.unavailable if order.retries else ""
+        if order.retries and not problem:
+            self.middlewares[order.name] = order.retries
+        if order.middleware_left and not order.retries:
+            self.middlewares.pop(order.name, None)
         self.done.append(f"apply route {order.name} [{', '.join(backend.endpoint.name for backend in backends)}]")
         self._report_route(order.namespace, order.name, order.uid)
         return AppliedRoute(
@@ -96,12 +106,16 @@ class SimulatedControl(SimulatedClusters):
             generation=self.generations[order.name],
             digest=self._digest(order.name),
             backends=[BackendShare(endpoint=backend.endpoint.name, weight=backend.weight) for backend in backends],
+            middleware=self._middleware(order.name) if order.retries and not problem else "",
+            middleware_problem=problem,
         )
 
     @activity.defn
     async def remove_service_route(self, order: RemoveRoute) -> None:
         self._check()
         self.routes.pop(order.name, None)
+        if order.middleware_left:
+            self.middlewares.pop(order.name, None)
         self.done.append(f"remove route {order.name}")
         self._report_route(order.namespace, order.name, order.uid)
 
@@ -151,9 +165,17 @@ class SimulatedControl(SimulatedClusters):
     def _digest(self, name: str) -> str:
         return f"digest-{self.generations[name]}" if name in self.routes else ""
 
-    def _report_route(self, namespace: str, name: str, uid: str) -> None:
+    def _middleware(self, name: str) -> str:
+        return report_digest(self.middlewares[name].wire()) if name in self.middlewares else ""
+
+    def lose_middleware(self, service: str, client: Client) -> None:
+        """Delete the Middleware of a service as a user with kubectl may."""
+        del self.middlewares[service]
+        self._report_route(self.routes[service].namespace, service, self.routes[service].uid, client)
+
+    def _report_route(self, namespace: str, name: str, uid: str, client: Client | None = None) -> None:
         """Send what the watch would, after the activity has ended."""
-        watching, client = self._watching, activity.client()
+        watching, client = self._watching, client or activity.client()
         if watching is None:
             return
 
@@ -175,6 +197,7 @@ class SimulatedControl(SimulatedClusters):
                 accepted=self.follows,
                 resolved=self.resolves,
                 message="" if self.resolves else "a backend cannot be resolved",
+                middleware=self._middleware(name),
             )
             observed = ControlObserved(owner_uid=uid, gateway_uid=watching.uid, route=route)
             handle = client.get_workflow_handle(names.workflow_id("ModelService", namespace, name))

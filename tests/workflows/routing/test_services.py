@@ -2,9 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
+from api_types.messages.entities import RetryNow
+from api_types.messages.gateway_work import RouteRetries
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, condition, eventually, message, reason
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
 from tests.workflows.environment.simulated_control import ADDRESS, SimulatedControl, a_gateway, a_service, an_endpoint, selecting
@@ -215,6 +218,57 @@ async def test_an_endpoint_is_held_until_the_gateway_has_taken_over_the_route_wi
         await plane.gone("ModelEndpoint", "a", TEAM)
         assert control.done[-1] == "remove backend a"
         await routed(plane, "s", "b")
+
+
+@pytest.mark.timeout(180)
+async def test_retries_are_a_middleware_that_comes_with_the_spec_comes_back_and_goes_with_it() -> None:
+    control = SimulatedControl()
+
+    def with_retries(**retries: Any) -> Json:
+        service = a_service("s", selecting({"tier": "own"}))
+        return {**service, "spec": {**service["spec"], **retries}}
+
+    async with a_plane(control) as plane:
+        await plane.apply(an_endpoint("own", tier="own"))
+        await plane.apply(with_retries())
+        seen = await routed(plane, "s", "own")
+        assert (condition(seen, "RetriesReady"), control.middlewares) == ("", {})
+
+        await plane.apply(with_retries(retries={"attempts": 2, "codes": [503]}))
+        await plane.until("ModelService", "s", lambda tree: reason(tree, "RetriesReady") == "MiddlewareApplied", TEAM)
+        assert control.middlewares == {"s": RouteRetries(attempts=2, codes=[503], backoff_milliseconds=100)}
+        control.lose_middleware("s", plane.client)
+        await eventually(lambda: _value("s" in control.middlewares), bool, what="the Middleware of s")
+        drift = await plane.until("ModelService", "s", lambda tree: bool(events(tree, "DriftDetected")), TEAM)
+        assert events(drift, "DriftDetected") == ["the Middleware was changed or deleted by others; it is applied again"]
+
+        # The route is there without what the gateway cannot do.
+        control.unavailable = "the control cluster does not serve Middlewares"
+        await plane.apply(with_retries(retries={"attempts": 3}))
+        seen = await plane.until("ModelService", "s", lambda tree: reason(tree, "RetriesReady") == "MiddlewareUnavailable", TEAM)
+        assert (condition(seen, "Ready"), condition(seen, "RetriesReady")) == ("True", "False")
+        assert (
+            message(seen, "RetriesReady") == "requests are routed, and none is sent again: the control cluster does not serve Middlewares"
+        )
+        assert len(events(seen, "MiddlewareUnavailable")) == 1
+        control.unavailable = ""
+        await plane.handle("ModelService", "s", TEAM).signal("retry_now", RetryNow(request_id="again", by="test").wire())
+        await plane.until("ModelService", "s", lambda tree: reason(tree, "RetriesReady") == "MiddlewareApplied", TEAM)
+        assert control.middlewares["s"].attempts == 3
+
+        await plane.apply(with_retries())
+        await eventually(lambda: _value(control.middlewares == {}), bool, what="no Middleware of s")
+        await plane.until("ModelService", "s", lambda tree: condition(tree, "RetriesReady") == "", TEAM)
+        await eventually(lambda: _value(bool(control.routes["s"].middleware_left)), bool, what="the order that removed it")
+        await plane.apply(with_retries(retries={}))
+        await eventually(lambda: _value("s" in control.middlewares), bool, what="the Middleware of s")
+        await plane.delete("ModelService", "s", TEAM)
+        await plane.gone("ModelService", "s", TEAM)
+        assert (control.routes, control.middlewares) == ({}, {})
+
+
+def events(seen: Json, reason: str) -> list[str]:
+    return [each["message"] for each in seen["status"].get("events", ()) if each["reason"] == reason]
 
 
 async def _value(found: bool) -> bool:

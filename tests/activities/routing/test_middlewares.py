@@ -1,0 +1,157 @@
+"""The Middleware of a service and the route that names it: in which order they come and go, and when there is a route alone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
+from activities.cluster_objects.ownership import Owner
+from activities.observe.control import names_middleware
+from api_types import labels
+from api_types.messages.gateway_work import AppliedRoute, ApplyRoute, RemoveRoute, RouteEntry, RouteRetries
+from api_types.messages.routing import SelectedEndpoint
+from api_types.names import service_route_name
+from testbed.cluster.objects import GATEWAY_CLASS
+from tests.activities.environment import operator
+from tests.activities.environment.cluster_under_test import eventually
+from tests.activities.routing.conftest import Control
+from tests.activities.routing.test_watch import watching
+
+pytestmark = pytest.mark.testbed
+
+ENTRIES = [RouteEntry(endpoints=[SelectedEndpoint(name="a", url="http://10.0.0.1", backend="me-a")])]
+RETRIES = RouteRetries(attempts=2, codes=[503])
+FOR_EVER = 100_000.0
+ENABLED = {labels.MIDDLEWARES: "enabled"}
+
+
+@asynccontextmanager
+async def a_gateway(api: ClusterApi, annotations: dict[str, str]) -> AsyncIterator[None]:
+    """Have the Gateway that others install."""
+    await api.apply(
+        {
+            "apiVersion": kinds.GATEWAY.api_version,
+            "kind": "Gateway",
+            "metadata": {"name": labels.CONTROL_GATEWAY_NAME, "namespace": labels.SYSTEM_NAMESPACE, "annotations": annotations},
+            "spec": {"gatewayClassName": GATEWAY_CLASS, "listeners": [{"name": "web", "protocol": "HTTP", "port": 8000}]},
+        }
+    )
+    try:
+        yield
+    finally:
+        await api.delete(ObjectId(kinds.GATEWAY, labels.SYSTEM_NAMESPACE, labels.CONTROL_GATEWAY_NAME))
+
+
+def an_order(control: Control, retries: RouteRetries | None, *, left: bool | None = None) -> ApplyRoute:
+    return ApplyRoute(namespace=control.namespace, name="s", uid="u", entries=ENTRIES, retries=retries, middleware_left=left)
+
+
+async def applied(control: Control, order: ApplyRoute, load_seconds: float = 0) -> AppliedRoute:
+    found: AppliedRoute = await control.run(replace(control.activities, load_seconds=load_seconds).apply_service_route, order)
+    return found
+
+
+async def stored(control: Control) -> tuple[Json | None, bool | None]:
+    """Read the Middleware, and whether the route names one; None without a route."""
+    name = service_route_name(control.namespace, "s")
+    route = await control.get(kinds.HTTP_ROUTE, name)
+    return await control.get(kinds.MIDDLEWARE, name), None if route is None else names_middleware(route)
+
+
+@asynccontextmanager
+async def waiting(control: Control, order: ApplyRoute) -> AsyncIterator[None]:
+    """Apply a route, and let the gateway take for ever to load what is applied before it."""
+    task = asyncio.create_task(applied(control, order, FOR_EVER))
+    try:
+        yield
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_middleware_is_there_before_the_route_names_it_and_until_it_names_it_no_more(control: Control) -> None:
+    async with operator.middlewares(control.cluster), a_gateway(control.api, ENABLED):
+        before = await applied(control, an_order(control, None))
+        assert (before.middleware, before.middleware_problem) == ("", "")
+
+        async def has_come() -> bool:
+            return (await stored(control))[0] is not None
+
+        async def is_named_no_more() -> bool:
+            return not (await stored(control))[1]
+
+        async with waiting(control, an_order(control, RETRIES)):
+            await eventually(has_come)
+            assert (await stored(control))[1] is False
+        # Its worker was lost: what was applied then was loaded long since.
+        done = await applied(control, an_order(control, RETRIES), FOR_EVER)
+        middleware, named = await stored(control)
+        assert middleware
+        assert (named, middleware["spec"]["retry"]["attempts"], bool(done.middleware)) == (True, 3, True)
+        assert middleware["metadata"]["annotations"][labels.OWNER_UID] == "u"
+        changed = await applied(control, an_order(control, RouteRetries(attempts=1)), FOR_EVER)
+        assert changed.middleware != done.middleware
+        async with waiting(control, an_order(control, None, left=True)):
+            await eventually(is_named_no_more)
+            assert (await stored(control))[0] is not None
+        await applied(control, an_order(control, None, left=True), FOR_EVER)
+        assert await stored(control) == (None, False)
+
+        await applied(control, an_order(control, RETRIES))
+        await control.run(
+            control.activities.remove_service_route, RemoveRoute(namespace=control.namespace, name="s", uid="u", middleware_left=True)
+        )
+        assert await stored(control) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "lacks", "said"),
+    [
+        pytest.param(None, (), "Gateway modelplane-system/modelplane does not exist", id="no gateway"),
+        pytest.param(
+            {}, (), "enable the provider kubernetesCRD of Traefik, then `kubectl annotate gateway", id="a gateway that says nothing"
+        ),
+        pytest.param(ENABLED, None, "does not serve traefik.io/v1alpha1/Middleware: install the CRDs of Traefik", id="no CRD"),
+        pytest.param(
+            ENABLED,
+            ("status", "retryNonIdempotentMethod"),
+            "the CRDs of Traefik are older than what is needed",
+            id="the CRD of an older Traefik",
+        ),
+    ],
+)
+async def test_where_middlewares_are_not_loaded_the_route_names_none_and_it_is_said_why(
+    control: Control, annotations: dict[str, str] | None, lacks: tuple[str, ...] | None, said: str
+) -> None:
+    async with AsyncExitStack() as there:
+        if lacks is not None:
+            await there.enter_async_context(operator.middlewares(control.cluster, without=lacks))
+        if annotations is not None:
+            await there.enter_async_context(a_gateway(control.api, annotations))
+        done = await applied(control, an_order(control, RETRIES), FOR_EVER)
+        assert said in done.middleware_problem
+        assert (done.middleware, await stored(control)) == ("", (None, False))
+        assert [share.endpoint for share in done.backends] == ["a"]
+
+
+async def test_a_service_is_told_when_its_middleware_is_changed_or_deleted(control: Control) -> None:
+    owner = Owner("ModelService", control.namespace, "s", "u")
+    async with operator.middlewares(control.cluster), a_gateway(control.api, ENABLED):
+        done = await applied(control, an_order(control, RETRIES))
+        async with watching(control.api) as watched:
+
+            async def until(digest: str) -> None:
+                await watched.until(owner, lambda each: bool(each.route and each.route.present and each.route.middleware == digest))
+
+            await until(done.middleware)
+            name = service_route_name(control.namespace, "s")
+            await control.api.delete(ObjectId(kinds.MIDDLEWARE, control.namespace, name))
+            await until("")
+            again = await applied(control, an_order(control, RETRIES))
+            assert again.middleware == done.middleware
+            await until(done.middleware)
