@@ -322,7 +322,7 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
     parts: dict[str, dict[str, Any]] = {
         queues.WORKFLOWS: {
             **of_workflows,
-            "workflows": [*registry.ENTITIES, *registry.DIRECTORIES],
+            "workflows": [*registry.ENTITIES, *registry.DIRECTORIES, *registry.SINGLETONS],
             "activities": [*to_entities, *registry.REBUILD_ACTIVITIES],
             "max_concurrent_activities": limits.max_concurrent_activities,
         },

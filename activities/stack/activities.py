@@ -132,12 +132,14 @@ class StackActivities:
             await until_first_ends(watch(), until_shutdown())
         return found[0]
 
-    def _wanted(self, order: CheckStack) -> str:
-        """Give the digest of the plan that the settings make now; while they make none, that of the plan which is carried out."""
+    def _wanted(self, order: CheckStack) -> readiness.WantedStack:
+        """Give what the settings say now; while they make no plan, the one that is carried out stays, and people are told why."""
+        at_once = self.settings.upgrade_parallelism
         try:
-            return preflight.make_plan(order.source, order.connection, self.settings).digest
-        except InvalidInput:
-            return order.plan
+            digest = preflight.make_plan(order.source, order.connection, self.settings).digest
+        except InvalidInput as error:
+            return readiness.WantedStack(order.plan, f"the stack stays as it is: {error.message}", at_once)
+        return readiness.WantedStack(digest, "", at_once)
 
     @activity.defn
     async def restart_ai_gateway(self, order: StackOrder) -> bool:
@@ -219,7 +221,9 @@ async def _working(connection: Connection) -> AsyncIterator[Callable[[Progress],
             yield report
 
 
-async def _until_changed(cluster: Resolve, order: CheckStack, wanted: str, report: Callable[[Progress], None]) -> StackSeen:
+async def _until_changed(
+    cluster: Resolve, order: CheckStack, wanted: readiness.WantedStack, report: Callable[[Progress], None]
+) -> StackSeen:
     """Look every few seconds, or minutes, until a look differs from what is known; a difference is looked at twice where that is told."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + order.max_seconds
@@ -234,7 +238,7 @@ async def _until_changed(cluster: Resolve, order: CheckStack, wanted: str, repor
         await asyncio.sleep(order.poll_seconds)
 
 
-async def _seen(cluster: Resolve, order: CheckStack, wanted: str) -> tuple[StackSeen | None, str]:
+async def _seen(cluster: Resolve, order: CheckStack, wanted: readiness.WantedStack) -> tuple[StackSeen | None, str]:
     """Look once; a cluster that does not answer now may do so at the next look."""
     try:
         with reading_all(order.connection.cluster):

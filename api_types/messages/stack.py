@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from api_types.base import Id, Message, Name, Text
+from api_types.limits import UPGRADES_AT_ONCE_MAX
 from api_types.messages.cluster_work import Connection, Seconds
 
 _RELEASES_MAX = 32
@@ -162,6 +163,7 @@ class StackSeen(Message):
     `digest` is over all the rest. `wanted`: the digest of the plan that the worker's settings make now. `address` is that of the Gateway;
     `address_events`: what the load balancer's Service says while there is none. `restart`: the AI gateway was started before there were
     InferencePools, and does not serve them until it is restarted. `device_slices`: how many ResourceSlices drivers publish.
+    `upgrades_at_once`: how many clusters may upgrade at the same time, as the worker's settings say.
     """
 
     digest: Id = ""
@@ -173,6 +175,7 @@ class StackSeen(Message):
     address_events: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
     restart: bool = False
     device_slices: int = 0
+    upgrades_at_once: Annotated[int, Field(ge=1, le=UPGRADES_AT_ONCE_MAX)] = 1
 
     def gating(self, targets: tuple[str, ...]) -> list[Lag]:
         """Give what keeps some components and groups from being ready."""

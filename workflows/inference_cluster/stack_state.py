@@ -51,6 +51,27 @@ class RemovalProgress(_Carried):
         self.attempts, self.retry_at, self.remaining, self.failure = 0, "", [], NO_FAILURE
 
 
+class TurnState(_Carried):
+    """The turn to upgrade that a cluster wants or has.
+
+    Attributes:
+        number: of the turn that is wanted; 0 if none is.
+        granted: whether the stack may be upgraded now. `holders`: the clusters that upgrade, for which this one waits.
+        answer: number of the newest answer.
+        said: digest of what StackUpgrades was told last, empty if it knows of no turn. `progress`: how far the upgrade was then.
+        report_at: before then no progress is reported.
+
+    """
+
+    number: int = 0
+    granted: bool = False
+    holders: list[str] = Field(default_factory=list)
+    answer: int = 0
+    said: str = ""
+    progress: str = ""
+    report_at: str = ""
+
+
 class StackState(_Carried):
     """What is carried of a stack.
 
@@ -70,6 +91,7 @@ class StackState(_Carried):
         stages: since when each stage has open steps. `late`: stages that take longer than usual.
         seen: what was seen last; `covered`: of which targets, with the revision of each release and the number of the plan of each group.
         address: the last address of the gateway, to tell when it changes.
+        turn: that to upgrade, which StackUpgrades gives.
         removal: how far the removal is.
 
     """
@@ -96,4 +118,5 @@ class StackState(_Carried):
     seen: StackSeen | None = None
     covered: dict[str, int] = Field(default_factory=dict)
     address: str = ""
+    turn: TurnState = Field(default_factory=TurnState)
     removal: RemovalProgress = Field(default_factory=RemovalProgress)

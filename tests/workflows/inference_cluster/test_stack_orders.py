@@ -37,6 +37,7 @@ from workflows.inference_cluster.stack.calls import BackgroundCalls
 from workflows.inference_cluster.stack.installer import StackInstaller
 from workflows.inference_cluster.stack.plan import CHECK, PREFLIGHT, RESTART, is_carried_out
 from workflows.inference_cluster.stack.removal import REMOVE, StackRemoval
+from workflows.inference_cluster.stack.turn import StackTurn
 from workflows.inference_cluster.stack.verdict import progress_lines, stack_verdict
 from workflows.inference_cluster.stack_state import StackState
 from workflows.inference_cluster.state import ClusterState
@@ -81,9 +82,9 @@ class Calls(BackgroundCalls):
 
 
 class World:
-    """One cluster whose stack is managed."""
+    """One cluster whose stack is managed; it upgrades at once unless it takes turns with others."""
 
-    def __init__(self, stack: StackState, **fields: Any) -> None:
+    def __init__(self, stack: StackState, *, takes_turns: bool = False, **fields: Any) -> None:
         self.time = datetime(2026, 1, 1, tzinfo=UTC)
         self.state: ClusterState = a_cluster(annotations={}, stack=stack, **fields)
         self.calls = Calls()
@@ -91,7 +92,8 @@ class World:
             "InferenceCluster", self.state, lambda: None, "inferencecluster/eu", lambda: self.time
         )
         self.context = context
-        self.installer = StackInstaller(context, self.calls, lambda: None)
+        self.turn = StackTurn(context, lambda: takes_turns)
+        self.installer = StackInstaller(context, self.calls, self.turn, lambda: None)
         self.removal = StackRemoval(context, self.calls)
 
     @property

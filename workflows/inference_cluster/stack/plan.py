@@ -34,6 +34,11 @@ def is_carried_out(stack: StackState) -> bool:
     return stack.plan is not None and all(step.key in done for step in steps_of(stack))
 
 
+def is_upgrading(stack: StackState) -> bool:
+    """Tell whether the plan replaces one that was complete, and was not yet carried out. What is repaired later is no upgrade."""
+    return stack.upgrading and stack.completed_plan != stack.planned_at
+
+
 def awaits_readiness(stack: StackState) -> bool:
     """Tell whether a look at the cluster is needed: something is waited for, or all is installed and has to stay so."""
     return is_carried_out(stack) or any(step.action is Action.READY for step in open_steps(stack))

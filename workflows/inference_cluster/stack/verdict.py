@@ -51,9 +51,18 @@ def _of_complete(stack: StackState, address: str) -> Verdict:
         return Verdict(FALSE, UNAVAILABLE, "; ".join(filter(None, (_named(lags), upgrade))))
     if not address:
         return Verdict(FALSE, INSTALLING, "; ".join(("the Gateway lost its address", *_address_events(stack))))
-    running = "" if is_carried_out(stack) or upgrade else "; ".join(_of_stage(stack, stage) for stage in open_stages(stack))
+    waits = _turn(stack)
+    running = "" if is_carried_out(stack) or upgrade or waits else "; ".join(_of_stage(stack, stage) for stage in open_stages(stack))
     others = [lag for lag in stack.seen.lags if not lag.gates] if stack.seen else []
-    return Verdict(TRUE, "BackendHealthy", "; ".join(filter(None, (upgrade, running, _named(others), *_notes(stack)))))
+    return Verdict(TRUE, "BackendHealthy", "; ".join(filter(None, (upgrade, waits, running, _named(others), *_notes(stack)))))
+
+
+def _turn(stack: StackState) -> str:
+    """Say for which clusters an upgrade waits; empty if it does not."""
+    if not stack.turn.number or stack.turn.granted:
+        return ""
+    holders = ", ".join(stack.turn.holders[:_SHOWN_MAX])
+    return f"waiting for the upgrade of cluster {holders}" if holders else "waiting for its turn to be upgraded"
 
 
 def _of_stages(stack: StackState, address: str) -> Verdict:
