@@ -16,6 +16,7 @@ from activities.heartbeat import Progress, heartbeating
 from activities.stack import balancers, control_gateway, preflight, readiness, releases, removal
 from activities.stack.applying import apply_group
 from activities.stack.definitions import apply_definitions
+from activities.stack.downgrades import without_downgrades
 from activities.stack.ownership import KIND, check_mark, taken_over
 from activities.watching.health import Resolve
 from activities.watching.running import until_first_ends, until_shutdown
@@ -68,7 +69,7 @@ class StackActivities:
 
     @activity.defn
     async def preflight_stack(self, order: PreflightStack) -> StackPlan:
-        """Make the plan, and check that nothing of others is in its way.
+        """Make the plan, check that nothing of others is in its way, and leave out of it what cannot go back to an older version.
 
         Raises InvalidInput for versions that do not go together, Unsupported on the control cluster or without a helm, PermissionDenied
         for a user who is no administrator, NameConflict where others have what the stack needs.
@@ -79,7 +80,7 @@ class StackActivities:
         async with _working(order.connection) as report, self.helm.at(order.connection) as helm:
             await preflight.check_other_cluster(cluster, self.control)
             await preflight.check(cluster, helm, order, plan, report)
-        return plan
+            return await without_downgrades(cluster, helm, order, plan, report)
 
     @activity.defn
     async def apply_stack_objects(self, order: ApplyStackObjects) -> StackApplied:

@@ -88,12 +88,14 @@ class PreflightStack(StackOrder):
 class StackPlan(Message):
     """What a stack consists of, as one worker's settings have it: `spec` of its record, and its releases by component.
 
-    `digest` is over all of it: another one is another stack.
+    `digest` is over what the settings say: another one is another stack. `kept`: the components whose releases stay as they are, because
+    the wanted version is older and cannot be gone back to, with the reason; their releases have the version that is installed.
     """
 
     digest: Id
     spec: dict[str, Any]
     releases: Annotated[dict[Name, HelmRelease], Field(max_length=_RELEASES_MAX)] = Field(default_factory=dict)
+    kept: Annotated[dict[Name, Text], Field(max_length=_RELEASES_MAX)] = Field(default_factory=dict)
 
 
 class ApplyStackObjects(StackOrder):

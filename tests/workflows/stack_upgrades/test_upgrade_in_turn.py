@@ -7,7 +7,7 @@ from temporalio import workflow
 
 from activities.render.stack import components, objects
 from api_types import labels
-from api_types.messages.stack import Lag, StackApplied, StackSeen
+from api_types.messages.stack import ApplyChartCrds, EnsureRelease, Lag, StackApplied, StackSeen
 from api_types.messages.upgrades import UpgradeTurn
 from tests.workflows.inference_cluster.test_stack_orders import World
 from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack, a_plan, a_stack
@@ -159,3 +159,29 @@ def test_who_is_asked_says_again_what_it_has_and_an_answer_to_an_earlier_request
     assert world.turn.request()
     world.turn.answered(UpgradeTurn(uid="u", turn=first.turn, sequence=99, granted=True))
     assert not world.stack.turn.granted
+
+
+def test_a_release_that_stays_as_it_is_is_not_written_the_rest_is_upgraded_and_people_are_told() -> None:
+    world = Upgrading()
+    world.answer()
+    reason = f"Rejected: {LWS} stays at v0.9.0"
+    kept = {LWS: reason, components.ENVOY_GATEWAY.key: "it goes with another"}
+    world.calls.end(PREFLIGHT, NEWER.model_copy(update={"kept": kept}))
+    orders = list[Any]()
+    for _ in range(100):
+        world.update(minutes=1)
+        orders += [world.calls.now[key].order for key in world.steps]
+        world.end_steps()
+        if CHECK in world.calls.keys:
+            world.calls.end(CHECK, StackSeen(digest=str(world.time), wanted=NEWER.digest))
+    assert not is_upgrading(world.stack)
+    written = [order.release.name for order in orders if isinstance(order, EnsureRelease)]
+    assert sorted(written) == sorted(release.name for key, release in NEWER.releases.items() if key not in kept)
+    (crds,) = [order for order in orders if isinstance(order, ApplyChartCrds)]
+    names = {release.name for release in crds.releases}
+    assert ("mp-lws" in names, "mp-cert-manager" in names) == (False, True)
+    assert reason in world.says
+    assert [event.message for event in world.state.events if event.reason == "Rejected"] == [*kept.values()]
+    # What is deleted of it by hand is put back, as it was.
+    world.look(wanted=NEWER.digest, lags=[Lag(target=LWS, object="Deployment lws", why="missing", missing=True)])
+    assert world.steps == [LWS]

@@ -39,7 +39,7 @@ from workflows.inference_cluster.stack.plan import (
     RESTART,
     awaits_readiness,
     begin_plan,
-    complete_ready_steps,
+    complete_idle_steps,
     coverage,
     covers,
     is_carried_out,
@@ -99,7 +99,7 @@ class StackInstaller:
         if self._stack.plan is None:
             return
         self._show_address()
-        complete_ready_steps(self._stack, gateway_of(self._state).address)
+        complete_idle_steps(self._stack, gateway_of(self._state).address)
         self._find_new_kinds()
         self._record_completion()
         self._follow_deadlines()
@@ -150,6 +150,8 @@ class StackInstaller:
             begin_plan(self._stack, plan, self._context.now())
             if before is not None and before.digest != plan.digest:
                 self._context.record_event("Normal", "StackChanged", "another stack is wanted: it is upgraded, one release at a time")
+            for reason in plan.kept.values():
+                self._context.record_event("Warning", "Rejected", reason)
 
         self._start(PREFLIGHT, StackActivities.preflight_stack, order, planned)
 
@@ -216,7 +218,8 @@ class StackInstaller:
                 objects = ApplyStackObjects(spec=plan.spec, group=group, **of_stack)
                 self._start(step.key, StackActivities.apply_stack_objects, objects, self._applied(step.key, group))
             case Action.CRDS:
-                crds = ApplyChartCrds(releases=[plan.releases[key] for key in step.targets], **of_stack)
+                changed = [plan.releases[key] for key in step.targets if key not in plan.kept]
+                crds = ApplyChartCrds(releases=changed, **of_stack)
                 self._start(step.key, StackActivities.apply_chart_crds, crds, self._applied(step.key))
             case _:
                 (component,) = step.targets

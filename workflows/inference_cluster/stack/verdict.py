@@ -48,13 +48,20 @@ def _of_complete(stack: StackState, address: str) -> Verdict:
     lags = stack.seen.gating(EVERYTHING) if stack.seen else []
     upgrade = "; ".join(f"UpgradeFailed: {key}: {failure.message}" for key, failure in stack.failures.items())
     if lags:
-        return Verdict(FALSE, UNAVAILABLE, "; ".join(filter(None, (_named(lags), upgrade))))
+        return Verdict(FALSE, UNAVAILABLE, "; ".join(filter(None, (_named(lags), upgrade, *_kept(stack)))))
     if not address:
         return Verdict(FALSE, INSTALLING, "; ".join(("the Gateway lost its address", *_address_events(stack))))
     waits = _turn(stack)
     running = "" if is_carried_out(stack) or upgrade or waits else "; ".join(_of_stage(stack, stage) for stage in open_stages(stack))
     others = [lag for lag in stack.seen.lags if not lag.gates] if stack.seen else []
-    return Verdict(TRUE, "BackendHealthy", "; ".join(filter(None, (upgrade, waits, running, _named(others), *_notes(stack)))))
+    return Verdict(
+        TRUE, "BackendHealthy", "; ".join(filter(None, (upgrade, *_kept(stack), waits, running, _named(others), *_notes(stack))))
+    )
+
+
+def _kept(stack: StackState) -> list[str]:
+    """Say which releases stay as they are, and why."""
+    return list(stack.plan.kept.values())[:_SHOWN_MAX] if stack.plan else []
 
 
 def _turn(stack: StackState) -> str:
@@ -71,7 +78,7 @@ def _of_stages(stack: StackState, address: str) -> Verdict:
         reason = ADDRESS_PENDING if S4.number in stack.late else INSTALLING
         message = f"{S4.number} {S4.title}: the Gateway has no address yet{_late(stack, S4)}"
         return Verdict(FALSE, reason, "; ".join((message, *_address_events(stack), *_notes(stack))))
-    return Verdict(FALSE, INSTALLING, "; ".join((*(_of_stage(stack, stage) for stage in stages), *_notes(stack))))
+    return Verdict(FALSE, INSTALLING, "; ".join((*(_of_stage(stack, stage) for stage in stages), *_kept(stack), *_notes(stack))))
 
 
 def _of_stage(stack: StackState, stage: Stage) -> str:
