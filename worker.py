@@ -409,6 +409,7 @@ def work_on_clusters(activities: Activities, limits: WorkerSettings) -> dict[Clu
                 activities.stack.await_no_routes,
                 activities.stack.remove_stack_objects,
                 activities.stack.helm_uninstall,
+                activities.stack.purge_definitions,
                 activities.stack.list_load_balancers,
                 activities.stack.run_install_step,
             ],

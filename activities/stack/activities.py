@@ -18,6 +18,7 @@ from activities.stack.applying import apply_group
 from activities.stack.definitions import apply_definitions
 from activities.stack.downgrades import without_downgrades
 from activities.stack.ownership import KIND, check_mark, taken_over
+from activities.stack.purge import purge
 from activities.watching.health import Resolve
 from activities.watching.running import until_first_ends, until_shutdown
 from api_types.errors import InvalidInput, NoControlCluster, TransientError
@@ -33,6 +34,8 @@ from api_types.messages.stack import (
     ListLoadBalancers,
     LoadBalancers,
     PreflightStack,
+    PurgedDefinitions,
+    PurgeDefinitions,
     RemoveStackObjects,
     StackApplied,
     StackOrder,
@@ -186,6 +189,19 @@ class StackActivities:
             if problem := await taken_over(cluster, order.connection.cluster, order.cluster_uid):
                 return TeardownStepResult(skipped=[f"release {order.namespace}/{order.name}: {problem}"])
             return await releases.uninstall(cluster, helm, order, report)
+
+    @activity.defn
+    async def purge_definitions(self, order: PurgeDefinitions) -> PurgedDefinitions:
+        """Delete the definitions that charts left, where nobody uses them; gives those that stay, and what is left at the time limit.
+
+        None is deleted where the stack has become that of another one meanwhile. Raises what `HelmPort.crds` does.
+        """
+        check_caller(KIND, "", order.connection.cluster)
+        cluster = await self.clusters.at(order.connection)
+        async with _working(order.connection) as report, self.helm.at(order.connection) as helm:
+            if problem := await taken_over(cluster, order.connection.cluster, order.cluster_uid):
+                return PurgedDefinitions(skipped=[f"definitions of charts: {problem}"])
+            return await purge(cluster, helm, order, report)
 
     @activity.defn
     async def list_load_balancers(self, order: ListLoadBalancers) -> LoadBalancers:

@@ -10,10 +10,11 @@ from pydantic import Field
 
 from api_types.base import Id, Message, Name, Text
 from api_types.limits import UPGRADES_AT_ONCE_MAX
-from api_types.messages.cluster_work import Connection, Seconds
+from api_types.messages.cluster_work import Connection, RemainingObject, Seconds, TeardownStepResult
 
 _RELEASES_MAX = 32
 ITEMS_MAX = 64
+DEFINITIONS_KEPT_MAX = 256
 
 # --- releases -----------------------------------------------------------------------------------------------------------------------
 
@@ -203,6 +204,23 @@ class AwaitNoRoutes(StackOrder):
     """Wait until no route and no pool of ours is left on the cluster."""
 
     wait_seconds: Seconds = 10
+
+
+class PurgeDefinitions(StackOrder):
+    """Delete the definitions in the `crds/` folders of the charts of releases, where there is no object of them; wait until they are gone.
+
+    `skipped`: ids of definitions that are no longer waited for.
+    """
+
+    releases: Annotated[list[HelmRelease], Field(max_length=_RELEASES_MAX)]
+    wait_seconds: Seconds = 10
+    skipped: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+
+
+class PurgedDefinitions(TeardownStepResult):
+    """What was not deleted: `kept` are the definitions that stay, with the reason."""
+
+    kept: Annotated[list[RemainingObject], Field(max_length=DEFINITIONS_KEPT_MAX)] = Field(default_factory=list)
 
 
 class ListLoadBalancers(StackOrder):

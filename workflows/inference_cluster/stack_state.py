@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from activities.render.stack.removal import STEPS, RemovalStep, step_of_number
+from activities.render.stack.removal import RemovalStep, steps_of
 from api_types.messages.cluster_work import RemainingObject
 from api_types.messages.stack import InstalledRelease, StackPlan, StackSeen
 from api_types.payloads.packing import Compact
@@ -19,6 +19,7 @@ class RemovalProgress(_Carried):
 
     Attributes:
         begun: whether replicas and caches are gone, or were given up: they are not waited for again.
+        purge: whether definitions that charts leave are deleted too.
         number: of the current step, from 1; `since`: when it started.
         attempts: how often it was tried without being completed; `retry_at`: when it is tried again.
         remaining: what the last attempt found still there; `failure`: of the last attempt.
@@ -27,6 +28,7 @@ class RemovalProgress(_Carried):
     """
 
     begun: bool = False
+    purge: bool = False
     number: int = 1
     since: str = ""
     attempts: int = 0
@@ -36,14 +38,19 @@ class RemovalProgress(_Carried):
     skipped: list[str] = Field(default_factory=list)
 
     @property
+    def steps(self) -> tuple[RemovalStep, ...]:
+        """All steps."""
+        return steps_of(purge=self.purge)
+
+    @property
     def step(self) -> RemovalStep:
         """The current step."""
-        return step_of_number(self.number)
+        return self.steps[self.number - 1]
 
     @property
     def ended(self) -> bool:
         """Whether there is no step left."""
-        return self.number > len(STEPS)
+        return self.number > len(self.steps)
 
     def complete(self, now: str) -> None:
         """End the current step and start the next one."""

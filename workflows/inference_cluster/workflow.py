@@ -174,7 +174,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.removal.retry()
 
     def on_delete_requested(self, order: Delete) -> None:
-        """Connect no more; evict what runs here, if the user requested that."""
+        """Connect no more; evict what runs here, and delete what charts leave, if the user requested that."""
+        self.state.stack.removal.purge |= order.purge_crds
         self.connection.stop()
         self.installer.stop_looking()
         if order.evict and self.state.spec is not None:

@@ -183,5 +183,6 @@ def test_a_release_that_stays_as_it_is_is_not_written_the_rest_is_upgraded_and_p
     assert reason in world.says
     assert [event.message for event in world.state.events if event.reason == "Rejected"] == [*kept.values()]
     # What is deleted of it by hand is put back, as it was.
+    world.update()
     world.look(wanted=NEWER.digest, lags=[Lag(target=LWS, object="Deployment lws", why="missing", missing=True)])
     assert world.steps == [LWS]
