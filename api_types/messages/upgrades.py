@@ -31,11 +31,11 @@ class UpgradeRequest(Message):
 class UpgradeTurn(Message):
     """Whether the cluster with this uid has the turn that it asked for; if not, `holders` are the clusters that upgrade now, or some.
 
-    `sequence` orders the answers. Without a uid it is a question: whoever wants a turn asks for it again, and says whether it has it.
+    `sequence` orders the answers.
     """
 
-    uid: Id = ""
-    turn: SentAt = 0
-    sequence: SentAt = 0
+    uid: Id
+    turn: SentAt
+    sequence: SentAt
     granted: bool = False
     holders: Annotated[list[Name], Field(max_length=HOLDERS_SHOWN_MAX)] = Field(default_factory=list)

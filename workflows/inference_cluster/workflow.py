@@ -147,6 +147,12 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         return self.reporter.for_scheduler().wire()
 
     @workflow.query
+    def upgrade_request(self) -> dict[str, Any] | None:
+        """Give what a StackUpgrades that lost its state must know; None if no turn is wanted."""
+        found = self.turn.account()
+        return found.wire() if found.wanted else None
+
+    @workflow.query
     def cache_site(self) -> dict[str, Any]:
         """Give what a cache must know of a cluster."""
         return self.reporter.for_caches().wire()

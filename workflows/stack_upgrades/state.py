@@ -25,10 +25,10 @@ class Request(Message):
 class UpgradesState(Message):
     """The requests by cluster, in the order of their turns; `known` has the newest message of each cluster.
 
-    `asked`: clusters were asked whether they have a turn of an earlier StackUpgrades, whose state was lost.
+    `surveyed`: it is known which clusters have a turn of an earlier StackUpgrades, whose state was lost.
     """
 
-    asked: bool = False
+    surveyed: bool = False
     requests: Compact[dict[str, Request]] = Field(default_factory=dict)
     known: Compact[dict[str, Version]] = Field(default_factory=dict)
     last_number: int = 0

@@ -12,21 +12,20 @@ from temporalio import workflow
 from api_types import clock
 from api_types.base import Message
 from api_types.messages.entities import CancelRequested
-from api_types.messages.signals import InferenceClusterSignals, StackUpgradesSignals
-from api_types.messages.upgrades import UpgradeRequest, UpgradeTurn
+from api_types.messages.signals import StackUpgradesSignals
+from api_types.messages.upgrades import UpgradeRequest
 from api_types.names import STACK_UPGRADES_ID
 from workflows.entity.calls.refusals import NEXT_CALL
-from workflows.entity.calls.sending import LOCAL_CALLS_MAX, broadcast, send_all
+from workflows.entity.calls.sending import LOCAL_CALLS_MAX, send_all
 from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, REFUSALS_KEPT, with_event
 from workflows.entity.handles import handles
 from workflows.entity.memo import memo_to_carry
 from workflows.entity.requeue_timer import RequeueTimer
 from workflows.entity.start import check_only_id, read_carried
 from workflows.stack_upgrades.state import UpgradesState
+from workflows.stack_upgrades.survey import survey
 from workflows.stack_upgrades.turns import Turns
 
-# How long clusters have to say that they upgrade already, before the first turn of all is given.
-ANSWER_TIME = timedelta(seconds=5)
 NAMES_SHOWN = 100
 
 
@@ -50,8 +49,9 @@ class StackUpgradesWorkflow:
     async def run(self, *arguments: Any) -> None:
         """Give turns, for ever."""
         del arguments
-        if not self.state.asked:
-            await self._ask()
+        if not self.state.surveyed:
+            await survey(self.turns)
+            self.state = self.state.model_copy(update={"surveyed": True})
         while not workflow.info().is_continue_as_new_suggested():
             await workflow.wait_condition(lambda: self.queued)
             self.queued = False
@@ -63,13 +63,6 @@ class StackUpgradesWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         state = self.turns.carried(self.state).model_copy(update={"events": self.events})
         workflow.continue_as_new(state, memo=memo_to_carry())
-
-    async def _ask(self) -> None:
-        """Ask all clusters whether they upgrade: there may have been a StackUpgrades before, whose state was lost."""
-        question = InferenceClusterSignals.UPGRADE_TURN.broadcast(UpgradeTurn(), InferenceClusterSignals)
-        await broadcast(question, "ask which clusters upgrade their stacks")
-        await workflow.sleep(ANSWER_TIME, summary="wait for clusters that upgrade already")
-        self.state = self.state.model_copy(update={"asked": True})
 
     async def _send_answers(self) -> None:
         if answers := self.turns.answers():

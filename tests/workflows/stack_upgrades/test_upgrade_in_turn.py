@@ -143,20 +143,24 @@ def test_a_turn_is_given_back_when_nothing_is_upgraded(end: str) -> None:
         assert (again.wanted, again.turn > first.turn, PREFLIGHT in world.calls.keys) == (True, True, False)
 
 
-def test_who_is_asked_says_again_what_it_has_and_an_answer_to_an_earlier_request_says_nothing() -> None:
+def test_what_is_asked_again_is_what_it_has_and_an_answer_to_an_earlier_request_says_nothing() -> None:
     world = Upgrading()
     first = world.turn.request()
     world.answer()
-    world.turn.answered(UpgradeTurn())
+    # Whoever gives turns was started anew.
+    world.turn.repeat()
     again = world.turn.request()
     assert first
     assert again
-    assert (again.turn, again.holds, again.wanted) == (first.turn, True, True)
+    assert (again.turn, again.holds, again.wanted, again.sequence > first.sequence) == (first.turn, True, True, True)
+    assert world.turn.account() == again
     world.calls.end(PREFLIGHT, a_plan())
+    # That comes together with the end of its wish.
+    world.turn.repeat()
     world.update()
-    # The question and the end of its wish come together.
-    world.turn.answered(UpgradeTurn())
-    assert world.turn.request()
+    back = world.turn.request()
+    assert back
+    assert (back.wanted, world.turn.account().wanted) == (False, False)
     world.turn.answered(UpgradeTurn(uid="u", turn=first.turn, sequence=99, granted=True))
     assert not world.stack.turn.granted
 

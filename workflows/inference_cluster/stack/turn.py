@@ -63,10 +63,7 @@ class StackTurn:
     # --- messages -----------------------------------------------------------------------------------------------------------------
 
     def answered(self, message: UpgradeTurn) -> None:
-        """Record an answer, or ask again."""
-        if not message.uid:
-            self.repeat()
-            return
+        """Record an answer; one to an earlier request says nothing."""
         if (message.uid, message.turn) != (self._state.uid, self._turn.number) or message.sequence <= self._turn.answer:
             return
         self._turn.answer = message.sequence
@@ -82,23 +79,26 @@ class StackTurn:
 
     def request(self) -> UpgradeRequest | None:
         """Give what StackUpgrades must be told and was not yet; it counts as told."""
-        turn, stack = self._turn, self._state.stack
-        at_once = stack.seen.upgrades_at_once if stack.seen else 1
-        progress = f"{stack.plans}/{len(stack.done)}" if turn.granted else turn.progress
-        said = short_hash([turn.number, at_once]) if turn.number else ""
-        if said == turn.said and (progress == turn.progress or self._context.is_future(turn.report_at)):
+        turn, found = self._turn, self.account()
+        said = short_hash([found.turn, found.at_once]) if found.turn else ""
+        if said == turn.said and (found.progress == turn.progress or self._context.is_future(turn.report_at)):
             return None
-        turn.said, turn.progress = said, progress
+        turn.said, turn.progress = said, found.progress
         turn.report_at = (self._context.moment() + REPORT_AFTER).isoformat()
+        return found.model_copy(update={"sequence": self._context.next_registration()})
+
+    def account(self) -> UpgradeRequest:
+        """Give what the cluster wants now, numbered as its last message; a turn that is 0 is none."""
+        turn, stack = self._turn, self._state.stack
         return UpgradeRequest(
             cluster=self._context.name,
             uid=self._state.uid,
             turn=turn.number,
-            sequence=self._context.next_registration(),
+            sequence=self._state.registration,
             wanted=bool(turn.number),
-            at_once=at_once,
+            at_once=stack.seen.upgrades_at_once if stack.seen else 1,
             holds=turn.granted,
-            progress=progress,
+            progress=f"{stack.plans}/{len(stack.done)}" if turn.granted else turn.progress,
         )
 
     async def report(self) -> None:
