@@ -80,8 +80,11 @@ def envoy_gateway(version: str, *, channel: str = "experimental", image: str = "
     )
 
 
-def cert_manager(version: str, *, also: str = "") -> PackedChart:
-    """Pack the chart of cert-manager, whose definitions are templates; with a kind `also`, it has one more."""
+def cert_manager(version: str, *, also: str = "", fails: str = "") -> PackedChart:
+    """Pack the chart of cert-manager, whose definitions are templates; with a kind `also`, it has one more.
+
+    With a text in `fails` it does not render, and says so.
+    """
     crds = _text(*(_crd("cert-manager.io", kind) for kind in filter(None, ("Certificate", also))))
     return chart(
         pins.CERT_MANAGER.chart,
@@ -89,6 +92,7 @@ def cert_manager(version: str, *, also: str = "") -> PackedChart:
         templates={
             "crds.yaml": f"{{{{ if .Values.crds.enabled }}}}\n{crds}\n{{{{ end }}}}",
             "controller.yaml": _text(_deployment("cert-manager")),
+            **({"fails.yaml": f'{{{{ fail "{fails}" }}}}'} if fails else {}),
         },
         values={"crds": {"enabled": False}},
     )

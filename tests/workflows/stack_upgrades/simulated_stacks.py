@@ -9,6 +9,7 @@ from temporalio import activity
 
 from activities.render.stack import components
 from activities.stack.preflight import make_plan
+from api_types import labels
 from api_types.digests import short_hash
 from api_types.messages.cluster_work import TeardownStepResult
 from api_types.messages.stack import (
@@ -28,7 +29,8 @@ from api_types.messages.stack import (
     UninstallRelease,
 )
 from api_types.settings import StackSettings
-from tests.workflows.environment.simulated_clusters import SimulatedClusters
+from tests.workflows.environment.harness import Json
+from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_cluster
 
 LOOK_SECONDS = 0.2
 
@@ -114,3 +116,10 @@ class SimulatedStacks(SimulatedClusters):
             self.helm_uninstall,
             self.list_load_balancers,
         ]
+
+
+def a_managed_cluster(name: str) -> Json:
+    """A cluster whose stack is installed and upgraded."""
+    document = a_cluster(name)
+    del document["metadata"]["annotations"][labels.STACK]
+    return document

@@ -6,26 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from api_types import labels, names
+from api_types import names
 from api_types.clock import utc_now
 from api_types.settings import StackSettings
-from tests.workflows.environment.harness import ControlPlane, Json, condition, eventually, message, reason
+from tests.workflows.environment.harness import ControlPlane, condition, eventually, message, reason
 from tests.workflows.environment.protocol_fleet import protocol_fleet
 from tests.workflows.environment.replaying import replay_all
-from tests.workflows.environment.simulated_clusters import a_class, a_cluster, plane_of
-from tests.workflows.stack_upgrades.simulated_stacks import SimulatedStacks
+from tests.workflows.environment.simulated_clusters import a_class, plane_of
+from tests.workflows.stack_upgrades.simulated_stacks import SimulatedStacks, a_managed_cluster
 from workflows.entity import periods
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
 
 KIND, NEWER = "InferenceCluster", "v0.8.1"
 CLUSTERS = ("asia", "eu", "us")
-
-
-def managed(name: str) -> Json:
-    document = a_cluster(name)
-    del document["metadata"]["annotations"][labels.STACK]
-    return document
 
 
 async def turns(plane: ControlPlane) -> tuple[list[str], list[str]]:
@@ -50,7 +44,7 @@ async def test_of_three_clusters_one_upgrades_at_a_time_whatever_is_lost_or_dele
     async with protocol_fleet(clients=1) as fleet, plane_of(fleet, clusters) as plane:
         await plane.apply(a_class())
         for cluster in CLUSTERS:
-            await plane.apply(managed(cluster))
+            await plane.apply(a_managed_cluster(cluster))
         for cluster in CLUSTERS:
             await plane.ready(KIND, cluster)
         clusters.open.clear()
@@ -73,7 +67,7 @@ async def test_of_three_clusters_one_upgrades_at_a_time_whatever_is_lost_or_dele
         assert clusters.began == [holder]
 
         # One that is installed meanwhile waits for nobody.
-        await plane.apply(managed("new"))
+        await plane.apply(a_managed_cluster("new"))
         await eventually(upgrading, lambda found: found[-1] == "new", what="an installation")
 
         await plane.delete(KIND, holder)

@@ -1,6 +1,7 @@
 """What the condition `BackendReady` says of a stack that is managed. Pure."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from activities.render.stack.install import BY_NUMBER, EVERYTHING, S4, Action, Stage
 from api_types.messages.stack import Lag
@@ -51,7 +52,7 @@ def _of_complete(stack: StackState, address: str) -> Verdict:
         return Verdict(FALSE, UNAVAILABLE, "; ".join(filter(None, (_named(lags), upgrade, *_kept(stack)))))
     if not address:
         return Verdict(FALSE, INSTALLING, "; ".join(("the Gateway lost its address", *_address_events(stack))))
-    waits = _turn(stack)
+    waits = _turn(stack) or _later(stack)
     running = "" if is_carried_out(stack) or upgrade or waits else "; ".join(_of_stage(stack, stage) for stage in open_stages(stack))
     others = [lag for lag in stack.seen.lags if not lag.gates] if stack.seen else []
     return Verdict(
@@ -70,6 +71,14 @@ def _turn(stack: StackState) -> str:
         return ""
     holders = ", ".join(stack.turn.holders[:_SHOWN_MAX])
     return f"waiting for the upgrade of cluster {holders}" if holders else "waiting for its turn to be upgraded"
+
+
+def _later(stack: StackState) -> str:
+    """Say when another stack is planned, while that waits for its time; empty if it does not."""
+    at = stack.retry_at.get(PREFLIGHT, "")
+    if not (stack.replan and at) or PREFLIGHT in stack.failures:
+        return ""
+    return f"another stack is wanted: it is planned at {datetime.fromisoformat(at):%H:%M:%S} UTC, or by `modelplane retry`"
 
 
 def _of_stages(stack: StackState, address: str) -> Verdict:
