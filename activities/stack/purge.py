@@ -21,7 +21,7 @@ _NAME_MAX = 253
 async def purge(cluster: ClusterApi, helm: HelmPort, order: PurgeDefinitions, report: Callable[[Progress], None]) -> PurgedDefinitions:
     """Delete definitions until none is left but those that stay; gives these, and what is still there at the time limit.
 
-    A definition that somebody makes an object of between the look and the deletion goes with it: the API has no way to exclude that.
+    An object that is created between the look and the deletion is deleted with its definition: the API has no way to exclude that.
     """
     deadline = asyncio.get_running_loop().time() + order.wait_seconds
     documents = [document for release in order.releases for document in await helm.crds(as_chart(release))]

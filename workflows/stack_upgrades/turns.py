@@ -79,7 +79,7 @@ class Turns:
             self._record("TurnGranted", f"cluster {cluster} upgrades its stack")
 
     def next_end(self) -> datetime | None:
-        """Give when the next lease ends that somebody waits for."""
+        """Give when the next lease ends while others wait."""
         return min(map(self._ends_at, self.holders), default=None) if self.waiting else None
 
     def _ends_at(self, cluster: str) -> datetime:

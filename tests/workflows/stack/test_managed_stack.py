@@ -62,7 +62,7 @@ async def test_stk_16_24_35_42_a_managed_cluster_gets_its_stack_is_ready_and_is_
     assert len(events(seen, "ComposingBackend")) == 1
     assert len(events(seen, "StackComplete")) == 1
     assert set(managed.world.releases().values()) == {"deployed"}
-    # With the definitions that charts leave, but for one that somebody uses.
+    # With the definitions that charts leave, but for one that is in use.
     managed.world.create(CLASSES, {"kind": "GatewayClass", "metadata": {"name": "other"}, "spec": {"controllerName": "example.com/other"}})
     assert len(managed.world.names(DEFINITIONS)) > 1
     await managed.delete(purge_crds=True)

@@ -1,6 +1,6 @@
 """The turn of a cluster to upgrade its stack, which StackUpgrades gives: asked for, kept while there is progress, and given back.
 
-Only an upgrade of a stack that was complete needs one. What is installed at first, or put back after somebody deleted it, does not wait.
+Only an upgrade of a stack that was complete needs one. What is installed at first, or repaired later, does not wait.
 """
 
 from collections.abc import Callable
