@@ -52,6 +52,13 @@ async def test_an_older_chart_with_other_definitions_is_refused_and_one_with_the
     after = await same.ensure(back, LWS.key)
     assert (after.version, after.revision) == ("v0.8.19", installed.revision + 1)
 
+    # Of settings that make no stack, and of what they say about turns, a look tells too.
+    untested = stack.with_settings(versions={"envoyGateway": "v1.9.0"}, upgrade_parallelism=3)
+    seen = await untested.look(back)
+    assert (seen.wanted, seen.upgrades_at_once) == (back.digest, 3)
+    assert any(note.startswith("the stack stays as it is: ChartInvalid: Envoy Gateway v1.9.0 was not tested") for note in seen.notes)
+    assert (await untested.with_settings(allow_untested_pair=True).look(back)).wanted != back.digest
+
 
 @pytest.mark.testbed
 async def test_definitions_that_only_the_installed_release_has_are_not_taken_away(stack: StackUnderTest) -> None:

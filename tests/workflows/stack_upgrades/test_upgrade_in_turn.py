@@ -12,7 +12,7 @@ from api_types.messages.upgrades import UpgradeTurn
 from tests.workflows.inference_cluster.test_stack_orders import World
 from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack, a_plan, a_stack
 from workflows.entity.failures import Failure
-from workflows.inference_cluster.stack.plan import CHECK, PREFLIGHT, is_upgrading
+from workflows.inference_cluster.stack.plan import CHECK, PREFLIGHT, begin_plan, is_upgrading
 from workflows.inference_cluster.stack.verdict import stack_verdict
 
 NEWER = a_plan(gateway_class="other")
@@ -190,3 +190,11 @@ def test_a_release_that_stays_as_it_is_is_not_written_the_rest_is_upgraded_and_p
     world.update()
     world.look(wanted=NEWER.digest, lags=[Lag(target=LWS, object="Deployment lws", why="missing", missing=True)])
     assert world.steps == [LWS]
+
+
+def test_a_release_that_may_be_written_after_all_is_written_by_the_next_plan_of_the_same_settings() -> None:
+    world = Upgrading()
+    world.answer()
+    world.calls.end(PREFLIGHT, NEWER.model_copy(update={"kept": {LWS: "Rejected"}}))
+    begin_plan(world.stack, NEWER, world.context.now())
+    assert world.stack.plan == NEWER
