@@ -31,7 +31,7 @@ async def test_definitions_without_objects_go_and_those_with_one_stay_and_are_na
             f"{GATEWAY_API}/gatewayclasses",
             {"kind": "GatewayClass", "metadata": {"name": name}, "spec": {"controllerName": "example.com/other"}},
         )
-    # Of a chart whose definitions somebody else has applied.
+    # Of a chart whose definitions others have applied.
     stack.world.create(DEFINITIONS, {"kind": "CustomResourceDefinition", **features()})
     found = await purge(stack, plan, LWS, NFD, ENVOY)
     assert found.remaining == []

@@ -17,7 +17,7 @@ from tests.workflows.environment.harness import Json, condition, eventually, mes
 from tests.workflows.environment.managed_stack import BROKEN, NEWER, SERVICES, Managed, managed_stack
 from tests.workflows.environment.simulated_clusters import a_cluster
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.testbed, pytest.mark.timeout(700)]
 
 LWS_DEPLOYMENT = "/apis/apps/v1/namespaces/lws-system/deployments/lws-controller-manager"
 CLASSES = "/apis/gateway.networking.k8s.io/v1/gatewayclasses"

@@ -90,6 +90,8 @@ def test_an_upgrade_whose_turn_is_over_begins_no_step_until_it_has_another_one()
     world.update()
     assert (world.steps, world.turn.waits, CHECK in world.calls.keys) == ([], True, True)
     assert world.says == "waiting for the upgrade of cluster us"
+    world.look(wanted=NEWER.digest)
+    assert (world.steps, CHECK in world.calls.keys) == ([], True), "it is looked after"
     world.answer()
     assert world.steps == [objects.QUOTA_GROUP]
 
