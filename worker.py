@@ -322,7 +322,7 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
     parts: dict[str, dict[str, Any]] = {
         queues.WORKFLOWS: {
             **of_workflows,
-            "workflows": [*registry.ENTITIES, *registry.DIRECTORIES],
+            "workflows": [*registry.ENTITIES, *registry.DIRECTORIES, *registry.SINGLETONS],
             "activities": [*to_entities, *registry.REBUILD_ACTIVITIES],
             "max_concurrent_activities": limits.max_concurrent_activities,
         },
@@ -409,6 +409,7 @@ def work_on_clusters(activities: Activities, limits: WorkerSettings) -> dict[Clu
                 activities.stack.await_no_routes,
                 activities.stack.remove_stack_objects,
                 activities.stack.helm_uninstall,
+                activities.stack.purge_definitions,
                 activities.stack.list_load_balancers,
                 activities.stack.run_install_step,
             ],

@@ -38,6 +38,9 @@ DEVICE_CONSTRAINTS_MAX = 8
 SPREADS_MAX = 8
 """Topology spreads of one ModelDeployment: each is counted again for every replica that is placed."""
 
+UPGRADES_AT_ONCE_MAX = 1000
+"""Clusters that upgrade their stacks at the same time."""
+
 AFFINITY_TERMS_MAX = 16
 """Terms of one list of affinity or anti-affinity: each is compared with the labels of all deployments."""
 

@@ -187,3 +187,5 @@ def namespace_of_directory(workflow: str) -> str:
 
 
 FLEET_SCHEDULER_ID = "fleetscheduler/default"
+
+STACK_UPGRADES_ID = "stackupgrades/default"

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from api_types import environment, labels
 from api_types.hints import nearest
+from api_types.limits import UPGRADES_AT_ONCE_MAX
 from api_types.model_sources import read_image
 from api_types.pins import images
 from api_types.setting_types import (
@@ -251,6 +252,15 @@ class StackSettings(Section):
     versions: ChartVersions = Field(
         default_factory=dict,
         description="Versions of charts other than those of this release: `envoyGateway: v1.8.2`. A change upgrades every stack.",
+    )
+    upgrade_parallelism: int = Field(
+        default=1,
+        ge=1,
+        le=UPGRADES_AT_ONCE_MAX,
+        description="Clusters whose stacks are upgraded at the same time; of workers with different settings the smallest holds.",
+    )
+    allow_untested_pair: bool = Field(
+        default=False, description="Whether Envoy Gateway may have a version that was not tested with that of the AI gateway."
     )
     gateway_class: ObjectName = Field(default="envoy", description="The GatewayClass that a stack has; it must not be there before.")
 

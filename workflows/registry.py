@@ -24,6 +24,7 @@ from workflows.model_endpoint import ModelEndpointWorkflow
 from workflows.model_replica.workflow import ModelReplicaWorkflow
 from workflows.model_service.workflow import ModelServiceWorkflow
 from workflows.runner import CheckingRunner, GuardedRunner
+from workflows.stack_upgrades.workflow import StackUpgradesWorkflow
 
 ENTITIES = (
     InferenceClassWorkflow,
@@ -37,9 +38,11 @@ ENTITIES = (
 )
 # One per namespace, started by what is sent to it.
 DIRECTORIES = (EndpointDirectoryWorkflow,)
+# One of all, started by what is sent to it.
+SINGLETONS = (StackUpgradesWorkflow,)
 
 SCHEDULER_WORKFLOWS = (FleetSchedulerWorkflow,)
-WORKFLOWS = (*ENTITIES, *DIRECTORIES, *SCHEDULER_WORKFLOWS)
+WORKFLOWS = (*ENTITIES, *DIRECTORIES, *SINGLETONS, *SCHEDULER_WORKFLOWS)
 SCHEDULER_ACTIVITIES = (decide_batch, pack_cache, audit_ledger)
 # They call entities, and so run beside those.
 REBUILD_ACTIVITIES = (list_for_rebuild, read_accounts, await_accounts, find_policy_record, read_lost_state)

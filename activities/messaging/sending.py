@@ -55,11 +55,30 @@ async def ensure_directory(client: Client, namespace: str, request: SignalReques
     )
 
 
+async def ensure_upgrades(client: Client, request: SignalRequest) -> None:
+    """Signal the one StackUpgrades, and start it if it does not run."""
+    await client.start_workflow(
+        "StackUpgrades",
+        None,
+        id=names.STACK_UPGRADES_ID,
+        task_queue=queues.WORKFLOWS,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        static_summary="StackUpgrades default",
+        start_signal=request.signal,
+        start_signal_args=[request.payload],
+        **identity_at_start("StackUpgrades", "", "default", phase="Ready", ready=""),
+    )
+
+
 async def send_signal(client: Client, request: SignalRequest) -> bool:
-    """Send one signal; False when its receiver does not run. The scheduler and directories of endpoints are started if they do not."""
+    """Send one signal; False when its receiver does not run. The scheduler, directories of endpoints and StackUpgrades are started."""
     async with asyncio.timeout(CALL_SECONDS):
         if request.workflow_id == names.FLEET_SCHEDULER_ID:
             await ensure_scheduler(client, request)
+            return True
+        if request.workflow_id == names.STACK_UPGRADES_ID:
+            await ensure_upgrades(client, request)
             return True
         if namespace := names.namespace_of_directory(request.workflow_id):
             await ensure_directory(client, namespace, request)

@@ -75,6 +75,11 @@ def _step(step: str) -> str:
     return f"[{','.join(map(str, key.values())) if isinstance(key, Mapping) else key}]"
 
 
+def was_applied(item: Mapping[str, Any]) -> bool:
+    """Tell whether this project has applied a stored object. Needs `metadata.managedFields`."""
+    return any(_is_our_apply(entry) for entry in item["metadata"].get("managedFields") or [])
+
+
 def _is_our_apply(entry: Mapping[str, Any]) -> bool:
     return bool(entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"))
 

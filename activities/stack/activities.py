@@ -16,7 +16,9 @@ from activities.heartbeat import Progress, heartbeating
 from activities.stack import balancers, control_gateway, preflight, readiness, releases, removal
 from activities.stack.applying import apply_group
 from activities.stack.definitions import apply_definitions
+from activities.stack.downgrades import without_downgrades
 from activities.stack.ownership import KIND, check_mark, taken_over
+from activities.stack.purge import purge
 from activities.watching.health import Resolve
 from activities.watching.running import until_first_ends, until_shutdown
 from api_types.errors import InvalidInput, NoControlCluster, TransientError
@@ -32,6 +34,8 @@ from api_types.messages.stack import (
     ListLoadBalancers,
     LoadBalancers,
     PreflightStack,
+    PurgedDefinitions,
+    PurgeDefinitions,
     RemoveStackObjects,
     StackApplied,
     StackOrder,
@@ -68,7 +72,7 @@ class StackActivities:
 
     @activity.defn
     async def preflight_stack(self, order: PreflightStack) -> StackPlan:
-        """Make the plan, and check that nothing of others is in its way.
+        """Make the plan, check that nothing of others is in its way, and leave out of it what cannot go back to an older version.
 
         Raises InvalidInput for versions that do not go together, Unsupported on the control cluster or without a helm, PermissionDenied
         for a user who is no administrator, NameConflict where others have what the stack needs.
@@ -79,7 +83,7 @@ class StackActivities:
         async with _working(order.connection) as report, self.helm.at(order.connection) as helm:
             await preflight.check_other_cluster(cluster, self.control)
             await preflight.check(cluster, helm, order, plan, report)
-        return plan
+            return await without_downgrades(cluster, helm, order, plan, report)
 
     @activity.defn
     async def apply_stack_objects(self, order: ApplyStackObjects) -> StackApplied:
@@ -132,12 +136,14 @@ class StackActivities:
             await until_first_ends(watch(), until_shutdown())
         return found[0]
 
-    def _wanted(self, order: CheckStack) -> str:
-        """Give the digest of the plan that the settings make now; while they make none, that of the plan which is carried out."""
+    def _wanted(self, order: CheckStack) -> readiness.WantedStack:
+        """Give what the settings say now; while they make no plan, the one that is carried out stays, and people are told why."""
+        at_once = self.settings.upgrade_parallelism
         try:
-            return preflight.make_plan(order.source, order.connection, self.settings).digest
-        except InvalidInput:
-            return order.plan
+            digest = preflight.make_plan(order.source, order.connection, self.settings).digest
+        except InvalidInput as error:
+            return readiness.WantedStack(order.plan, f"the stack stays as it is: {error.message}", at_once)
+        return readiness.WantedStack(digest, "", at_once)
 
     @activity.defn
     async def restart_ai_gateway(self, order: StackOrder) -> bool:
@@ -185,6 +191,19 @@ class StackActivities:
             return await releases.uninstall(cluster, helm, order, report)
 
     @activity.defn
+    async def purge_definitions(self, order: PurgeDefinitions) -> PurgedDefinitions:
+        """Delete the definitions that charts left, where nobody uses them; gives those that stay, and what is left at the time limit.
+
+        None is deleted where the stack has become that of another one meanwhile. Raises what `HelmPort.crds` does.
+        """
+        check_caller(KIND, "", order.connection.cluster)
+        cluster = await self.clusters.at(order.connection)
+        async with _working(order.connection) as report, self.helm.at(order.connection) as helm:
+            if problem := await taken_over(cluster, order.connection.cluster, order.cluster_uid):
+                return PurgedDefinitions(skipped=[f"definitions of charts: {problem}"])
+            return await purge(cluster, helm, order, report)
+
+    @activity.defn
     async def list_load_balancers(self, order: ListLoadBalancers) -> LoadBalancers:
         """List the LoadBalancer Services that are not those of the gateway."""
         check_caller(KIND, "", order.connection.cluster)
@@ -219,7 +238,9 @@ async def _working(connection: Connection) -> AsyncIterator[Callable[[Progress],
             yield report
 
 
-async def _until_changed(cluster: Resolve, order: CheckStack, wanted: str, report: Callable[[Progress], None]) -> StackSeen:
+async def _until_changed(
+    cluster: Resolve, order: CheckStack, wanted: readiness.WantedStack, report: Callable[[Progress], None]
+) -> StackSeen:
     """Look every few seconds, or minutes, until a look differs from what is known; a difference is looked at twice where that is told."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + order.max_seconds
@@ -234,7 +255,7 @@ async def _until_changed(cluster: Resolve, order: CheckStack, wanted: str, repor
         await asyncio.sleep(order.poll_seconds)
 
 
-async def _seen(cluster: Resolve, order: CheckStack, wanted: str) -> tuple[StackSeen | None, str]:
+async def _seen(cluster: Resolve, order: CheckStack, wanted: readiness.WantedStack) -> tuple[StackSeen | None, str]:
     """Look once; a cluster that does not answer now may do so at the next look."""
     try:
         with reading_all(order.connection.cluster):

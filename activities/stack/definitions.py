@@ -49,6 +49,22 @@ async def apply_definitions(
     return applied, notes
 
 
+async def differences(cluster: ClusterApi, documents: Sequence[Json]) -> list[str]:
+    """Name the definitions that an apply would create or change; nothing is stored."""
+    wanted = {ObjectId.of(document): _stripped(document) for document in documents}
+    found = await _read(cluster, wanted)
+    named = list[str]()
+    for target, document in wanted.items():
+        live = found[target]
+        try:
+            if live is None or (await cluster.apply(document, dry_run=True)).get("spec") != live.get("spec"):
+                named.append(target.name)
+        except InvalidInput:
+            # Such as one without a version that objects are stored in.
+            named.append(target.name)
+    return named
+
+
 async def until_established(cluster: ClusterApi, targets: Sequence[ObjectId]) -> None:
     """Wait until definitions are established. Raises a TransientError with what is not, at once if one is gone: a user deleted it."""
     deadline = asyncio.get_running_loop().time() + _ESTABLISHED_SECONDS

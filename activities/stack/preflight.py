@@ -32,7 +32,8 @@ ControlCluster = Callable[[], Awaitable[ClusterApi | None]]
 def make_plan(source: str, connection: Connection, settings: StackSettings) -> StackPlan:
     """Make the plan for a stack with the settings of this worker. Raises InvalidInput for versions that do not go together."""
     try:
-        spec = stack_record(source, (connection.name, connection.key), settings.versions, settings.gateway_class)
+        secret, allowed = (connection.name, connection.key), settings.allow_untested_pair
+        spec = stack_record(source, secret, settings.versions, settings.gateway_class, allow_untested=allowed)
     except UntestedVersions as error:
         raise InvalidInput(str(error)) from None
     found = releases(spec)

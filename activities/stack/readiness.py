@@ -6,6 +6,7 @@ others wrote since ours is another revision. Nothing here is written, but for th
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
 
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
@@ -42,15 +43,23 @@ _JUDGES: Mapping[Kind, Callable[[Json], Shortfall]] = {
 }
 
 
-async def look(cluster: ClusterApi, order: CheckStack, wanted: str) -> StackSeen:
-    """Look once. `wanted` is the digest of the plan that this worker's settings make."""
+class WantedStack(NamedTuple):
+    """What a worker's settings say of a stack: the digest of the plan that they make, why they make none, and how it is upgraded."""
+
+    digest: str
+    problem: str = ""
+    upgrades_at_once: int = 1
+
+
+async def look(cluster: ClusterApi, order: CheckStack, wanted: WantedStack) -> StackSeen:
+    """Look once. `wanted` is what this worker's settings say."""
     parts: list[Awaitable[list[Lag]]] = [
         _releases(cluster, order.releases),
         *(_group(cluster, order, group) for group in order.groups),
     ]
     lags = [lag for part in await asyncio.gather(*parts) for lag in part]
     installed = {release.component for release in order.releases}
-    notes, slices = list[str](), 0
+    notes, slices = [wanted.problem] if wanted.problem else [], 0
     if components.DRA_DRIVER.key in installed:
         slices, found = await _devices(cluster)
         lags += found
@@ -61,7 +70,7 @@ async def look(cluster: ClusterApi, order: CheckStack, wanted: str) -> StackSeen
     address, address_events = await _address(cluster) if objects.GATEWAY in order.groups else ("", [])
     restart = components.AI_GATEWAY.key in installed and await _needs_restart(cluster)
     seen = StackSeen(
-        wanted=wanted,
+        wanted=wanted.digest,
         lags=lags[:_LAGS_MAX],
         more=max(0, len(lags) - _LAGS_MAX),
         notes=notes[:_NOTES_MAX],
@@ -69,6 +78,7 @@ async def look(cluster: ClusterApi, order: CheckStack, wanted: str) -> StackSeen
         address_events=address_events,
         restart=restart,
         device_slices=slices,
+        upgrades_at_once=wanted.upgrades_at_once,
     )
     # How many devices there are changes with every node, and changes nothing here.
     return seen.model_copy(update={"digest": short_hash(seen.model_copy(update={"device_slices": min(slices, 1)}).wire())})

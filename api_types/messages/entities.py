@@ -40,10 +40,12 @@ class Scale(UserRequest):
 class Delete(UserRequest):
     """Request deletion; `evict` first moves the replicas on a cluster elsewhere.
 
+    `purge_crds`: the definitions that the charts of a cluster's stack leave are deleted too, where there is no object of them.
     `uid`: only the object with this uid is meant, and not another one of its name; empty means whichever there is.
     """
 
     evict: bool = False
+    purge_crds: bool = False
     uid: Id = ""
 
 

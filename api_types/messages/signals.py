@@ -52,7 +52,8 @@ from api_types.messages.scheduling import (
     Revoked,
     SetPolicy,
 )
-from api_types.names import FLEET_SCHEDULER_ID, endpoint_directory_id
+from api_types.messages.upgrades import UpgradeRequest, UpgradeTurn
+from api_types.names import FLEET_SCHEDULER_ID, STACK_UPGRADES_ID, endpoint_directory_id
 from api_types.resources.inference_gateway import SINGLETON_NAME as GATEWAY_NAME
 
 CANCEL_REQUESTED = "cancel_requested"
@@ -132,6 +133,7 @@ class InferenceClusterSignals(EntitySignals, ReportingSignals, ObservedSignals):
     CLASS_CHANGED = Signal["InferenceClusterSignals", ClassChanged]("class_changed", ClassChanged)
     CACHE_STAGED = Signal["InferenceClusterSignals", CacheOnCluster]("cache_staged", CacheOnCluster)
     OCCUPIED = Signal["InferenceClusterSignals", Occupied]("occupied", Occupied)
+    UPGRADE_TURN = Signal["InferenceClusterSignals", UpgradeTurn]("upgrade_turn", UpgradeTurn)
 
 
 class ModelCacheSignals(EntitySignals, ObservedSignals, CopyUserSignals):
@@ -226,7 +228,18 @@ class FleetSchedulerSignals(Receiver):
     CANCEL_REQUESTED = Signal["FleetSchedulerSignals", CancelRequested](CANCEL_REQUESTED, CancelRequested)
 
 
+class StackUpgradesSignals(Receiver):
+    """StackUpgrades."""
+
+    kind = "StackUpgrades"
+
+    REQUEST_UPGRADE = Signal["StackUpgradesSignals", UpgradeRequest]("request_upgrade", UpgradeRequest)
+    CANCEL_REQUESTED = Signal["StackUpgradesSignals", CancelRequested](CANCEL_REQUESTED, CancelRequested)
+
+
 FLEET_SCHEDULER = EntityRef[FleetSchedulerSignals](FLEET_SCHEDULER_ID)
+
+STACK_UPGRADES = EntityRef[StackUpgradesSignals](STACK_UPGRADES_ID)
 
 INFERENCE_GATEWAY = entity(InferenceGatewaySignals, "", GATEWAY_NAME)
 
@@ -249,7 +262,8 @@ def endpoint_directory(namespace: str) -> EntityRef[EndpointDirectorySignals]:
 
 def receiver_of(kind: str) -> type[Receiver]:
     """Give what takes the signals of a kind. Raises `KeyError` for a kind without a workflow."""
-    return {receiver.kind: receiver for receiver in (*ENTITIES, FleetSchedulerSignals, EndpointDirectorySignals)}[kind]
+    others = (FleetSchedulerSignals, EndpointDirectorySignals, StackUpgradesSignals)
+    return {receiver.kind: receiver for receiver in (*ENTITIES, *others)}[kind]
 
 
 def signals_of(receiver: type[Receiver]) -> dict[str, Signal[Any, Any]]:

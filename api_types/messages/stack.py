@@ -9,10 +9,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from api_types.base import Id, Message, Name, Text
-from api_types.messages.cluster_work import Connection, Seconds
+from api_types.limits import UPGRADES_AT_ONCE_MAX
+from api_types.messages.cluster_work import Connection, RemainingObject, Seconds, TeardownStepResult
 
 _RELEASES_MAX = 32
 ITEMS_MAX = 64
+DEFINITIONS_KEPT_MAX = 256
 
 # --- releases -----------------------------------------------------------------------------------------------------------------------
 
@@ -87,12 +89,14 @@ class PreflightStack(StackOrder):
 class StackPlan(Message):
     """What a stack consists of, as one worker's settings have it: `spec` of its record, and its releases by component.
 
-    `digest` is over all of it: another one is another stack.
+    `digest` is over what the settings say: another one is another stack. `kept`: the components whose releases stay as they are, because
+    the wanted version is older and cannot be gone back to, with the reason; their releases have the version that is installed.
     """
 
     digest: Id
     spec: dict[str, Any]
     releases: Annotated[dict[Name, HelmRelease], Field(max_length=_RELEASES_MAX)] = Field(default_factory=dict)
+    kept: Annotated[dict[Name, Text], Field(max_length=_RELEASES_MAX)] = Field(default_factory=dict)
 
 
 class ApplyStackObjects(StackOrder):
@@ -162,6 +166,7 @@ class StackSeen(Message):
     `digest` is over all the rest. `wanted`: the digest of the plan that the worker's settings make now. `address` is that of the Gateway;
     `address_events`: what the load balancer's Service says while there is none. `restart`: the AI gateway was started before there were
     InferencePools, and does not serve them until it is restarted. `device_slices`: how many ResourceSlices drivers publish.
+    `upgrades_at_once`: how many clusters may upgrade at the same time, as the worker's settings say.
     """
 
     digest: Id = ""
@@ -173,6 +178,7 @@ class StackSeen(Message):
     address_events: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
     restart: bool = False
     device_slices: int = 0
+    upgrades_at_once: Annotated[int, Field(ge=1, le=UPGRADES_AT_ONCE_MAX)] = 1
 
     def gating(self, targets: tuple[str, ...]) -> list[Lag]:
         """Give what keeps some components and groups from being ready."""
@@ -198,6 +204,23 @@ class AwaitNoRoutes(StackOrder):
     """Wait until no route and no pool of ours is left on the cluster."""
 
     wait_seconds: Seconds = 10
+
+
+class PurgeDefinitions(StackOrder):
+    """Delete the definitions in the `crds/` folders of the charts of releases, where there is no object of them; wait until they are gone.
+
+    `skipped`: ids of definitions that are no longer waited for.
+    """
+
+    releases: Annotated[list[HelmRelease], Field(max_length=_RELEASES_MAX)]
+    wait_seconds: Seconds = 10
+    skipped: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+
+
+class PurgedDefinitions(TeardownStepResult):
+    """What was not deleted: `kept` are the definitions that stay, with the reason."""
+
+    kept: Annotated[list[RemainingObject], Field(max_length=DEFINITIONS_KEPT_MAX)] = Field(default_factory=list)
 
 
 class ListLoadBalancers(StackOrder):

@@ -93,3 +93,13 @@ def isolates_backends(chart_version: str) -> bool:
     """Whether a version of Traefik's chart lets two services route one endpoint; one that cannot be read is taken for a newer one."""
     found, floor = _CHART_VERSION.match(chart_version), _CHART_VERSION.match(TRAEFIK_CHART_FLOOR)
     return not (found and floor) or tuple(map(int, found.groups())) >= tuple(map(int, floor.groups()))
+
+
+def is_older(version: str, other: str) -> bool:
+    """Whether a chart version precedes another one; a pre-release precedes its release. What cannot be read precedes nothing."""
+    here, there = _CHART_VERSION.match(version), _CHART_VERSION.match(other)
+    if not (here and there):
+        return False
+    numbers, others = tuple(map(int, here.groups())), tuple(map(int, there.groups()))
+    is_pre_release = version[here.end() :].startswith("-") and not other[there.end() :].startswith("-")
+    return numbers < others or (numbers == others and is_pre_release)

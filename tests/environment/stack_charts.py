@@ -22,7 +22,7 @@ _CHANNEL = "gateway.networking.k8s.io/channel"
 def stack_charts() -> list[PackedChart]:
     """Pack every chart of the stack in its pinned version."""
     return [
-        _cert_manager(pins.CERT_MANAGER),
+        cert_manager(pins.CERT_MANAGER.version),
         envoy_gateway(pins.ENVOY_GATEWAY.version),
         chart(
             pins.AI_GATEWAY_CRDS.chart,
@@ -80,14 +80,19 @@ def envoy_gateway(version: str, *, channel: str = "experimental", image: str = "
     )
 
 
-def _cert_manager(pin: ChartPin) -> PackedChart:
-    crd = _text(_crd("cert-manager.io", "Certificate"))
+def cert_manager(version: str, *, also: str = "", fails: str = "") -> PackedChart:
+    """Pack the chart of cert-manager, whose definitions are templates; with a kind `also`, it has one more.
+
+    With a text in `fails` it does not render, and says so.
+    """
+    crds = _text(*(_crd("cert-manager.io", kind) for kind in filter(None, ("Certificate", also))))
     return chart(
-        pin.chart,
-        pin.version,
+        pins.CERT_MANAGER.chart,
+        version,
         templates={
-            "crds.yaml": f"{{{{ if .Values.crds.enabled }}}}\n{crd}\n{{{{ end }}}}",
+            "crds.yaml": f"{{{{ if .Values.crds.enabled }}}}\n{crds}\n{{{{ end }}}}",
             "controller.yaml": _text(_deployment("cert-manager")),
+            **({"fails.yaml": f'{{{{ fail "{fails}" }}}}'} if fails else {}),
         },
         values={"crds": {"enabled": False}},
     )

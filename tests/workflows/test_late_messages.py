@@ -42,10 +42,12 @@ from api_types.messages.signals import (
     ModelEndpointSignals,
     ModelReplicaSignals,
     ModelServiceSignals,
+    StackUpgradesSignals,
     signals_of,
 )
+from api_types.messages.upgrades import UpgradeRequest, UpgradeTurn
 from api_types.messages.versions import ObservationOrder, Version
-from api_types.names import FLEET_SCHEDULER_ID
+from api_types.names import FLEET_SCHEDULER_ID, STACK_UPGRADES_ID
 from scheduler import to_wire
 from tests.scheduler.builders import cluster, deployment
 from tests.workflows.environment.protocol_fleet import ReportedCluster
@@ -61,6 +63,7 @@ from tests.workflows.routing.late_messages import Made
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.inference_class import ClassState, InferenceClassWorkflow
+from workflows.inference_cluster.stack_state import StackState, TurnState
 from workflows.inference_cluster.workflow import InferenceClusterWorkflow
 from workflows.model_cache.state import CacheState
 from workflows.model_cache.workflow import ModelCacheWorkflow
@@ -70,6 +73,8 @@ from workflows.model_deployment.workflow import ModelDeploymentWorkflow
 from workflows.model_replica.decisions.status import account_of
 from workflows.model_replica.reducers import messages
 from workflows.model_replica.workflow import ModelReplicaWorkflow
+from workflows.stack_upgrades.state import UpgradesState
+from workflows.stack_upgrades.turns import Turns
 
 KINDS = (
     InferenceClassSignals,
@@ -82,6 +87,7 @@ KINDS = (
     InferenceGatewaySignals,
     ModelEndpointSignals,
     ModelServiceSignals,
+    StackUpgradesSignals,
 )
 LABELLED = {"template": {"spec": {"engines": []}, "metadata": {"labels": {"team": "a"}}}}
 WITH_CACHE = {"template": {"spec": {"modelCacheRef": {"name": "weights"}}}}
@@ -173,6 +179,21 @@ def entry_of(want: int, number: int) -> dict[str, Any]:
     return {entry.uid: to_wire(entry) for entry in cache.fleet.entries()}
 
 
+def turns_of_upgrades() -> Received:
+    """Who upgrades and who waits."""
+    turns = Turns(UpgradesState(), lambda last: last + 1, lambda *_: None)
+
+    def deliver(_: str, payload: Any) -> None:
+        turns.request(UpgradeRequest.model_validate(payload), NOW)
+        turns.advance(NOW)
+
+    return Received(lambda: turns.carried(UpgradesState()).model_dump(include={"requests"}), deliver)
+
+
+def asks_for_turn(sequence: int, **fields: Any) -> UpgradeRequest:
+    return UpgradeRequest(cluster="eu", uid="u", turn=1, sequence=sequence, **fields)
+
+
 (UID,) = entry_of(1, 1)
 USED = CacheUse(workflow_id="modelreplica/ml/a", uid="a", sequence=1, cluster="eu")
 SITE = caches.a_site(sequence=1)
@@ -185,6 +206,7 @@ def _received(made: Callable[[], Made]) -> Received:
 IDS = {
     "FleetScheduler": FLEET_SCHEDULER_ID,
     "EndpointDirectory": "endpointdirectory/ml",
+    "StackUpgrades": STACK_UPGRADES_ID,
     "InferenceGateway": "inferencegateway/default",
 }
 
@@ -278,6 +300,12 @@ CASES: dict[tuple[str, str], Case] = {
         observed(2, cluster=ObservedCluster(gateway_address="10.0.0.1")),
     ),
     ("InferenceCluster", "resync"): Case(lambda: a_cluster("epoch"), Resync(epoch=5), Resync(epoch=6)),
+    ("InferenceCluster", "upgrade_turn"): Case(
+        lambda: a_cluster("stack", stack=StackState(turn=TurnState(number=7))),
+        UpgradeTurn(uid="u", turn=7, sequence=1, holders=["us"]),
+        UpgradeTurn(uid="u", turn=7, sequence=2, granted=True),
+    ),
+    ("StackUpgrades", "request_upgrade"): Case(turns_of_upgrades, asks_for_turn(1), asks_for_turn(2, wanted=False)),
     ("InferenceClass", "class_wanted"): Case(
         lambda: a_class("clusters"), ClassUse(cluster="eu", uid="u", sequence=1), ClassUse(cluster="eu", uid="u", sequence=2, used=False)
     ),

@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from activities.render.stack.removal import STEPS, RemovalStep, step_of_number
+from activities.render.stack.removal import RemovalStep, steps_of
 from api_types.messages.cluster_work import RemainingObject
 from api_types.messages.stack import InstalledRelease, StackPlan, StackSeen
 from api_types.payloads.packing import Compact
@@ -19,6 +19,7 @@ class RemovalProgress(_Carried):
 
     Attributes:
         begun: whether replicas and caches are gone, or were given up: they are not waited for again.
+        purge: whether definitions that charts leave are deleted too.
         number: of the current step, from 1; `since`: when it started.
         attempts: how often it was tried without being completed; `retry_at`: when it is tried again.
         remaining: what the last attempt found still there; `failure`: of the last attempt.
@@ -27,6 +28,7 @@ class RemovalProgress(_Carried):
     """
 
     begun: bool = False
+    purge: bool = False
     number: int = 1
     since: str = ""
     attempts: int = 0
@@ -36,19 +38,45 @@ class RemovalProgress(_Carried):
     skipped: list[str] = Field(default_factory=list)
 
     @property
+    def steps(self) -> tuple[RemovalStep, ...]:
+        """All steps."""
+        return steps_of(purge=self.purge)
+
+    @property
     def step(self) -> RemovalStep:
         """The current step."""
-        return step_of_number(self.number)
+        return self.steps[self.number - 1]
 
     @property
     def ended(self) -> bool:
         """Whether there is no step left."""
-        return self.number > len(STEPS)
+        return self.number > len(self.steps)
 
     def complete(self, now: str) -> None:
         """End the current step and start the next one."""
         self.number, self.since = self.number + 1, now
         self.attempts, self.retry_at, self.remaining, self.failure = 0, "", [], NO_FAILURE
+
+
+class TurnState(_Carried):
+    """The turn to upgrade that a cluster wants or has.
+
+    Attributes:
+        number: of the turn that is wanted; 0 if none is.
+        granted: whether the stack may be upgraded now. `holders`: the clusters that upgrade, for which this one waits.
+        answer: number of the newest answer.
+        said: digest of what StackUpgrades was told last, empty if it knows of no turn. `progress`: how far the upgrade was then.
+        report_at: before then no progress is reported.
+
+    """
+
+    number: int = 0
+    granted: bool = False
+    holders: list[str] = Field(default_factory=list)
+    answer: int = 0
+    said: str = ""
+    progress: str = ""
+    report_at: str = ""
 
 
 class StackState(_Carried):
@@ -70,6 +98,7 @@ class StackState(_Carried):
         stages: since when each stage has open steps. `late`: stages that take longer than usual.
         seen: what was seen last; `covered`: of which targets, with the revision of each release and the number of the plan of each group.
         address: the last address of the gateway, to tell when it changes.
+        turn: that to upgrade, which StackUpgrades gives.
         removal: how far the removal is.
 
     """
@@ -96,4 +125,5 @@ class StackState(_Carried):
     seen: StackSeen | None = None
     covered: dict[str, int] = Field(default_factory=dict)
     address: str = ""
+    turn: TurnState = Field(default_factory=TurnState)
     removal: RemovalProgress = Field(default_factory=RemovalProgress)

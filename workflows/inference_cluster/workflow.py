@@ -13,7 +13,8 @@ from api_types.messages.caches import CacheOnCluster
 from api_types.messages.entities import ClassChanged, Delete
 from api_types.messages.observations import Observed
 from api_types.messages.scheduling import Occupied, Resync
-from api_types.messages.signals import FLEET_SCHEDULER, InferenceClusterSignals
+from api_types.messages.signals import FLEET_SCHEDULER, STACK_UPGRADES, InferenceClusterSignals
+from api_types.messages.upgrades import UpgradeTurn
 from api_types.resources.inference_class import InferenceClassSpec
 from api_types.resources.status import LeftBehind
 from api_types.taints import with_taint
@@ -33,6 +34,7 @@ from workflows.inference_cluster.spec import is_managed
 from workflows.inference_cluster.stack.calls import BackgroundCalls
 from workflows.inference_cluster.stack.installer import StackInstaller
 from workflows.inference_cluster.stack.removal import StackRemoval
+from workflows.inference_cluster.stack.turn import StackTurn
 from workflows.inference_cluster.stack.verdict import progress_lines
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import (
@@ -47,6 +49,8 @@ from workflows.inference_cluster.worker_wait import WorkerWait
 
 # Histories of before install no stack.
 STACK_PATCH = "serving-stack"
+# In histories of before an upgrade waits for no turn.
+TURNS_PATCH = "stack-upgrade-turns"
 
 
 @workflow.defn(name="InferenceCluster")
@@ -64,7 +68,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.worker_wait = WorkerWait(self.context)
         self.reporter = Reporter(self.context)
         calls = BackgroundCalls(self.context)
-        self.installer = StackInstaller(self.context, calls, self.connection.renew)
+        self.turn = StackTurn(self.context, lambda: workflow.patched(TURNS_PATCH))
+        self.installer = StackInstaller(self.context, calls, self.turn, self.connection.renew)
         self.removal = StackRemoval(self.context, calls)
 
     @workflow.run
@@ -120,6 +125,11 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.state.occupied = message.replicas
         self.context.mark_changed()
 
+    @handles(InferenceClusterSignals.UPGRADE_TURN)
+    def upgrade_turn(self, message: UpgradeTurn) -> None:
+        """Record whether the stack may be upgraded now, and which clusters are before this one."""
+        self.turn.answered(message)
+
     @handles(InferenceClusterSignals.RESYNC)
     def resync(self, message: Resync | None) -> None:
         """Report again: to a scheduler that lost its state, or to all that could not query this cluster."""
@@ -135,6 +145,12 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     def account(self) -> dict[str, Any]:
         """Give what the scheduler keeps of a cluster."""
         return self.reporter.for_scheduler().wire()
+
+    @workflow.query
+    def upgrade_request(self) -> dict[str, Any] | None:
+        """Give what a StackUpgrades that lost its state must know; None if no turn is wanted."""
+        found = self.turn.account()
+        return found.wire() if found.wanted else None
 
     @workflow.query
     def cache_site(self) -> dict[str, Any]:
@@ -164,7 +180,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.removal.retry()
 
     def on_delete_requested(self, order: Delete) -> None:
-        """Connect no more; evict what runs here, if the user requested that."""
+        """Connect no more; evict what runs here, and delete what charts leave, if the user requested that."""
+        self.state.stack.removal.purge |= order.purge_crds
         self.connection.stop()
         self.installer.stop_looking()
         if order.evict and self.state.spec is not None:
@@ -174,13 +191,16 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             record_scheduling(self.context, before, order.by, "deletion with --evict")
 
     def receivers(self) -> list[str]:
-        """Name the scheduler and the classes of the pools."""
-        return [FLEET_SCHEDULER.workflow_id, *self.classes.registered_at()]
+        """Name the scheduler, the classes of the pools, and who gives turns if one is wanted."""
+        turns = [STACK_UPGRADES.workflow_id] if self.state.stack.turn.number else []
+        return [FLEET_SCHEDULER.workflow_id, *self.classes.registered_at(), *turns]
 
     def on_receivers_lost(self, workflow_ids: list[str]) -> None:
         """Report to a scheduler that was started anew; register with classes that were."""
         if FLEET_SCHEDULER.workflow_id in workflow_ids:
             self.reporter.repeat()
+        if STACK_UPGRADES.workflow_id in workflow_ids:
+            self.turn.repeat()
         self.classes.register_again(workflow_ids)
 
     async def stop_background_tasks(self) -> None:
@@ -205,6 +225,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             self.observer.stop()
         self.watch()
         self.update_stack()
+        await self.turn.report()
         self.update_conditions()
         await self.reporter.report_all()
         self.state.observed_generation = self.state.generation
@@ -221,6 +242,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     def update_stack(self) -> None:
         """Install the stack of a cluster that runs, and keep it as planned; while the cluster does not answer nothing new is begun."""
         if is_managed(self.state) and not (self._is_running() and workflow.patched(STACK_PATCH)):
+            self.turn.follow(running=False)
             return
         self.installer.update()
 
@@ -244,6 +266,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         """Take no new replica, wait until replicas and caches are gone, remove the stack. An Existing cluster itself is left as it is."""
         self.context.set_condition("Ready", FALSE, "Deleting", "")
         self.watch()
+        self.turn.give_back()
+        await self.turn.report()
         await self.reporter.report_to_scheduler()
         if not self.state.stack.removal.begun and not await self._is_empty():
             return False

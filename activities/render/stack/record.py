@@ -22,10 +22,12 @@ def driver_root(source: str) -> str:
     return _GKE_DRIVER_ROOT if source == "GKE" else "/"
 
 
-def stack_record(source: str, secret: tuple[str, str], versions: Mapping[str, str], class_name: str) -> ServingStackSpec:
+def stack_record(
+    source: str, secret: tuple[str, str], versions: Mapping[str, str], class_name: str, *, allow_untested: bool = False
+) -> ServingStackSpec:
     """Make the record of a cluster's stack; `secret` is name and key of its kubeconfig, `versions` the pins that an operator changed.
 
-    Raises UntestedVersions for pins that do not go together.
+    Raises UntestedVersions for pins that do not go together; with `allow_untested` only for those of which that is known.
     """
     name, key = secret
     document: dict[str, Any] = {
@@ -35,11 +37,11 @@ def stack_record(source: str, secret: tuple[str, str], versions: Mapping[str, st
         "gateway": {"className": class_name},
     }
     spec = ServingStackSpec.model_validate(document)
-    check_pair(spec.versions.envoy_gateway if spec.versions else charts.ENVOY_GATEWAY.version)
+    check_pair(spec.versions.envoy_gateway if spec.versions else charts.ENVOY_GATEWAY.version, allow_untested=allow_untested)
     return spec
 
 
-def check_pair(envoy_gateway: str) -> None:
+def check_pair(envoy_gateway: str, *, allow_untested: bool = False) -> None:
     """Refuse a version of Envoy Gateway that has no InferencePool backends, or that was not tested with the AI gateway (case 33)."""
     found, ai_gateway = minor(envoy_gateway), minor(charts.AI_GATEWAY.version)
     if found < charts.ENVOY_GATEWAY_FLOOR:
@@ -48,11 +50,11 @@ def check_pair(envoy_gateway: str) -> None:
             f"ChartInvalid: Envoy Gateway {envoy_gateway} routes to no InferencePool; v{floor} is the oldest that does: "
             "change stack.versions"
         )
-    if (found, ai_gateway) not in charts.ENVOY_PAIRS:
+    if (found, ai_gateway) not in charts.ENVOY_PAIRS and not allow_untested:
         tested = ", ".join(sorted(f"v{major}.{minor_}" for (major, minor_), other in charts.ENVOY_PAIRS if other == ai_gateway))
         raise UntestedVersions(
             f"ChartInvalid: Envoy Gateway {envoy_gateway} was not tested with AI gateway {charts.AI_GATEWAY.version}, {tested} was: "
-            "change stack.versions"
+            "change stack.versions, or set stack.allowUntestedPair"
         )
 
 

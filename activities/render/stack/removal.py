@@ -21,6 +21,8 @@ class Removal(StrEnum):
     """The release of a component, and its pods."""
     BALANCERS = "balancers"
     """Nothing: it looks for LoadBalancer Services that others have."""
+    DEFINITIONS = "definitions"
+    """The definitions in the `crds/` folders of all charts, which Helm leaves."""
 
 
 class RemovalStep(NamedTuple):
@@ -58,8 +60,10 @@ _ROWS: tuple[tuple[str, Removal, str, str], ...] = (
     ("U8", Removal.OBJECTS, objects.NAMESPACES, "delete the namespaces"),
 )
 STEPS = tuple(RemovalStep(number, *row) for number, row in enumerate(_ROWS, 1))
+# Last, so that no step has another number with it.
+PURGE = RemovalStep(len(STEPS) + 1, "U8", Removal.DEFINITIONS, "", "delete the definitions that charts left and nobody uses")
 
 
-def step_of_number(number: int) -> RemovalStep:
-    """Give a step by its number."""
-    return STEPS[number - 1]
+def steps_of(*, purge: bool) -> tuple[RemovalStep, ...]:
+    """Give the steps of a removal, with or without that of the definitions that charts leave."""
+    return (*STEPS, PURGE) if purge else STEPS

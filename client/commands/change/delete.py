@@ -38,6 +38,7 @@ class DeleteOptions:
 
     evict: bool = False
     allow_loss: bool = False
+    purge_crds: bool = False
     force: Force | None = None
     ignore_not_found: bool = False
 
@@ -54,6 +55,13 @@ def delete(
     evict: Annotated[bool, typer.Option("--evict", help="InferenceCluster: move its replicas elsewhere first.")] = False,
     allow_loss: Annotated[
         bool, typer.Option("--allow-loss", help="With --evict: although replicas find no other place. Drain budgets hold all the same.")
+    ] = False,
+    purge_crds: Annotated[
+        bool,
+        typer.Option(
+            "--purge-crds",
+            help="InferenceCluster: delete the definitions, too, that the charts of its stack leave; those with objects stay.",
+        ),
     ] = False,
     force: Annotated[
         bool,
@@ -82,7 +90,11 @@ def delete(
     if allow_loss and not evict:
         raise Refused("--allow-loss has no meaning without --evict", next_step="it is about the replicas that --evict moves elsewhere")
     how = DeleteOptions(
-        evict=evict, allow_loss=allow_loss, force=_force(scope, reason) if force else None, ignore_not_found=ignore_not_found
+        evict=evict,
+        allow_loss=allow_loss,
+        purge_crds=purge_crds,
+        force=_force(scope, reason) if force else None,
+        ignore_not_found=ignore_not_found,
     )
     asyncio.run(_delete(objects, files, namespace, selector, how, wait=wait, seconds=timeout))
 
@@ -128,7 +140,7 @@ async def _selected(plane: ControlPlane, words: Sequence[str], namespace: str | 
 async def _require_existing(plane: ControlPlane, targets: Sequence[Target], how: DeleteOptions) -> None:
     """Check all objects before the first is deleted. Raises `NotFound`, `Unreachable`, `Refused`."""
     for target in targets:
-        _check_evict(target, how)
+        _check_options(target, how)
     if len(targets) == 1 or how.ignore_not_found:
         return  # the signal itself says whether the object exists
     missing = [target.title for target in targets if not await plane.exists(target)]
@@ -145,7 +157,7 @@ async def _check_loss(plane: ControlPlane, targets: Sequence[Target], how: Delet
     if not how.evict:
         return
     for target in targets:
-        _check_evict(target, how)
+        _check_options(target, how)
     there = [target for target in targets if not how.ignore_not_found or await plane.exists(target)]
     await check_loss(plane, there, EVICT, allow_loss=how.allow_loss)
 
@@ -164,8 +176,8 @@ async def _request_deletions(
 
 async def request_deletion(plane: ControlPlane, target: Target, how: DeleteOptions) -> Requested | None:
     """Signal the deletion of one object; None if it does not exist and need not. Raises `NotFound`, `Refused`, `Unreachable`."""
-    _check_evict(target, how)
-    message = Delete(request_id=new_request_id(), by=current_user(), evict=how.evict)
+    _check_options(target, how)
+    message = Delete(request_id=new_request_id(), by=current_user(), evict=how.evict, purge_crds=how.purge_crds)
     try:
         await plane.signal(target, EntitySignals.DELETE, message)
     except NotFound:
@@ -178,9 +190,13 @@ async def request_deletion(plane: ControlPlane, target: Target, how: DeleteOptio
     return Requested(target, message.request_id)
 
 
-def _check_evict(target: Target, how: DeleteOptions) -> None:
+def _check_options(target: Target, how: DeleteOptions) -> None:
     if how.evict and target.kind.kind != "InferenceCluster":
         raise Refused(f"--evict has no meaning for {target.title}", next_step="it moves the replicas of an InferenceCluster elsewhere")
+    if how.purge_crds and target.kind.kind != "InferenceCluster":
+        raise Refused(
+            f"--purge-crds has no meaning for {target.title}", next_step="it deletes definitions from an InferenceCluster's cluster"
+        )
 
 
 async def _follow_forced(plane: ControlPlane, deleting: Sequence[Target], seconds: float) -> None:

@@ -21,6 +21,7 @@ from api_types.messages.stack import (
     HelmRelease,
     ListLoadBalancers,
     PreflightStack,
+    PurgeDefinitions,
     RemoveStackObjects,
     StackOrder,
     UninstallRelease,
@@ -46,6 +47,7 @@ def orders() -> dict[str, Any]:
         "await_no_routes": AwaitNoRoutes(**base),
         "remove_stack_objects": RemoveStackObjects(spec={}, group="namespaces", **base),
         "helm_uninstall": UninstallRelease(name=RELEASE.name, namespace=RELEASE.namespace, **base),
+        "purge_definitions": PurgeDefinitions(releases=[RELEASE], **base),
         "list_load_balancers": ListLoadBalancers(**base),
     }
 

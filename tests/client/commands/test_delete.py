@@ -20,6 +20,7 @@ class Plane:
     def __init__(self) -> None:
         self.sent: list[str] = []
         self.applied: list[str] = []
+        self.messages: list[Any] = []
 
     async def exists(self, target: Target) -> bool:
         return target.name in {"oslo", "qwen"}
@@ -30,6 +31,7 @@ class Plane:
             raise NotFound(f"{target.title} does not exist", next_step="none")
         self.sent.append(target.label)
         self.applied.append(message.request_id)
+        self.messages.append(message)
 
     async def describe(self, target: Target) -> Tree:
         if target.name == "oslo":
@@ -101,3 +103,13 @@ def test_allow_loss_is_about_an_eviction(cli: Cli, plane: Plane) -> None:
     result = cli("delete", "ic/oslo", "--allow-loss")
     assert (result.code, plane.sent) == (ExitCode.REFUSED, [])
     assert "--allow-loss has no meaning without --evict" in result.err
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_purge_crds_is_sent_to_a_cluster_and_refused_for_what_has_no_charts(cli: Cli, plane: Plane) -> None:
+    refused = cli("delete", "ic/oslo", "md/qwen", "--purge-crds")
+    assert (refused.code, plane.sent) == (ExitCode.REFUSED, [])
+    assert "--purge-crds has no meaning for ModelDeployment default/qwen" in refused.err
+    assert cli("delete", "ic/oslo", "--purge-crds").code == ExitCode.DONE
+    assert cli("delete", "ic/oslo").code == ExitCode.DONE
+    assert [message.purge_crds for message in plane.messages] == [True, False]

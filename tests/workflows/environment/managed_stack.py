@@ -1,27 +1,33 @@
 """A control plane, and a cluster without a serving stack, which its InferenceCluster gives one: real parts, small charts."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from activities.messaging.sending import send_signal
 from activities.secrets.selection import secret_store
 from api_types import labels
 from api_types.clock import utc_now
 from api_types.messages.entities import RetryNow
+from api_types.messages.signals import STACK_UPGRADES, StackUpgradesSignals
+from api_types.messages.upgrades import UpgradeRequest
 from api_types.settings import SecretSettings, Settings
-from tests.environment.stack_charts import leader_worker_set
+from tests.environment.stack_charts import cert_manager, leader_worker_set
 from tests.environment.stack_testbed import CLUSTER, StackCluster, stack_cluster
 from tests.environment.summary import Summary
 from tests.workflows.conftest import documents, put_secrets
-from tests.workflows.environment.harness import ControlPlane, Json, a_worker, connected, eventually
+from tests.workflows.environment.harness import ControlPlane, Json, a_worker, connected, eventually, message
 from tests.workflows.environment.replaying import replay_all
 
 SERVICES = "/api/v1/namespaces/envoy-gateway-system/services"
 NEWER = "v0.8.1"
 """A version of the LeaderWorkerSet chart besides that of the pins; its definition has one more field."""
+BROKEN = "v1.17.8"
+"""A version of cert-manager whose chart does not render."""
 
 
 @dataclass
@@ -51,8 +57,24 @@ class Managed:
         """Have what waits tried at once, and what is installed looked at."""
         await self.plane.handle("InferenceCluster", CLUSTER).signal("retry_now", RetryNow(request_id=request, by="test").wire())
 
-    async def delete(self) -> None:
-        await self.plane.delete("InferenceCluster", CLUSTER)
+    async def want(self, **versions: str) -> None:
+        """Run the worker with other versions of charts, and have them planned at once."""
+        await asyncio.to_thread(self.plane.worker.stop)
+        self.plane.worker.settings["MODELPLANE_STACK__VERSIONS"] = json.dumps(versions)
+        await asyncio.to_thread(self.plane.worker.start)
+        # It is planned at once, or at a time that it says.
+        said = ("another stack is wanted", "waiting for the upgrade", "UpgradeFailed")
+        await self.until(lambda seen: any(text in message(seen, "BackendReady") for text in said))
+        await self.retry(f"want {versions}")
+
+    async def ask_for_turn(self, cluster: str, number: int, *, wanted: bool = True) -> None:
+        """Ask for a turn to upgrade, or give it back, in the place of another cluster."""
+        uid = (await self.plane.describe("InferenceCluster", cluster))["metadata"]["uid"]
+        message = UpgradeRequest(cluster=cluster, uid=uid, turn=1, sequence=number, wanted=wanted)
+        await send_signal(self.plane.client, StackUpgradesSignals.REQUEST_UPGRADE.request(STACK_UPGRADES, message))
+
+    async def delete(self, **more: Any) -> None:
+        await self.plane.delete("InferenceCluster", CLUSTER, **more)
 
     async def gone(self) -> None:
         """Wait until it is gone, and see that it left nothing that was not there before."""
@@ -67,6 +89,7 @@ async def managed_stack(folder: Path, kube: Callable[[Any], Any], summary: Summa
     """Start it all; at the end every run that was made is replayed."""
     with stack_cluster(folder / "home", summary) as world:
         world.charts.add(leader_worker_set(NEWER, field="addedLater"))
+        world.charts.add(cert_manager(BROKEN, fails="it is broken"))
         await put_secrets(world.running, secret_store(Settings(secrets=SecretSettings(directory=folder / "secrets"))))
         began = utc_now()
         settings = {"MODELPLANE_STACK__CHART_MIRROR": world.charts.url}

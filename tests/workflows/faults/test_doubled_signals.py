@@ -17,10 +17,11 @@ from tests.workflows.environment.simulated_control import SimulatedControl, a_ga
 pytestmark = pytest.mark.testbed
 
 NAMESPACE = "ml"
-# Of users; of a scheduler that preempts, or waits for a reservation that is not used for minutes; and of a watch that misses a replica, or
-# finds copies of Secrets that were rotated.
+# Of users; of a scheduler that preempts, or waits for a reservation that is not used for minutes; of a watch that misses a replica, or
+# finds copies of Secrets that were rotated; and of stacks that are upgraded (`tests/workflows/stack_upgrades`).
 NOT_SENT_HERE = {"force", "retry_now", "set_policy", "evict", "revoke", "revoked", "check_replicas", "secrets_changed", "cancel_requested"}
-RECEIVERS = (*signals.ENTITIES, signals.FleetSchedulerSignals, signals.EndpointDirectorySignals)
+NOT_SENT_HERE |= {"request_upgrade", "upgrade_turn"}
+RECEIVERS = (*signals.ENTITIES, signals.FleetSchedulerSignals, signals.EndpointDirectorySignals, signals.StackUpgradesSignals)
 ALL = {name for receiver in RECEIVERS for name in signals.signals_of(receiver)}
 
 

@@ -15,15 +15,18 @@ from kubernetes.client import ApiClient
 from temporalio.client import Client
 
 from api_types import names
+from api_types.settings import StackSettings
 from testbed.running import ClusterRunning
 from tests.environment.local_hub import LocalHub, Repo, a_commit
 from tests.environment.stack_testbed import CLUSTER
 from tests.environment.summary import Summary
 from tests.workflows.environment.harness import ControlPlane, a_cache, a_deployment, message, reason
 from tests.workflows.environment.managed_stack import managed_stack
-from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
+from tests.workflows.environment.protocol_fleet import protocol_fleet
+from tests.workflows.environment.simulated_clusters import a_class, a_cluster, plane_of, simulated_plane
 from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway, a_service, an_endpoint, selecting
 from tests.workflows.histories import wire_names
+from tests.workflows.stack_upgrades.simulated_stacks import SimulatedStacks, a_managed_cluster
 
 HISTORIES = Path(__file__).parents[2] / "histories"
 
@@ -151,6 +154,30 @@ async def test_record_a_stack_that_is_installed_and_removed(
         await managed.delete()
         await managed.gone()
         await record(managed.plane.client, {"InferenceCluster": names.workflow_id("InferenceCluster", "", CLUSTER)}, "-stack")
+
+
+@pytest.mark.testbed
+async def test_record_stacks_that_are_upgraded() -> None:
+    """With simulated clusters: what they answer is what real ones would."""
+    clusters = SimulatedStacks()
+    clusters.open.set()
+    async with protocol_fleet(clients=1) as fleet, plane_of(fleet, clusters) as plane:
+        await plane.apply(a_class())
+        for cluster in ("asia", "eu"):
+            await plane.apply(a_managed_cluster(cluster))
+        for cluster in ("asia", "eu"):
+            await plane.ready("InferenceCluster", cluster)
+        clusters.stack_settings = StackSettings(versions={"leaderWorkerSet": "v0.8.1"})
+
+        def is_upgraded(seen: dict[str, Any]) -> bool:
+            return "the serving stack is upgraded" in [event["message"] for event in seen["status"]["events"]]
+
+        for cluster in ("asia", "eu"):
+            await plane.until("InferenceCluster", cluster, is_upgraded)
+            await plane.delete("InferenceCluster", cluster)
+            await plane.gone("InferenceCluster", cluster)
+        await record(fleet.client, {"StackUpgrades": names.STACK_UPGRADES_ID})
+        await record(fleet.client, {"InferenceCluster": names.workflow_id("InferenceCluster", "", "eu")}, "-upgraded")
 
 
 def test_record_the_names_on_the_wire() -> None:

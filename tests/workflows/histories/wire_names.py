@@ -23,6 +23,7 @@ from api_types.messages.signals import receiver_of, signals_of
 from workflows import registry
 from workflows.endpoint_directory.state import DirectoryState
 from workflows.fleet_scheduler.cache.state import SchedulerState
+from workflows.stack_upgrades.state import UpgradesState
 
 RECORDED = Path(__file__).parents[2] / "histories" / "wire_names.json"
 
@@ -59,7 +60,11 @@ def _workflows() -> tuple[Any, ...]:
 
 def _state_of(owner: Any) -> type[BaseModel]:
     """Give the model of a workflow's start argument, which it reads itself."""
-    others: dict[str, type[BaseModel]] = {"FleetScheduler": SchedulerState, "EndpointDirectory": DirectoryState}
+    others: dict[str, type[BaseModel]] = {
+        "FleetScheduler": SchedulerState,
+        "EndpointDirectory": DirectoryState,
+        "StackUpgrades": UpgradesState,
+    }
     state: type[BaseModel] = others.get(owner.kind) or get_args(owner.__orig_bases__[0])[0]
     return state
 

@@ -24,6 +24,8 @@ from api_types.messages.stack import (
     ListLoadBalancers,
     LoadBalancers,
     PreflightStack,
+    PurgedDefinitions,
+    PurgeDefinitions,
     StackApplied,
     StackOrder,
     StackPlan,
@@ -37,6 +39,7 @@ from workflows.inference_cluster.stack.calls import BackgroundCalls
 from workflows.inference_cluster.stack.installer import StackInstaller
 from workflows.inference_cluster.stack.plan import CHECK, PREFLIGHT, RESTART, is_carried_out
 from workflows.inference_cluster.stack.removal import REMOVE, StackRemoval
+from workflows.inference_cluster.stack.turn import StackTurn
 from workflows.inference_cluster.stack.verdict import progress_lines, stack_verdict
 from workflows.inference_cluster.stack_state import StackState
 from workflows.inference_cluster.state import ClusterState
@@ -81,9 +84,9 @@ class Calls(BackgroundCalls):
 
 
 class World:
-    """One cluster whose stack is managed."""
+    """One cluster whose stack is managed; it upgrades at once unless it takes turns with others."""
 
-    def __init__(self, stack: StackState, **fields: Any) -> None:
+    def __init__(self, stack: StackState, *, takes_turns: bool = False, **fields: Any) -> None:
         self.time = datetime(2026, 1, 1, tzinfo=UTC)
         self.state: ClusterState = a_cluster(annotations={}, stack=stack, **fields)
         self.calls = Calls()
@@ -91,7 +94,8 @@ class World:
             "InferenceCluster", self.state, lambda: None, "inferencecluster/eu", lambda: self.time
         )
         self.context = context
-        self.installer = StackInstaller(context, self.calls, lambda: None)
+        self.turn = StackTurn(context, lambda: takes_turns)
+        self.installer = StackInstaller(context, self.calls, self.turn, lambda: None)
         self.removal = StackRemoval(context, self.calls)
 
     @property
@@ -180,6 +184,29 @@ def test_however_much_every_forced_step_leaves_the_next_order_can_be_sent() -> N
     assert len(world.state.model_dump_json()) < 500_000
 
 
+def test_definitions_that_charts_left_are_deleted_last_on_request_only_and_those_that_stay_are_listed() -> None:
+    world = World(a_complete_stack())
+    world.stack.removal.number = len(STEPS) + 1
+    assert world.removal.update()
+    world.stack.removal.purge = True
+    assert not world.removal.update()
+    order = world.calls.now[REMOVE].order
+    assert isinstance(order, PurgeDefinitions)
+    assert [release.name for release in order.releases] == [release.name for release in a_plan().releases.values()]
+    kept = RemainingObject(id="apiextensions.k8s.io/v1/CustomResourceDefinition//pools.example.com", why="there are objects of it")
+    world.calls.end(REMOVE, PurgedDefinitions(kept=[kept], remaining=[RemainingObject(id="v1/Service/a/b")]))
+    assert not world.removal.update()
+    assert world.state.left_behind == []
+    world.calls.end(REMOVE, PurgedDefinitions(kept=[kept]))
+    assert world.removal.update()
+    assert [(item.kind, item.name, item.location, item.reason) for item in world.state.left_behind] == [
+        ("CustomResourceDefinition", "pools.example.com", "eu", "there are objects of it")
+    ]
+    assert [event.message for event in world.state.events if event.reason == "DefinitionKept"] == [
+        "pools.example.com stays: there are objects of it"
+    ]
+
+
 class Campaign:
     """Events in any order: results, late and doubled ones too, failures, and what users and others do meanwhile."""
 
@@ -211,6 +238,8 @@ class Campaign:
                 return LoadBalancers(services=["n" * 1024] * 20, more=7)
             case ApplyStackObjects() | ApplyChartCrds():
                 return StackApplied(objects=1, notes=[HUGE] * 8)
+            case PurgeDefinitions():
+                return PurgedDefinitions(kept=[RemainingObject(id=f"v1/Service/{'n' * 900}/x", why=HUGE)] * 256)
             case _:
                 left = [RemainingObject(id=f"v1/Service/{'n' * 900}/{self.choice.random()}", why=f"finalizer {HUGE}") for _ in range(20)]
                 return TeardownStepResult(skipped=[HUGE] * 20, remaining=left if self.choice.random() < 0.5 else [])
@@ -243,6 +272,7 @@ class Campaign:
             world.state.forced = self.choice.choice(["step", "step", "step", "all"])
         elif what < 0.84 and not world.state.deleting:
             world.state.deletion_timestamp = "2026-01-01T00:00:00Z"
+            world.stack.removal.purge = self.choice.random() < 0.5
             world.installer.stop_looking()
         world.time += timedelta(seconds=self.choice.choice([0, 0, 1, 30, 600]))
         if world.state.deleting:

@@ -16,7 +16,7 @@ from workflows.entity.failures import Failure
 from workflows.inference_cluster.stack.plan import (
     PREFLIGHT,
     begin_plan,
-    complete_ready_steps,
+    complete_idle_steps,
     coverage,
     covers,
     is_carried_out,
@@ -66,7 +66,7 @@ def carry_out(stack: StackState, seed: int, revision: int = 1) -> list[str]:
     """Take steps in some order that the plan allows, with looks in between; gives that order."""
     choice = random.Random(seed)  # noqa: S311
     for _ in count():
-        complete_ready_steps(stack, ADDRESS)
+        complete_idle_steps(stack, ADDRESS)
         steps = [step for step in open_steps(stack) if step.action is not Action.READY]
         if steps:
             take(stack, choice.choice(steps).key, revision)
@@ -110,7 +110,7 @@ def test_several_steps_may_be_taken_at_once_when_a_stack_is_installed_and_one_wh
         (step,) = steps
         if step.action is Action.READY:
             look(stack)
-            complete_ready_steps(stack, ADDRESS)
+            complete_idle_steps(stack, ADDRESS)
         else:
             take(stack, step.key, 2)
         taken.append(step.key)
@@ -122,17 +122,17 @@ def test_stk_17_the_pair_is_not_ready_before_both_are_installed_and_were_seen() 
     for key in (objects.NAMESPACES, objects.CRDS, GATEWAY_CRDS, components.AI_GATEWAY_CRDS.key, components.ENVOY_GATEWAY.key):
         take(stack, key)
     look(stack)
-    complete_ready_steps(stack, ADDRESS)
+    complete_idle_steps(stack, ADDRESS)
     assert PAIR_READY not in stack.done
     take(stack, components.AI_GATEWAY.key)
-    complete_ready_steps(stack, ADDRESS)
+    complete_idle_steps(stack, ADDRESS)
     assert PAIR_READY not in stack.done, "what was seen before says nothing about it"
     assert not covers(stack.covered, stack)
     look(stack, Lag(target=components.ENVOY_GATEWAY.key, object="Deployment envoy-gateway", why="0/1 pods are available"))
-    complete_ready_steps(stack, ADDRESS)
+    complete_idle_steps(stack, ADDRESS)
     assert PAIR_READY not in stack.done
     look(stack, Lag(target=components.PROMETHEUS.key, object="Deployment prometheus", why="0/1 pods are available"))
-    complete_ready_steps(stack, ADDRESS)
+    complete_idle_steps(stack, ADDRESS)
     assert PAIR_READY in stack.done
 
 
@@ -142,13 +142,13 @@ def test_a_new_revision_is_not_ready_because_the_one_before_it_was() -> None:
     while (step := open_steps(stack)[0]).key != f"{components.LEADER_WORKER_SET.key}-ready":
         if step.action is Action.READY:
             look(stack)
-            complete_ready_steps(stack, ADDRESS)
+            complete_idle_steps(stack, ADDRESS)
         else:
             take(stack, step.key, 2)
-    complete_ready_steps(stack, ADDRESS)
+    complete_idle_steps(stack, ADDRESS)
     assert open_steps(stack)[0].key == step.key
     look(stack)
-    complete_ready_steps(stack, ADDRESS)
+    complete_idle_steps(stack, ADDRESS)
     assert open_steps(stack)[0].key != step.key
 
 
@@ -156,10 +156,10 @@ def test_the_first_installation_waits_for_an_address_and_an_upgrade_does_not() -
     stack = a_stack()
     carry_out(stack, 1)
     stack.done.remove(ALL_READY)
-    complete_ready_steps(stack, "")
+    complete_idle_steps(stack, "")
     assert not is_carried_out(stack)
     stack.complete = True
-    complete_ready_steps(stack, "")
+    complete_idle_steps(stack, "")
     assert is_carried_out(stack)
 
 
@@ -186,7 +186,7 @@ def test_what_is_missing_is_applied_again_and_nothing_else(target: str) -> None:
     assert [step.key for step in open_steps(stack) if step.action is not Action.READY] == [target]
     take(stack, target, 2)
     look(stack)
-    complete_ready_steps(stack, ADDRESS)
+    complete_idle_steps(stack, ADDRESS)
     assert is_carried_out(stack)
 
 

@@ -13,18 +13,25 @@ from api_types.messages.entities import Force
 from testbed.running import ClusterRunning
 from tests.environment.stack_testbed import CLUSTER
 from tests.environment.summary import Summary
-from tests.workflows.environment.harness import Json, eventually, message, reason
-from tests.workflows.environment.managed_stack import NEWER, SERVICES, Managed, managed_stack
+from tests.workflows.environment.harness import Json, condition, eventually, message, reason
+from tests.workflows.environment.managed_stack import BROKEN, NEWER, SERVICES, Managed, managed_stack
+from tests.workflows.environment.simulated_clusters import a_cluster
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.testbed, pytest.mark.timeout(700)]
 
 LWS_DEPLOYMENT = "/apis/apps/v1/namespaces/lws-system/deployments/lws-controller-manager"
 CLASSES = "/apis/gateway.networking.k8s.io/v1/gatewayclasses"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LWS_CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/leaderworkersets.leaderworkerset.x-k8s.io"
 
 
 def events(seen: Json, reason: str) -> list[str]:
     return [event["message"] for event in seen["status"].get("events", ()) if event["reason"] == reason]
+
+
+def elsewhere() -> Json:
+    """A cluster that nobody can reach."""
+    return {**a_cluster("elsewhere"), "metadata": {"name": "elsewhere"}}
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +62,15 @@ async def test_stk_16_24_35_42_a_managed_cluster_gets_its_stack_is_ready_and_is_
     assert len(events(seen, "ComposingBackend")) == 1
     assert len(events(seen, "StackComplete")) == 1
     assert set(managed.world.releases().values()) == {"deployed"}
-    await managed.delete()
+    # With the definitions that charts leave, but for one that is in use.
+    managed.world.create(CLASSES, {"kind": "GatewayClass", "metadata": {"name": "other"}, "spec": {"controllerName": "example.com/other"}})
+    assert len(managed.world.names(DEFINITIONS)) > 1
+    await managed.delete(purge_crds=True)
     await managed.gone()
+    kept = "gatewayclasses.gateway.networking.k8s.io"
+    assert managed.world.names(DEFINITIONS) == [kept]
+    closed = await managed.plane.handle("InferenceCluster", CLUSTER).query("describe")
+    assert [(item["kind"], item["name"]) for item in closed["status"]["leftBehind"]] == [("CustomResourceDefinition", kept)]
 
 
 async def test_stk_31_others_in_the_way_are_named_and_lost_workers_change_nothing_in_the_outcome(managed: Managed) -> None:
@@ -101,9 +115,17 @@ async def test_stk_34_36_40_a_stack_is_repaired_and_upgraded_and_what_does_not_g
     await eventually(lambda: asyncio.to_thread(managed.world.revisions), lambda found: found == revisions, what="the same releases")
     assert managed.world.get(LWS_DEPLOYMENT)
 
-    managed.plane.worker.stop()
-    managed.plane.worker.settings["MODELPLANE_STACK__VERSIONS"] = f'{{"leaderWorkerSet": "{NEWER}"}}'
+    # Another cluster upgrades; this one waits for it, over the loss of its worker too.
+    await managed.plane.apply(elsewhere())
+    await managed.plane.until("InferenceCluster", "elsewhere", lambda seen: bool(seen["metadata"].get("uid")))
+    await managed.ask_for_turn("elsewhere", 1)
+    await managed.want(leaderWorkerSet=NEWER)
+    seen = await managed.until(lambda seen: message(seen, "BackendReady").startswith("waiting for the upgrade of cluster elsewhere"))
+    assert reason(seen, "BackendReady") == "BackendHealthy"
+    managed.plane.worker.kill()
     managed.plane.worker.start()
+    assert managed.world.revisions() == revisions
+    await managed.ask_for_turn("elsewhere", 2, wanted=False)
     seen = await managed.until(lambda seen: len(events(seen, "StackComplete")) == 2)
     assert reason(seen, "BackendReady") == "BackendHealthy"
     assert managed.world.revisions() == {**revisions, "mp-lws": revisions["mp-lws"] + 1}
@@ -112,6 +134,15 @@ async def test_stk_34_36_40_a_stack_is_repaired_and_upgraded_and_what_does_not_g
     assert "addedLater" in definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     assert seen["status"]["gateway"] == {"address": "10.245.9.9"}
     assert events(seen, "GatewayAddressChanged") == []
+
+    # A chart that does not render, and one to which a release does not go back: what serves goes on serving.
+    revisions = managed.world.revisions()
+    await managed.want(certManager=BROKEN)
+    seen = await managed.until(lambda seen: "UpgradeFailed: cert-manager: " in message(seen, "BackendReady"))
+    assert "it is broken" in message(seen, "BackendReady")
+    assert f"Rejected: leader-worker-set stays at {NEWER}: v0.8.0 is older" in message(seen, "BackendReady")
+    assert (condition(seen, "BackendReady"), condition(seen, "Ready")) == ("True", "True")
+    assert managed.world.revisions() == revisions
 
     (service,) = managed.world.names(SERVICES)
     managed.world.envoy.behaviour.releases_balancers = False

@@ -39,17 +39,19 @@ from workflows.inference_cluster.stack.plan import (
     RESTART,
     awaits_readiness,
     begin_plan,
-    complete_ready_steps,
+    complete_idle_steps,
     coverage,
     covers,
     is_carried_out,
     is_planned,
+    is_upgrading,
     missing_targets,
     open_stages,
     open_steps,
     reopen,
     steps_of,
 )
+from workflows.inference_cluster.stack.turn import StackTurn
 from workflows.inference_cluster.stack_state import StackState
 from workflows.inference_cluster.state import ClusterState
 
@@ -63,10 +65,16 @@ END_OF_STEPS = timedelta(minutes=6)
 
 
 class StackInstaller:
-    """Takes the steps of the plan. `reconnect` has the cluster connected anew, so that what it serves now is known."""
+    """Takes the steps of the plan; those of an upgrade in its turn.
 
-    def __init__(self, context: EntityContext[ClusterState], calls: BackgroundCalls, reconnect: Callable[[], None]) -> None:
+    `reconnect` has the cluster connected anew, so that what it serves now is known.
+    """
+
+    def __init__(
+        self, context: EntityContext[ClusterState], calls: BackgroundCalls, turn: StackTurn, reconnect: Callable[[], None]
+    ) -> None:
         self._context = context
+        self._turn = turn
         self._reconnect = reconnect
         self._state = context.state
         self._calls = calls
@@ -82,24 +90,31 @@ class StackInstaller:
         connection = connection_of(self._context.name, self._state)
         if not is_managed(self._state) or connection is None:
             self._calls.stop(CHECK)
+            self._turn.give_back()
             return
-        if self._stack.plan is None or self._stack.replan:
+        self._turn.follow(running=True)
+        # What is planned here replaces what is complete; until then it is looked after as it is.
+        if self._stack.plan is None or (self._stack.replan and not self._turn.waits):
             self._preflight(connection)
         if self._stack.plan is None:
             return
         self._show_address()
-        complete_ready_steps(self._stack, gateway_of(self._state).address)
+        complete_idle_steps(self._stack, gateway_of(self._state).address)
         self._find_new_kinds()
         self._record_completion()
         self._follow_deadlines()
         self._find_outdated_plan()
-        for step in open_steps(self._stack):
+        for step in open_steps(self._stack) if not self._is_held() else ():
             if step.action is not Action.READY and is_planned(self._stack, step) and self._may_try(step.key):
                 self._take(step, connection)
         if self._stack.seen and self._stack.seen.restart and self._may_try(RESTART):
             order = StackOrder(connection=connection, cluster_uid=self._state.uid)
             self._start(RESTART, StackActivities.restart_ai_gateway, order, self._restarted)
         self._watch(connection)
+
+    def _is_held(self) -> bool:
+        """Tell whether an upgrade is under way whose turn is over."""
+        return self._turn.waits and is_upgrading(self._stack)
 
     def retry(self) -> None:
         """Make the next attempt at everything now, and look again."""
@@ -135,6 +150,8 @@ class StackInstaller:
             begin_plan(self._stack, plan, self._context.now())
             if before is not None and before.digest != plan.digest:
                 self._context.record_event("Normal", "StackChanged", "another stack is wanted: it is upgraded, one release at a time")
+            for reason in plan.kept.values():
+                self._context.record_event("Warning", "Rejected", reason)
 
         self._start(PREFLIGHT, StackActivities.preflight_stack, order, planned)
 
@@ -201,7 +218,8 @@ class StackInstaller:
                 objects = ApplyStackObjects(spec=plan.spec, group=group, **of_stack)
                 self._start(step.key, StackActivities.apply_stack_objects, objects, self._applied(step.key, group))
             case Action.CRDS:
-                crds = ApplyChartCrds(releases=[plan.releases[key] for key in step.targets], **of_stack)
+                changed = [plan.releases[key] for key in step.targets if key not in plan.kept]
+                crds = ApplyChartCrds(releases=changed, **of_stack)
                 self._start(step.key, StackActivities.apply_chart_crds, crds, self._applied(step.key))
             case _:
                 (component,) = step.targets
@@ -284,7 +302,7 @@ class StackInstaller:
     def _watch(self, connection: Connection) -> None:
         """Keep one look running that covers what is waited for."""
         plan = self._stack.plan
-        if plan is None or not awaits_readiness(self._stack):
+        if plan is None or not (awaits_readiness(self._stack) or self._is_held()):
             return
         complete = is_carried_out(self._stack)
         poll = COMPLETE_POLL_SECONDS if complete else LATE_POLL_SECONDS if self._stack.late else POLL_SECONDS

@@ -34,6 +34,11 @@ def is_carried_out(stack: StackState) -> bool:
     return stack.plan is not None and all(step.key in done for step in steps_of(stack))
 
 
+def is_upgrading(stack: StackState) -> bool:
+    """Tell whether the plan replaces one that was complete, and was not yet carried out. What is repaired later is no upgrade."""
+    return stack.upgrading and stack.completed_plan != stack.planned_at
+
+
 def awaits_readiness(stack: StackState) -> bool:
     """Tell whether a look at the cluster is needed: something is waited for, or all is installed and has to stay so."""
     return is_carried_out(stack) or any(step.action is Action.READY for step in open_steps(stack))
@@ -66,10 +71,21 @@ def is_ready(stack: StackState, step: Step, address: str) -> bool:
     return step.key != ALL_READY or bool(address) or stack.complete
 
 
-def complete_ready_steps(stack: StackState, address: str) -> None:
-    """Complete the steps that only wait and whose targets are ready; one may open the next."""
-    while ready := [step.key for step in open_steps(stack) if step.action is Action.READY and is_ready(stack, step, address)]:
-        stack.done += ready
+def is_kept(stack: StackState, step: Step) -> bool:
+    """Tell whether a step is about nothing but releases that stay as they are. What was deleted of one by hand is put back all the same."""
+    kept = stack.plan.kept if stack.plan else {}
+    of_charts = step.action in (Action.RELEASE, Action.CRDS)
+    return of_charts and all(target in kept and target not in stack.rewrites for target in step.targets)
+
+
+def complete_idle_steps(stack: StackState, address: str) -> None:
+    """Complete the steps with nothing to do: they only wait, and their targets are ready, or releases stay. One may open the next."""
+
+    def is_idle(step: Step) -> bool:
+        return is_ready(stack, step, address) if step.action is Action.READY else is_kept(stack, step)
+
+    while idle := [step.key for step in open_steps(stack) if is_idle(step)]:
+        stack.done += idle
 
 
 def missing_targets(seen: StackSeen) -> list[str]:
@@ -87,7 +103,7 @@ def reopen(stack: StackState, targets: Sequence[str]) -> None:
 def begin_plan(stack: StackState, plan: StackPlan, now: str) -> None:
     """Take over a plan. One that differs from what is installed or under way is an upgrade, once something was complete."""
     stack.replan, stack.stages, stack.late = False, {}, []
-    if stack.plan is not None and stack.plan.digest == plan.digest:
+    if stack.plan is not None and (stack.plan.digest, stack.plan.kept) == (plan.digest, plan.kept):
         return
     stack.upgrading = stack.complete
     stack.plan, stack.planned_at, stack.plans = plan, now, stack.plans + 1

@@ -12,11 +12,20 @@ from temporalio import workflow
 
 from activities.render.objects.manifest import Owner
 from activities.render.stack import components, objects
-from activities.render.stack.removal import STEPS, Removal, RemovalStep
+from activities.render.stack.removal import Removal, RemovalStep
 from activities.stack.activities import StackActivities
 from api_types.base import ID_MAX
 from api_types.messages.cluster_work import Connection, TeardownStepResult
-from api_types.messages.stack import ITEMS_MAX, AwaitNoRoutes, ListLoadBalancers, LoadBalancers, RemoveStackObjects, UninstallRelease
+from api_types.messages.stack import (
+    ITEMS_MAX,
+    AwaitNoRoutes,
+    ListLoadBalancers,
+    LoadBalancers,
+    PurgedDefinitions,
+    PurgeDefinitions,
+    RemoveStackObjects,
+    UninstallRelease,
+)
 from api_types.payloads.limits import shortened
 from api_types.pins import apiversions
 from api_types.resources.serving_stack import ServingStackSpec
@@ -96,6 +105,10 @@ class StackRemoval:
                 self._start(StackActivities.remove_stack_objects, order, self._attempted)
             case Removal.RELEASE:
                 self._start(StackActivities.helm_uninstall, self._uninstall(step.target, connection, wait), self._attempted)
+            case Removal.DEFINITIONS:
+                releases = list(self._state.stack.plan.releases.values()) if self._state.stack.plan else []
+                purge = PurgeDefinitions(releases=releases, wait_seconds=wait, skipped=self._progress.skipped, **of_stack)
+                self._start(StackActivities.purge_definitions, purge, self._purged)
             case _:
                 self._start(StackActivities.list_load_balancers, ListLoadBalancers(**of_stack), self._listed)
 
@@ -138,6 +151,20 @@ class StackRemoval:
         self._progress.remaining, self._progress.failure = result.remaining, NO_FAILURE
         self._context.mark_changed()
 
+    def _purged(self, result: PurgedDefinitions) -> None:
+        """List the definitions that stay: a user who asked for none must know of them."""
+        if not result.remaining:
+            for kept in result.kept:
+                self._context.record_event("Warning", "DefinitionKept", f"{kept.name} stays: {kept.why}")
+            place = self._context.name
+            self._state.add_left_behind(
+                [
+                    LeftBehind(kind=kept.kind, name=kept.name, location=place, reason=shortened(kept.why, _REASON_BYTES_MAX))
+                    for kept in result.kept
+                ]
+            )
+        self._attempted(result)
+
     def _listed(self, found: LoadBalancers) -> None:
         """Load balancers of others stay on a cluster that stays, and are reported."""
         if found.services:
@@ -163,7 +190,7 @@ class StackRemoval:
 
     def _show(self) -> None:
         progress = self._progress
-        title = f"stack {progress.step.code}, step {progress.number} of {len(STEPS)}: {progress.step.title}"
+        title = f"stack {progress.step.code}, step {progress.number} of {len(progress.steps)}: {progress.step.title}"
         named = ", ".join(map(str, progress.remaining[:_NAMED_MAX]))
         more = len(progress.remaining) - _NAMED_MAX
         waits = f"waits for {named}{f' and {more} more' if more > 0 else ''}" if named else ""

@@ -1,6 +1,7 @@
 """What the condition `BackendReady` says of a stack that is managed. Pure."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from activities.render.stack.install import BY_NUMBER, EVERYTHING, S4, Action, Stage
 from api_types.messages.stack import Lag
@@ -48,12 +49,36 @@ def _of_complete(stack: StackState, address: str) -> Verdict:
     lags = stack.seen.gating(EVERYTHING) if stack.seen else []
     upgrade = "; ".join(f"UpgradeFailed: {key}: {failure.message}" for key, failure in stack.failures.items())
     if lags:
-        return Verdict(FALSE, UNAVAILABLE, "; ".join(filter(None, (_named(lags), upgrade))))
+        return Verdict(FALSE, UNAVAILABLE, "; ".join(filter(None, (_named(lags), upgrade, *_kept(stack)))))
     if not address:
         return Verdict(FALSE, INSTALLING, "; ".join(("the Gateway lost its address", *_address_events(stack))))
-    running = "" if is_carried_out(stack) or upgrade else "; ".join(_of_stage(stack, stage) for stage in open_stages(stack))
+    waits = _turn(stack) or _later(stack)
+    running = "" if is_carried_out(stack) or upgrade or waits else "; ".join(_of_stage(stack, stage) for stage in open_stages(stack))
     others = [lag for lag in stack.seen.lags if not lag.gates] if stack.seen else []
-    return Verdict(TRUE, "BackendHealthy", "; ".join(filter(None, (upgrade, running, _named(others), *_notes(stack)))))
+    return Verdict(
+        TRUE, "BackendHealthy", "; ".join(filter(None, (upgrade, *_kept(stack), waits, running, _named(others), *_notes(stack))))
+    )
+
+
+def _kept(stack: StackState) -> list[str]:
+    """Say which releases stay as they are, and why."""
+    return list(stack.plan.kept.values())[:_SHOWN_MAX] if stack.plan else []
+
+
+def _turn(stack: StackState) -> str:
+    """Say for which clusters an upgrade waits; empty if it does not."""
+    if not stack.turn.number or stack.turn.granted:
+        return ""
+    holders = ", ".join(stack.turn.holders[:_SHOWN_MAX])
+    return f"waiting for the upgrade of cluster {holders}" if holders else "waiting for its turn to be upgraded"
+
+
+def _later(stack: StackState) -> str:
+    """Say when another stack is planned, while that waits for its time; empty if it does not."""
+    at = stack.retry_at.get(PREFLIGHT, "")
+    if not (stack.replan and at) or PREFLIGHT in stack.failures:
+        return ""
+    return f"another stack is wanted: it is planned at {datetime.fromisoformat(at):%H:%M:%S} UTC, or by `modelplane retry`"
 
 
 def _of_stages(stack: StackState, address: str) -> Verdict:
@@ -62,7 +87,7 @@ def _of_stages(stack: StackState, address: str) -> Verdict:
         reason = ADDRESS_PENDING if S4.number in stack.late else INSTALLING
         message = f"{S4.number} {S4.title}: the Gateway has no address yet{_late(stack, S4)}"
         return Verdict(FALSE, reason, "; ".join((message, *_address_events(stack), *_notes(stack))))
-    return Verdict(FALSE, INSTALLING, "; ".join((*(_of_stage(stack, stage) for stage in stages), *_notes(stack))))
+    return Verdict(FALSE, INSTALLING, "; ".join((*(_of_stage(stack, stage) for stage in stages), *_kept(stack), *_notes(stack))))
 
 
 def _of_stage(stack: StackState, stage: Stage) -> str:

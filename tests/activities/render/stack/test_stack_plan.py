@@ -7,7 +7,7 @@ import pytest
 
 from activities.render.stack import components, objects
 from activities.render.stack.install import ALL_READY, GATEWAY_CRDS, INSTALL, OTHER_CRDS, PAIR_READY, UPGRADE, Action, Step
-from activities.render.stack.removal import STEPS, Removal, step_of_number
+from activities.render.stack.removal import STEPS, Removal, steps_of
 
 
 def before(steps: Sequence[Step], key: str) -> set[str]:
@@ -86,4 +86,6 @@ def test_stk_35_the_gateway_goes_before_its_class_and_both_before_any_release() 
     assert order[4:8] == ["ai-gateway", "ai-gateway-crds", "envoy-gateway", "balancers"]
     assert order[8:13] == ["dra-driver", "node-feature-discovery", "prometheus", "leader-worker-set", "cert-manager"]
     assert order[13:] == [objects.CRDS, objects.QUOTA_GROUP, objects.NAMESPACES]
-    assert [step_of_number(step.number) for step in STEPS] == list(STEPS)
+    for steps in (steps_of(purge=False), steps_of(purge=True)):
+        assert [step.number for step in steps] == list(range(1, len(steps) + 1))
+    assert steps_of(purge=True)[: len(STEPS)] == steps_of(purge=False) == STEPS

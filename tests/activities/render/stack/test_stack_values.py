@@ -165,3 +165,12 @@ def test_the_definitions_keep_the_approval_without_which_an_api_server_refuses_t
     }
     assert set(found) == set(objects.INFERENCE_CRDS)
     assert found[objects.INFERENCE_POOL_CRD]["api-approved.kubernetes.io"].startswith("https://")
+
+
+def test_a_pair_that_was_not_tested_may_be_allowed_and_one_that_cannot_work_not() -> None:
+    def record(version: str) -> ServingStackSpec:
+        return stack_record("Existing", ("eu", "kubeconfig"), {"envoyGateway": version}, "envoy", allow_untested=True)
+
+    assert releases(record("v1.9.0"))["envoy-gateway"].version == "v1.9.0"
+    with pytest.raises(UntestedVersions, match="routes to no InferencePool"):
+        record("v1.7.0")

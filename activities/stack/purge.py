@@ -1,0 +1,66 @@
+"""Delete the definitions that Helm leaves when it uninstalls charts, where nobody uses them (spec 2.11, `purge_crds`)."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from activities.clients.helm.port import HelmPort
+from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
+from activities.cluster_objects.deletion import list_served, poll_intervals, remaining_object
+from activities.cluster_objects.kinds import CRD
+from activities.heartbeat import Progress
+from activities.observe.digest import was_applied
+from activities.stack.releases import as_chart, release_of
+from api_types.messages.cluster_work import RemainingObject
+from api_types.messages.stack import DEFINITIONS_KEPT_MAX, PurgedDefinitions, PurgeDefinitions
+
+_SHOWN_MAX = 20
+_NAMED_MAX = 3
+_NAME_MAX = 253
+
+
+async def purge(cluster: ClusterApi, helm: HelmPort, order: PurgeDefinitions, report: Callable[[Progress], None]) -> PurgedDefinitions:
+    """Delete definitions until none is left but those that stay; gives these, and what is still there at the time limit.
+
+    An object that is created between the look and the deletion is deleted with its definition: the API has no way to exclude that.
+    """
+    deadline = asyncio.get_running_loop().time() + order.wait_seconds
+    documents = [document for release in order.releases for document in await helm.crds(as_chart(release))]
+    targets = [target for target in dict.fromkeys(map(ObjectId.of, documents)) if target.kind == CRD]
+    async for _ in poll_intervals():
+        kept, remaining = list[RemainingObject](), list[RemainingObject]()
+        for target in targets:
+            if str(target) in order.skipped or (found := await cluster.get(target)) is None:
+                continue
+            if found["metadata"].get("deletionTimestamp"):
+                remaining.append(remaining_object(found))
+            elif why := await _use(cluster, found):
+                kept.append(RemainingObject(id=str(target), why=why))
+            else:
+                await cluster.delete(target, uid=found["metadata"]["uid"], propagation="Background")
+                remaining.append(remaining_object(found))
+        if not remaining or asyncio.get_running_loop().time() >= deadline:
+            return PurgedDefinitions(kept=kept[:DEFINITIONS_KEPT_MAX], remaining=remaining[:_SHOWN_MAX])
+        report({"waitingFor": [str(item) for item in remaining[:_SHOWN_MAX]]})
+    raise AssertionError("poll_intervals never ends")
+
+
+async def _use(cluster: ClusterApi, definition: Json) -> str:
+    """Say why a definition stays; empty if nobody uses it."""
+    namespace, name = release_of(definition)
+    if name:
+        return f"it belongs to release {namespace}/{name}"
+    if not was_applied(definition):
+        return "it was not applied for this stack"
+    spec = definition["spec"]
+    (stored,) = (version["name"] for version in spec["versions"] if version["storage"])
+    kind = Kind(f"{spec['group']}/{stored}", spec["names"]["kind"])
+    return _named(await list_served(cluster, Selection(kind, metadata_only=True)))
+
+
+def _named(items: Sequence[Json]) -> str:
+    if not items:
+        return ""
+    places = [item["metadata"] for item in items[:_NAMED_MAX]]
+    names = ", ".join("/".join(filter(None, (place.get("namespace"), place["name"])))[:_NAME_MAX] for place in places)
+    more = f" and {len(items) - _NAMED_MAX} more" if len(items) > _NAMED_MAX else ""
+    return f"there are objects of it, which would be deleted with it: {names}{more}"

@@ -1,0 +1,83 @@
+"""The definitions that charts leave: spec/stack-and-routing.md 2.11, `purge_crds`."""
+
+from typing import Any
+
+import pytest
+
+from activities.render.stack import components, objects
+from api_types.messages.stack import PurgedDefinitions, PurgeDefinitions, StackPlan
+from tests.activities.stack.stack_under_test import DEFINITIONS, GATEWAY_API, StackUnderTest
+
+pytestmark = pytest.mark.testbed
+
+LWS, NFD, ENVOY = components.LEADER_WORKER_SET.key, components.NODE_FEATURE_DISCOVERY.key, components.ENVOY_GATEWAY.key
+SETS = "leaderworkersets.leaderworkerset.x-k8s.io"
+FEATURES = "nodefeatures.nfd.k8s-sigs.io"
+CLASSES = "gatewayclasses.gateway.networking.k8s.io"
+
+
+async def purge(stack: StackUnderTest, plan: StackPlan, *components_: str, **more: Any) -> PurgedDefinitions:
+    releases = [plan.releases[component] for component in components_]
+    order = PurgeDefinitions(**{"releases": releases, "wait_seconds": 60, **stack.base, **more})
+    found: PurgedDefinitions = await stack.run(stack.activities.purge_definitions, order)
+    return found
+
+
+async def test_definitions_without_objects_go_and_those_with_one_stay_and_are_named(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.crds(plan, LWS, ENVOY)
+    for name in ("theirs", "others"):
+        stack.world.create(
+            f"{GATEWAY_API}/gatewayclasses",
+            {"kind": "GatewayClass", "metadata": {"name": name}, "spec": {"controllerName": "example.com/other"}},
+        )
+    # Of a chart whose definitions others have applied.
+    stack.world.create(DEFINITIONS, {"kind": "CustomResourceDefinition", **features()})
+    found = await purge(stack, plan, LWS, NFD, ENVOY)
+    assert found.remaining == []
+    assert {kept.name: kept.why for kept in found.kept} == {
+        CLASSES: "there are objects of it, which would be deleted with it: others, theirs",
+        FEATURES: "it was not applied for this stack",
+    }
+    assert stack.world.names(DEFINITIONS) == [CLASSES, FEATURES]
+    for name in ("theirs", "others"):
+        stack.world.delete(f"{GATEWAY_API}/gatewayclasses/{name}")
+    assert [kept.name for kept in (await purge(stack, plan, LWS, NFD, ENVOY)).kept] == [FEATURES]
+    assert stack.world.names(DEFINITIONS) == [FEATURES]
+
+
+async def test_a_definition_that_does_not_go_is_named_with_what_holds_it_until_it_is_skipped(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.crds(plan, LWS)
+    stack.world.patch(f"{DEFINITIONS}/{SETS}", {"metadata": {"finalizers": ["example.com/held"]}})
+    try:
+        (held,) = (await purge(stack, plan, LWS, wait_seconds=0)).remaining
+        (held,) = (await purge(stack, plan, LWS, wait_seconds=0)).remaining
+        assert "finalizer example.com/held" in held.why
+        assert (await purge(stack, plan, LWS, skipped=[held.id])).remaining == []
+    finally:
+        stack.world.patch(f"{DEFINITIONS}/{SETS}", {"metadata": {"finalizers": None}})
+
+
+async def test_those_of_a_release_and_those_of_a_stack_that_another_one_has_stay(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.crds(plan, LWS)
+    mark = {"meta.helm.sh/release-namespace": "apps", "meta.helm.sh/release-name": "theirs"}
+    stack.world.patch(f"{DEFINITIONS}/{SETS}", {"metadata": {"annotations": mark}})
+    assert [kept.why for kept in (await purge(stack, plan, LWS)).kept] == ["it belongs to release apps/theirs"]
+    stack.world.patch(f"{DEFINITIONS}/{SETS}", {"metadata": {"annotations": dict.fromkeys(mark)}})
+    other = stack.of_another()
+    await other.apply(plan, objects.NAMESPACES)
+    result = await purge(stack, plan, LWS)
+    assert (result.kept, result.remaining) == ([], [])
+    assert "belongs to" in result.skipped[0]
+    assert SETS in stack.world.names(DEFINITIONS)
+
+
+def features() -> dict[str, Any]:
+    """The definition of NodeFeature, as others have it."""
+    plural, _, group = FEATURES.partition(".")
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    names = {"kind": "NodeFeature", "plural": plural, "singular": "nodefeature", "listKind": "NodeFeatureList"}
+    versions = [{"name": "v1alpha1", "served": True, "storage": True, "schema": schema}]
+    return {"metadata": {"name": FEATURES}, "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": versions}}

@@ -1,0 +1,202 @@
+"""What a cluster does before, in and after its turn to upgrade; without Temporal and without a cluster."""
+
+from typing import Any
+
+import pytest
+from temporalio import workflow
+
+from activities.render.stack import components, objects
+from api_types import labels
+from api_types.messages.stack import ApplyChartCrds, EnsureRelease, Lag, StackApplied, StackSeen
+from api_types.messages.upgrades import UpgradeTurn
+from tests.workflows.inference_cluster.test_stack_orders import World
+from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack, a_plan, a_stack
+from workflows.entity.failures import Failure
+from workflows.inference_cluster.stack.plan import CHECK, PREFLIGHT, begin_plan, is_upgrading
+from workflows.inference_cluster.stack.verdict import stack_verdict
+
+NEWER = a_plan(gateway_class="other")
+LWS = components.LEADER_WORKER_SET.key
+
+
+@pytest.fixture(autouse=True)
+def _orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An activity that is executed is its order."""
+    monkeypatch.setattr(workflow, "execute_activity_method", lambda _, order, **__: order)
+
+
+class Upgrading(World):
+    """A cluster with a complete stack, of which a look says that another one is wanted."""
+
+    def __init__(self, **seen: Any) -> None:
+        super().__init__(a_complete_stack(), takes_turns=True)
+        self.update()
+        self.look(wanted=NEWER.digest, **seen)
+
+    def look(self, **seen: Any) -> None:
+        self.calls.end(CHECK, StackSeen(**{"digest": str(self.time), "wanted": a_plan().digest, **seen}))
+        self.update(minutes=60)
+
+    def answer(self, *holders: str) -> None:
+        """Give the turn; with holders, say that these have it."""
+        turn = self.stack.turn
+        self.turn.answered(UpgradeTurn(uid="u", turn=turn.number, sequence=turn.answer + 1, granted=not holders, holders=list(holders)))
+        self.update()
+
+    @property
+    def steps(self) -> list[str]:
+        return [key for key in self.calls.keys if key != CHECK]
+
+    @property
+    def says(self) -> str:
+        verdict = stack_verdict(self.stack, "192.0.2.1")
+        assert (verdict.status, verdict.reason) == ("True", "BackendHealthy")
+        return verdict.message
+
+
+def test_an_upgrade_waits_for_its_turn_says_for_whom_and_is_looked_after_and_repaired_meanwhile() -> None:
+    world = Upgrading(upgrades_at_once=3)
+    request = world.turn.request()
+    assert request
+    assert (request.wanted, request.at_once, request.holds) == (True, 3, False)
+    assert world.turn.request() is None
+    assert world.says == "waiting for its turn to be upgraded"
+    world.answer("us", "asia")
+    assert (world.steps, CHECK in world.calls.keys) == ([], True)
+    assert world.says == "waiting for the upgrade of cluster us, asia"
+    world.look(wanted=NEWER.digest, lags=[Lag(target=LWS, object="Deployment lws", why="missing", missing=True)])
+    assert world.steps == [LWS]
+    world.end_steps()
+    world.answer()
+    assert world.steps == [PREFLIGHT]
+    world.calls.end(PREFLIGHT, NEWER)
+    world.update()
+    assert (is_upgrading(world.stack), world.steps) == (True, [objects.NAMESPACES])
+
+
+def test_an_installation_waits_for_nobody() -> None:
+    world = World(a_stack(), takes_turns=True)
+    world.update()
+    assert (world.turn.request(), world.calls.keys) == (None, [objects.NAMESPACES])
+
+
+def test_an_upgrade_whose_turn_is_over_begins_no_step_until_it_has_another_one() -> None:
+    world = Upgrading()
+    world.answer()
+    world.calls.end(PREFLIGHT, NEWER)
+    world.update()
+    world.answer("us")
+    world.calls.end(objects.NAMESPACES, StackApplied(objects=1))
+    world.update()
+    assert (world.steps, world.turn.waits, CHECK in world.calls.keys) == ([], True, True)
+    assert world.says == "waiting for the upgrade of cluster us"
+    world.look(wanted=NEWER.digest)
+    assert (world.steps, CHECK in world.calls.keys) == ([], True), "it is looked after"
+    world.answer()
+    assert world.steps == [objects.QUOTA_GROUP]
+
+
+def test_progress_is_reported_now_and_then() -> None:
+    world = Upgrading()
+    world.turn.request()
+    world.answer()
+    world.calls.end(PREFLIGHT, NEWER)
+    sent = []
+    for _ in range(6):
+        world.end_steps()
+        world.update(minutes=2)
+        sent.append(world.turn.request())
+    found = [request for request in sent if request]
+    assert len(found) in (2, 3)
+    assert all(request.holds and request.wanted for request in found)
+    assert len({request.progress for request in found}) == len(found)
+
+
+@pytest.mark.parametrize("end", ["preflight fails", "same plan", "external", "deleted", "unreachable"])
+def test_a_turn_is_given_back_when_nothing_is_upgraded(end: str) -> None:
+    world = Upgrading()
+    first = world.turn.request()
+    world.answer("us") if end == "unreachable" else world.answer()
+    match end:
+        case "preflight fails":
+            world.calls.now.pop(PREFLIGHT).failed(Failure("NameConflict", "in the way"))
+            world.update()
+        case "same plan":
+            world.calls.end(PREFLIGHT, a_plan())
+            world.update()
+        case "external":
+            world.state.annotations = {labels.STACK: "external"}
+            world.update()
+        case "deleted":
+            world.turn.give_back()
+        case _:
+            # It waits, and does not answer.
+            world.turn.follow(running=False)
+    back = world.turn.request()
+    assert first
+    assert back
+    assert (back.wanted, back.sequence > first.sequence) == (False, True)
+    assert world.turn.request() is None
+    if end == "preflight fails":
+        # It wants one again for its next attempt.
+        world.update(minutes=60)
+        again = world.turn.request()
+        assert again
+        assert (again.wanted, again.turn > first.turn, PREFLIGHT in world.calls.keys) == (True, True, False)
+
+
+def test_what_is_asked_again_is_what_it_has_and_an_answer_to_an_earlier_request_says_nothing() -> None:
+    world = Upgrading()
+    first = world.turn.request()
+    world.answer()
+    # Whoever gives turns was started anew.
+    world.turn.repeat()
+    again = world.turn.request()
+    assert first
+    assert again
+    assert (again.turn, again.holds, again.wanted, again.sequence > first.sequence) == (first.turn, True, True, True)
+    assert world.turn.account() == again
+    world.calls.end(PREFLIGHT, a_plan())
+    # That comes together with the end of its wish.
+    world.turn.repeat()
+    world.update()
+    back = world.turn.request()
+    assert back
+    assert (back.wanted, world.turn.account().wanted) == (False, False)
+    world.turn.answered(UpgradeTurn(uid="u", turn=first.turn, sequence=99, granted=True))
+    assert not world.stack.turn.granted
+
+
+def test_a_release_that_stays_as_it_is_is_not_written_the_rest_is_upgraded_and_people_are_told() -> None:
+    world = Upgrading()
+    world.answer()
+    reason = f"Rejected: {LWS} stays at v0.9.0"
+    kept = {LWS: reason, components.ENVOY_GATEWAY.key: "it goes with another"}
+    world.calls.end(PREFLIGHT, NEWER.model_copy(update={"kept": kept}))
+    orders = list[Any]()
+    for _ in range(100):
+        world.update(minutes=1)
+        orders += [world.calls.now[key].order for key in world.steps]
+        world.end_steps()
+        if CHECK in world.calls.keys:
+            world.calls.end(CHECK, StackSeen(digest=str(world.time), wanted=NEWER.digest))
+    assert not is_upgrading(world.stack)
+    written = [order.release.name for order in orders if isinstance(order, EnsureRelease)]
+    assert sorted(written) == sorted(release.name for key, release in NEWER.releases.items() if key not in kept)
+    (crds,) = [order for order in orders if isinstance(order, ApplyChartCrds)]
+    names = {release.name for release in crds.releases}
+    assert ("mp-lws" in names, "mp-cert-manager" in names) == (False, True)
+    assert reason in world.says
+    assert [event.message for event in world.state.events if event.reason == "Rejected"] == [*kept.values()]
+    # What is deleted of it by hand is put back, as it was.
+    world.update()
+    world.look(wanted=NEWER.digest, lags=[Lag(target=LWS, object="Deployment lws", why="missing", missing=True)])
+    assert world.steps == [LWS]
+
+
+def test_a_release_that_may_be_written_after_all_is_written_by_the_next_plan_of_the_same_settings() -> None:
+    world = Upgrading()
+    world.answer()
+    world.calls.end(PREFLIGHT, NEWER.model_copy(update={"kept": {LWS: "Rejected"}}))
+    begin_plan(world.stack, NEWER, world.context.now())
+    assert world.stack.plan == NEWER
