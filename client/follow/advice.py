@@ -27,6 +27,12 @@ ADVICE = {
         "FinalizerStuck": "see why what the message names is not deleted; to give this step up: `modelplane delete {command} --force`",
         "ProviderNotSupported": "this source cannot be provisioned yet; create the cluster yourself and use source: Existing",
     },
+    "ServingStack": {
+        "WaitingForCluster": "see the cluster: `modelplane describe ic/{name}`",
+        "ReleaseConflict": f"remove what the message names, or annotate the cluster {labels.STACK}=external and install the stack yourself",
+        "GatewayAddressPending": "the cluster needs a load balancer, of its cloud or MetalLB: the message has what its Service says",
+        "StackUnavailable": "see the pods of what the message names, on the cluster",
+    },
     "ModelCache": {
         "NoClusters": "clusterSelector must match a connected cluster that has a storage class for caches "
         "(spec.cluster.existing.cache.storageClassName): compare with `modelplane get ic --show-labels`",
@@ -72,7 +78,7 @@ def advice(target: Target, tree: Tree) -> str:
     if not unmet:
         return ""
     return known[str(unmet[0]["reason"])].format(
-        command=target.command, namespace=target.namespace, credential=_credential(str(unmet[0].get("message") or ""))
+        command=target.command, name=target.name, namespace=target.namespace, credential=_credential(str(unmet[0].get("message") or ""))
     )
 
 

@@ -33,6 +33,7 @@ from workflows.inference_cluster.spec import is_managed
 from workflows.inference_cluster.stack.calls import BackgroundCalls
 from workflows.inference_cluster.stack.installer import StackInstaller
 from workflows.inference_cluster.stack.removal import StackRemoval
+from workflows.inference_cluster.stack.shown import shown_stack
 from workflows.inference_cluster.stack.verdict import progress_lines
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import (
@@ -140,6 +141,11 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     def cache_site(self) -> dict[str, Any]:
         """Give what a cache must know of a cluster."""
         return self.reporter.for_caches().wire()
+
+    @workflow.query
+    def serving_stack(self) -> dict[str, Any]:
+        """Give the stack as a ServingStack manifest with status; empty where this project installs none."""
+        return shown_stack(self.name, self.state)
 
     # --- hooks of the entity ------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ WORDS = [
     ("a kind and names", ["md", "a", "b"], [("ModelDeployment", "a"), ("ModelDeployment", "b")]),
     ("objects of two kinds", ["md/a", "ic/b"], [("ModelDeployment", "a"), ("InferenceCluster", "b")]),
     ("all", ["all"], [(kind.kind, None) for kind in SERVED]),
+    ("a kind that another one shows", ["ss,ServingStack"], [("ServingStack", None), ("ServingStack", None)]),
 ]
 
 
@@ -23,7 +24,6 @@ def test_objects_are_named_as_with_kubectl(story: str, words: list[str], want: l
 REFUSED = [
     ("nothing", [], "name a kind or an object"),
     ("an unknown kind", ["modeldeploymnt"], "did you mean ModelDeployment"),
-    ("a kind of a later release", ["servingstacks"], "not served by this release"),
     ("several kinds with a name", ["md,ic", "a"], "cannot share names: ModelDeployment, InferenceCluster"),
     ("a slash without a name", ["md/"], "does not name an object"),
     ("two slashes", ["md/a/b"], "does not name an object"),
