@@ -15,11 +15,13 @@ from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId, S
 from activities.clusters.permissions import rights_of
 from activities.routing.activities import RoutingActivities
 from activities.routing.control_cluster import ROLES_FILE, USED, ControlCluster
+from activities.routing.denied_networks import RANGES
 from api_types import labels
 from api_types.errors import PermissionDenied
 from api_types.messages.gateway_work import ApplyBackend, ApplyRoute, RemoveBackend, RemoveRoute, RouteEntry, WatchGateway
 from api_types.messages.routing import SelectedEndpoint
 from api_types.settings import ControlClusterSettings
+from testbed.cluster.control_plane import SERVICE_CIDR
 from testbed.running import Running
 from tests.activities.environment import operator
 from tests.activities.environment.asking import asked_by
@@ -33,12 +35,15 @@ PLURALS = {
     kinds.ENDPOINT_SLICE: "endpointslices",
     kinds.GATEWAY: "gateways",
     kinds.NAMESPACE: "namespaces",
+    kinds.NODE: "nodes",
+    kinds.SERVICE_CIDR: "servicecidrs",
 }
 
 
 def test_the_role_has_the_rights_that_are_checked_and_no_other() -> None:
     written = [right for rule in ROLE["rules"] for right in rights_of(rule)]
-    assert sorted(written) == sorted(Right(verb, PLURALS[kind], kind.group) for kind, verbs in USED for verb in verbs)
+    used = [*USED, *((kind, ("list",)) for kind in RANGES)]
+    assert sorted(written) == sorted(Right(verb, PLURALS[kind], kind.group) for kind, verbs in used for verb in verbs)
 
 
 @pytest_asyncio.fixture
@@ -69,7 +74,8 @@ async def test_the_service_account_of_the_file_may_do_all_that_the_worker_does(l
     applied = await of_endpoint.run(routing.apply_endpoint_backend, endpoint)
     entry = RouteEntry(endpoints=[SelectedEndpoint(name="a", url=endpoint.url, backend=applied.backend)])
     await of_service.run(routing.apply_service_route, ApplyRoute(namespace=namespace, name="s", uid="u", entries=[entry]))
-    assert await asked_by("inferencegateway/default").run(routing.connect_gateway, WatchGateway(uid="g"))
+    facts = await asked_by("inferencegateway/default").run(routing.connect_gateway, WatchGateway(uid="g"))
+    assert SERVICE_CIDR in (facts.denied_cidrs or ())
     user: ClusterApi = await control.api()
     for kind in (kinds.HTTP_ROUTE, kinds.SERVICE, kinds.ENDPOINT_SLICE, kinds.GATEWAY):
         listing = await user.list(Selection(kind))
