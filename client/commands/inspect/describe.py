@@ -1,6 +1,8 @@
 """`modelplane describe`: spec, status, conditions, events and workflow of an object, for people."""
 
 import asyncio
+import shutil
+import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -16,7 +18,7 @@ from client.follow.advice import advice, rollout_advice
 from client.follow.request_path import request_path
 from client.output.columns import Layout, header, row
 from client.output.formats import as_yaml
-from client.output.tables import NONE, age, columns, indented
+from client.output.tables import INDENT, NONE, age, columns, indented
 from client.refs.targets import Target, kinds_and_names
 from client.refs.tree import Tree, at_path, condition, conditions, deleting, events
 from client.temporal.control_plane import ControlPlane, control_plane
@@ -63,7 +65,8 @@ async def description(plane: ControlPlane, target: Target) -> list[str]:
         lines += ["Status:", *indented(as_yaml(status).splitlines())]
     lines += ["Conditions:", *indented(_conditions(tree))]
     if target.kind.kind == "ModelService":
-        lines += ["Requests:", *indented(await request_path(plane, target, tree))]
+        width = shutil.get_terminal_size().columns - len(INDENT) if sys.stdout.isatty() else 0
+        lines += ["Requests:", *indented(await request_path(plane, target, tree, width))]
     if target.kind.kind == "ServingStack":
         lines += stack_parts(tree)
     if target.kind.kind == "ModelDeployment":
