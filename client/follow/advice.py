@@ -21,6 +21,7 @@ ADVICE = {
         "WaitingForWorker": "start a worker that serves the task queue that the message names (setting queues.serve), where it reaches the "
         "cluster",
         "Unreachable": "check that the worker can reach the API server that the kubeconfig names",
+        "UnsupportedCluster": "upgrade the cluster, or change the classes of its pools as the message says",
         "ReleaseConflict": f"remove what the message names, or annotate the cluster {labels.STACK}=external and install the stack yourself",
         "GatewayAddressPending": "the cluster needs a load balancer, of its cloud or MetalLB: the message has what its Service says",
         "StackUnavailable": "see the pods of what the message names, on the cluster",

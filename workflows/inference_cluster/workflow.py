@@ -37,6 +37,7 @@ from workflows.inference_cluster.stack.shown import shown_stack
 from workflows.inference_cluster.stack.verdict import progress_lines
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import (
+    ClusterView,
     backend_verdict,
     cluster_verdict,
     occupied_message,
@@ -48,6 +49,8 @@ from workflows.inference_cluster.worker_wait import WorkerWait
 
 # Histories of before install no stack.
 STACK_PATCH = "serving-stack"
+# In histories of before, a cluster without any DRA is Ready.
+UNSUPPORTED_PATCH = "clusters-without-dra"
 
 
 @workflow.defn(name="InferenceCluster")
@@ -231,11 +234,15 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.installer.update()
 
     def _is_running(self) -> bool:
-        return self.state.facts is not None and cluster_verdict(view_of(self.state)).status == TRUE
+        return self.state.facts is not None and cluster_verdict(self._view()).status == TRUE
+
+    def _view(self) -> ClusterView:
+        view = view_of(self.state)
+        return view._replace(unsupported="") if view.unsupported and not workflow.patched(UNSUPPORTED_PATCH) else view
 
     def update_conditions(self) -> None:
         """Set the conditions from what is known."""
-        view = view_of(self.state)
+        view = self._view()
         ready = ready_verdict(view)
         self.context.set_condition("ClusterReady", *cluster_verdict(view))
         self.context.set_condition("BackendReady", *backend_verdict(view))

@@ -96,7 +96,7 @@ def test_each_reason_is_one_that_the_kind_sets(kind: str, reason: str) -> None:
     ("kind", "reason"),
     [
         ("InferenceCluster", "InvalidNodePool"),
-        ("InferenceCluster", "UnsupportedCluster"),
+        ("InferenceCluster", "NotSingleton"),
         ("InferenceCluster", "PermissionDenied"),
         ("ModelReplica", "PermissionDenied"),
         ("ModelReplica", "NoClusters"),
