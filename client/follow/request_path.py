@@ -74,7 +74,7 @@ class _RequestPath:
     def _share(self, entry: Tree) -> float | None:
         """Give the share of the requests that an entry gets; None if that is not known."""
         weights = [int(each.get("weight", 0)) for each in self._routed.values() if each.get("entry") == entry.get("name")]
-        return sum(weights) / self._total if weights and self._total else None
+        return sum(weights) / self._total if entry.get("routed") and self._total else None
 
     async def _endpoints(self, names: Sequence[str]) -> list[str]:
         lines = [f"{_STEP * 3}{line}" for name in names[:_ENDPOINTS_SHOWN] for line in await self._endpoint(name)]
@@ -106,17 +106,20 @@ class _RequestPath:
         if (matched and ready >= matched) or not wanted:
             return []
         lines: list[list[str]] = []
+        taken = False
         for kind in ("ModelEndpoint", "ModelReplica"):
             for name, tree in await self._of_kind(kind):
                 own = labels(tree)
-                if name in self._routed or any(own.get(key) != value for key, value in wanted.items()):
+                if any(own.get(key) != value for key, value in wanted.items()):
                     continue
-                if kind == "ModelEndpoint" and condition(tree, "Ready").get("status") == "True":
+                if name in self._routed or (kind == "ModelEndpoint" and condition(tree, "Ready").get("status") == "True"):
+                    taken = True
                     continue
                 lines.append(await self._waiting(kind, name, tree))
         if not lines and not matched:
             pairs = ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))
-            lines = [[f"{_BAD} nothing in namespace {self._target.namespace} has the labels {pairs}"]]
+            nothing = f"nothing in namespace {self._target.namespace} has the labels {pairs}"
+            lines = [[f"{_BAD} {'an entry before it has all that it selects' if taken else nothing}"]]
         shown = [f"{_STEP * 3}{line}" for part in lines[:_UNROUTED_SHOWN] for line in part]
         return shown + _more(len(lines) - _UNROUTED_SHOWN)
 

@@ -90,6 +90,13 @@ def a_service(*entries: Entry, address: str = "10.245.255.1", seen: ObservedServ
     return {"spec": spec, "status": {**decisions.status_of(state, TEAM, "qwen"), "conditions": conditions}}
 
 
+def without_entries(service: Tree) -> Tree:
+    """The same, of a worker that does not say for which entry an endpoint is routed."""
+    for endpoint in service["status"]["endpoints"]:
+        del endpoint["entry"]
+    return service
+
+
 def _condition(condition_type: str, verdict: Verdict) -> dict[str, Any]:
     return {"type": condition_type, "status": verdict.status, "reason": verdict.reason, "message": verdict.message}
 
@@ -160,6 +167,13 @@ def stories() -> dict[str, Story]:
         "many-wait": Story(
             a_service(an_entry("external", matched=9, labels=by_tier)),
             {**healthy, "ModelEndpoint": {f"e-{at}": pending for at in range(9)}},
+        ),
+        "older-worker": Story(
+            without_entries(a_service(stable, canary)), {**healthy, "ModelReplica": {**replicas, next_.name: an_object()}}
+        ),
+        "same-labels": Story(
+            a_service(an_entry("same", one), an_entry("same")),
+            {**healthy, "ModelReplica": {one.name: an_object(labels={DEPLOYMENT: "same"})}},
         ),
         "no-worker": Story(a_service(an_entry("qwen", one)), {}),
         "narrow": Story(

@@ -56,6 +56,12 @@ def test_a_namespace_counts_only_where_the_kind_has_one() -> None:
     assert (cluster.title, deployment.title) == ("InferenceCluster oslo", "ModelDeployment default/qwen")
 
 
+def test_a_stack_is_in_one_namespace_and_its_workflow_is_that_of_its_cluster() -> None:
+    stack = Target.of(BY_KIND["ServingStack"], "ml", "oslo")
+    assert (stack.namespace, stack.command, stack.workflow_id) == ("modelplane-system", "ss/oslo", "inferencecluster/oslo")
+    assert stack.owner == Target.of(BY_KIND["InferenceCluster"], None, "oslo")
+
+
 def test_an_object_is_named_so_that_the_arguments_can_be_typed_again() -> None:
     assert Target.of(BY_KIND["ModelDeployment"], "ml", "qwen").command == "md/qwen -n ml"
     assert Target.of(BY_KIND["ModelDeployment"], "default", "qwen").command == "md/qwen"
