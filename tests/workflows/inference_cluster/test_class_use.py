@@ -17,7 +17,7 @@ async def users_of_the_class(plane: ControlPlane) -> list[str]:
     return users
 
 
-async def test_a_class_that_was_terminated_and_applied_again_is_protected_and_its_changes_arrive() -> None:
+async def test_stk_47_a_class_that_was_terminated_and_applied_again_is_protected_and_its_changes_arrive() -> None:
     async with simulated_plane() as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu"))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from activities.render.stack import components
-from activities.render.stack.install import GATEWAY_CRDS, S2A
+from activities.render.stack.install import GATEWAY_CRDS, S1
 from api_types import labels
 from api_types.messages.stack import Lag
 from api_types.resources.serving_stack import ServingStack
@@ -57,7 +57,7 @@ def test_a_stack_that_is_installed_says_of_each_release_what_it_waits_for() -> N
     for key in ("namespaces", GATEWAY_CRDS, "ai-gateway-crds"):
         take(plan, key)
     plan.failures["envoy-gateway"] = Failure("ChartUnavailable", "no such host")
-    plan.stages, plan.late = {S2A.number: NOW}, [S2A.number]
+    plan.stages, plan.late = {S1.number: NOW}, [S1.number]
     look(plan, Lag(target="ai-gateway-crds", object="CustomResourceDefinition/x", why="not established"))
     stack = shown(managed(plan, INSTALLING))
     found = lags(stack)
@@ -69,6 +69,7 @@ def test_a_stack_that_is_installed_says_of_each_release_what_it_waits_for() -> N
     assert [part.stage for part in stack.status.components][:2] == ["S2a", "S2b"]
     stages = {each.stage: each for each in stack.status.stages}
     assert stages["S1"].message.startswith("applies ")
+    assert (stages["S1"].late, stages["S1"].since, stages["S2c"].late) == (True, NOW, False)
 
 
 def test_what_was_installed_and_not_looked_at_since_is_not_called_as_planned() -> None:
@@ -93,6 +94,16 @@ def test_an_upgraded_stack_shows_the_versions_that_it_gets_and_serves_all_the_sa
     assert stack.spec.versions.leader_worker_set == "v0.8.1"
     assert stack.status
     assert (stack.status.phase, stack.status.observed_generation, stack.metadata.generation) == ("Ready", 1, 2)
+
+
+def test_a_stack_that_was_complete_and_lost_something_is_degraded() -> None:
+    complete = a_complete_stack()
+    look(complete, Lag(target="envoy-gateway", object="Deployment/envoy-gateway", why="0/1 pods are available"))
+    lost = INSTALLING.model_copy(update={"reason": "StackUnavailable"})
+    stack = shown(managed(complete, lost))
+    assert stack.status
+    assert stack.status.phase == "Degraded"
+    assert lags(stack)["envoy-gateway"] == "Deployment/envoy-gateway: 0/1 pods are available"
 
 
 def test_a_stack_that_is_removed_and_its_own_events_are_shown() -> None:

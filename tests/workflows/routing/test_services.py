@@ -71,7 +71,7 @@ async def test_stk_83_84_a_service_routes_the_replicas_of_a_deployment_and_follo
 
 
 @pytest.mark.timeout(120)
-async def test_stk_69_88_a_hand_written_endpoint_is_routed_and_leaves_in_order() -> None:
+async def test_stk_69_78_88_a_hand_written_endpoint_is_routed_and_leaves_in_order() -> None:
     control = SimulatedControl()
     async with a_plane(control) as plane:
         await plane.apply(a_service("kimi", selecting({"tier": "external"})))
