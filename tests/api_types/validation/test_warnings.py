@@ -106,6 +106,11 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         [f"{POOL}.zones: GKE counts nodes per zone: 2 zones may reach 8 nodes, 4 are counted"],
     ),
     (
+        "an identity that no worker uses",
+        a_cluster(cluster={"source": "Existing", "existing": {"secretRef": {"name": "kube"}, "identitySecretRef": {"name": "gcp"}}}),
+        ["spec.cluster.existing.identitySecretRef: setting has no effect in this release: the kubeconfig needs a user of its own"],
+    ),
+    (
         "a capacity block off EKS",
         a_cluster(a_pool("GKE", capacityBlock={"capacityReservationId": "cr-0a"}), source="GKE"),
         [f"{POOL}.capacityBlock: setting has no effect on GKE"],
