@@ -57,6 +57,9 @@ Ten times what one selector may cost. A comparison of an attribute or of a quant
 evaluation of 200,000 units takes 0.05 s here, and each device of the fleet is one evaluation of every selector.
 """
 
+DENIED_NETWORKS_MAX = 64
+"""Networks where endpoints may not be: the report to each service and endpoint has them."""
+
 STORAGE_CLASSES_MAX = 100
 """StorageClasses of one cluster that are followed: with more of them, none is."""
 

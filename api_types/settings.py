@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from api_types import environment, labels
 from api_types.hints import nearest
-from api_types.limits import UPGRADES_AT_ONCE_MAX
+from api_types.limits import DENIED_NETWORKS_MAX, UPGRADES_AT_ONCE_MAX
 from api_types.model_sources import read_image
 from api_types.pins import images
 from api_types.setting_types import (
@@ -123,6 +123,11 @@ class ControlClusterSettings(Section):
     namespace: str = "modelplane-system"
     name: str = ""
     key: str = "kubeconfig"
+    endpoint_deny_cidrs: Annotated[tuple[IPvAnyNetwork, ...], Field(max_length=DENIED_NETWORKS_MAX)] | None = Field(
+        default=None,
+        description="Networks where endpoints may not be, such as `10.96.0.0/12`; unset: those of the control cluster's Services and pods, "
+        "as far as it tells them; an empty list: none.",
+    )
 
 
 class ImageSettings(Section):

@@ -15,6 +15,7 @@ from api_types.messages.gateway_work import ControlObserved
 from api_types.messages.routing import EndpointWithdrawn, GatewayChanged
 from api_types.messages.scheduling import Resync
 from api_types.messages.signals import ModelEndpointSignals
+from api_types.text.endpoint_address import address_problems
 from api_types.text.endpoint_url import masked, read_url, rewrite_path_problems
 from workflows.entity.calls import activity_options
 from workflows.entity.conditions import FALSE, TRUE, Verdict
@@ -179,8 +180,11 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
 
     def problems(self) -> list[str]:
         """Say why the spec cannot be used in a route."""
-        spec = self.state.spec or {}
-        found = [f"Invalid spec.url: {masked(spec['url'])}: {problem}" for problem in read_url(spec["url"]).problems]
+        spec, known = self.state.spec or {}, self.state.gateway.known
+        url = read_url(spec["url"])
+        # Before a worker has said what is denied, nothing is: what earlier versions published stays until then.
+        denied = () if known is None or known.denied_cidrs is None else address_problems(url, known.denied_cidrs)
+        found = [f"Invalid spec.url: {masked(spec['url'])}: {problem}" for problem in (*url.problems, *denied)]
         path = spec.get("rewritePath")
         if path is not None:
             found += [f"Invalid spec.rewritePath: {path}: {problem}" for problem in rewrite_path_problems(path)]

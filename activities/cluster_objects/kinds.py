@@ -28,6 +28,7 @@ HTTP_ROUTE = Kind(apiversions.GATEWAY, "HTTPRoute")
 MIDDLEWARE = Kind(apiversions.TRAEFIK, "Middleware")
 INFERENCE_POOL = Kind(apiversions.INFERENCE, "InferencePool")
 RESOURCE_SLICE = "ResourceSlice"
+SERVICE_CIDR = Kind("networking.k8s.io/v1", "ServiceCIDR")
 # Of a serving stack.
 CRD = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 GATEWAY_CLASS = Kind(apiversions.GATEWAY, "GatewayClass")

@@ -46,6 +46,7 @@ from api_types.messages.gateway_work import (
 )
 from api_types.messages.signals import ControlObservedSignals
 from api_types.resources.inference_gateway import SINGLETON_NAME
+from api_types.text.endpoint_address import address_problems
 from api_types.text.endpoint_url import masked, read_url
 
 _GATEWAY = "InferenceGateway"
@@ -75,9 +76,9 @@ class RoutingActivities:
         """
         check_caller(order.owner, order.namespace, order.name)
         url = read_url(order.url)
-        if url.problems:
-            raise InvalidInput(f"Invalid spec.url: {masked(order.url)}: {'; '.join(url.problems)}")
         cluster = await self.control.api()
+        if problems := (*url.problems, *address_problems(url, await self.control.denied.of(cluster))):
+            raise InvalidInput(f"Invalid spec.url: {masked(order.url)}: {'; '.join(problems)}")
         async with heartbeating() as report:
             owner = RenderedOwner(order.owner, order.namespace, order.name, order.uid, generation=0)
             items = endpoint_objects(owner, order.name, Backend(url))

@@ -1,10 +1,12 @@
 """The control cluster: how it is reached, and whether what is needed there is served and allowed."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from activities.cluster_objects import kinds
 from activities.cluster_objects.access_review import Right, denied_of, is_administrator, shown
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId
+from activities.routing.denied_networks import DeniedNetworks
 from api_types.errors import NoControlCluster, PermissionDenied, StackMissing
 from api_types.messages.cluster_work import Connection
 from api_types.messages.gateway_work import GatewayFacts
@@ -34,6 +36,11 @@ class ControlCluster:
 
     clusters: ClusterPool
     settings: ControlClusterSettings
+
+    @cached_property
+    def denied(self) -> DeniedNetworks:
+        """The networks where endpoints may not be."""
+        return DeniedNetworks(self.settings.endpoint_deny_cidrs)
 
     @property
     def connection(self) -> Connection:
@@ -68,4 +75,6 @@ class ControlCluster:
                 )
         # Its uid tells one cluster from another.
         found = await cluster.get(_KUBE_SYSTEM)
-        return GatewayFacts(kubernetes_version=version, uid=found["metadata"]["uid"] if found else "")
+        return GatewayFacts(
+            kubernetes_version=version, uid=found["metadata"]["uid"] if found else "", denied_cidrs=await self.denied.of(cluster)
+        )

@@ -8,7 +8,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from api_types.base import Id, Message, Name, SentAt, Text
-from api_types.limits import RETRIES_MAX, RETRY_BACKOFF_MILLISECONDS_MAX, RETRY_CODES, ROUTE_BACKENDS_MAX, SERVICE_ENTRIES_MAX
+from api_types.limits import (
+    DENIED_NETWORKS_MAX,
+    RETRIES_MAX,
+    RETRY_BACKOFF_MILLISECONDS_MAX,
+    RETRY_CODES,
+    ROUTE_BACKENDS_MAX,
+    SERVICE_ENTRIES_MAX,
+)
 from api_types.messages.routing import EndpointOwner, SelectedEndpoint
 
 # --- backends -----------------------------------------------------------------------------------------------------------------------
@@ -108,10 +115,14 @@ class RemoveRoute(Message):
 
 
 class GatewayFacts(Message):
-    """What was found out about the control cluster when it was connected. `uid` tells it from other clusters."""
+    """What was found out about the control cluster when it was connected. `uid` tells it from other clusters.
+
+    `denied_cidrs`: networks where endpoints may not be; None from workers that do not look.
+    """
 
     kubernetes_version: Id = ""
     uid: Id = ""
+    denied_cidrs: Annotated[list[Id], Field(max_length=DENIED_NETWORKS_MAX)] | None = None
 
 
 class WatchGateway(Message):

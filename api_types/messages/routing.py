@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from api_types.base import Id, Message, Name, SentAt, Text
-from api_types.limits import ROUTE_BACKENDS_MAX, SERVICE_ENTRIES_MAX
+from api_types.limits import DENIED_NETWORKS_MAX, ROUTE_BACKENDS_MAX, SERVICE_ENTRIES_MAX
 
 Labels = dict[str, str]
 EndpointOwner = Literal["ModelReplica", "ModelEndpoint"]
@@ -139,7 +139,8 @@ class GatewayChanged(Message):
 
     `connected`: objects can be applied on the control cluster. `problem` says why not, or why there is no address. `connects` counts the
     connections so far: with a new one, what is on the control cluster may be other than what was applied. `isolates_backends`: two services
-    may route one endpoint; with older versions of the gateway one would get the rewrites of the other.
+    may route one endpoint; with older versions of the gateway one would get the rewrites of the other. `denied_cidrs`: networks where
+    endpoints may not be; None while that is not known.
     """
 
     uid: Id
@@ -150,3 +151,4 @@ class GatewayChanged(Message):
     address: Id = ""
     problem: Text = ""
     isolates_backends: bool = True
+    denied_cidrs: Annotated[list[Id], Field(max_length=DENIED_NETWORKS_MAX)] | None = None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from api_types.hints import nearest
-from api_types.labels import GROUP, INFRASTRUCTURE_GROUP
+from api_types.labels import GROUP, INFRASTRUCTURE_GROUP, SYSTEM_NAMESPACE
 from api_types.resources.inference_class import InferenceClass
 from api_types.resources.inference_cluster import InferenceCluster
 from api_types.resources.inference_gateway import InferenceGateway
@@ -49,8 +49,10 @@ class KindInfo:
     """For kinds that the control plane writes: the kind that a user applies to get one."""
     scale: ScalePaths | None = None
     """None for kinds without a scale subresource."""
-    served: bool = False
-    """Whether this release has a workflow for it: one of the type `kind`."""
+    shown_by: str = ""
+    """For kinds without a workflow: the kind whose workflow shows it, under its own name."""
+    home: str = ""
+    """The namespace of all objects of a kind that the control plane writes into one; no other can be asked for."""
 
     @property
     def api_version(self) -> str:
@@ -74,7 +76,7 @@ _ADDRESS = ".status.address"
 _GATEWAY_ADDRESS = ".status.gateway.address"
 
 KINDS: tuple[KindInfo, ...] = (
-    KindInfo("InferenceClass", "inferenceclasses", "icl", namespaced=False, model=InferenceClass, served=True),
+    KindInfo("InferenceClass", "inferenceclasses", "icl", namespaced=False, model=InferenceClass),
     KindInfo(
         "InferenceCluster",
         "inferenceclusters",
@@ -82,7 +84,6 @@ KINDS: tuple[KindInfo, ...] = (
         namespaced=False,
         model=InferenceCluster,
         columns=(Column("SOURCE", (".spec.cluster.source",)), Column("GATEWAY", (_GATEWAY_ADDRESS,))),
-        served=True,
     ),
     KindInfo(
         "InferenceGateway",
@@ -91,7 +92,6 @@ KINDS: tuple[KindInfo, ...] = (
         namespaced=False,
         model=InferenceGateway,
         columns=(Column("GATEWAY", (".spec.backend",)), Column("ADDRESS", (_ADDRESS,))),
-        served=True,
     ),
     KindInfo(
         "ModelDeployment",
@@ -101,7 +101,6 @@ KINDS: tuple[KindInfo, ...] = (
         model=ModelDeployment,
         columns=(Column("REPLICAS", (".status.replicas.ready",)),),
         scale=ScalePaths(spec=".spec.replicas", status=".status.replicas.total", selector=".status.selector"),
-        served=True,
     ),
     KindInfo(
         "ModelReplica",
@@ -111,7 +110,6 @@ KINDS: tuple[KindInfo, ...] = (
         model=ModelReplica,
         columns=(Column("CLUSTER", (".spec.clusterName",)),),
         written_instead="ModelDeployment",
-        served=True,
     ),
     KindInfo(
         "ModelService",
@@ -124,7 +122,6 @@ KINDS: tuple[KindInfo, ...] = (
             Column("ENDPOINTS", (".status.summary.ready",)),
             Column("ENTRIES", (".status.summary.entries",)),
         ),
-        served=True,
     ),
     KindInfo(
         "ModelEndpoint",
@@ -133,7 +130,6 @@ KINDS: tuple[KindInfo, ...] = (
         namespaced=True,
         model=ModelEndpoint,
         columns=(Column("URL", (".spec.url",)), Column("BACKEND", (".status.routing.backendName",))),
-        served=True,
     ),
     KindInfo(
         "ModelCache",
@@ -145,7 +141,6 @@ KINDS: tuple[KindInfo, ...] = (
             Column("SOURCE", _MODEL_SOURCES),
             Column("READY", (".status.summary.ready",)),
         ),
-        served=True,
     ),
     KindInfo(
         "ServingStack",
@@ -156,10 +151,13 @@ KINDS: tuple[KindInfo, ...] = (
         columns=(Column("GATEWAY", (_GATEWAY_ADDRESS,)),),
         group=INFRASTRUCTURE_GROUP,
         written_instead="InferenceCluster",
+        shown_by="InferenceCluster",
+        home=SYSTEM_NAMESPACE,
     ),
 )
 
-SERVED = tuple(info for info in KINDS if info.served)
+# Those with a workflow of their own, of the type `kind`.
+SERVED = tuple(info for info in KINDS if not info.shown_by)
 BY_KIND = {info.kind: info for info in KINDS}
 _BY_NAME = {name: info for info in KINDS for name in (info.singular, info.plural, info.short)}
 

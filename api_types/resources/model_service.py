@@ -102,6 +102,8 @@ class RoutedEndpointStatus(ResourceModel):
     """Where it is."""
     cluster: str | None = None
     """The InferenceCluster of a ModelReplica."""
+    entry: str | None = None
+    """The entry that selects it, as `entries` names it."""
 
 
 class ServiceSummary(ResourceModel):

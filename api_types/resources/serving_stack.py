@@ -78,11 +78,51 @@ class ServingStackSpec(ResourceModel):
     """The inference gateway; absent means all defaults."""
 
 
-class ServingStackStatus(ResourceStatus):
-    """Where the stack's gateway is."""
+class StackComponentStatus(ResourceModel):
+    """One Helm release of the stack."""
 
+    name: str
+    """The component, such as `envoy-gateway`."""
+    release: str = ""
+    """Name of its Helm release."""
+    namespace: str = ""
+    """Namespace of the release."""
+    version: str = ""
+    """Chart version of the plan that is carried out."""
+    revision: int = 0
+    """Helm's revision as last written; 0 while it is not installed."""
+    stage: str = ""
+    """The stage that installs it, such as `S2b`."""
+    lag: str = ""
+    """What keeps it from being as planned; empty if nothing does."""
+
+
+class StackStageStatus(ResourceModel):
+    """A stage of the installation that is not complete."""
+
+    stage: str
+    """Its number, such as `S2b`."""
+    title: str = ""
+    """What it is about."""
+    since: str = ""
+    """Since when it has open steps: RFC 3339, UTC."""
+    late: bool = False
+    """Whether it takes longer than usual."""
+    message: str = ""
+    """What it does and waits for."""
+
+
+class ServingStackStatus(ResourceStatus):
+    """How far the stack is, and where its gateway is."""
+
+    source: str = ""
+    """The source of its InferenceCluster."""
     gateway: GatewayAddress | None = None
     """External address."""
+    components: tuple[StackComponentStatus, ...] = ()
+    """Its releases, in the order in which they are installed."""
+    stages: tuple[StackStageStatus, ...] = ()
+    """The stages that are not complete."""
 
 
 class ServingStack(Manifest):

@@ -21,11 +21,18 @@ ADVICE = {
         "WaitingForWorker": "start a worker that serves the task queue that the message names (setting queues.serve), where it reaches the "
         "cluster",
         "Unreachable": "check that the worker can reach the API server that the kubeconfig names",
+        "UnsupportedCluster": "upgrade the cluster, or change the classes of its pools as the message says",
         "ReleaseConflict": f"remove what the message names, or annotate the cluster {labels.STACK}=external and install the stack yourself",
         "GatewayAddressPending": "the cluster needs a load balancer, of its cloud or MetalLB: the message has what its Service says",
         "StackUnavailable": "see the pods of what the message names, on the cluster",
         "FinalizerStuck": "see why what the message names is not deleted; to give this step up: `modelplane delete {command} --force`",
         "ProviderNotSupported": "this source cannot be provisioned yet; create the cluster yourself and use source: Existing",
+    },
+    "ServingStack": {
+        "WaitingForCluster": "see the cluster: `modelplane describe ic/{name}`",
+        "ReleaseConflict": f"remove what the message names, or annotate the cluster {labels.STACK}=external and install the stack yourself",
+        "GatewayAddressPending": "the cluster needs a load balancer, of its cloud or MetalLB: the message has what its Service says",
+        "StackUnavailable": "see the pods of what the message names, on the cluster",
     },
     "ModelCache": {
         "NoClusters": "clusterSelector must match a connected cluster that has a storage class for caches "
@@ -73,7 +80,7 @@ def advice(target: Target, tree: Tree) -> str:
     if not unmet:
         return ""
     return known[str(unmet[0]["reason"])].format(
-        command=target.command, namespace=target.namespace, credential=_credential(str(unmet[0].get("message") or ""))
+        command=target.command, name=target.name, namespace=target.namespace, credential=_credential(str(unmet[0].get("message") or ""))
     )
 
 

@@ -1,53 +1,156 @@
-"""The way of a request to a ModelService, hop by hop, with what is broken."""
+"""The way of a request to a ModelService, hop by hop, with what is broken.
 
-from collections.abc import Iterable
+Each line is one hop, below the hop before it: the gateway, the route, the entries, their endpoints, and the cluster of a replica. Endpoints
+that an entry selects and that get no requests are below it too, with the reason.
+"""
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
+from api_types import labels as keys
 from api_types.resources.kinds import BY_KIND
 from client.errors import CommandFailed
 from client.refs.targets import Target
-from client.refs.tree import Tree, at_path, condition
+from client.refs.tree import Tree, at_path, condition, labels
 from client.temporal.control_plane import ControlPlane
 
 _GOOD, _BAD, _STANDBY = "✓", "✗", "·"
+_STEP = "  "
 # A route has no more.
 _ENDPOINTS_SHOWN = 16
+# Of one entry, of those that get no requests: all of them often have one reason.
+_UNROUTED_SHOWN = 5
+# Less than this per line reads worse than lines that the terminal breaks.
+_WIDTH_MIN = 40
 
 
-async def request_path(plane: ControlPlane, target: Target, service: Tree) -> list[str]:
-    """Draw it: the gateway, the route, each entry, each endpoint with its replica or provider."""
-    gateway = await _read(plane, "InferenceGateway", "", "default")
-    address = at_path(gateway, ".status.address") or "no address"
-    lines = [f"{_mark(gateway)} InferenceGateway default at {address}{_why(gateway)}"]
-    route = at_path(service, ".status.route") or "none"
-    routing = condition(service, "RoutingReady")
-    lines.append(
-        f"  {_GOOD if routing.get('status') == 'True' else _BAD} HTTPRoute {route}, /{target.namespace}/{target.name}/{_said(routing)}"
-    )
-    lines += [f"    {line}" for line in _retries(service)]
-    routed = {str(each.get("name")): each for each in at_path(service, ".status.endpoints") or []}
-    total = sum(int(each.get("weight", 0)) for each in routed.values())
-    entries = at_path(service, ".status.entries") or []
-    lines += [f"    {_entry_mark(entry)} {entry.get('name')}: {_entry(entry)}" for entry in entries]
-    for name, endpoint in list(routed.items())[:_ENDPOINTS_SHOWN]:
-        share = int(endpoint.get("weight", 0)) / total if total else 0
-        lines += [f"      {line}" for line in await _endpoint(plane, target.namespace, name, endpoint, share)]
-    return lines
+async def request_path(plane: ControlPlane, target: Target, service: Tree, width: int = 0) -> list[str]:
+    """Draw it in lines of at most `width` cells; 0: each hop is one line."""
+    lines = await _RequestPath(plane, target, service).draw()
+    return [part for line in lines for part in _wrapped(line, width)]
 
 
-async def _endpoint(plane: ControlPlane, namespace: str, name: str, endpoint: Tree, share: float) -> list[str]:
-    sent = f"{share:.1%} of the requests to {endpoint.get('url', '')}"
-    cluster = str(endpoint.get("cluster") or "")
-    if not cluster:
-        found = await _read(plane, "ModelEndpoint", namespace, name)
-        return [f"{_mark(found)} ModelEndpoint {name}: {sent}{_why(found)}"]
-    replica = await _read(plane, "ModelReplica", namespace, name)
-    of_cluster = await _read(plane, "InferenceCluster", "", cluster)
-    host = urlsplit(str(endpoint.get("url") or "")).hostname or ""
-    return [
-        f"{_mark(replica)} ModelReplica {name}: {sent}{_why(replica)}",
-        f"  {_mark(of_cluster)} InferenceCluster {cluster}, gateway {host}{_why(of_cluster)}",
-    ]
+class _RequestPath:
+    def __init__(self, plane: ControlPlane, target: Target, service: Tree) -> None:
+        self._plane = plane
+        self._target = target
+        self._service = service
+        self._routed = {str(each.get("name")): each for each in at_path(service, ".status.endpoints") or []}
+        self._total = sum(int(each.get("weight", 0)) for each in self._routed.values())
+        self._clusters: dict[str, Tree] = {}
+        # What may be selected, by kind; read only if something that is selected gets no requests.
+        self._selectable: dict[str, list[tuple[str, Tree]]] = {}
+
+    async def draw(self) -> list[str]:
+        gateway = await self._read("InferenceGateway", "", "default")
+        address = at_path(gateway, ".status.address")
+        lines = [f"{_mark(gateway, address)} InferenceGateway default{_at(gateway, ' at', address, 'address')}{_why(gateway)}"]
+        routing = condition(self._service, "RoutingReady")
+        route = at_path(self._service, ".status.route")
+        name = f"HTTPRoute {route}" if route else "no HTTPRoute"
+        mark = _GOOD if routing.get("status") == "True" else _BAD
+        # Of a route that serves the message may have more to say, as that not all endpoints are in it.
+        said = _why(self._service, "RoutingReady") or _because(str(routing.get("message") or ""))
+        lines.append(f"{_STEP}{mark} {name} for /{self._target.namespace}/{self._target.name}/{said}")
+        lines += [f"{_STEP * 2}{line}" for line in _retries(self._service)]
+        shown: list[str] = []
+        for entry, labels_of in self._entries():
+            lines.append(f"{_STEP * 2}{_entry_mark(entry)} {entry.get('name')}: {_entry(entry, self._share(entry))}")
+            named = [name for name, each in self._routed.items() if each.get("entry") == entry.get("name") and name not in shown]
+            shown += named
+            lines += await self._endpoints(named)
+            lines += await self._unrouted(entry, labels_of)
+        # Those of which the service does not say for which entry they are.
+        return [*lines, *await self._endpoints([name for name in self._routed if name not in shown])]
+
+    def _entries(self) -> list[tuple[Tree, Mapping[str, str]]]:
+        """Give the entries of the status, and the labels that each selects by."""
+        entries: Sequence[Tree] = at_path(self._service, ".status.entries") or []
+        specs: Sequence[Tree] = at_path(self._service, ".spec.endpoints") or []
+        selectors = [at_path(spec, ".selector.matchLabels") or {} for spec in specs]
+        return list(zip(entries, [*selectors, *({} for _ in entries[len(selectors) :])], strict=False))
+
+    def _share(self, entry: Tree) -> float | None:
+        """Give the share of the requests that an entry gets; None if that is not known."""
+        weights = [int(each.get("weight", 0)) for each in self._routed.values() if each.get("entry") == entry.get("name")]
+        return sum(weights) / self._total if entry.get("routed") and self._total else None
+
+    async def _endpoints(self, names: Sequence[str]) -> list[str]:
+        lines = [f"{_STEP * 3}{line}" for name in names[:_ENDPOINTS_SHOWN] for line in await self._endpoint(name)]
+        return lines + _more(len(names) - _ENDPOINTS_SHOWN)
+
+    async def _endpoint(self, name: str) -> list[str]:
+        endpoint = self._routed[name]
+        share = int(endpoint.get("weight", 0)) / self._total if self._total else 0
+        sent = f"{share:.1%} of the requests, to {endpoint.get('url', '')}"
+        cluster = str(endpoint.get("cluster") or "")
+        if not cluster:
+            found = await self._read("ModelEndpoint", self._target.namespace, name)
+            return [f"{_mark(found)} ModelEndpoint {name}: {sent}{_why(found)}"]
+        replica = await self._read("ModelReplica", self._target.namespace, name)
+        host = urlsplit(str(endpoint.get("url") or "")).hostname or ""
+        return [f"{_mark(replica)} ModelReplica {name}: {sent}{_why(replica)}", await self._cluster(cluster, host)]
+
+    async def _cluster(self, name: str, host: str) -> str:
+        if name not in self._clusters:
+            self._clusters[name] = await self._read("InferenceCluster", "", name)
+        found = self._clusters[name]
+        address = host or at_path(found, ".status.gateway.address")
+        shown = _at(found, ", gateway", address, "gateway address")
+        return f"{_STEP}{_mark(found, address)} InferenceCluster {name}{shown}{_why(found)}"
+
+    async def _unrouted(self, entry: Tree, wanted: Mapping[str, str]) -> list[str]:
+        """Give the endpoints and replicas that an entry selects by their labels, and that are neither routed nor ready to be."""
+        matched, ready = int(entry.get("matched") or 0), int(entry.get("ready") or 0)
+        if (matched and ready >= matched) or not wanted:
+            return []
+        lines: list[list[str]] = []
+        taken = False
+        for kind in ("ModelEndpoint", "ModelReplica"):
+            for name, tree in await self._of_kind(kind):
+                own = labels(tree)
+                if any(own.get(key) != value for key, value in wanted.items()):
+                    continue
+                if name in self._routed or (kind == "ModelEndpoint" and condition(tree, "Ready").get("status") == "True"):
+                    taken = True
+                    continue
+                lines.append(await self._waiting(kind, name, tree))
+        if not lines and not matched:
+            pairs = ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))
+            nothing = f"nothing in namespace {self._target.namespace} has the labels {pairs}"
+            lines = [[f"{_BAD} {'an entry before it has all that it selects' if taken else nothing}"]]
+        shown = [f"{_STEP * 3}{line}" for part in lines[:_UNROUTED_SHOWN] for line in part]
+        return shown + _more(len(lines) - _UNROUTED_SHOWN)
+
+    async def _waiting(self, kind: str, name: str, tree: Tree) -> list[str]:
+        if kind == "ModelEndpoint":
+            url = at_path(tree, ".spec.url") or ""
+            # The reason names the URL that it is about.
+            why = _why(tree) or _because("its backend is not published yet")
+            return [f"{_BAD} ModelEndpoint {name}: no requests{'' if url in why else f', to {url}'}{why}"]
+        cluster = str(at_path(tree, ".spec.clusterName") or labels(tree).get(keys.CLUSTER) or "")
+        lines = [f"{_BAD} ModelReplica {name}: no requests{_why(tree) or _because('its endpoint is not published yet')}"]
+        return [*lines, await self._cluster(cluster, "")] if cluster else lines
+
+    async def _of_kind(self, kind: str) -> list[tuple[str, Tree]]:
+        if kind not in self._selectable:
+            try:
+                listed = await self._plane.list(BY_KIND[kind], self._target.namespace)
+            except CommandFailed:
+                listed = []
+            self._selectable[kind] = [(each.target.name, each.tree) for each in listed]
+        return self._selectable[kind]
+
+    async def _read(self, kind: str, namespace: str, name: str) -> Tree:
+        """Read an object; what cannot be read has a condition that says why."""
+        target = Target.of(BY_KIND[kind], namespace, name)
+        try:
+            return await self._plane.describe(target)
+        except CommandFailed as error:
+            message = error.message.removeprefix(f"{target.title} ")
+            return {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "", "message": message}]}}
 
 
 def _retries(service: Tree) -> list[str]:
@@ -60,7 +163,7 @@ def _retries(service: Tree) -> list[str]:
     after = f"nothing of them was sent, or after {codes}" if codes else "nothing of them was sent"
     times = int(wanted.get("attempts", 1))
     mark = _GOOD if ready.get("status") == "True" else _BAD
-    why = "" if ready.get("status") == "True" else _said(ready)
+    why = "" if ready.get("status") == "True" else _why(service, "RetriesReady")
     return [f"{mark} requests are sent again up to {times} time{'s' if times > 1 else ''} if {after}{why}"]
 
 
@@ -70,34 +173,58 @@ def _entry_mark(entry: Tree) -> str:
     return _GOOD if entry.get("routed") else _BAD
 
 
-def _entry(entry: Tree) -> str:
+def _entry(entry: Tree, share: float | None) -> str:
+    matched, ready = int(entry.get("matched") or 0), int(entry.get("ready") or 0)
     parts: Iterable[str] = (
-        f"weight {entry.get('weight')}",
+        f"weight {entry.get('weight')}{f' ({share:.1%})' if share is not None else ''}",
         f"priority {entry['priority']}" if entry.get("priority") else "",
-        f"{entry.get('ready')} of {entry.get('matched')} endpoints ready",
-        f"{entry.get('routed')} routed" if entry.get("routed") != entry.get("ready") and not entry.get("standby") else "",
-        "stands by" if entry.get("standby") else "",
+        f"{ready} of {matched} endpoints ready" if matched else "no endpoint is published",
+        f"{entry.get('routed')} routed" if entry.get("routed") != ready and not entry.get("standby") else "",
+        "on standby: entries before it serve" if entry.get("standby") else "",
     )
     return ", ".join(part for part in parts if part)
 
 
-async def _read(plane: ControlPlane, kind: str, namespace: str, name: str) -> Tree:
-    """Read an object; what cannot be read has a condition that says why."""
-    try:
-        return await plane.describe(Target.of(BY_KIND[kind], namespace, name))
-    except CommandFailed as error:
-        return {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "", "message": error.message}]}}
+def _more(count: int) -> list[str]:
+    return [f"{_STEP * 3}and {count} more"] if count > 0 else []
 
 
-def _mark(tree: Tree) -> str:
-    return _GOOD if condition(tree, "Ready").get("status") == "True" else _BAD
+def _mark(tree: Tree, address: Any = "-") -> str:
+    return _GOOD if address and condition(tree, "Ready").get("status") == "True" else _BAD
 
 
-def _why(tree: Tree) -> str:
-    ready = condition(tree, "Ready")
-    return "" if ready.get("status") == "True" else _said(ready)
+def _at(tree: Tree, before: str, address: Any, what: str) -> str:
+    """Say where a gateway is; nothing of one that could not be read."""
+    if address:
+        return f"{before} {address}"
+    return f", which has no {what}" if "metadata" in tree else ""
 
 
-def _said(found: Tree) -> str:
-    said = ": ".join(part for part in (str(found.get("reason") or ""), " ".join(str(found.get("message") or "").split())) if part)
+def _why(tree: Tree, condition_type: str = "Ready") -> str:
+    """Say why a condition is not True; empty if it is, or if nothing is said."""
+    found = condition(tree, condition_type)
+    if found.get("status") == "True":
+        return ""
+    return _because(": ".join(part for part in (str(found.get("reason") or ""), str(found.get("message") or "")) if part))
+
+
+def _because(text: str) -> str:
+    said = " ".join(text.split())
     return f" ({said})" if said else ""
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Break a line so that what follows is below its text, and right of the mark."""
+    if not width or len(line) <= width:
+        return [line]
+    text = line.lstrip(" ")
+    indent = len(line) - len(text)
+    # Names, addresses and URLs stay whole: they are copied.
+    return textwrap.wrap(
+        text,
+        max(width, indent + _WIDTH_MIN),
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + len(_GOOD) + 1),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -27,5 +27,6 @@ def _problem(manifest: Manifest) -> str:
         return ""
     title = f"{manifest.kind} {manifest.metadata.name}"
     if not info.user_may_apply:
-        return f"{title}: written by the control plane; write a {info.written_instead} instead"
+        article = "an" if info.written_instead[0] in "AEIOU" else "a"
+        return f"{title}: written by the control plane; write {article} {info.written_instead} instead"
     return ""

@@ -7,7 +7,7 @@ from typing import Any
 from api_types.messages.delivery import EntityRef, ReceiverT, Signal
 from api_types.messages.signals import receiver_of, signals_of
 from api_types.names import workflow_id
-from api_types.resources.kinds import SERVED, KindInfo, UnknownKind, find_kind
+from api_types.resources.kinds import BY_KIND, SERVED, KindInfo, UnknownKind, find_kind
 from api_types.resources.parts.base_types import Manifest
 from client.errors import Refused
 
@@ -24,13 +24,19 @@ class Target:
 
     @classmethod
     def of(cls, kind: KindInfo, namespace: str | None, name: str) -> "Target":
-        """Refer to an object; a cluster-scoped kind has no namespace, whatever was given."""
-        return cls(kind, (namespace or DEFAULT_NAMESPACE) if kind.namespaced else "", name)
+        """Refer to an object; a cluster-scoped kind has no namespace, and some have one for all their objects, whatever was given."""
+        return cls(kind, (kind.home or namespace or DEFAULT_NAMESPACE) if kind.namespaced else "", name)
+
+    @property
+    def owner(self) -> "Target":
+        """Refer to the object whose workflow shows this one: itself, for most kinds."""
+        return Target.of(BY_KIND[self.kind.shown_by], None, self.name) if self.kind.shown_by else self
 
     @property
     def workflow_id(self) -> str:
-        """Give the id of the workflow of the object."""
-        return workflow_id(self.kind.kind, self.namespace, self.name)
+        """Give the id of the workflow that shows the object."""
+        owner = self.owner
+        return workflow_id(owner.kind.kind, owner.namespace, owner.name)
 
     def receiving(self, signal: Signal[ReceiverT, Any]) -> EntityRef[ReceiverT]:
         """Refer to that workflow as one that takes a signal. Raises `TypeError` if its kind does not."""
@@ -52,7 +58,7 @@ class Target:
     def command(self) -> str:
         """Name the object as arguments of another command: `md/qwen -n ml-team`."""
         short = f"{self.kind.short}/{self.name}"
-        return f"{short} -n {self.namespace}" if self.namespace and self.namespace != DEFAULT_NAMESPACE else short
+        return f"{short} -n {self.namespace}" if self.namespace not in ("", DEFAULT_NAMESPACE, self.kind.home) else short
 
 
 # Not one of the kinds that users name, but its workflow is queried and signalled like that of an object.
@@ -71,12 +77,13 @@ def kind_named(text: str) -> KindInfo:
         ) from error
 
 
-def served(kind: KindInfo) -> KindInfo:
-    """Give the kind back if this release has a workflow for it. Raises `Refused` otherwise."""
-    if not kind.served:
+def with_workflow(kind: KindInfo, name: str | None) -> KindInfo:
+    """Give the kind back if its objects have workflows, and are not only shown by those of another kind. Raises `Refused` otherwise."""
+    if kind.shown_by:
+        owner = BY_KIND[kind.shown_by]
         raise Refused(
-            f"{kind.kind} is known but not served by this release",
-            next_step=f"this release serves {', '.join(each.kind for each in SERVED)}; `modelplane validate` checks every kind",
+            f"{kind.kind}{f' {name}' if name else ''} is written by the control plane, and can only be shown: `get` and `describe` do",
+            next_step=f"name the {owner.kind} that it belongs to: `{owner.short}/{name or 'NAME'}`",
         )
     return kind
 
@@ -102,18 +109,18 @@ def kinds_and_names(words: Sequence[str]) -> list[tuple[KindInfo, str | None]]:
 
 
 def objects_named(words: Sequence[str], namespace: str | None) -> list[Target]:
-    """Parse arguments that must name objects, not whole kinds. Raises `Refused`."""
+    """Parse arguments that must name objects with a workflow, not whole kinds. Raises `Refused`."""
     found = kinds_and_names(words)
     nameless = [kind for kind, name in found if name is None]
     if nameless:
         raise Refused(f"which {nameless[0].kind}?", next_step=f"write `{nameless[0].short}/NAME`")
-    return [Target.of(served(kind), namespace, name) for kind, name in found if name is not None]
+    return [Target.of(with_workflow(kind, name), namespace, name) for kind, name in found if name is not None]
 
 
 def _kinds(text: str) -> list[KindInfo]:
     if text == "all":
         return list(SERVED)
-    return [served(kind_named(word)) for word in text.split(",") if word]
+    return [kind_named(word) for word in text.split(",") if word]
 
 
 def _slashed(word: str) -> tuple[KindInfo, str]:
@@ -122,4 +129,4 @@ def _slashed(word: str) -> tuple[KindInfo, str]:
         raise Refused(
             f"{word!r} does not name an object", next_step="write TYPE/NAME for each, such as `md/qwen ic/oslo`; -n names the namespace"
         )
-    return served(kind_named(kind)), name
+    return kind_named(kind), name

@@ -53,6 +53,10 @@ UNANSWERED = {
 _TASK_FAILS = "workflow task in failed state"
 
 
+# The query that gives an object of a kind that another one's workflow shows.
+SHOWS = {"ServingStack": "serving_stack"}
+
+
 @dataclass(frozen=True)
 class ListedObject:
     """One object of a list. If its workflow did not answer, the tree has no more than the search attributes."""
@@ -72,8 +76,16 @@ class ControlPlane:
 
     async def describe(self, target: Target) -> Tree:
         """Give the object as its manifest with status. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
-        tree: Tree = await self._query(target, "describe")
-        return tree
+        if not target.kind.shown_by:
+            tree: Tree = await self._query(target, "describe")
+            return tree
+        shown: Tree = await self._query(target, SHOWS[target.kind.kind])
+        if not shown:
+            raise NotFound(
+                f"{target.title} does not exist: {target.owner.title} has none of this control plane",
+                next_step=f"see `modelplane describe {target.owner.command}`: its stack is installed by others, or not at all",
+            )
+        return shown
 
     async def find(self, target: Target) -> Tree | None:
         """Give the object, or None if it does not exist. Raises `NoAnswer`, `Unreachable`."""
@@ -166,7 +178,8 @@ class ControlPlane:
 
     async def list(self, kind: KindInfo, namespace: str | None, *, deployment: str = "") -> Sequence[ListedObject]:
         """Give all objects of a kind, sorted by namespace and name; `namespace` None means all. Raises `Unreachable`."""
-        query = visibility_query([kind.kind], namespace=namespace or "" if kind.namespaced else "", deployment=deployment)
+        scope = namespace or "" if kind.namespaced and not kind.shown_by else ""
+        query = visibility_query([kind.shown_by or kind.kind], namespace=scope, deployment=deployment)
         try:
             rows = [row async for row in self.client.list_workflows(query)]
         except RPCError as error:
@@ -182,7 +195,9 @@ class ControlPlane:
         except NotFound:
             return None  # it ended between the list and the query
         except NoAnswer:
-            tree = _from_attributes(target, attributes.get(PHASE), attributes.get(READY), timestamp(row.start_time))
+            # What the attributes say is of the object with the workflow.
+            known = (None, None) if kind.shown_by else (attributes.get(PHASE), attributes.get(READY))
+            tree = _from_attributes(target, *known, timestamp(row.start_time))
             return ListedObject(target, tree, answered=False)
 
     async def _query(self, target: Target, name: str, *arguments: Any) -> Any:

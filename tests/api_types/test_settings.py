@@ -46,6 +46,7 @@ def test_what_is_no_setting_says_where_it_is_set_in_the_file_and_in_the_environm
     assert problems({}) == [f"{variable_of(key)}: there is no such setting: {NO_SETTINGS[key]}"]
 
 
+# The images of pickers and sidecars: stk-99.
 BAD = [
     ("images.mirror", "acme", "must be the host of a registry"),
     ("images.pullSecrets", ["Acme"], "must be the name of an object"),
@@ -83,13 +84,14 @@ BAD = [
     ("cache.hubEndpoint", "hub.acme.example", "must be an address that begins with http"),
     ("cache.pipIndexUrl", "https://me:secret@pip.acme.example/simple", "must hold no user"),
     ("cache.pipIndexUrl", "https://pip.acme.example/ simple", "must be an address that begins with http"),
+    ("controlCluster.endpointDenyCidrs", ["10.0.0.0/8"] * 65, "at most 64 items"),
     ("teardown.drainSeconds", -1, "greater than or equal to 0"),
     ("temporal.address", "temporal", "must be host:port"),
     ("worker.listen", "127.0.0.1:99999", "must be host:port"),
 ]
 
 
-@pytest.mark.parametrize(("key", "value", "says"), BAD, ids=[f"{row[0]}: {row[2]}" for row in BAD])
+@pytest.mark.parametrize(("key", "value", "says"), BAD, ids=[f"{'stk-99 ' if 'image' in row[0] else ''}{row[0]}: {row[2]}" for row in BAD])
 def test_a_value_that_cannot_be_is_refused_with_its_key(key: str, value: Any, says: str) -> None:
     group, _, name = key.partition(".")
     (problem,) = problems({group: {name: value}})

@@ -16,6 +16,7 @@ from activities.cluster_objects.ownership import Owner
 from activities.clusters.permissions import rights_of
 from activities.routing.activities import RoutingActivities
 from activities.routing.control_cluster import ROLES_FILE, USED, USED_BY_SOME, ControlCluster
+from activities.routing.denied_networks import RANGES
 from api_types import labels
 from api_types.errors import PermissionDenied
 from api_types.messages.gateway_work import (
@@ -30,6 +31,7 @@ from api_types.messages.gateway_work import (
 )
 from api_types.messages.routing import SelectedEndpoint
 from api_types.settings import ControlClusterSettings
+from testbed.cluster.control_plane import SERVICE_CIDR
 from testbed.running import Running
 from tests.activities.environment import operator
 from tests.activities.environment.asking import asked_by
@@ -46,12 +48,15 @@ PLURALS = {
     kinds.GATEWAY: "gateways",
     kinds.NAMESPACE: "namespaces",
     kinds.MIDDLEWARE: "middlewares",
+    kinds.NODE: "nodes",
+    kinds.SERVICE_CIDR: "servicecidrs",
 }
 
 
 def test_the_role_has_the_rights_that_are_checked_and_no_other() -> None:
     written = [right for rule in ROLE["rules"] for right in rights_of(rule)]
-    assert sorted(written) == sorted(Right(verb, PLURALS[kind], kind.group) for kind, verbs in (*USED, *USED_BY_SOME) for verb in verbs)
+    used = [*USED, *USED_BY_SOME, *((kind, ("list",)) for kind in RANGES)]
+    assert sorted(written) == sorted(Right(verb, PLURALS[kind], kind.group) for kind, verbs in used for verb in verbs)
 
 
 @pytest_asyncio.fixture
@@ -88,7 +93,8 @@ async def test_the_service_account_of_the_file_may_do_all_that_the_worker_does(l
         assert (bool(with_retries.middleware), with_retries.middleware_problem) == (True, "")
         await _is_watched(await control.api(), kinds.MIDDLEWARE)
         await of_service.run(routing.apply_service_route, order.model_copy(update={"retries": None, "middleware_left": True}))
-    assert await asked_by("inferencegateway/default").run(routing.connect_gateway, WatchGateway(uid="g"))
+    facts = await asked_by("inferencegateway/default").run(routing.connect_gateway, WatchGateway(uid="g"))
+    assert SERVICE_CIDR in (facts.denied_cidrs or ())
     user: ClusterApi = await control.api()
     for kind in (kinds.HTTP_ROUTE, kinds.SERVICE, kinds.ENDPOINT_SLICE, kinds.GATEWAY):
         await _is_watched(user, kind)

@@ -10,6 +10,7 @@ from api_types.messages.observations import ObservedCluster, ObservedNodes
 from api_types.resources.status import LastScale, LeftBehind
 from api_types.validation.schema import json_schema
 from tests.workflows.inference_cluster.builders import a_cluster
+from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack
 from tests.workflows.model_cache.builders import a_copy, a_site, a_staging
 from tests.workflows.model_deployment.exchange import NOW, a_controller, state_of
 from tests.workflows.model_replica.builders import APPLIED, a_replica
@@ -17,6 +18,7 @@ from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
 from workflows.entity.manifest import manifest_of
 from workflows.entity.state import EntityState
+from workflows.inference_cluster.stack.shown import shown_stack
 from workflows.inference_cluster.status import status_fields as cluster_status
 from workflows.model_cache.state import CacheState, PinnedRevision
 from workflows.model_cache.status import ClusterPhase
@@ -63,6 +65,15 @@ def a_cluster_status() -> dict[str, Any]:
     return cluster_status("eu", a_cluster(pools=pools, observed=observed))
 
 
+def a_stack_status() -> dict[str, Any]:
+    stack = a_complete_stack()
+    stack.done = stack.done[:-1]
+    status: dict[str, Any] = shown_stack("eu", a_cluster(annotations={}, stack=stack))["status"]
+    assert status["components"]
+    assert status["stages"]
+    return status
+
+
 def shown_by_every_kind() -> dict[str, Any]:
     context = EntityContext("ModelCache", EntityState(uid="u"), lambda: None, "modelcache/ml/weights", lambda: NOW)
     context.set_condition("Ready", FALSE, "Creating", "why")
@@ -77,6 +88,7 @@ STATUSES: dict[str, Callable[[], dict[str, Any]]] = {
     "ModelReplica": a_replica_status,
     "ModelCache": a_cache_status,
     "InferenceCluster": a_cluster_status,
+    "ServingStack": a_stack_status,
     "InferenceClass": lambda: {"clusters": ["eu"]},
 }
 

@@ -8,17 +8,17 @@ from api_types.taints import is_drained
 from workflows.entity.conditions import FALSE, TRUE, UNKNOWN, Verdict
 from workflows.entity.failures import WAITING_FOR_WORKER, Failure
 from workflows.inference_cluster.gateway import Gateway, gateway_of
-from workflows.inference_cluster.spec import is_managed, missing_classes
+from workflows.inference_cluster.spec import class_names, is_managed, missing_classes
 from workflows.inference_cluster.stack.verdict import stack_verdict
 from workflows.inference_cluster.stack_state import StackState
-from workflows.inference_cluster.state import ClusterState
+from workflows.inference_cluster.state import ClusterState, KnownClass
 
 
 class ClusterView(NamedTuple):
     """All that the verdicts read.
 
     `unwatched`: since when and why no observer runs, empty if one does. `unresponsive`: since when and why it gets no answer. `stack`: that
-    which is managed; None where others install it.
+    which is managed; None where others install it. `unsupported`: why no replica can run there, whatever is repaired.
     """
 
     source: str
@@ -31,6 +31,8 @@ class ClusterView(NamedTuple):
     gateway: Gateway
     stack: StackState | None
     unobserved: str = ""
+    unsupported: str = ""
+    old_claims: str = ""
 
 
 def view_of(state: ClusterState) -> ClusterView:
@@ -45,9 +47,33 @@ def view_of(state: ClusterState) -> ClusterView:
         unwatched=unwatched_message(state),
         unresponsive=f"no answer since {state.unreachable_since}: {observed.error}" if observed and not observed.reachable else "",
         unobserved=f"not everything there is observed: {observed.error}" if observed and observed.reachable and observed.error else "",
+        unsupported=unsupported_message(state),
+        old_claims=old_claims_message(state),
         gateway=gateway_of(state),
         stack=state.stack if is_managed(state) else None,
     )
+
+
+def unsupported_message(state: ClusterState) -> str:
+    """Say that no pool of a connected cluster can give a device; empty if one may. A class that is not known may offer other devices."""
+    classes = [state.classes.get(name) for name in class_names(state)]
+    if state.facts is None or state.facts.dra_version or not classes or not all(known and _needs_dra(known) for known in classes):
+        return ""
+    return (
+        f"Kubernetes {state.facts.kubernetes_version} serves no version of resource.k8s.io (DRA), by which every pool's class claims its "
+        "devices: upgrade the cluster, or give its pools classes with devices of a device plugin (claim: DevicePlugin)"
+    )
+
+
+def old_claims_message(state: ClusterState) -> str:
+    """Say that claims are made in a version of DRA that is not the stable one; empty if they are not."""
+    version = state.facts.dra_version if state.facts else ""
+    return f"claims are made in resource.k8s.io/{version}; v1 is served from Kubernetes 1.34 on" if "beta" in version else ""
+
+
+def _needs_dra(known: KnownClass) -> bool:
+    claims = [device.get("claim", "DRA") for device in known.spec.get("devices", ())]
+    return "DRA" in claims and "DevicePlugin" not in claims
 
 
 def unserved_message(base_queue: str) -> str:
@@ -74,7 +100,7 @@ def _serving(base_queue: str) -> str:
 
 def cluster_verdict(view: ClusterView) -> Verdict:
     """Give `ClusterReady`. A class that is deleted after the first Ready is shown, but does not make the cluster unready."""
-    missing = ", ".join(view.missing_classes)
+    missing = ", ".join(sorted(view.missing_classes))
     if view.source != "Existing":
         message = f"this release does not provision {view.source} clusters; use an existing one with source: Existing"
         return Verdict(FALSE, "ProviderNotSupported", message)
@@ -91,13 +117,15 @@ def cluster_verdict(view: ClusterView) -> Verdict:
         return Verdict(FALSE, "Provisioning", f"{failure.type}: {failure.message}")
     if not view.connected_once:
         return Verdict(FALSE, "Provisioning", "connecting")
+    if view.unsupported:
+        return Verdict(FALSE, "UnsupportedCluster", view.unsupported)
     if view.unwatched:
         # What was observed before may not hold any more: nothing new is placed here, and everything stays as it is.
         return Verdict(UNKNOWN, WAITING_FOR_WORKER, view.unwatched)
     if view.unresponsive:
         return Verdict(FALSE, "Unreachable", view.unresponsive)
     deleted = f"InferenceClass {missing} was deleted; its pools take no new replica" if missing else ""
-    return Verdict(TRUE, "ClusterRunning", "; ".join(filter(None, (deleted, view.unobserved))))
+    return Verdict(TRUE, "ClusterRunning", "; ".join(filter(None, (deleted, view.unobserved, view.old_claims))))
 
 
 def backend_verdict(view: ClusterView) -> Verdict:

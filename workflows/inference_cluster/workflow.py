@@ -34,10 +34,12 @@ from workflows.inference_cluster.spec import is_managed
 from workflows.inference_cluster.stack.calls import BackgroundCalls
 from workflows.inference_cluster.stack.installer import StackInstaller
 from workflows.inference_cluster.stack.removal import StackRemoval
+from workflows.inference_cluster.stack.shown import shown_stack
 from workflows.inference_cluster.stack.turn import StackTurn
 from workflows.inference_cluster.stack.verdict import progress_lines
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import (
+    ClusterView,
     backend_verdict,
     cluster_verdict,
     occupied_message,
@@ -51,6 +53,8 @@ from workflows.inference_cluster.worker_wait import WorkerWait
 STACK_PATCH = "serving-stack"
 # In histories of before an upgrade waits for no turn.
 TURNS_PATCH = "stack-upgrade-turns"
+# In histories of before, a cluster without any DRA is Ready.
+UNSUPPORTED_PATCH = "clusters-without-dra"
 
 
 @workflow.defn(name="InferenceCluster")
@@ -157,6 +161,11 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         """Give what a cache must know of a cluster."""
         return self.reporter.for_caches().wire()
 
+    @workflow.query
+    def serving_stack(self) -> dict[str, Any]:
+        """Give the stack as a ServingStack manifest with status; empty where this project installs none."""
+        return shown_stack(self.name, self.state)
+
     # --- hooks of the entity ------------------------------------------------------------------------------------------------------
 
     def accept(self, manifest: Manifest, by: str, reason: str) -> None:
@@ -247,11 +256,15 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.installer.update()
 
     def _is_running(self) -> bool:
-        return self.state.facts is not None and cluster_verdict(view_of(self.state)).status == TRUE
+        return self.state.facts is not None and cluster_verdict(self._view()).status == TRUE
+
+    def _view(self) -> ClusterView:
+        view = view_of(self.state)
+        return view._replace(unsupported="") if view.unsupported and not workflow.patched(UNSUPPORTED_PATCH) else view
 
     def update_conditions(self) -> None:
         """Set the conditions from what is known."""
-        view = view_of(self.state)
+        view = self._view()
         ready = ready_verdict(view)
         self.context.set_condition("ClusterReady", *cluster_verdict(view))
         self.context.set_condition("BackendReady", *backend_verdict(view))

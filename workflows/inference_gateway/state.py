@@ -17,7 +17,7 @@ class GatewayState(EntityState):
     that got no report yet. `reported`: digest of the last report. `connects` counts connections to the control cluster, `connected` says
     whether there is one. `watches` numbers the watches. `installed`: digest of what is installed, empty while something is missing;
     `taken_steps`: those that were begun and not taken back; `waiting_step`: what the installation waits for. `kubernetes_version` is that
-    of the control cluster.
+    of the control cluster; `denied_cidrs`: networks where endpoints may not be, None before a worker has looked.
     """
 
     users: list[str] = Field(default_factory=list)
@@ -27,6 +27,7 @@ class GatewayState(EntityState):
     connects: int = 0
     connected: bool = False
     kubernetes_version: str = ""
+    denied_cidrs: list[str] | None = None
     watches: int = 0
     observed: ObservedGateway | None = None
     observed_version: ObservationVersion = ObservationVersion()

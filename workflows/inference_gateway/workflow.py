@@ -206,6 +206,7 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
             self._record_failure(failure_of(error))
             return False
         self.state.connected, self.state.kubernetes_version = True, facts.kubernetes_version
+        self.state.denied_cidrs = facts.denied_cidrs
         self.state.connects += 1
         self.state.failure, self.state.attempts = NO_FAILURE, 0
         self.context.record_event("Normal", "Connected", f"control cluster: Kubernetes {facts.kubernetes_version}")
@@ -300,6 +301,7 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
             address=self.state.address,
             problem=problem,
             isolates_backends=self.state.isolates_backends,
+            denied_cidrs=self.state.denied_cidrs,
         )
 
     def _numbered(self, changed: GatewayChanged) -> GatewayChanged:

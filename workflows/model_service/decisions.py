@@ -244,7 +244,8 @@ def status_of(state: ServiceState, namespace: str, name: str) -> dict[str, Any]:
     status["summary"] = _summary(status["entries"])
     if state.applied:
         status["route"] = state.applied.name
-        status["endpoints"] = _routed(weights, selected)
+        titles = [str(entry["name"]) for entry in status["entries"]]
+        status["endpoints"] = _routed(weights, selected, titles)
     return status
 
 
@@ -255,11 +256,14 @@ def _summary(entries: Sequence[dict[str, Any]]) -> dict[str, str]:
     return {"ready": f"{ready}/{matched}", "entries": " ".join([*shown, *more])}
 
 
-def _routed(weights: dict[str, int], entries: Sequence[EntryEndpoints]) -> list[dict[str, Any]]:
+def _routed(weights: dict[str, int], entries: Sequence[EntryEndpoints], titles: Sequence[str]) -> list[dict[str, Any]]:
     known = {endpoint.name: endpoint for entry in entries for endpoint in entry.endpoints}
+    # An endpoint is in the list of one entry only.
+    entry_of = {endpoint.name: title for entry, title in zip(entries, titles, strict=True) for endpoint in entry.endpoints}
     return [
         {"name": name, "weight": weight}
         | ({"url": known[name].url} if name in known else {})
         | ({"cluster": known[name].cluster} if name in known and known[name].cluster else {})
+        | ({"entry": entry_of[name]} if name in entry_of else {})
         for name, weight in weights.items()
     ]

@@ -5,17 +5,13 @@ A host is checked twice: as it is written, so that a mistake is said at once, an
 """
 
 import ipaddress
-import re
-import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from api_types.settings import Network
+from api_types.text.addresses import Ip, meant, normalized_host, written_address
 
 PRIVATE_SETTING = "outbound.privateAddresses"
 
-_HOST_CHARACTERS_MAX = 253
-_HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 _LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 # A proxy may resolve them where the worker cannot.
 _METADATA_NAMES = ("metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal")
@@ -25,13 +21,6 @@ _METADATA = tuple(
     for text in ("fd00:ec2::/32", "fd20:ce::/64", "fd00:42::42/128", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32")
 )
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_NAT64_LOCAL = ipaddress.ip_network("64:ff9b:1::/48")
-_COMPATIBLE = ipaddress.ip_network("::/96")
-# `::` and `::1` have no IPv4 address in them.
-_COMPATIBLE_MIN = 2
-
-_Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True)
@@ -57,7 +46,7 @@ class AddressRules:
             return "" if allowed else f"{name} is a loopback name: it points at {self.owner}"
         if name in _METADATA_NAMES:
             return f"{name} is the name of a cloud metadata service"
-        address = _address(name)
+        address = written_address(name)
         return self.refused_address(address) if address else ""
 
     def refused_address(self, address: str) -> str:
@@ -66,9 +55,9 @@ class AddressRules:
             ip = ipaddress.ip_address(address)
         except ValueError:
             return f"{address} is not an IP address"
-        return next((reason for found in _meant(ip) if (reason := self._refused(found, address))), "")
+        return next((reason for found in meant(ip) if (reason := self._refused(found, address))), "")
 
-    def _refused(self, ip: _Ip, address: str) -> str:
+    def _refused(self, ip: Ip, address: str) -> str:
         if ip.is_link_local:
             return f"{address} is a link-local address, where cloud metadata services answer"
         if any(ip in network for network in _METADATA):
@@ -88,61 +77,5 @@ def api_server_rules(*, allow_loopback: bool) -> AddressRules:
     return AddressRules(any_private=True, loopback=allow_loopback, owner="the machine that wrote the kubeconfig, not at a cluster")
 
 
-def normalized_host(host: str) -> str:
-    """Give a host as resolvers see it: in lower case and ASCII, without the root's dot; empty if it is no host."""
-    host = host.strip("[]")
-    if ":" in host:
-        address = host.partition("%")[0]
-        return address.lower() if re.fullmatch(r"[0-9a-fA-F:.]+", address) else ""
-    if len(host) > _HOST_CHARACTERS_MAX:
-        return ""
-    try:
-        # Also turns other digits and dots into those of ASCII: to a resolver that accepts them, `127\u30020\u30020\u30021` is 127.0.0.1.
-        name = host.encode("idna").decode().lower().rstrip(".")
-    except UnicodeError:
-        return ""
-    return name if _HOST.fullmatch(name) else ""
-
-
-def _meant(ip: _Ip) -> Iterator[_Ip]:
-    """Give the IPv4 addresses that an IPv6 address stands for, or itself."""
-    found: list[_Ip] = [*_embedded(ip)] if isinstance(ip, ipaddress.IPv6Address) else []
-    yield from found or [ip]
-
-
-def _embedded(ip: ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
-    number = int(ip)
-    low = ipaddress.IPv4Address(number & 0xFFFFFFFF)
-    if ip.ipv4_mapped or ip in _NAT64 or (ip in _COMPATIBLE and number >= _COMPATIBLE_MIN):
-        yield low
-    elif ip.sixtofour:
-        yield ip.sixtofour
-    elif ip.teredo:
-        yield from ip.teredo
-    elif ip in _NAT64_LOCAL:
-        # RFC 6052 splits the address around bits 64 to 71 where the prefix has 48 bits; otherwise it is at the end.
-        upper, lower = (number >> 64) & 0xFFFF, (number >> 40) & 0xFFFF
-        yield ipaddress.IPv4Address(upper << 16 | lower) if upper else low
-
-
-def _is_public(ip: _Ip) -> bool:
+def _is_public(ip: Ip) -> bool:
     return ip.is_global and not (isinstance(ip, ipaddress.IPv6Address) and ip.is_site_local)
-
-
-def _address(name: str) -> str:
-    """Give the address that a host is, in any of the forms that resolvers accept; empty for a DNS name."""
-    for parse in (_as_written, _as_resolvers_parse):
-        try:
-            return parse(name)
-        except (ValueError, OSError):
-            continue
-    return name if ":" in name else ""
-
-
-def _as_written(name: str) -> str:
-    return str(ipaddress.ip_address(name))
-
-
-def _as_resolvers_parse(name: str) -> str:
-    # 2130706433, 0x7f.1 and 127.1 are all 127.0.0.1 to a resolver.
-    return socket.inet_ntoa(socket.inet_aton(name))

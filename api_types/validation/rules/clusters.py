@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from api_types.resources.inference_cluster import ClusterOrigin, InferenceClusterSpec, NodePool
+from api_types.resources.inference_cluster import ClusterOrigin, ExistingCluster, InferenceClusterSpec, NodePool
 from api_types.validation.rules.metadata import is_label_value
 from api_types.validation.rules.rule import Finding, Findings, RuleContext, Rules, set_fields
 
@@ -126,7 +126,14 @@ def _without_effect(pool: NodePool, source: str, context: RuleContext) -> Iterat
         yield context.warning(f"{pool.fabric.type}: setting has no effect on {source}", "fabric", "type")
 
 
+def identity_has_no_effect(existing: ExistingCluster, context: RuleContext) -> Findings:
+    """Warn of an identity, which no worker uses so far."""
+    if existing.identity_secret_ref is not None:
+        yield context.warning("setting has no effect in this release: the kubeconfig needs a user of its own", "identitySecretRef")
+
+
 RULES: Rules = {
+    ExistingCluster: (identity_has_no_effect,),
     ClusterOrigin: (source_block_is_present, version_fits_the_cloud, project_is_deprecated),
     InferenceClusterSpec: (pools_fit_the_source,),
 }

@@ -9,6 +9,7 @@ from api_types.pins.charts import TRAEFIK_CHART_FLOOR, isolates_backends
 from api_types.resources.inference_gateway import InferenceGatewaySpec, MetalLb, Traefik
 from api_types.resources.model_endpoint import ModelEndpointSpec
 from api_types.resources.model_service import EndpointSelector, ModelServiceSpec, ServiceRetries
+from api_types.text.endpoint_address import address_problems
 from api_types.text.endpoint_url import read_url, rewrite_path_problems
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
 
@@ -90,7 +91,8 @@ def url_is_valid(spec: ModelEndpointSpec, context: RuleContext) -> Findings:
     url = read_url(spec.url)
     for problem in url.errors:
         yield context.error(problem, "url")
-    for warning in url.warnings:
+    # Which networks are denied, the workers know.
+    for warning in (*url.warnings, *address_problems(url, ())):
         yield context.warning(warning, "url")
 
 

@@ -23,7 +23,7 @@ from client.manifests.secrets import delete_secrets
 from client.output.progress import Progress
 from client.output.tables import NONE, columns
 from client.refs.selectors import parse_selector
-from client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names, objects_named
+from client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names, objects_named, with_workflow
 from client.refs.tree import Tree
 from client.temporal.control_plane import ControlPlane, control_plane
 from client.temporal.lookup import find_objects
@@ -84,6 +84,8 @@ def delete(
         raise Refused(
             "name objects or files, not both and not neither", next_step="`modelplane delete md/qwen`, or `modelplane delete -f FILE`"
         )
+    for kind, name in kinds_and_names(objects) if objects else ():
+        with_workflow(kind, name)
     if selector is not None and not selector.strip():
         # For `get` an empty selector is every object, which is not what a script means whose variable is unset.
         raise Refused("-l is empty", next_step="name the labels of what to delete, such as `-l app=chat`")
@@ -225,7 +227,8 @@ def _from_files(files: Sequence[str], namespace: str | None) -> tuple[list[Targe
     """Give the objects of the files in reverse order, and the manifests of those in the secret store."""
     manifests = [one.manifest for one in reversed(admit_documents(read_documents(files), namespace))]
     stored = [m for m in manifests if isinstance(m, Stored)]
-    targets = [Target.of(BY_KIND[m.kind], m.metadata.namespace, m.metadata.name) for m in manifests if m.kind in BY_KIND]
+    kinds = [(with_workflow(BY_KIND[m.kind], m.metadata.name), m.metadata) for m in manifests if m.kind in BY_KIND]
+    targets = [Target.of(kind, metadata.namespace, metadata.name) for kind, metadata in kinds]
     return targets, stored
 
 

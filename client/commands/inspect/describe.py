@@ -1,6 +1,8 @@
 """`modelplane describe`: spec, status, conditions, events and workflow of an object, for people."""
 
 import asyncio
+import shutil
+import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -16,13 +18,13 @@ from client.follow.advice import advice, rollout_advice
 from client.follow.request_path import request_path
 from client.output.columns import Layout, header, row
 from client.output.formats import as_yaml
-from client.output.tables import NONE, age, columns, indented
-from client.refs.targets import Target, kinds_and_names, served
+from client.output.tables import INDENT, NONE, age, columns, indented
+from client.refs.targets import Target, kinds_and_names
 from client.refs.tree import Tree, at_path, condition, conditions, deleting, events
 from client.temporal.control_plane import ControlPlane, control_plane
 from client.temporal.execution import execution_of
 
-_SHOWN_ELSEWHERE = ("conditions", "events", "phase", "observedGeneration", "teardown")
+_SHOWN_ELSEWHERE = ("conditions", "events", "phase", "observedGeneration", "teardown", "components", "stages")
 
 
 def describe(
@@ -38,7 +40,7 @@ async def _describe(words: Sequence[str], namespace: str | None) -> None:
         targets: list[Target] = []
         for kind, name in kinds_and_names(words):
             named = (
-                [Target.of(served(kind), namespace, name)]
+                [Target.of(kind, namespace, name)]
                 if name
                 else [seen.target for seen in await plane.list(kind, Target.of(kind, namespace, "").namespace)]
             )
@@ -63,7 +65,10 @@ async def description(plane: ControlPlane, target: Target) -> list[str]:
         lines += ["Status:", *indented(as_yaml(status).splitlines())]
     lines += ["Conditions:", *indented(_conditions(tree))]
     if target.kind.kind == "ModelService":
-        lines += ["Requests:", *indented(await request_path(plane, target, tree))]
+        width = shutil.get_terminal_size().columns - len(INDENT) if sys.stdout.isatty() else 0
+        lines += ["Requests:", *indented(await request_path(plane, target, tree, width))]
+    if target.kind.kind == "ServingStack":
+        lines += stack_parts(tree)
     if target.kind.kind == "ModelDeployment":
         lines += ["Replicas:", *indented(await _replicas(plane, target))]
     ready = condition(tree, "Ready").get("status") == "True"
@@ -144,6 +149,24 @@ def teardown(tree: Tree) -> list[str]:
         for step in progress.get("steps", ())
     ]
     return columns(["STEP", "WHAT", "STATE", "WAITS FOR"], rows) if rows else []
+
+
+def stack_parts(tree: Tree) -> list[str]:
+    """Give the tables of a stack: its releases, and the stages that are not complete."""
+    releases = [
+        [
+            *(str(part.get(field) or "-") for field in ("name", "release", "namespace", "version", "revision", "stage")),
+            " ".join(str(part.get("lag") or "-").split()),
+        ]
+        for part in at_path(tree, ".status.components") or ()
+    ]
+    stages = [
+        [str(part.get("stage")), f"{part.get('title')}{' (late)' if part.get('late') else ''}", " ".join(str(part.get("message")).split())]
+        for part in at_path(tree, ".status.stages") or ()
+    ]
+    titles = ["COMPONENT", "RELEASE", "NAMESPACE", "VERSION", "REVISION", "STAGE", "LAG"]
+    lines = ["Components:", *indented(columns(titles, releases) if releases else [NONE])]
+    return [*lines, "Open stages:", *indented(columns(["STAGE", "WHAT", "WAITS FOR"], stages))] if stages else lines
 
 
 async def _replicas(plane: ControlPlane, target: Target) -> list[str]:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from api_types.resources.kinds import KINDS
+from api_types.resources.kinds import KINDS, KindInfo
 from api_types.validation.schema import json_schema
 from client.output.formats import TreeFormat, as_json, as_yaml
 from client.output.tables import columns
@@ -24,9 +24,10 @@ def schema(
 
 
 def _list_kinds() -> None:
-    rows = [
-        [info.plural, info.short, info.api_version, str(info.namespaced).lower(), info.kind, "yes" if info.served else "no"]
-        for info in KINDS
-    ]
-    for line in columns(["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND", "SERVED"], rows):
+    rows = [[info.plural, info.short, info.api_version, str(info.namespaced).lower(), info.kind, _applied(info)] for info in KINDS]
+    for line in columns(["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND", "APPLIED"], rows):
         print(line)
+
+
+def _applied(info: KindInfo) -> str:
+    return "yes" if info.user_may_apply else f"as {info.written_instead}"

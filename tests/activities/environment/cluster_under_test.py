@@ -196,6 +196,7 @@ class ClusterUnderTest:
         return await self.environment(order).run(activities.teardown_replica_step, step)
 
     async def tear_down(self, order: ApplyReplica, applied: Applied) -> list[str]:
+        """Take every step, one after the other; gives what was skipped."""
         return [skipped for number in range(3, LAST_STEP + 1) for skipped in (await self.step(order, applied, number)).skipped]
 
     @asynccontextmanager

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,27 @@ def test_a_topology_renders_as_its_golden_file_says(name: str) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text)
     assert text == path.read_text(), "see tests/golden/README.md"
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_stk_13_what_is_rendered_has_no_field_that_the_api_server_writes_and_no_null(name: str) -> None:
+    rendered = TOPOLOGIES[name]()
+    for manifest in [*(copy.manifest for copy in rendered.copies), *(item.manifest for item in rendered.objects)]:
+        assert {"apiVersion", "kind", "metadata"} <= manifest.keys()
+        assert "status" not in manifest
+        assert {"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp"}.isdisjoint(manifest["metadata"])
+        assert list(_nulls(manifest, "")) == []
+
+
+def _nulls(value: object, at: str) -> Iterator[str]:
+    if value is None:
+        yield at
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _nulls(inner, f"{at}.{key}")
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _nulls(inner, f"{at}[]")
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)

@@ -79,7 +79,7 @@ async def installation(control: Control) -> AsyncIterator[Installation]:
         helm.close()
 
 
-async def test_a_gateway_is_installed_and_taken_away_and_every_step_may_be_taken_twice(installation: Installation) -> None:
+async def test_stk_65_67_a_gateway_is_installed_and_taken_away_and_every_step_may_be_taken_twice(installation: Installation) -> None:
     for _ in range(2):
         for step in INSTALL_STEPS:
             await installation.until_done(step)

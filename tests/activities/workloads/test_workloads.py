@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
+from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.teardown import ENGINES, SWEEP
 from api_types import labels, names
 from api_types.errors import InvalidInput, ModelplaneError, NameConflict, StackMissing, Unsupported
@@ -21,6 +22,7 @@ DEPLOYMENT = Kind("apps/v1", "Deployment")
 ONE = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
 LONG = "a-deployment-with-a-long-name-1a2b3c4d"
 HOLD = "test.example/hold"
+SLOW = {"testbed.modelplane.ai/delete-after": "3s"}
 
 
 async def test_applying_twice_changes_nothing_the_second_time(cluster: ClusterUnderTest) -> None:
@@ -148,7 +150,7 @@ async def test_wkl_112_nothing_but_the_namespace_is_left_of_a_deleted_replica(cl
     assert await cluster.tear_down(order, applied) == []
 
 
-async def test_wkl_112_the_picker_and_its_rbac_are_applied_and_deleted_with_the_replica(cluster: ClusterUnderTest) -> None:
+async def test_wkl_112_stk_94_the_picker_and_its_rbac_are_applied_and_deleted_with_the_replica(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine()])
     order = order.model_copy(update={"facts": cluster.facts.model_copy(update={"routing": "pool"})})
     async with cluster.watching() as client:
@@ -166,11 +168,51 @@ async def test_wkl_112_the_picker_and_its_rbac_are_applied_and_deleted_with_the_
     assert await cluster.everything_labelled(applied) == []
 
 
-async def test_engines_are_deleted_only_when_their_pods_and_claims_are_gone(cluster: ClusterUnderTest) -> None:
-    slow = {"testbed.modelplane.ai/delete-after": "3s"}
-    order = cluster.order([an_engine("main", a_member(annotations=slow))])
+async def test_stk_98_the_cluster_wide_rights_of_a_picker_are_gone_before_its_replica_is(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    order = order.model_copy(update={"facts": cluster.facts.model_copy(update={"routing": "pool"})})
+    applied = await cluster.apply(order, RenderSettings(epp_metrics_auth=True, monitoring_enabled=True))
+    api = await cluster.api()
+    rights = [target(applied, key) for key in ("epp-clusterrole", "epp-clusterrolebinding")]
+    assert all([await api.get(each) for each in rights])
+    # They are in no namespace, so nothing but the teardown takes them away, and it does so before the engines are looked at.
+    for number in range(3, ENGINES):
+        assert (await cluster.step(order, applied, number)).remaining == []
+    assert [await api.get(each) for each in rights] == [None, None]
+    assert await cluster.tear_down(order, applied) == []
+    assert await cluster.everything_labelled(applied) == []
+
+
+async def test_stk_100_an_object_that_was_made_again_meanwhile_is_not_deleted(cluster: ClusterUnderTest) -> None:
+    order = cluster.order([an_engine()])
+    await cluster.apply(order)
+    api, about = await cluster.api(), ObjectId(Kind("v1", "ConfigMap"), order.namespace, "again")
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": about.name, "namespace": about.namespace}}
+    first = await api.create(manifest)
+    assert first
+    await api.delete(about, uid=first["metadata"]["uid"], propagation="Background")
+    second = await api.create(manifest)
+    assert second
+    # The request of a teardown that saw the first one arrives late.
+    await api.delete(about, uid=first["metadata"]["uid"], propagation="Background")
+    found = await api.get(about)
+    assert found
+    assert (found["metadata"]["uid"], found["metadata"].get("deletionTimestamp")) == (second["metadata"]["uid"], None)
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param(an_engine("main", a_member(annotations=SLOW)), id="Deployment"),
+        pytest.param(
+            a_gang("main", leader={"pool": "l40s", "annotations": SLOW}, worker={"pool": "l40s", "nodes": 1}), id="stk-102 LeaderWorkerSet"
+        ),
+    ],
+)
+async def test_engines_are_deleted_only_when_their_pods_and_claims_are_gone(cluster: ClusterUnderTest, engine: Json) -> None:
+    order = cluster.order([engine])
     applied = await cluster.apply(order)
-    await eventually(lambda: _ready_pods(cluster, order.namespace, 1))
+    await eventually(lambda: _ready_pods(cluster, order.namespace, len(engine["members"])))
     cluster.heartbeats.clear()
     step = asyncio.create_task(cluster.step(order, applied, 7))
     await eventually(

@@ -132,6 +132,8 @@ BOUNDS = {
     "Endpoint": "labels of a manifest",
     "EntrySelection": "labels of a manifest",
     "ServiceReport": "the spec of a manifest",
+    "GatewayFacts": "the number of networks",
+    "GatewayChanged": "the number of networks",
     "EntryEndpoints": "a part of `ServiceEndpoints`",
     "Routed": "ROUTE_BACKENDS_MAX",
     "RouteEntry": "a part of `ApplyRoute`",

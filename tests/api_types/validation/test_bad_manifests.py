@@ -243,7 +243,7 @@ CASES = [
         a_class(provisioning={"provider": "EKS", "eks": {"instanceType": "p5", "accelerator": {"type": "h200", "count": 17}}}),
         ["spec.provisioning.eks.accelerator.count: must be between 1 and 16, got 17"],
     ),
-    Case("api-19-35 a class without devices", a_class(devices=[]), ["spec.devices: needs at least 1 item"]),
+    Case("api-19-35 stk-51 a class without devices", a_class(devices=[]), ["spec.devices: needs at least 1 item"]),
     Case("api-19-35 an empty pool list", a_cluster(nodePools=[]), ["spec.nodePools: needs at least 1 item, or leave the field out"]),
     Case("api-19-35 a service without endpoints", a_service(endpoints=[]), ["spec.endpoints: needs at least 1 item"]),
     Case(
@@ -324,7 +324,9 @@ CASES = [
         a_gateway(traefik=CUT),
         ["spec.traefik: required because backend is Traefik"],
     ),
-    Case("api-19-49 a second gateway", a_gateway("main"), ["metadata.name: InferenceGateway is a singleton and must be named default"]),
+    Case(
+        "api-19-49 stk-68 a second gateway", a_gateway("main"), ["metadata.name: InferenceGateway is a singleton and must be named default"]
+    ),
     Case(
         "api-19-50 a weight of zero",
         a_service({"weight": 0, "selector": {"matchLabels": {"a": "b"}}}),

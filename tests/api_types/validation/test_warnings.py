@@ -55,7 +55,7 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         ],
     ),
     ("18.4.8 a network domain that is not asked for", a_deployment(top={"scheduling": {"networkDomain": "Ignore"}}), []),
-    ("ruling-17 a service that selects everything", a_service({"selector": {"matchLabels": {}}}), None),
+    ("ruling-17 stk-90 a service that selects everything", a_service({"selector": {"matchLabels": {}}}), None),
     (
         "ruling-18 another scheme",
         an_endpoint(url="ftp://h.example/"),
@@ -65,6 +65,11 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         "ruling-18 a loopback address",
         an_endpoint(url="http://127.0.0.1:8000"),
         ["spec.url: 127.0.0.1 is a loopback or link-local address, which no route may use"],
+    ),
+    (
+        "ruling-18 an address in another spelling",
+        an_endpoint(url="http://0x22.0x37.25610"),
+        ["spec.url: 0x22.0x37.25610 is another spelling of the address 34.55.100.10: write that"],
     ),
     ("ruling-18 a host without a domain", an_endpoint(url="http://svc:8000"), ['spec.url: "svc" is not a fully qualified host name']),
     ("ruling-19 a rewrite path without a slash", an_endpoint(rewritePath="v1"), ['spec.rewritePath: must start with "/"']),
@@ -99,6 +104,11 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         "ruling-62 a GKE pool in two zones",
         a_cluster(a_pool("GKE", zones=["a", "b"], maxNodeCount=4), source="GKE"),
         [f"{POOL}.zones: GKE counts nodes per zone: 2 zones may reach 8 nodes, 4 are counted"],
+    ),
+    (
+        "an identity that no worker uses",
+        a_cluster(cluster={"source": "Existing", "existing": {"secretRef": {"name": "kube"}, "identitySecretRef": {"name": "gcp"}}}),
+        ["spec.cluster.existing.identitySecretRef: setting has no effect in this release: the kubeconfig needs a user of its own"],
     ),
     (
         "a capacity block off EKS",

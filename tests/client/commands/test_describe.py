@@ -1,5 +1,6 @@
 """What `modelplane describe` says to do next."""
 
+import os
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -43,3 +44,20 @@ async def test_what_keeps_a_deployment_from_being_ready_comes_first(monkeypatch:
 async def test_a_deployment_that_is_being_deleted_has_no_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
     deleted = "2026-01-01T00:00:00Z"
     assert await next_steps(monkeypatch, NO_ROOM, pending=PENDING, deletionTimestamp=deleted) == []
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+async def test_the_way_of_a_request_fits_the_terminal_and_a_pipe_gets_each_hop_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, *, terminal: bool
+) -> None:
+    monkeypatch.setattr(describe, "execution_of", AsyncMock(return_value=Execution("http://ui")))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((60, 20)))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    gateway = {
+        "metadata": {},
+        "status": {"conditions": [{"type": "Ready", "status": "False", "reason": "Installing", "message": "waits " * 20}]},
+    }
+    plane = AsyncMock(ControlPlane, **{"describe.return_value": gateway, "list.return_value": []})
+    lines = await describe.description(plane, Target.of(BY_KIND["ModelService"], "ml", "qwen"))
+    drawn = lines[lines.index("Requests:") + 1 : lines.index("Events:")]
+    assert (max(map(len, drawn)) <= 60, len(drawn) > 2) == (terminal, terminal)

@@ -242,11 +242,11 @@ def test_the_namespace_option_counts_where_the_manifest_names_none(cli: Cli, tmp
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_the_kinds_are_listed_with_what_this_release_serves(cli: Cli) -> None:
+def test_the_kinds_are_listed_with_what_is_applied_to_get_one(cli: Cli) -> None:
     rows = [line.split() for line in cli("schema").out.splitlines()]
-    assert rows[0] == ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND", "SERVED"]
+    assert rows[0] == ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND", "APPLIED"]
     assert ["modeldeployments", "md", "modelplane.ai/v1alpha1", "true", "ModelDeployment", "yes"] in rows
-    assert ["servingstacks", "ss", "infrastructure.modelplane.ai/v1alpha1", "true", "ServingStack", "no"] in rows
+    assert ["servingstacks", "ss", "infrastructure.modelplane.ai/v1alpha1", "true", "ServingStack", "as", "InferenceCluster"] in rows
 
 
 @pytest.mark.usefixtures("nowhere")

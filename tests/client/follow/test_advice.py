@@ -29,6 +29,7 @@ SOURCES = {
     "ModelEndpoint": ["workflows/model_endpoint.py"],
     "ModelService": ["workflows/model_service"],
     "InferenceCluster": ["workflows/inference_cluster"],
+    "ServingStack": ["workflows/inference_cluster"],
     "ModelCache": ["workflows/model_cache"],
     "ModelDeployment": ["workflows/model_deployment", "scheduler/explain/conditions.py"],
     # What rendering refuses, and why it leaves workloads out.
@@ -95,7 +96,7 @@ def test_each_reason_is_one_that_the_kind_sets(kind: str, reason: str) -> None:
     ("kind", "reason"),
     [
         ("InferenceCluster", "InvalidNodePool"),
-        ("InferenceCluster", "UnsupportedCluster"),
+        ("InferenceCluster", "NotSingleton"),
         ("InferenceCluster", "PermissionDenied"),
         ("ModelReplica", "PermissionDenied"),
         ("ModelReplica", "NoClusters"),

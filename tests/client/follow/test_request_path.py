@@ -1,27 +1,232 @@
-"""The way of a request, as `describe` draws it: what the gateway sends again."""
+"""What `modelplane describe ms/NAME` draws: golden text for each way in which a request does not arrive, over what the service decides.
 
-from typing import Any
+After a wanted change: `UPDATE_GOLDEN=1 .venv/bin/pytest tests/client/follow/test_request_path.py && git diff tests/golden/requests`.
+"""
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
 from unittest.mock import AsyncMock
 
 import pytest
 
-from api_types.resources.kinds import BY_KIND
+from activities.render.services.route_plan import plan_backends
+from api_types.messages.gateway_work import AppliedRoute, BackendShare, ObservedServiceRoute
+from api_types.messages.routing import EntryEndpoints, GatewayChanged, SelectedEndpoint, ServiceEndpoints
+from api_types.resources.kinds import BY_KIND, KindInfo
+from client.errors import NoAnswer
 from client.follow.request_path import request_path
 from client.refs.targets import Target
-from client.temporal.control_plane import ControlPlane
+from client.refs.tree import Tree
+from client.temporal.control_plane import ControlPlane, ListedObject, not_found
+from workflows.entity.conditions import Verdict
+from workflows.entity.registering.gateway_user import FollowedGateway
+from workflows.model_service import decisions
+from workflows.model_service.state import ServiceState
 
-READY = {"type": "RetriesReady", "status": "True", "reason": "MiddlewareApplied"}
-NOT_READY = {"type": "RetriesReady", "status": "False", "reason": "MiddlewareUnavailable", "message": "do this"}
+GOLDEN = Path(__file__).parents[2] / "golden" / "requests"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TEAM, ROUTE = "ml-team", "ms-qwen-8bffad0a"
+DEPLOYMENT = "modelplane.ai/deployment"
+READY = {"type": "Ready", "status": "True", "reason": "Available"}
+LONG = "qwen-with-a-long-name-that-nobody-would-type-300fb773"
+
+
+def unready(reason: str, message: str) -> dict[str, Any]:
+    return {"type": "Ready", "status": "False", "reason": reason, "message": message}
+
+
+def an_object(ready: Mapping[str, Any] = READY, *, labels: Mapping[str, str] | None = None, spec: Any = None, **status: Any) -> Tree:
+    return {"metadata": {"labels": dict(labels or {})}, "spec": spec or {}, "status": {"conditions": [dict(ready)], **status}}
+
+
+def of_replica(name: str, cluster: str = "eu") -> SelectedEndpoint:
+    return SelectedEndpoint(name=name, url=f"http://10.245.0.1/{TEAM}/{name}/v1", backend=f"me-{name}", cluster=cluster)
+
+
+def external(name: str, url: str = "https://api.together.xyz/v1") -> SelectedEndpoint:
+    return SelectedEndpoint(name=name, url=url, backend=f"me-{name}")
+
+
+class Entry(NamedTuple):
+    """An entry of a service: what it selects by, and what the directory says that this is."""
+
+    name: str
+    labels: dict[str, str]
+    selected: EntryEndpoints
+    weight: int = 100
+    priority: int = 0
+
+
+def an_entry(name: str, *endpoints: SelectedEndpoint, matched: int = 0, **fields: Any) -> Entry:
+    standby = bool(fields.pop("standby", False))
+    found = EntryEndpoints(
+        matched=matched or len(endpoints), ready=len(endpoints), standby=standby, endpoints=[] if standby else list(endpoints)
+    )
+    return Entry(name, fields.pop("labels", {DEPLOYMENT: name}), found, **fields)
+
+
+def a_service(*entries: Entry, address: str = "10.245.255.1", seen: ObservedServiceRoute | None = None) -> Tree:
+    """A service as its workflow shows it, whose route has all that can be routed."""
+    spec = {
+        "endpoints": [
+            {"name": each.name, "weight": each.weight, "priority": each.priority, "selector": {"matchLabels": each.labels}}
+            for each in entries
+        ]
+    }
+    state = ServiceState(spec=spec, gateway=FollowedGateway(known=GatewayChanged(uid="g", sequence=1, connected=True, address=address)))
+    state.selected = ServiceEndpoints(uid="", sequence=0, version=1, entries=[each.selected for each in entries])
+    wanted = decisions.wanted_route(state, TEAM, "qwen")
+    if wanted and wanted.route:
+        shares = [BackendShare(endpoint=each.endpoint.name, weight=each.weight) for each in plan_backends(wanted.route.entries)]
+        state.applied = AppliedRoute(name=ROUTE, generation=1, backends=shares)
+        state.observed = seen or ObservedServiceRoute(present=True, generation=1, accepted=True, resolved=True)
+    conditions = [
+        _condition("EndpointsResolved", decisions.endpoints_resolved(state)),
+        _condition("RoutingReady", decisions.routing_ready(state, NOW)),
+    ]
+    return {"spec": spec, "status": {**decisions.status_of(state, TEAM, "qwen"), "conditions": conditions}}
+
+
+def without_entries(service: Tree) -> Tree:
+    """The same, of a worker that does not say for which entry an endpoint is routed."""
+    for endpoint in service["status"]["endpoints"]:
+        del endpoint["entry"]
+    return service
+
+
+def _condition(condition_type: str, verdict: Verdict) -> dict[str, Any]:
+    return {"type": condition_type, "status": verdict.status, "reason": verdict.reason, "message": verdict.message}
+
+
+GATEWAY = an_object(address="10.245.255.1")
+CLUSTER = an_object(gateway={"address": "10.245.0.1"})
+
+
+class Story(NamedTuple):
+    """A service, and the other objects by kind and name."""
+
+    service: Tree
+    objects: dict[str, dict[str, Tree]]
+    width: int = 0
+
+
+def stories() -> dict[str, Story]:
+    one, two, next_ = of_replica("qwen-300fb773"), of_replica("qwen-51c0aa21", "us"), of_replica("qwen-next-9d1e77a0")
+    healthy = {"InferenceGateway": {"default": GATEWAY}, "InferenceCluster": {"eu": CLUSTER, "us": CLUSTER}}
+    replicas = {one.name: an_object(), two.name: an_object()}
+    stable, canary = an_entry("stable", one, two, weight=90), an_entry("canary", next_, weight=10)
+    starting = an_object(
+        unready("ModelStarting", "engine main: 0 of 1 pods ready"), labels={DEPLOYMENT: "qwen"}, spec={"clusterName": "eu"}
+    )
+    bad_url = unready("InvalidURL", 'Invalid spec.url: http://localhost:8000: "localhost" is not a fully qualified host name')
+    bad = an_object(bad_url, labels={"tier": "external"}, spec={"url": "http://localhost:8000"})
+    pending = an_object(
+        unready("WaitingForBackend", "the backend is not applied yet"), labels={"tier": "external"}, spec={"url": "https://api.groq.com/v1"}
+    )
+    together = external("together")
+    by_tier = {"tier": "external"}
+    lost = an_object(unready("Unavailable", "Unreachable: no answer since 2026-01-01T00:00:00Z: connection\nrefused"))
+    no_address = an_object(unready("Creating", "Installing: S4 address: the Gateway has no address yet"))
+    long = of_replica(LONG)
+    return {
+        "all-well": Story(a_service(an_entry("qwen", one, two)), {**healthy, "ModelReplica": replicas}),
+        "canary": Story(a_service(stable, canary), {**healthy, "ModelReplica": {**replicas, next_.name: an_object()}}),
+        "standby": Story(
+            a_service(an_entry("qwen", one), an_entry("spill-over", together, labels=by_tier, priority=1, standby=True)),
+            {**healthy, "ModelReplica": replicas, "ModelEndpoint": {"together": an_object(labels=by_tier)}},
+        ),
+        "spilled-over": Story(
+            a_service(an_entry("qwen", matched=1), an_entry("spill-over", together, labels=by_tier, priority=1)),
+            {**healthy, "ModelReplica": {one.name: starting}, "ModelEndpoint": {"together": an_object(labels=by_tier)}},
+        ),
+        "gateway-without-address": Story(
+            a_service(an_entry("qwen", one), address=""),
+            {**healthy, "InferenceGateway": {"default": an_object()}, "ModelReplica": replicas},
+        ),
+        "no-gateway": Story(a_service(an_entry("qwen", one), address=""), {"InferenceCluster": {"eu": CLUSTER}, "ModelReplica": replicas}),
+        "nothing-matched": Story(a_service(an_entry("qwen")), {**healthy, "ModelReplica": {"other": an_object(labels={DEPLOYMENT: "x"})}}),
+        "replica-starts": Story(a_service(an_entry("qwen")), {**healthy, "ModelReplica": {one.name: starting}}),
+        "endpoint-waits": Story(
+            a_service(an_entry("external", together, matched=2, labels=by_tier)),
+            {**healthy, "ModelEndpoint": {"together": an_object(labels=by_tier), "groq": pending}},
+        ),
+        "bad-url": Story(a_service(an_entry("external", labels=by_tier)), {**healthy, "ModelEndpoint": {"local": bad}}),
+        "cluster-without-address": Story(
+            a_service(an_entry("qwen")), {**healthy, "InferenceCluster": {"eu": no_address}, "ModelReplica": {one.name: starting}}
+        ),
+        "cluster-lost": Story(
+            a_service(an_entry("qwen", one, two)), {**healthy, "InferenceCluster": {"eu": lost, "us": CLUSTER}, "ModelReplica": replicas}
+        ),
+        "route-refused": Story(
+            a_service(an_entry("qwen", one), seen=ObservedServiceRoute(present=True, generation=1, message="no listener for it")),
+            {**healthy, "ModelReplica": replicas},
+        ),
+        "many-wait": Story(
+            a_service(an_entry("external", matched=9, labels=by_tier)),
+            {**healthy, "ModelEndpoint": {f"e-{at}": pending for at in range(9)}},
+        ),
+        "older-worker": Story(
+            without_entries(a_service(stable, canary)), {**healthy, "ModelReplica": {**replicas, next_.name: an_object()}}
+        ),
+        "same-labels": Story(
+            a_service(an_entry("same", one), an_entry("same")),
+            {**healthy, "ModelReplica": {one.name: an_object(labels={DEPLOYMENT: "same"})}},
+        ),
+        "no-worker": Story(a_service(an_entry("qwen", one)), {}),
+        "narrow": Story(
+            a_service(an_entry("stable", long), an_entry("external", labels=by_tier)),
+            {**healthy, "ModelReplica": {LONG: an_object()}, "ModelEndpoint": {"local": bad}},
+            width=72,
+        ),
+        "very-narrow": Story(a_service(an_entry("stable", long)), {**healthy, "ModelReplica": {LONG: an_object()}}, width=20),
+    }
+
+
+def a_plane(story: Story, *, answers: bool) -> Any:
+    async def describe(target: Target) -> Tree:
+        if not answers:
+            raise NoAnswer(f"{target.title} did not answer within 3 s", next_step="is a worker running?")
+        found = story.objects.get(target.kind.kind, {}).get(target.name)
+        if found is None:
+            raise not_found(target)
+        return found
+
+    async def listed(kind: KindInfo, namespace: str) -> list[ListedObject]:
+        return [ListedObject(Target.of(kind, namespace, name), tree) for name, tree in story.objects.get(kind.kind, {}).items()]
+
+    return AsyncMock(ControlPlane, **{"describe.side_effect": describe, "list.side_effect": listed})
+
+
+@pytest.mark.parametrize("name", stories())
+async def test_the_way_of_a_request_is_drawn_with_what_is_broken(name: str) -> None:
+    story = stories()[name]
+    plane = a_plane(story, answers=name != "no-worker")
+    lines = await request_path(plane, Target.of(BY_KIND["ModelService"], TEAM, "qwen"), story.service, story.width)
+    drawn, golden = "\n".join(lines) + "\n", GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(drawn)
+    assert drawn == golden.read_text()
+
+
+def test_every_drawing_is_of_a_story() -> None:
+    assert {file.stem for file in GOLDEN.glob("*")} == set(stories())
+
+
+RETRIES = {"type": "RetriesReady", "status": "True", "reason": "MiddlewareApplied"}
+NO_RETRIES = {"type": "RetriesReady", "status": "False", "reason": "MiddlewareUnavailable", "message": "do this"}
 
 
 @pytest.mark.parametrize(
     ("retries", "condition", "want"),
     [
         (None, None, []),
-        ({"attempts": 1}, READY, ["    ✓ requests are sent again up to 1 time if nothing of them was sent"]),
+        ({"attempts": 1}, RETRIES, ["    ✓ requests are sent again up to 1 time if nothing of them was sent"]),
         (
             {"attempts": 2, "codes": [429, 503]},
-            NOT_READY,
+            NO_RETRIES,
             ["    ✗ requests are sent again up to 2 times if nothing of them was sent, or after 429, 503 (MiddlewareUnavailable: do this)"],
         ),
     ],

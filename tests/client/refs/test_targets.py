@@ -12,6 +12,7 @@ WORDS = [
     ("a kind and names", ["md", "a", "b"], [("ModelDeployment", "a"), ("ModelDeployment", "b")]),
     ("objects of two kinds", ["md/a", "ic/b"], [("ModelDeployment", "a"), ("InferenceCluster", "b")]),
     ("all", ["all"], [(kind.kind, None) for kind in SERVED]),
+    ("a kind that another one shows", ["ss,ServingStack"], [("ServingStack", None), ("ServingStack", None)]),
 ]
 
 
@@ -23,7 +24,6 @@ def test_objects_are_named_as_with_kubectl(story: str, words: list[str], want: l
 REFUSED = [
     ("nothing", [], "name a kind or an object"),
     ("an unknown kind", ["modeldeploymnt"], "did you mean ModelDeployment"),
-    ("a kind of a later release", ["servingstacks"], "not served by this release"),
     ("several kinds with a name", ["md,ic", "a"], "cannot share names: ModelDeployment, InferenceCluster"),
     ("a slash without a name", ["md/"], "does not name an object"),
     ("two slashes", ["md/a/b"], "does not name an object"),
@@ -54,6 +54,12 @@ def test_a_namespace_counts_only_where_the_kind_has_one() -> None:
     cluster, deployment = Target.of(BY_KIND["InferenceCluster"], "ml", "oslo"), Target.of(BY_KIND["ModelDeployment"], None, "qwen")
     assert (cluster.workflow_id, deployment.workflow_id) == ("inferencecluster/oslo", "modeldeployment/default/qwen")
     assert (cluster.title, deployment.title) == ("InferenceCluster oslo", "ModelDeployment default/qwen")
+
+
+def test_a_stack_is_in_one_namespace_and_its_workflow_is_that_of_its_cluster() -> None:
+    stack = Target.of(BY_KIND["ServingStack"], "ml", "oslo")
+    assert (stack.namespace, stack.command, stack.workflow_id) == ("modelplane-system", "ss/oslo", "inferencecluster/oslo")
+    assert stack.owner == Target.of(BY_KIND["InferenceCluster"], None, "oslo")
 
 
 def test_an_object_is_named_so_that_the_arguments_can_be_typed_again() -> None:

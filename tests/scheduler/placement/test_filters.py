@@ -37,7 +37,7 @@ def test_84_no_clusters() -> None:
     [
         ("85 not Ready", cluster("a", 1, ready=False), "NotReady"),
         ("85 no gateway", cluster("a", 1, gateway_address=""), "NoGateway"),
-        ("99 being deleted", cluster("a", 1, deleting=True), "Deleting"),
+        ("99 stk-61 being deleted", cluster("a", 1, deleting=True), "Deleting"),
         ("no pools", cluster("a"), "NoPools"),
         ("not accounted for after a restart", cluster("a", 1, accounted=False), "NotReady"),
     ],

@@ -176,6 +176,52 @@ def test_each_backend_has_its_own_prefix_and_the_rest_of_the_path_arrives(fleet:
     assert [model["id"] for model in answer.json()["data"]] == ["Qwen/Qwen3-8B"]
 
 
+NOTHING = "Not Found: GET "
+# What a client asks for below the address of a service, and the path that the engine gets (7.1).
+PATHS = [
+    ("/v1/echo", "/v1/echo"),
+    ("/v1/messages", "/v1/messages"),
+    ("/metrics", "/metrics"),
+    ("/v1/kept/", "/v1/kept/"),
+    ("/", "/"),
+    # The table has a 404 here; this Traefik takes the prefix away without its slash too.
+    ("", "/"),
+]
+
+
+@pytest.mark.parametrize(("path", "arrives"), PATHS, ids=[f"stk-89 {path or 'no path'}" for path, _ in PATHS])
+def test_the_path_that_arrives_is_that_of_the_table(path: str, arrives: str, fleet: Fleet, eventually: Callable[..., None]) -> None:
+    url = fleet.publish("paths", to("eu"))
+    eventually(lambda: reaches(f"{url}/v1/echo", fleet.pods("eu")))
+    assert arrived(f"{url}{path}") == arrives
+
+
+# The prefix of a provider, and the path that it gets; none is given: what the client asks for arrives as it is.
+PREFIXES = [
+    ("/", "/v1/what"),
+    ("/openai/", "/openai/v1/what"),
+    ("/openai/v1/", "/openai/v1/v1/what"),
+    ("", f"/{NAMESPACE}/prefixes/v1/what"),
+]
+
+
+@pytest.mark.parametrize(("prefix", "arrives"), PREFIXES, ids=[f"stk-89 {prefix or 'no prefix'}" for prefix, _ in PREFIXES])
+def test_a_provider_gets_its_prefix_before_the_path(prefix: str, arrives: str, fleet: Fleet, eventually: Callable[..., None]) -> None:
+    fleet.control.apply(service("me-prefixed", protocol="http"))
+    fleet.control.apply(endpoints("me-prefixed", PROVIDER, kind="FQDN"))
+    url = fleet.publish("prefixes", backend("me-prefixed", *([rewrite(prefix, PROVIDER)] if prefix else [])))
+    eventually(lambda: arrived(f"{url}/v1/what"), equals=arrives)
+
+
+def arrived(url: str) -> str:
+    """The path that an engine got; none has such a path but `/v1/echo`. Of a refusal by a gateway, its status."""
+    answer = httpx.get(url, trust_env=False)
+    if answer.is_success:
+        return str(answer.json()["path"])
+    message = answer.json()["error"]["message"] if "x-pod-ip" in answer.headers else f"{answer.status_code}"
+    return str(message).removeprefix(NOTHING).partition(" at pod ")[0]
+
+
 def test_requests_are_shared_by_weight(fleet: Fleet, eventually: Callable[..., None]) -> None:
     url = fleet.publish("weighed", to("eu", weight=70), to("us", weight=30))
     eventually(lambda: reaches(f"{url}/v1/echo", fleet.pods("eu") | fleet.pods("us")))
@@ -230,7 +276,7 @@ def test_two_routes_to_one_backend_keep_their_own_prefixes(fleet: Fleet, eventua
     assert reaches(f"{good}/v1/echo", fleet.pods("us"))
 
 
-def test_where_no_route_matches_it_is_404(fleet: Fleet, eventually: Callable[..., None]) -> None:
+def test_stk_89_where_no_route_matches_it_is_404(fleet: Fleet, eventually: Callable[..., None]) -> None:
     url = fleet.publish("routed", to("us"))
     eventually(lambda: reaches(f"{url}/v1/echo", fleet.pods("us")))
     assert status(f"{fleet.url}/{NAMESPACE}/nothing/v1/models") == 404

@@ -44,7 +44,8 @@ class SimulatedControl(SimulatedClusters):
 
     `configured`: there is one. `down`: it does not answer. `address` is that of its gateway. `done` has what was applied and removed, in
     order, as `apply route qwen [a, b]`; `routes` and `backends` are what is there now. `waits`: what a step waits for that
-    is not complete. `unavailable` says why no Middleware can be applied, empty if one can; `middlewares` are those that there are.
+    is not complete. `denied`: networks where endpoints may not be. `unavailable` says why no Middleware can be applied, empty if one can;
+    `middlewares` are those that there are.
     """
 
     configured: bool = True
@@ -53,6 +54,7 @@ class SimulatedControl(SimulatedClusters):
     resolves: bool = True
     follows: bool = True
     waits: dict[str, str] = field(default_factory=dict)
+    denied: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     routes: dict[str, ApplyRoute] = field(default_factory=dict)
     backends: dict[str, str] = field(default_factory=dict)
@@ -123,7 +125,7 @@ class SimulatedControl(SimulatedClusters):
     async def connect_gateway(self, order: WatchGateway) -> GatewayFacts:
         del order
         self._check()
-        return GatewayFacts(kubernetes_version="v1.35.4", uid="control")
+        return GatewayFacts(kubernetes_version="v1.35.4", uid="control", denied_cidrs=self.denied)
 
     @activity.defn
     async def watch_gateway(self, order: WatchGateway) -> None:

@@ -37,7 +37,9 @@ def name() -> str:
     return f"bad-{uuid.uuid4().hex[:8]}"
 
 
-async def test_a_cluster_waits_for_a_class_that_does_not_exist_and_continues_when_it_is_created(plane: ControlPlane, name: str) -> None:
+async def test_stk_46_47_a_cluster_waits_for_a_class_that_does_not_exist_and_keeps_it_while_it_is_in_use(
+    plane: ControlPlane, name: str
+) -> None:
     await plane.apply(a_cluster(name, "no-secret", class_name=name))
     waiting = await plane.until("InferenceCluster", name, lambda seen: reason(seen, "ClusterReady") == "WaitingForClasses")
     assert message(waiting, "ClusterReady") == f"InferenceClass {name} does not exist; apply it"

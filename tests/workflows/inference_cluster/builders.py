@@ -31,7 +31,7 @@ def a_cluster(**fields: Any) -> ClusterState:
         "spec": a_spec(),
         "annotations": {labels.STACK: "external"},
         "classes": {"h100-8x": H100},
-        "facts": ClusterFacts(kubernetes_version="1.35", storage_class_name="rwx", withdraw_after_seconds=300),
+        "facts": ClusterFacts(kubernetes_version="1.35", dra_version="v1", storage_class_name="rwx", withdraw_after_seconds=300),
         "observed": ObservedCluster(reachable=True, gateway_address="192.0.2.1"),
         "sequence": 7,
     }

@@ -3,8 +3,8 @@
 import pytest
 
 from api_types import names
-from tests.workflows.environment.harness import ControlPlane, eventually, message
-from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
+from tests.workflows.environment.harness import ControlPlane, condition, eventually, message, reason
+from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, simulated_plane
 
 pytestmark = pytest.mark.testbed
 
@@ -17,7 +17,7 @@ async def users_of_the_class(plane: ControlPlane) -> list[str]:
     return users
 
 
-async def test_a_class_that_was_terminated_and_applied_again_is_protected_and_its_changes_arrive() -> None:
+async def test_stk_47_a_class_that_was_terminated_and_applied_again_is_protected_and_its_changes_arrive() -> None:
     async with simulated_plane() as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu"))
@@ -48,3 +48,17 @@ async def test_a_cluster_that_was_terminated_does_not_count_as_a_user_once_its_c
         await eventually(lambda: users_of_the_class(plane), lambda users: users == [], what="the end of the registration")
         await plane.delete("InferenceClass", "h100-8x")
         await plane.gone("InferenceClass", "h100-8x")
+
+
+async def test_stk_58_a_cluster_without_any_dra_is_unsupported_until_it_serves_it() -> None:
+    clusters = SimulatedClusters(settings={"dra_version": ""})
+    async with simulated_plane(clusters) as plane:
+        await plane.apply(a_class())
+        await plane.apply(a_cluster("eu"))
+        seen = await plane.until("InferenceCluster", "eu", lambda tree: reason(tree, "ClusterReady") == "UnsupportedCluster")
+        assert "serves no version of resource.k8s.io" in message(seen, "ClusterReady")
+        assert (reason(seen, "BackendReady"), condition(seen, "Ready")) == ("WaitingForCluster", "False")
+        clusters.settings = {"dra_version": "v1"}
+        # It is connected anew.
+        await plane.apply(a_cluster("eu", nodes=3))
+        await plane.ready("InferenceCluster", "eu")

@@ -24,11 +24,17 @@ def test_a_pool_is_published_with_the_devices_and_the_price_of_its_class() -> No
     assert published_pools(priced) == [{"name": "h100", "nodes": 2, "devices": DEVICES, "priceMilli": 98_320}]
 
 
-def test_a_pool_that_can_grow_is_published_with_its_limit() -> None:
-    assert published_pools(a_cluster(spec=a_spec(a_pool(maxNodeCount=9))))[0]["nodes"] == 9
+@pytest.mark.parametrize(
+    ("counts", "nodes"),
+    [({"nodeCount": 2, "maxNodeCount": 4}, 4), ({"nodeCount": 0}, 0), ({"nodeCount": 0, "maxNodeCount": 3}, 3), ({}, 1)],
+    ids=["stk-49 it can grow", "stk-50 it has none", "it can grow from none", "nothing is said"],
+)
+def test_a_pool_is_published_with_as_many_nodes_as_it_may_have(counts: dict[str, int], nodes: int) -> None:
+    pool = {"name": "h100", "className": "h100-8x", **counts}
+    assert [each["nodes"] for each in published_pools(a_cluster(spec=a_spec(pool)))] == [nodes]
 
 
-def test_a_pool_without_its_class_keeps_what_was_published_with_a_mark() -> None:
+def test_stk_47_a_pool_without_its_class_keeps_what_was_published_with_a_mark() -> None:
     known = published_pools(a_cluster())
     assert published_pools(a_cluster(classes={}, pools=known)) == [{**known[0], "classMissing": True}]
     assert published_pools(a_cluster(classes={})) == []

@@ -10,7 +10,7 @@ from tests.workflows.environment.simulated_clusters import a_class, a_cluster, a
 
 pytestmark = pytest.mark.testbed
 
-NAMESPACE = "ml-team"
+NAMESPACE, OTHER = "ml-team", "another-team"
 # From the force to the end of all that stood on the cluster, and to its replacement.
 SECONDS_MAX = 60
 
@@ -48,6 +48,33 @@ async def knows(plane: ControlPlane, nodes: int) -> None:
 
 def waits_for(replica: str) -> Any:
     return lambda seen: f"waits until ModelReplica {NAMESPACE}/{replica} is gone" in message(seen, "Deleting")
+
+
+async def test_stk_59_60_61_a_cluster_of_two_tenants_and_a_lost_class_stays_until_both_are_gone_and_takes_no_more() -> None:
+    async with simulated_plane() as plane:
+        await a_fleet(plane, "eu")
+        replica, _ = await a_replica(plane, "qwen")
+        await plane.apply(a_deployment("qwen", OTHER))
+        await plane.ready("ModelDeployment", "qwen", OTHER)
+        (other,) = (await plane.describe("ModelDeployment", "qwen", OTHER))["status"]["placements"]
+        # Its class does not resolve any more.
+        await plane.client.get_workflow_handle(names.workflow_id("InferenceClass", "", "h100-8x")).terminate("lost on purpose")
+        await plane.delete("InferenceCluster", "eu")
+        both = f"waits until ModelReplica {OTHER}/{other['replica']}, {NAMESPACE}/{replica} are gone"
+        await plane.until("InferenceCluster", "eu", lambda seen: both in message(seen, "Deleting"))
+
+        await plane.apply(a_deployment("late", NAMESPACE))
+        refused = "0/1 clusters are available: 1 are being deleted"
+        await plane.until("ModelDeployment", "late", lambda seen: refused in message(seen, "ReplicasScheduled"), NAMESPACE)
+        await plane.delete("ModelDeployment", "late", NAMESPACE)
+
+        await plane.delete("ModelDeployment", "qwen", NAMESPACE)
+        await plane.until(
+            "InferenceCluster", "eu", lambda seen: f"ModelReplica {OTHER}/{other['replica']} is gone" in message(seen, "Deleting")
+        )
+        await plane.delete("ModelDeployment", "qwen", OTHER)
+        # It went on by itself.
+        await plane.gone("InferenceCluster", "eu")
 
 
 async def test_sch_17_143_a_cluster_stays_until_its_last_replica_is_gone() -> None:

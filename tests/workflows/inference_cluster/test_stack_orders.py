@@ -33,6 +33,7 @@ from api_types.messages.stack import (
 )
 from tests.workflows.inference_cluster.builders import a_cluster
 from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack, a_plan, a_stack
+from workflows.entity.conditions import condition_of
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import Failure
 from workflows.inference_cluster.stack.calls import BackgroundCalls
@@ -122,6 +123,29 @@ def _orders(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without(plan: StackPlan, component: str) -> StackPlan:
     return plan.model_copy(update={"digest": "old", "releases": {key: each for key, each in plan.releases.items() if key != component}})
+
+
+def test_stk_103_a_finalizer_that_holds_a_step_for_ten_minutes_is_named_with_its_object_and_awaited_all_the_same() -> None:
+    world = World(a_complete_stack(), deletion_timestamp="2026-01-01T00:00:00Z")
+    why = "finalizer service.kubernetes.io/load-balancer-cleanup, deleted at 2026-01-01T00:00:00Z"
+    held = RemainingObject(id="v1/Service/envoy-gateway-system/envoy-eu", why=why)
+    reasons, said = [], ""
+    for _ in range(12):
+        assert not world.removal.update()
+        if world.calls.running(REMOVE):
+            is_gateway = world.stack.removal.step.target == objects.GATEWAY
+            world.calls.end(REMOVE, TeardownStepResult(remaining=[held] if is_gateway else []))
+        found = condition_of(world.state.conditions, "Deleting")
+        assert found is not None
+        reasons.append(found.reason)
+        said = found.message
+        world.time += timedelta(minutes=1)
+    assert (reasons[2], reasons[-1]) == ("Uninstalling", "FinalizerStuck")
+    assert "stack U2, step 2 of" in said
+    assert f"Service envoy-gateway-system/envoy-eu ({why})" in said
+    # Nothing is given up by itself.
+    assert world.stack.removal.step.target == objects.GATEWAY
+    assert world.state.left_behind == []
 
 
 @pytest.mark.parametrize("component", components.BY_KEY)

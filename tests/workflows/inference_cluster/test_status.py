@@ -8,10 +8,10 @@ from api_types import labels
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import ObservedCluster
 from api_types.taints import with_taint
-from tests.workflows.inference_cluster.builders import a_cluster, a_spec
+from tests.workflows.inference_cluster.builders import DEVICES, H100, a_cluster, a_pool, a_spec
 from workflows.entity.failures import Failure
 from workflows.inference_cluster.gateway import Gateway, gateway_of, with_known_gateway
-from workflows.inference_cluster.state import ClusterState
+from workflows.inference_cluster.state import ClusterState, KnownClass
 from workflows.inference_cluster.status import (
     backend_verdict,
     cluster_verdict,
@@ -24,6 +24,9 @@ from workflows.inference_cluster.status import (
 
 UNRESPONSIVE = ObservedCluster(reachable=False, error="connection refused", gateway_address="192.0.2.1")
 NO_GATEWAY = ObservedCluster(reachable=True)
+WITHOUT_DRA = ClusterFacts(kubernetes_version="1.33", storage_class_name="rwx")
+BY_PLUGIN = KnownClass(generation=1, spec={"devices": [{"name": "gpu", "claim": "DevicePlugin", "resourceName": "nvidia.com/gpu"}]})
+SYNTHETIC = KnownClass(generation=1, spec={"devices": [{"name": "gpu", "claim": "Synthetic"}]})
 NEW = {"facts": None, "observed": None, "connected_generation": 0}
 PROVISIONED = {**a_spec(), "cluster": {"source": "GKE"}}
 
@@ -51,7 +54,7 @@ CASES = [
         CREATING,
     ),
     Case("a class that does not exist is waited for", a_cluster(classes={}, **NEW), ("False", "WaitingForClasses"), WAITING, CREATING),
-    Case("a class that is deleted later changes nothing", a_cluster(classes={}, was_ready=True), RUNNING, HEALTHY, AVAILABLE),
+    Case("stk-47 a class that is deleted later changes nothing", a_cluster(classes={}, was_ready=True), RUNNING, HEALTHY, AVAILABLE),
     Case("before the first connect it is connecting", a_cluster(**NEW), ("False", "Provisioning"), WAITING, CREATING),
     Case(
         "an API server that did not answer makes it Unreachable",
@@ -95,6 +98,50 @@ CASES = [
         WAITING,
         CREATING,
     ),
+    Case(
+        "stk-58 a cluster without any DRA, whose classes claim by nothing else, is unsupported",
+        a_cluster(facts=WITHOUT_DRA),
+        ("False", "UnsupportedCluster"),
+        UNKNOWN,
+        CREATING,
+    ),
+    Case(
+        "stk-58 a class with devices of a plugin needs no DRA",
+        a_cluster(facts=WITHOUT_DRA, classes={"h100-8x": BY_PLUGIN}),
+        RUNNING,
+        HEALTHY,
+        AVAILABLE,
+    ),
+    Case(
+        "a class whose devices are not claimed needs none",
+        a_cluster(facts=WITHOUT_DRA, classes={"h100-8x": SYNTHETIC}),
+        RUNNING,
+        HEALTHY,
+        AVAILABLE,
+    ),
+    Case(
+        "a class with devices of both kinds is used by its plugin",
+        a_cluster(
+            facts=WITHOUT_DRA, classes={"h100-8x": H100.model_copy(update={"spec": {"devices": [*DEVICES, *BY_PLUGIN.spec["devices"]]}})}
+        ),
+        RUNNING,
+        HEALTHY,
+        AVAILABLE,
+    ),
+    Case(
+        "one pool that can be used is enough",
+        a_cluster(facts=WITHOUT_DRA, spec=a_spec(a_pool(), a_pool("b", "b")), classes={"h100-8x": H100, "b": BY_PLUGIN}),
+        RUNNING,
+        HEALTHY,
+        AVAILABLE,
+    ),
+    Case(
+        "a cluster without pools is not judged by them",
+        a_cluster(facts=WITHOUT_DRA, spec=a_spec() | {"nodePools": []}),
+        RUNNING,
+        HEALTHY,
+        AVAILABLE,
+    ),
     Case("without a gateway the backend is being installed", a_cluster(observed=NO_GATEWAY), RUNNING, ("False", "Installing"), CREATING),
 ]
 
@@ -106,10 +153,25 @@ def test_the_conditions_of_a_cluster(case: Case) -> None:
     assert tuple(verdict[:2] for verdict in verdicts) == (case.cluster, case.backend, case.ready)
 
 
+def test_stk_46_missing_classes_are_named_in_order() -> None:
+    pools = a_spec({"name": "b", "className": "l40s"}, {"name": "a", "className": "a100"}, {"name": "c", "className": "h100-8x"})
+    said = cluster_verdict(view_of(a_cluster(spec=pools, **NEW)))
+    assert (said.reason, said.message) == ("WaitingForClasses", "InferenceClass a100, l40s does not exist; apply it")
+
+
 def test_ready_names_the_condition_that_is_not() -> None:
     assert (
         ready_verdict(view_of(a_cluster(classes={}, **NEW))).message == "WaitingForClasses: InferenceClass h100-8x does not exist; apply it"
     )
+
+
+def test_stk_58_a_cluster_with_an_older_version_of_dra_is_taken_with_a_message() -> None:
+    said = cluster_verdict(view_of(a_cluster(facts=ClusterFacts(kubernetes_version="1.33", dra_version="v1beta1"))))
+    assert said[:2] == RUNNING
+    assert said.message == "claims are made in resource.k8s.io/v1beta1; v1 is served from Kubernetes 1.34 on"
+    assert cluster_verdict(view_of(a_cluster(facts=ClusterFacts(kubernetes_version="1.35", dra_version="v1")))).message == ""
+    (no_dra,) = [case for case in CASES if case.story.startswith("stk-58 a cluster without")]
+    assert "serves no version of resource.k8s.io (DRA)" in cluster_verdict(view_of(no_dra.state)).message
 
 
 def test_what_cannot_be_observed_of_a_cluster_that_answers_is_shown_and_changes_nothing_else() -> None:
@@ -150,7 +212,7 @@ def test_the_gateway_is_kept_while_the_cluster_does_not_answer_and_gone_when_it_
     assert with_known_gateway(silent, None) == silent
 
 
-def test_the_status_shows_pools_gateway_and_storage_class() -> None:
+def test_stk_63_the_status_shows_pools_gateway_and_the_storage_class_if_there_is_one() -> None:
     pools = [{"name": "h100", "nodes": 2, "devices": []}]
     assert status_fields("eu-1", a_cluster(pools=pools)) == {
         "namespace": labels.SYSTEM_NAMESPACE,
@@ -159,6 +221,9 @@ def test_the_status_shows_pools_gateway_and_storage_class() -> None:
         "gateway": {"address": "192.0.2.1"},
         "gpuPools": pools,
     }
+    existing = {"source": "Existing", "existing": {"secretRef": {"name": "eu-1"}}}
+    facts = ClusterFacts(kubernetes_version="1.35")
+    assert "cache" not in status_fields("eu-1", a_cluster(spec={"cluster": existing}, facts=facts))
     assert status_fields("eu-1", ClusterState()) == {"namespace": labels.SYSTEM_NAMESPACE}
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.workflows.environment.harness import ControlPlane, Json, eventually, message, reason
+from tests.workflows.environment.harness import ControlPlane, Json, condition, eventually, message, reason
 from tests.workflows.environment.simulated_clusters import simulated_plane
 from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway
 
@@ -30,11 +30,12 @@ async def ready(plane: ControlPlane) -> Json:
 
 
 @pytest.mark.timeout(120)
-async def test_what_a_spec_no_longer_has_is_taken_away_and_at_the_end_all_of_it() -> None:
+async def test_stk_65_what_a_spec_no_longer_has_is_taken_away_and_at_the_end_all_of_it() -> None:
     control, gateway = SimulatedControl(), a_gateway(installed=True)
     async with simulated_plane(control) as plane:
         await plane.apply(gateway)
         seen = await ready(plane)
+        assert (condition(seen, "ControllerReady"), reason(seen, "ControllerReady")) == ("True", "ControllerHealthy")
         await done(control, PLAIN)
         assert [event["message"] for event in seen["status"]["events"] if event["reason"] == "Installed"] == [
             "Traefik ready, composing Gateway"
@@ -50,6 +51,26 @@ async def test_what_a_spec_no_longer_has_is_taken_away_and_at_the_end_all_of_it(
         await plane.delete("InferenceGateway", "default")
         await plane.gone("InferenceGateway", "default")
         assert control.done == REMOVED
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("step", "why", "withheld"),
+    [
+        pytest.param("crds", "httproutes is not established", ["traefik", "gateway-class", "gateway"], id="stk-64"),
+        pytest.param("metallb", "0/1 pods are available", ["address-pool", "traefik", "gateway"], id="stk-67"),
+    ],
+)
+async def test_what_needs_a_step_waits_until_it_is_complete(step: str, why: str, withheld: list[str]) -> None:
+    control = SimulatedControl(waits={step: why})
+    async with simulated_plane(control) as plane:
+        await plane.apply(with_metallb(a_gateway(installed=True)))
+        seen = await plane.until("InferenceGateway", "default", lambda tree: why in message(tree, "ControllerReady"))
+        assert (condition(seen, "ControllerReady"), reason(seen, "ControllerReady")) == ("False", "Installing")
+        assert not {f"install {each}" for each in withheld} & set(control.done)
+        control.waits.clear()
+        await ready(plane)
+        assert {f"install {each}" for each in withheld} < set(control.done)
 
 
 @pytest.mark.timeout(120)

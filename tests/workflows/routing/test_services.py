@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -73,7 +74,7 @@ async def test_stk_83_84_a_service_routes_the_replicas_of_a_deployment_and_follo
 
 
 @pytest.mark.timeout(120)
-async def test_stk_69_88_a_hand_written_endpoint_is_routed_and_leaves_in_order() -> None:
+async def test_stk_69_78_88_a_hand_written_endpoint_is_routed_and_leaves_in_order() -> None:
     control = SimulatedControl()
     async with a_plane(control) as plane:
         await plane.apply(a_service("kimi", selecting({"tier": "external"})))
@@ -105,6 +106,28 @@ async def test_stk_73_a_url_that_cannot_be_used_has_no_objects() -> None:
         await plane.apply(an_endpoint("inner", "http://localhost:8000", tier="a"))
         await plane.until("ModelEndpoint", "inner", lambda tree: not tree["status"].get("routing"), TEAM)
         assert control.done[-2:] == ["remove route s", "remove backend inner"]
+
+
+def _says(text: str, tree: Json) -> bool:
+    return message(tree, "RoutingReady").startswith(text)
+
+
+@pytest.mark.timeout(300)
+async def test_stk_5_1_an_endpoint_in_a_denied_network_has_no_objects_in_whatever_spelling() -> None:
+    control = SimulatedControl(denied=["10.96.0.0/16"])
+    async with a_plane(control) as plane:
+        await plane.apply(a_service("s", selecting({"tier": "a"})))
+        await plane.apply(an_endpoint("inner", "http://10.97.0.1", tier="a"))
+        await routed(plane, "s", "inner")
+        for url in ("http://[::ffff:10.96.0.1]", "http://kubernetes.default.svc"):
+            await plane.apply(an_endpoint("inner", url, tier="a"))
+            said = f"Invalid spec.url: {url}: "
+            seen = await plane.until("ModelEndpoint", "inner", partial(_says, said), TEAM)
+            assert reason(seen, "RoutingReady") == "InvalidURL"
+            assert "where endpoints may not be (controlCluster.endpointDenyCidrs)" in message(seen, "RoutingReady")
+        await plane.until("ModelEndpoint", "inner", lambda tree: not tree["status"].get("routing"), TEAM)
+        assert control.done[-2:] == ["remove route s", "remove backend inner"]
+        assert control.backends == {}
 
 
 @pytest.mark.timeout(120)

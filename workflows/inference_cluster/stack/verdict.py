@@ -45,6 +45,18 @@ def progress_lines(stack: StackState) -> list[str]:
     return ["| Component | Release | Version | Revision |", "|---|---|---|---|", *rows, "", *stages, ""]
 
 
+def texts_of(stack: StackState, target: str) -> str:
+    """Say why the step of a component or group failed, or what of it lags; empty if nothing does."""
+    failure = stack.failures.get(target)
+    lags = [lag for lag in stack.seen.lags if lag.target == target] if stack.seen else []
+    return "; ".join(filter(None, (f"{failure.type}: {failure.message}" if failure else "", _named(lags))))
+
+
+def stage_text(stack: StackState, stage: Stage) -> str:
+    """Say what a stage with open steps does and waits for."""
+    return "; ".join(_parts_of(stack, stage)) or "waits until all is ready"
+
+
 def _of_complete(stack: StackState, address: str) -> Verdict:
     lags = stack.seen.gating(EVERYTHING) if stack.seen else []
     upgrade = "; ".join(f"UpgradeFailed: {key}: {failure.message}" for key, failure in stack.failures.items())
@@ -91,12 +103,15 @@ def _of_stages(stack: StackState, address: str) -> Verdict:
 
 
 def _of_stage(stack: StackState, stage: Stage) -> str:
+    return f"{stage.number} {stage.title}: {stage_text(stack, stage)}{_late(stack, stage)}"
+
+
+def _parts_of(stack: StackState, stage: Stage) -> list[str]:
     steps = [step for step in open_steps(stack) if step.stage == stage]
     failed = [f"{step.key}: {failure.type}: {failure.message}" for step in steps if (failure := stack.failures.get(step.key))]
     at_work = [step.key for step in steps if step.action is not Action.READY and step.key not in stack.failures]
     lags = gating_of(stack, stage)
-    parts = [*failed[:_SHOWN_MAX], *([f"applies {', '.join(at_work)}"] if at_work else []), *([_named(lags)] if lags else [])]
-    return f"{stage.number} {stage.title}: {'; '.join(parts) or 'waits until all is ready'}{_late(stack, stage)}"
+    return [*failed[:_SHOWN_MAX], *([f"applies {', '.join(at_work)}"] if at_work else []), *([_named(lags)] if lags else [])]
 
 
 def _late(stack: StackState, stage: Stage) -> str:

@@ -4,7 +4,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from activities.clients.outward.addresses import AddressRules, api_server_rules, normalized_host
+from activities.clients.outward.addresses import AddressRules, api_server_rules
+from api_types.text.addresses import normalized_host
 
 TENANTS = AddressRules()
 CLUSTERS = api_server_rules(allow_loopback=False)

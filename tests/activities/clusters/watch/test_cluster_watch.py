@@ -316,7 +316,7 @@ async def test_a_watch_that_starts_while_the_cluster_is_unreachable_reports_it_a
         assert [node.pool for node in found.nodes] == ["h100", "l40s"]
 
 
-async def test_a_rotated_kubeconfig_is_used_without_a_restart(
+async def test_stk_56_a_rotated_kubeconfig_is_used_without_a_restart(
     cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(health, "PROBE_SECONDS", 0.3)

@@ -30,8 +30,9 @@ def decode_ports(rendered: Any) -> tuple[int, int, str]:
     return engine["ports"][0]["containerPort"], engine["readinessProbe"]["httpGet"]["port"], flag
 
 
-def test_wkl_32_roles_come_from_phases_and_not_from_names() -> None:
+def test_wkl_32_stk_92_roles_come_from_phases_and_not_from_names() -> None:
     rendered = render_pair()
+    assert decode_ports(rendered) == (8001, 8001, "--vllm-port=8001")
     assert sidecar(rendered) == {
         "name": "pd-sidecar",
         "image": "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.9.0",

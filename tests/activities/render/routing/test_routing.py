@@ -10,7 +10,7 @@ from activities.render.inputs.findings import RoutingUnsupported
 from activities.render.replica import InvalidSpec
 from api_types.pins import apiversions
 from api_types.validation.picker_flags import PLATFORM_FLAGS
-from tests.activities.render.builders import a_cluster, a_member, an_engine, keys, render, render_pair, the
+from tests.activities.render.builders import a_cluster, a_member, an_engine, keys, pod, render, render_pair, the
 
 W = "qwen3-8b-1a2b3-3726121d"
 PICKER_KEYS = {"epp", "epp-service", "epp-config", "epp-serviceaccount", "epp-role", "epp-rolebinding", "inference-pool"}
@@ -28,7 +28,7 @@ def picker(rendered: Any) -> Any:
     return the(rendered, "epp")["spec"]["template"]
 
 
-def test_wkl_43_the_picker_of_a_pair_never_turns_disaggregation_off() -> None:
+def test_wkl_43_stk_92_the_picker_of_a_pair_has_two_profiles_and_never_turns_disaggregation_off() -> None:
     rendered = render_pair()
     assert config(rendered)["apiVersion"] == "llm-d.ai/v1alpha1"
     assert config(rendered)["kind"] == "EndpointPickerConfig"
@@ -52,8 +52,13 @@ def test_wkl_43_the_picker_of_a_pair_never_turns_disaggregation_off() -> None:
     assert "prepareDataPlugins" not in repr(config(rendered))
 
 
-def test_the_unified_picker_has_one_profile() -> None:
+def test_stk_91_a_unified_replica_has_a_picker_with_one_profile_and_neither_roles_nor_a_sidecar() -> None:
     rendered = render()
+    assert set(keys(rendered)) >= PICKER_KEYS
+    assert the(rendered, "inference-pool")["spec"]["endpointPickerRef"]["failureMode"] == "FailOpen"
+    assert "llm-d.ai/role" not in pod(rendered, "main")["metadata"]["labels"]
+    assert [each["name"] for each in pod(rendered, "main")["spec"]["containers"]] == ["engine"]
+    assert "initContainers" not in pod(rendered, "main")["spec"]
     assert list(plugins(rendered)) == ["approx-prefix-cache-producer", "prefix-cache-scorer", "queue-scorer", "max-score-picker"]
     assert [profile["name"] for profile in config(rendered)["schedulingProfiles"]] == ["default"]
 
@@ -99,9 +104,12 @@ def test_the_block_size_follows_the_first_engine_or_decode() -> None:
     assert plugins(pair)["approx-prefix-cache-producer"]["blockSizeTokens"] == 64
 
 
-def test_wkl_47_a_changed_block_size_rolls_the_picker_and_nothing_else_of_the_surface() -> None:
+def test_wkl_47_stk_93_94_a_changed_block_size_rolls_the_picker_and_nothing_else_of_the_surface() -> None:
     before, after = render(), render(an_engine("main", a_member(args=["--block-size=32"])))
     checksum = "modelplane.ai/epp-config-checksum"
+    assert plugins(after)["approx-prefix-cache-producer"]["blockSizeTokens"] == 32
+    # The annotation is in the template of its pods; the same spec again has the same one.
+    assert picker(before) == picker(render())
     assert picker(before)["metadata"]["annotations"][checksum] != picker(after)["metadata"]["annotations"][checksum]
     for key in ("inference-pool", "model-route", "epp-service"):
         assert the(before, key) == the(after, key)
