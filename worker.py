@@ -32,6 +32,7 @@ from starlette.routing import Route
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
+from temporalio.common import SearchAttributeIndexedValueType
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
@@ -90,6 +91,11 @@ CONNECT_SECONDS = 30.0
 
 # Between two looks whether the server takes new search attributes, and for how long is looked: most servers read them once a minute.
 SEARCH_ATTRIBUTES_PAUSE, SEARCH_ATTRIBUTES_SECONDS = 0.2, 120.0
+
+_TYPES = {
+    SearchAttributeIndexedValueType.KEYWORD: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    SearchAttributeIndexedValueType.INT: IndexedValueType.INDEXED_VALUE_TYPE_INT,
+}
 
 log = structlog.get_logger("modelplane.worker")
 UP = Gauge("modelplane_worker_up", "1 while this worker serves the queue, 0 after it stopped", ["queue"])
@@ -172,18 +178,16 @@ async def register_search_attributes(client: Client) -> None:
     namespace = client.namespace
     try:
         known = await client.operator_service.list_search_attributes(ListSearchAttributesRequest(namespace=namespace))
-        missing = [key.name for key in SEARCH_ATTRIBUTES if key.name not in known.custom_attributes]
+        missing = {key.name: _TYPES[key.indexed_value_type] for key in SEARCH_ATTRIBUTES if key.name not in known.custom_attributes}
         if missing:
-            keyword = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
-            wanted = AddSearchAttributesRequest(namespace=namespace, search_attributes=dict.fromkeys(missing, keyword))
-            await client.operator_service.add_search_attributes(wanted)
-            log.info("registered search attributes", names=missing)
+            await client.operator_service.add_search_attributes(AddSearchAttributesRequest(namespace=namespace, search_attributes=missing))
+            log.info("registered search attributes", names=list(missing))
             await _until_usable(client)
     except RPCError as error:
         if error.status not in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.ALREADY_EXISTS):
             raise
-        wanted_names = ", ".join(key.name for key in SEARCH_ATTRIBUTES)
-        log.warning("cannot register search attributes; have an administrator add these as Keyword", names=wanted_names, error=str(error))
+        wanted = ", ".join(f"{key.name} ({key.indexed_value_type.name.title()})" for key in SEARCH_ATTRIBUTES)
+        log.warning("cannot register search attributes; have an administrator add these", names=wanted, error=str(error))
 
 
 async def _until_usable(client: Client) -> None:
@@ -191,7 +195,7 @@ async def _until_usable(client: Client) -> None:
 
     One that does not for `SEARCH_ATTRIBUTES_SECONDS` is left to it, with a warning: it refuses each start with the reason.
     """
-    query = " AND ".join(f'{key.name} = "any"' for key in SEARCH_ATTRIBUTES)
+    query = " AND ".join(f"{key.name} IS NOT NULL" for key in SEARCH_ATTRIBUTES)
     deadline = asyncio.get_running_loop().time() + SEARCH_ATTRIBUTES_SECONDS
     while True:
         try:

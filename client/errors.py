@@ -62,6 +62,10 @@ class Conflict(CommandFailed):
     code = ExitCode.CONFLICT
 
 
+class AlreadyExists(Conflict):
+    """An object of this name exists already."""
+
+
 class TimedOut(CommandFailed):
     """A wait timed out; what it waited for may still happen."""
 

@@ -12,8 +12,10 @@ PHASE = SearchAttributeKey.for_keyword("ModelplanePhase")
 READY = SearchAttributeKey.for_keyword("ModelplaneReady")
 CLUSTER = SearchAttributeKey.for_keyword("ModelplaneCluster")
 DEPLOYMENT = SearchAttributeKey.for_keyword("ModelplaneDeployment")
+# The resource version of the object: microseconds since 1970 when it last changed. Whoever follows changes asks for greater ones.
+VERSION = SearchAttributeKey.for_int("ModelplaneVersion")
 
-SEARCH_ATTRIBUTES = (KIND, NAMESPACE, NAME, PHASE, READY, CLUSTER, DEPLOYMENT)
+SEARCH_ATTRIBUTES = (KIND, NAMESPACE, NAME, PHASE, READY, CLUSTER, DEPLOYMENT, VERSION)
 
 # The memo in which an InferenceCluster keeps what its replicas read of it.
 CONNECTION_MEMO = "connection"
@@ -55,6 +57,17 @@ def visibility_query(kinds: Sequence[str], *, namespace: str = "", cluster: str 
         if value:
             terms.append(f'{key.name} = "{value}"')
     return " AND ".join(terms)
+
+
+def changed_query(kinds: Sequence[str], version: int) -> str:
+    """Write the list filter for running entities that changed after a resource version."""
+    return f"{visibility_query(kinds)} AND {VERSION.name} > {version}"
+
+
+def gone_query(kinds: Sequence[str], after: str) -> str:
+    """Write the list filter for entities whose workflow was closed after a moment, and not to go on in another run."""
+    names = ", ".join(f'"{kind}"' for kind in kinds)
+    return f'ExecutionStatus IN ("Completed", {_ENDED}) AND ModelplaneKind IN ({names}) AND CloseTime >= "{after}"'
 
 
 def closed_query(kind: str, after: str) -> str:

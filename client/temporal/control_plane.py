@@ -14,26 +14,31 @@ from typing import Any
 from temporalio.client import (
     Client,
     RPCError,
+    WithStartWorkflowOperation,
     WorkflowExecution,
     WorkflowExecutionStatus,
     WorkflowHistory,
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCStatusCode
 
 from activities.messaging.search_attributes import NAME, NAMESPACE, PHASE, READY, identity_at_start, visibility_query
 from activities.messaging.sending import ensure_scheduler
-from api_types import queues
+from api_types import errors, queues
 from api_types.clock import timestamp
+from api_types.errors import error_message, error_type
 from api_types.messages.delivery import MessageT, ReceiverT, Signal
-from api_types.messages.entities import SetSpec
+from api_types.messages.entities import Replace, SetSpec
 from api_types.messages.signals import EntitySignals
 from api_types.payloads.unreadable import UnreadablePayload
 from api_types.resources.kinds import KindInfo
 from api_types.settings import Settings
-from client.errors import RUN_WORKER, START_WORKER, CommandFailed, NoAnswer, NotFound, Unreachable
+from client.errors import RUN_WORKER, START_WORKER, AlreadyExists, CommandFailed, Conflict, NoAnswer, NotFound, Refused, Unreachable
 from client.refs.targets import Target
 from client.refs.tree import Tree
 from client.temporal.connection import connect, unreachable
@@ -41,6 +46,9 @@ from client.temporal.connection import connect, unreachable
 QUERIES_AT_ONCE = 32
 # How long an object has to answer a query; what does not is shown from its search attributes.
 ANSWER_WAIT = timedelta(seconds=3)
+# How long a caller waits who needs to know whether a change was accepted.
+WRITE_WAIT = timedelta(seconds=20)
+_REPLACE = "replace"
 
 # What a query returns while no worker polls, before the first workflow task is done, or when the worker stops in between.
 UNANSWERED = {
@@ -175,6 +183,43 @@ class ControlPlane:
             )
         except RPCError as error:
             raise self._failure_to_send(error, target) from error
+
+    async def replace(self, target: Target, message: Replace, *, create: bool) -> Tree:
+        """Change an object and give it as it is then; `create`: it must not exist yet.
+
+        Raises `AlreadyExists`, `Conflict` if it was changed since it was read, `Refused`, `NotFound`, `NoAnswer`, `Unreachable`.
+        """
+        try:
+            tree: Tree = await (self._create(target, message) if create else self._replace(target, message))
+        except WorkflowAlreadyStartedError as error:
+            raise AlreadyExists(f"{target.title} exists already", next_step="change it, or choose another name") from error
+        except WorkflowUpdateFailedError as error:
+            kind = Conflict if error_type(error.cause) == errors.Conflict.__name__ else Refused
+            raise kind(error_message(error.cause), next_step="read the object again, and repeat the change") from error
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            raise NoAnswer(f"no worker answers for {target.title}", next_step=START_WORKER) from error
+        except RPCError as error:
+            raise self._failure(error, target) from error
+        return tree
+
+    async def _replace(self, target: Target, message: Replace) -> Any:
+        handle = self.client.get_workflow_handle(target.workflow_id)
+        return await handle.execute_update(_REPLACE, message.wire(), id=message.request_id, rpc_timeout=WRITE_WAIT)
+
+    async def _create(self, target: Target, message: Replace) -> Any:
+        kind = target.kind.kind
+        start = WithStartWorkflowOperation[Any, Any](
+            kind,
+            None,
+            id=target.workflow_id,
+            task_queue=queues.WORKFLOWS,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            static_summary=target.title,
+            **identity_at_start(kind, target.namespace, target.name),
+        )
+        return await self.client.execute_update_with_start_workflow(
+            _REPLACE, message.wire(), start_workflow_operation=start, id=message.request_id, rpc_timeout=WRITE_WAIT
+        )
 
     async def list(self, kind: KindInfo, namespace: str | None, *, deployment: str = "") -> Sequence[ListedObject]:
         """Give all objects of a kind, sorted by namespace and name; `namespace` None means all. Raises `Unreachable`."""

@@ -43,10 +43,10 @@ class Caller:
                 name,
                 args=[_payload(*each) for each in arguments],
                 task_queue=queue,
-                start_to_close_timeout=timedelta(seconds=20),
-                heartbeat_timeout=timedelta(seconds=20),
+                start_to_close_timeout=timedelta(seconds=60),
+                heartbeat_timeout=timedelta(seconds=60),
                 # As an order of ours, it would be tried for ever.
-                schedule_to_close_timeout=timedelta(seconds=20),
+                schedule_to_close_timeout=timedelta(seconds=60),
                 retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1)),
             )
         except ActivityError as error:
@@ -77,7 +77,7 @@ async def call(client: Client, queue: str, name: str, mistake: str, arguments: l
         args=[queue, name, _written(arguments)],
         id=f"call/{name}/{mistake}",
         task_queue=CALLER,
-        execution_timeout=timedelta(seconds=90),
+        execution_timeout=timedelta(seconds=180),
     )
 
 

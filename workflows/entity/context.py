@@ -100,8 +100,8 @@ class EntityContext(Generic[StateT_co]):
         self.state.events = with_event(self.state.events, "Warning", reason, message, now=self.now(), of_reason_max=REFUSALS_KEPT)
 
     def mark_changed(self) -> None:
-        """Raise the resource version and requeue."""
-        self.state.resource_version += 1
+        """Raise the resource version and requeue. It is the time in microseconds, so that versions of different objects can be compared."""
+        self.state.resource_version = max(self.state.resource_version + 1, int(self.moment().timestamp() * 1_000_000))
         self.requeue()
 
     # --- the next pass ------------------------------------------------------------------------------------------------------------

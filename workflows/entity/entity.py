@@ -68,9 +68,7 @@ class Entity(ABC, Generic[StateT]):
 
     async def run_until_deleted(self) -> None:
         """Run until the object is gone."""
-        if not self.state.uid:
-            self.state.uid = str(workflow.uuid4())
-        self.state.creation_timestamp = self.state.creation_timestamp or self.context.now()
+        self._begin()
         # The run before may have ended while a call was refused that this one does not make.
         self.context.remove_condition(CALLS_ACCEPTED)
         resync = asyncio.create_task(self._resync_periodically())
@@ -93,6 +91,12 @@ class Entity(ABC, Generic[StateT]):
         await workflow.wait_condition(workflow.all_handlers_finished)
         if not gone:
             workflow.continue_as_new(self.state, memo=memo_to_carry())
+
+    def _begin(self) -> None:
+        """Give the object its uid. An update that came with the start is handled before the run begins."""
+        if not self.state.uid:
+            self.state.uid = str(workflow.uuid4())
+        self.state.creation_timestamp = self.state.creation_timestamp or self.context.now()
 
     async def _until_queued(self) -> None:
         if not self.context.queued:
@@ -251,6 +255,7 @@ class Entity(ABC, Generic[StateT]):
     def replace(self, payload: Any) -> dict[str, Any]:
         """Change the object and return it; for callers that need to know whether it was accepted."""
         message = Replace.model_validate(payload)
+        self._begin()
         if self.accept_request(message.request_id):
             self._accept(message)
         return self.manifest()

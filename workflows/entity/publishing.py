@@ -5,16 +5,17 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.messaging.search_attributes import KIND, NAME, NAMESPACE, PHASE, PUBLISHED_MEMO, READY
+from activities.messaging.search_attributes import KIND, NAME, NAMESPACE, PHASE, PUBLISHED_MEMO, READY, VERSION
 from workflows.entity.conditions import UNKNOWN, condition_of
 from workflows.entity.context import EntityContext
 from workflows.entity.state import EntityState
 
 _EVENTS_SHOWN = 8
+VERSION_PATCH = "versions-in-visibility"
 
 
 class Publisher:
-    """Publishes phase and readiness when they changed, and the details every time: these are no history event."""
+    """Publishes phase, readiness and version when they changed, and the details every time: these are no history event."""
 
     def __init__(self, context: EntityContext[EntityState]) -> None:
         self._context = context
@@ -23,9 +24,16 @@ class Publisher:
         """Show the object as it is now."""
         ready = condition_of(self._context.state.conditions, "Ready")
         shown = [phase, ready.status if ready else UNKNOWN]
-        if shown != (self._context.state.published or workflow.memo_value(PUBLISHED_MEMO, [])):
-            workflow.upsert_search_attributes([PHASE.value_set(shown[0]), READY.value_set(shown[1]), *self._identity()])
-            self._context.state.published = shown
+        state = self._context.state
+        updates = list[Any]()
+        if shown != (state.published or workflow.memo_value(PUBLISHED_MEMO, [])):
+            updates += [PHASE.value_set(shown[0]), READY.value_set(shown[1]), *self._identity()]
+            state.published = shown
+        if state.published_version != state.resource_version and workflow.patched(VERSION_PATCH):
+            updates.append(VERSION.value_set(state.resource_version))
+            state.published_version = state.resource_version
+        if updates:
+            workflow.upsert_search_attributes(updates)
         workflow.set_current_details("\n".join(self._lines(phase, details)))
 
     def _identity(self) -> list[Any]:

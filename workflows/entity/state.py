@@ -17,8 +17,8 @@ class EntityState(BaseModel):
 
     `requests`: the ids of those that were accepted; `changing_requests`: the last of those that changed the manifest. `receivers`: the
     workflows that it reports to or is registered at, with the first run of each when that was last checked. `published`: the phase and
-    readiness in its search attributes; empty while they are those of the start. `registration`: number of its last registration at another
-    object, or of another message that was numbered with these.
+    readiness in its search attributes; empty while they are those of the start. `published_version`: the resource version there.
+    `registration`: number of its last registration at another object, or of another message that was numbered with these.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
@@ -41,6 +41,7 @@ class EntityState(BaseModel):
     attempts: int = 0
     receivers: dict[str, str] = Field(default_factory=dict)
     published: list[str] = Field(default_factory=list)
+    published_version: int = 0
     registration: int = 0
 
     @property

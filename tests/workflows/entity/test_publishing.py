@@ -1,12 +1,15 @@
 """What visibility knows of an entity, and how often it is told."""
 
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 
 import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowHandle
 
-from activities.messaging.search_attributes import PHASE, READY
+from activities.messaging.search_attributes import PHASE, READY, VERSION
 from api_types import names
+from api_types.clock import utc_now
 from tests.environment.waiting import TIMEOUT_SECONDS
 from tests.workflows.environment.harness import a_deployment, eventually
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ReportedCluster, protocol_fleet
@@ -35,6 +38,27 @@ async def test_what_visibility_knows_from_the_start_is_not_written_again_and_cha
         assert (await refused.describe()).typed_search_attributes.get(PHASE) == "Pending"
 
 
+async def test_each_version_of_an_object_is_in_visibility_once() -> None:
+    async with protocol_fleet(clients=1) as fleet:
+        await fleet.add([ReportedCluster("eu", {"blue": 1})])
+        await fleet.apply(a_deployment("chat", NAMESPACE, replicas=1))
+        deployment = fleet.client.get_workflow_handle(names.workflow_id("ModelDeployment", NAMESPACE, "chat"))
+
+        async def published() -> int | None:
+            seen = (await deployment.describe()).typed_search_attributes
+            shown = await deployment.query("describe")
+            version = int(shown["metadata"]["resourceVersion"])
+            return version if seen.get(VERSION) == version else None
+
+        before = await eventually(published, bool, within=TIMEOUT_SECONDS, what="the version")
+        await deployment.signal("scale", {"replicas": 2, "requestId": "more"})
+        await eventually(published, lambda version: (version or 0) > before, within=TIMEOUT_SECONDS, what="the next version")
+        # It is the time of the change, so those of all objects can be compared.
+        assert abs(before / 1_000_000 - utc_now().timestamp()) < 15 * TIMEOUT_SECONDS
+        versions = [names[VERSION.name].data async for names in _indexed(deployment) if VERSION.name in names]
+        assert len(versions) == len(set(versions))
+
+
 async def _of_kind(client: Client, kind: str) -> list[str]:
     return [row.id async for row in client.list_workflows(f'WorkflowType = "{kind}"')]
 
@@ -44,6 +68,11 @@ async def _tasks(handle: "WorkflowHandle[object, object]") -> int:
 
 
 async def _written(handle: "WorkflowHandle[object, object]") -> int:
-    return [event.HasField("upsert_workflow_search_attributes_event_attributes") async for event in handle.fetch_history_events()].count(
-        True
-    )
+    """How often phase and readiness were written."""
+    return len([names async for names in _indexed(handle) if PHASE.name in names])
+
+
+async def _indexed(handle: "WorkflowHandle[object, object]") -> AsyncIterator[Mapping[str, Payload]]:
+    async for event in handle.fetch_history_events():
+        if event.HasField("upsert_workflow_search_attributes_event_attributes"):
+            yield event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields

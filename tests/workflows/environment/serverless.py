@@ -1,6 +1,7 @@
 """A workflow object outside Temporal: a test calls its methods, sets the time, and sees which activities it would execute."""
 
 import asyncio
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -40,6 +41,7 @@ class Serverless:
         self.workflow_id = workflow_id
         monkeypatch.setattr(workflow, "info", lambda: a_continued_run(self.workflow_id))
         monkeypatch.setattr(workflow, "now", lambda: self.now)
+        monkeypatch.setattr(workflow, "uuid4", uuid.uuid4)
         monkeypatch.setattr(workflow, "time", self._time)
         # No history of before is replayed.
         monkeypatch.setattr(workflow, "patched", lambda _: True)

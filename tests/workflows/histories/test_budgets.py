@@ -47,9 +47,10 @@ REPEATED_SIGNALS_MAX = 8
 def scale_of(replicas: int) -> int:
     """The figure is 15 + 3n: three events per replica, so that some reports share a task. When none do, each costs four.
 
-    Replicas are started by a normal activity, so that it is in the history before it is done (ADR 3): three events more.
+    Replicas are started by a normal activity, so that it is in the history before it is done (ADR 3): three events more. Each report, the
+    request and its answer are changes that visibility is told of (ADR 28).
     """
-    return 15 + 3 + EVENTS_OF_A_REPORT * replicas
+    return 15 + 3 + 2 + (EVENTS_OF_A_REPORT + 1) * replicas
 
 
 @pytest.fixture
