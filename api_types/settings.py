@@ -308,6 +308,17 @@ class WorkerSettings(Section):
     graceful_shutdown_seconds: Seconds = 20
 
 
+class FrontSettings(Section):
+    """The HTTP front, `modelplane-front`: a Kubernetes API for tenants and their tools."""
+
+    listen: Address = "127.0.0.1:8443"
+    access_file: Path | None = Field(
+        default=None, description="Users with hashes of their tokens, and rules; only loopback may do without."
+    )
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+
 class LogSettings(Section):
     """Structured logging."""
 
@@ -359,6 +370,7 @@ class Settings(BaseSettings):
     teardown: TeardownSettings = TeardownSettings()
     cluster: ClusterSettings = ClusterSettings()
     worker: WorkerSettings = WorkerSettings()
+    front: FrontSettings = FrontSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")

@@ -29,7 +29,7 @@ class Layout:
 def header(kind: KindInfo, layout: Layout) -> list[str]:
     """Give the titles of the columns."""
     titles = ["NAMESPACE"] if layout.namespaces and kind.namespaced else []
-    titles += ["NAME", *(column.title for column in _columns(kind)), "AGE"]
+    titles += ["NAME", *(column.title for column in columns_of(kind)), "AGE"]
     titles += ["PHASE", "REASON", "MESSAGE"] if layout.wide else []
     return titles + (["LABELS"] if layout.labels else [])
 
@@ -39,7 +39,7 @@ def row(kind: KindInfo, seen: ListedObject, layout: Layout, now: datetime) -> li
     tree = seen.tree
     cells = [seen.target.namespace] if layout.namespaces and kind.namespaced else []
     cells.append(seen.target.label if layout.kinds else seen.target.name)
-    cells += [_cell(tree, column, seen.answered) for column in _columns(kind)]
+    cells += [_cell(tree, column, seen.answered) for column in columns_of(kind)]
     cells.append(age(str(at_path(tree, ".metadata.creationTimestamp") or ""), now))
     if layout.wide:
         cells += [str(at_path(tree, ".status.phase") or ""), *_why(tree)]
@@ -48,7 +48,8 @@ def row(kind: KindInfo, seen: ListedObject, layout: Layout, now: datetime) -> li
     return cells
 
 
-def _columns(kind: KindInfo) -> Sequence[Column]:
+def columns_of(kind: KindInfo) -> Sequence[Column]:
+    """Give the columns between name and age."""
     own = [column for column in kind.columns if column.title != READY.title]
     ready_of_kind = [column for column in kind.columns if column.title == READY.title]
     # A cache's own READY column says `2/3`; its condition would be a second column of the same name.

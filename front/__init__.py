@@ -1,0 +1,5 @@
+"""The HTTP front: the Kubernetes API of `modelplane.ai`, whose store is the workflows of the objects.
+
+`access/` says who asks and what they may do, `store/` keeps the present state of all objects for reading, `serving/` answers requests.
+Not here: what an object does (`workflows/`), or the command line (`client/`).
+"""

@@ -1,0 +1,127 @@
+"""The program `modelplane-front`: serves the Kubernetes API of this control plane until a signal stops it."""
+
+import asyncio
+import contextlib
+import ipaddress
+import signal
+import socket
+import ssl
+import sys
+
+import structlog
+from aiohttp import web
+
+from activities.log import configure_logging
+from api_types.settings import FrontSettings, Settings
+from client.configuration import load_settings
+from client.errors import CommandFailed, ExitCode, Refused
+from client.temporal.connection import connect
+from client.temporal.control_plane import ControlPlane
+from client.temporal.shutdown import exit_process
+from front.access.access_file import AccessRules, BadAccessFile
+from front.serving.app import Front
+from front.store.feed import Feed
+from front.store.projection import Projection
+
+# It is often started together with Temporal.
+CONNECT_SECONDS = 30.0
+_SHUTDOWN_SECONDS = 5.0
+
+log = structlog.get_logger("modelplane.front")
+
+
+def main() -> None:
+    """Start the front. Exit codes: 0 stopped, 2 bad settings, 6 Temporal does not answer."""
+    try:
+        settings = load_settings()
+        configure_logging(settings.log)
+        asyncio.run(_run(settings))
+    except CommandFailed as error:
+        sys.stderr.write("\n".join(filter(None, (error.message, *error.details, error.next_step))) + "\n")
+        exit_process(error.code)
+    exit_process(ExitCode.DONE)
+
+
+async def _run(settings: Settings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    await serve(settings, stop)
+
+
+async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket | None = None) -> None:
+    """Serve until `stop` is set, on a socket that is open already or the address of the settings.
+
+    Raises `Refused` for settings that do not go together, `Unreachable`.
+    """
+    host, port = _address(settings.front)
+    rules, tls = access_rules(settings.front, host), _tls(settings.front)
+    listener = listener or _listener(settings.front, host, port)
+    plane = ControlPlane(await connect(settings, within_seconds=CONNECT_SECONDS), settings)
+    projection = Projection()
+    feed = Feed(plane, projection)
+    following = asyncio.create_task(feed.run())
+    runner = web.AppRunner(Front(plane, projection, feed, rules).app(), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listener, ssl_context=tls).start()
+        log.info("serving", listen=settings.front.listen, temporal=settings.temporal.address, tls=tls is not None)
+        await stop.wait()
+    finally:
+        following.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await following
+        await runner.cleanup()
+
+
+def access_rules(front: FrontSettings, host: str) -> AccessRules | None:
+    """Read the access file; None where everybody may do everything. Raises `Refused`."""
+    if front.access_file is not None:
+        try:
+            return AccessRules(front.access_file)
+        except BadAccessFile as error:
+            raise Refused(f"front.accessFile: {error}", next_step="docs/front.md shows one") from error
+    if not _is_loopback(host):
+        raise Refused(
+            f"front.listen is {front.listen}, where others can reach it, and without front.accessFile everybody may do everything",
+            next_step="set front.accessFile, or listen on 127.0.0.1",
+        )
+    log.warning("there is no access file: whoever reaches this address may do everything", listen=front.listen)
+    return None
+
+
+def _address(front: FrontSettings) -> tuple[str, int]:
+    host, _, port = front.listen.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _listener(front: FrontSettings, host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise Refused(f"cannot listen on {front.listen}: {error.strerror}", next_step="set front.listen to a free address") from error
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _tls(front: FrontSettings) -> ssl.SSLContext | None:
+    if (front.tls_cert is None) is not (front.tls_key is None):
+        raise Refused("a certificate needs its key, and a key its certificate", next_step="set both front.tlsCert and front.tlsKey")
+    if front.tls_cert is None or front.tls_key is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(front.tls_cert.expanduser(), front.tls_key.expanduser())
+    except (OSError, ssl.SSLError) as error:
+        raise Refused(f"front.tlsCert, front.tlsKey: {error}", next_step="name a certificate and its key, both in PEM") from error
+    return context
+
+
+if __name__ == "__main__":
+    main()

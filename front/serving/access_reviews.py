@@ -1,0 +1,29 @@
+"""SelfSubjectAccessReview: what `kubectl auth can-i` asks."""
+
+from api_types.resources.kinds import SERVED
+from front.access.access_file import ANY, AccessRules, Attempt, User
+from front.serving import errors
+from front.serving.discovery import ACCESS_GROUP, ACCESS_VERSION
+from front.store.projection import Tree
+
+PATH = f"/apis/{ACCESS_GROUP}/{ACCESS_VERSION}/selfsubjectaccessreviews"
+_CLUSTER_SCOPED = {info.plural for info in SERVED if not info.namespaced}
+
+
+def reviewed(review: Tree, user: User, rules: AccessRules | None) -> Tree:
+    """Answer a review. Raises `Refused`."""
+    spec = review.get("spec")
+    wanted = spec.get("resourceAttributes") if isinstance(spec, dict) else None
+    if not isinstance(wanted, dict) or not all(isinstance(value, str) for value in wanted.values()):
+        raise errors.bad_request("spec.resourceAttributes: name the verb and the resource")
+    resource, subresource = wanted.get("resource", ""), wanted.get("subresource", "")
+    attempt = Attempt(
+        verb=wanted.get("verb", ""),
+        resource=f"{resource}/{subresource}" if subresource else resource,
+        namespace=wanted.get("namespace", "") or ANY,
+        name=wanted.get("name", ""),
+        namespaced=resource not in _CLUSTER_SCOPED,
+    )
+    allowed = rules is None or rules.allows(user, attempt)
+    status = {"allowed": allowed} | ({} if allowed else {"reason": "no rule of the access file allows it"})
+    return {**review, "status": status}

@@ -1,0 +1,130 @@
+"""Discovery: which groups, versions and resources there are, in the form of old clients and in the aggregated one."""
+
+from typing import Any
+
+from api_types.resources.kinds import SERVED, KindInfo
+from front.serving.negotiation import accepted
+from front.serving.requests import GROUP_VERSIONS, SCALE, STATUS, subresources, verbs
+
+Json = dict[str, Any]
+
+AGGREGATED = "apidiscovery.k8s.io"
+ACCESS_GROUP, ACCESS_VERSION = "authorization.k8s.io", "v1"
+_SCALE_KIND = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+_READ = ["get"]
+
+
+def groups() -> Json:
+    """Give `/apis` in the old form."""
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group(name) for name in _groups()]}
+
+
+def group(name: str) -> Json:
+    """Give `/apis/GROUP`."""
+    versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in _versions(name)]
+    return {"kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": versions, "preferredVersion": versions[0]}
+
+
+def resources(name: str, version: str) -> Json:
+    """Give `/apis/GROUP/VERSION`."""
+    listed = _access_resources() if name == ACCESS_GROUP else [entry for info in _kinds(name, version) for entry in _entries(info)]
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{name}/{version}", "resources": listed}
+
+
+def has(name: str, version: str = "") -> bool:
+    """Whether there is such a group, and version of it."""
+    return name in _groups() and (not version or version in _versions(name))
+
+
+def core() -> Json:
+    """Give `/api`: nothing of the core group is served."""
+    return {"kind": "APIVersions", "versions": [], "serverAddressByClientCIDRs": []}
+
+
+def aggregated_version(accept: str) -> str:
+    """Give the version of aggregated discovery that a client wants; empty for one that wants the old form."""
+    for entry in accepted(accept):
+        for version in ("v2", "v2beta1"):
+            if entry.is_a("APIGroupDiscoveryList", AGGREGATED, version):
+                return version
+        if entry.is_json and "as" not in entry.parameters:
+            return ""
+    return ""
+
+
+def aggregated(version: str, *, core_group: bool = False) -> Json:
+    """Give everything at once, as `/apis` and `/api` do for clients of today."""
+    items = [] if core_group else [_aggregated_group(name) for name in _groups()]
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": f"{AGGREGATED}/{version}", "metadata": {}, "items": items}
+
+
+def _groups() -> list[str]:
+    return [*dict.fromkeys(group for group, _ in GROUP_VERSIONS), ACCESS_GROUP]
+
+
+def _versions(name: str) -> list[str]:
+    return [ACCESS_VERSION] if name == ACCESS_GROUP else [version for group, version in GROUP_VERSIONS if group == name]
+
+
+def _kinds(name: str, version: str) -> list[KindInfo]:
+    return [info for info in SERVED if (info.group, info.version) == (name, version)]
+
+
+def _entries(info: KindInfo) -> list[Json]:
+    entries: list[Json] = [
+        {
+            "name": info.plural,
+            "singularName": info.singular,
+            "namespaced": info.namespaced,
+            "kind": info.kind,
+            "verbs": verbs(info),
+            "shortNames": [info.short],
+            "categories": ["modelplane"],
+        }
+    ]
+    if STATUS in subresources(info):
+        entries.append(_subresource(info, STATUS, {"kind": info.kind}, _READ))
+    if SCALE in subresources(info):
+        entries.append(_subresource(info, SCALE, _SCALE_KIND, ["get", "patch", "update"]))
+    return entries
+
+
+def _subresource(info: KindInfo, name: str, kind: Json, allowed: list[str]) -> Json:
+    return {"name": f"{info.plural}/{name}", "singularName": "", "namespaced": info.namespaced, **kind, "verbs": allowed}
+
+
+def _access_resources() -> list[Json]:
+    return [
+        {"name": plural, "singularName": "", "namespaced": False, "kind": kind, "verbs": ["create"]}
+        for plural, kind in (
+            ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+            ("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
+        )
+    ]
+
+
+def _aggregated_group(name: str) -> Json:
+    versions = [
+        {"version": version, "resources": _aggregated_resources(name, version), "freshness": "Current"} for version in _versions(name)
+    ]
+    return {"metadata": {"name": name}, "versions": versions}
+
+
+def _aggregated_resources(name: str, version: str) -> list[Json]:
+    whole: dict[str, Json] = {}
+    for entry in resources(name, version)["resources"]:
+        plural, _, subresource = entry["name"].partition("/")
+        kind = {"group": entry.get("group", name), "version": entry.get("version", version), "kind": entry["kind"]}
+        if subresource:
+            below = {"subresource": subresource, "responseKind": kind, "verbs": entry["verbs"]}
+            whole[plural].setdefault("subresources", []).append(below)
+            continue
+        whole[plural] = {
+            "resource": plural,
+            "responseKind": kind,
+            "scope": "Namespaced" if entry["namespaced"] else "Cluster",
+            "singularResource": entry["singularName"] or entry["kind"].lower(),
+            "verbs": entry["verbs"],
+            **{key: entry[key] for key in ("shortNames", "categories") if key in entry},
+        }
+    return list(whole.values())

@@ -1,0 +1,103 @@
+"""Refusals as Kubernetes says them: a `Status` with a reason, and for an invalid object one cause per field."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from api_types.validation.problems import InvalidManifest
+from front.store.projection import Tree
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+_MESSAGE_MAX = 4096
+
+
+class Refused(Exception):
+    """A request that is not carried out; `status` is the answer's body, and its `code` that of HTTP."""
+
+    def __init__(self, code: int, reason: str, message: str, **details: Any) -> None:
+        """Say why. `details`: name, kind, causes and so on, as in `StatusDetails`."""
+        super().__init__(message)
+        self.code = code
+        self.status: Tree = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": message[:_MESSAGE_MAX],
+            "reason": reason,
+            **({"details": details} if details else {}),
+            "code": code,
+        }
+
+
+def not_found(group: str, plural: str, name: str) -> Refused:
+    """Make the refusal for an object that does not exist."""
+    return Refused(404, "NotFound", f'{_qualified(group, plural)} "{name}" not found', name=name, group=group, kind=plural)
+
+
+def already_exists(group: str, plural: str, name: str) -> Refused:
+    """Make the refusal to create what exists."""
+    message = f'{_qualified(group, plural)} "{name}" already exists'
+    return Refused(409, "AlreadyExists", message, name=name, group=group, kind=plural)
+
+
+def conflict(group: str, plural: str, name: str, why: str) -> Refused:
+    """Make the refusal of a change to an object that was changed meanwhile."""
+    message = f'Operation cannot be fulfilled on {_qualified(group, plural)} "{name}": {why}'
+    return Refused(409, "Conflict", message, name=name, group=group, kind=plural)
+
+
+def invalid(group: str, kind: str, name: str, refusal: InvalidManifest) -> Refused:
+    """Make the refusal of an invalid object, with a cause per problem."""
+    causes = [
+        {"reason": "FieldValueInvalid", "message": problem.problem, "field": problem.field or "<root>"} for problem in refusal.problems
+    ]
+    told = causes[0]["message"] if len(causes) == 1 else "[" + ", ".join(f"{each['field']}: {each['message']}" for each in causes) + "]"
+    field = f"{causes[0]['field']}: " if len(causes) == 1 else ""
+    message = f'{kind}.{group} "{name}" is invalid: {field}{told}'
+    return Refused(422, "Invalid", message, name=name, group=group, kind=kind, causes=causes)
+
+
+def bad_request(message: str) -> Refused:
+    """Make the refusal of a request that cannot be read."""
+    return Refused(400, "BadRequest", message)
+
+
+def unauthorized(message: str = "Unauthorized") -> Refused:
+    """Make the refusal of a caller who is not known."""
+    return Refused(401, "Unauthorized", message)
+
+
+def forbidden(group: str, plural: str, name: str, message: str) -> Refused:
+    """Make the refusal of a caller who may not do this."""
+    who = f'{_qualified(group, plural)} "{name}"' if name else _qualified(group, plural)
+    return Refused(403, "Forbidden", f"{who} is forbidden: {message}", name=name, group=group, kind=plural)
+
+
+def method_not_allowed(method: str) -> Refused:
+    """Make the refusal of a method that a resource does not have."""
+    return Refused(405, "MethodNotAllowed", f"the server does not allow {method} on the requested resource")
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> Refused:
+    """Make the refusal of a body in a format that is not read."""
+    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    return Refused(415, "UnsupportedMediaType", message)
+
+
+def expired() -> Refused:
+    """Make the refusal of a watch from a version that is too old."""
+    return Refused(410, "Expired", "The resourceVersion for the provided watch is too old.")
+
+
+def unavailable(message: str) -> Refused:
+    """Make the refusal of what cannot be done at this moment."""
+    return Refused(503, "ServiceUnavailable", message)
+
+
+def too_large(limit: int) -> Refused:
+    """Make the refusal of a body that is too large."""
+    return Refused(413, "RequestEntityTooLarge", f"the request is larger than {limit} bytes")
+
+
+def _qualified(group: str, plural: str) -> str:
+    return f"{plural}.{group}" if group else plural

@@ -1,0 +1,65 @@
+"""The one kind that clients send as protobuf and not as JSON: SelfSubjectAccessReview, of which only the attributes are read."""
+
+from collections.abc import Iterator
+
+from front.serving import errors
+from front.store.projection import Tree
+
+MAGIC = b"k8s\0"
+_RAW, _SPEC, _RESOURCE = 2, 2, 1
+_ATTRIBUTES = {1: "namespace", 2: "verb", 3: "group", 4: "version", 5: "resource", 6: "subresource", 7: "name"}
+
+_VARINT_BYTES_MAX = 10
+_MORE = 0x80
+
+
+def access_review(body: bytes) -> Tree:
+    """Read a SelfSubjectAccessReview in the envelope of Kubernetes. Raises `Refused`."""
+    try:
+        spec = _field(_field(body.removeprefix(MAGIC), _RAW), _SPEC)
+        attributes = {_ATTRIBUTES[number]: value.decode() for number, value in _fields(_field(spec, _RESOURCE)) if number in _ATTRIBUTES}
+    except (IndexError, UnicodeDecodeError) as error:
+        raise errors.bad_request("the body is not a SelfSubjectAccessReview in protobuf") from error
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "metadata": {},
+        "spec": {"resourceAttributes": attributes},
+    }
+
+
+def _field(message: bytes, wanted: int) -> bytes:
+    """Give a field that is a message; empty if it is not there."""
+    return next((value for number, value in _fields(message) if number == wanted), b"")
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Give the fields that have a length, and skip the others. Raises `IndexError` for what ends too early."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        match key & 7:
+            case 0:
+                _, at = _varint(message, at)
+            case 1:
+                at += 8
+            case 5:
+                at += 4
+            case 2:
+                length, at = _varint(message, at)
+                if at + length > len(message):
+                    raise IndexError(length)
+                yield key >> 3, message[at : at + length]
+                at += length
+            case other:
+                raise IndexError(other)
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for place in range(_VARINT_BYTES_MAX):
+        byte = message[at + place]
+        value |= (byte & ~_MORE) << (7 * place)
+        if not byte & _MORE:
+            return value, at + place + 1
+    raise IndexError(at)

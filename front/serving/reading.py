@@ -1,0 +1,111 @@
+"""Get and list, from the projection."""
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from front.serving import errors, tables
+from front.serving.negotiation import wants_metadata, wants_table
+from front.serving.requests import Resource
+from front.serving.selectors import Selection
+from front.store.projection import Key, Projection, Tree
+
+_LIMIT_MAX = 10_000
+_TOKEN_MAX = 2048
+_DIGITS_MAX = 18
+Parameters = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a client wants objects: as they are, in a Table, or their metadata alone. `included`: what a Table's rows have beside cells."""
+
+    table: bool = False
+    metadata: bool = False
+    included: str = ""
+
+    @classmethod
+    def of(cls, accept: str, parameters: Parameters) -> "Form":
+        """Read it from the headers and parameters of a request."""
+        return cls(wants_table(accept), wants_metadata(accept), parameters.get("includeObject", ""))
+
+    def one(self, resource: Resource, tree: Tree, *, headed: bool = True) -> Tree:
+        """Write one object."""
+        if self.table:
+            version = {"resourceVersion": tree["metadata"].get("resourceVersion", "")}
+            return tables.table(resource.info, [tree], version, self.included, headed=headed)
+        return tables.partial(tree) if self.metadata else tree
+
+    def many(self, resource: Resource, trees: Iterable[Tree], metadata: Tree) -> Tree:
+        """Write a list."""
+        info = resource.info
+        if self.table:
+            return tables.table(info, trees, metadata, self.included)
+        if self.metadata:
+            items = [tables.partial(tree) for tree in trees]
+            return {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}
+        return {"kind": f"{info.kind}List", "apiVersion": info.api_version, "metadata": metadata, "items": list(trees)}
+
+
+def get(projection: Projection, resource: Resource) -> Tree:
+    """Give an object. Raises `Refused` if there is none."""
+    stored = projection.get(resource.key)
+    if stored is None:
+        raise errors.not_found(resource.info.group, resource.info.plural, resource.name)
+    return stored.tree
+
+
+def selection(resource: Resource, parameters: Parameters) -> Selection:
+    """Read what of a collection is wanted. Raises `Refused`."""
+    return Selection(resource.namespace, resource.name, parameters.get("labelSelector", ""), parameters.get("fieldSelector", ""))
+
+
+def listed(projection: Projection, resource: Resource, parameters: Parameters, form: Form) -> Tree:
+    """Give a collection, or the part of it that a client asks for. Raises `Refused`.
+
+    Parts are made of what is there when they are asked for: an object that is there all the time is in one of them, and once. Their version
+    is that of the first part, so a watch that goes on from it tells of all that changed meanwhile.
+    """
+    wanted = selection(resource, parameters)
+    limit = number(parameters, "limit")
+    after, version = _continued(parameters.get("continue", ""), projection.high)
+    rows = sorted((key, stored) for key, stored in _matching(projection, resource, wanted) if after is None or key > after)
+    shown = rows[: min(limit, _LIMIT_MAX)] if limit else rows
+    metadata: Tree = {"resourceVersion": str(version)}
+    if len(shown) < len(rows):
+        metadata |= {"continue": _token(shown[-1][0], version), "remainingItemCount": len(rows) - len(shown)}
+        if wanted.by_labels or parameters.get("fieldSelector"):
+            del metadata["remainingItemCount"]
+    return form.many(resource, [tree for _, tree in shown], metadata)
+
+
+def number(parameters: Parameters, name: str) -> int:
+    """Read a whole number that is not negative; 0 if it is not given. Raises `Refused`."""
+    text = parameters.get(name) or "0"
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        raise errors.bad_request(f"{name}: {text[:64]!r} is not a whole number that is not negative")
+    return int(text)
+
+
+def _matching(projection: Projection, resource: Resource, wanted: Selection) -> list[tuple[Key, Tree]]:
+    held = projection.of_kind(resource.info.kind)
+    selected: Callable[[Any], bool] = wanted.has_labels
+    return [(key, stored.tree) for key, stored in held.items() if wanted.has_key(key) and selected(stored)]
+
+
+def _token(key: Key, version: int) -> str:
+    return base64.urlsafe_b64encode(json.dumps([*key, version]).encode()).decode()
+
+
+def _continued(token: str, high: int) -> tuple[Key | None, int]:
+    if not token:
+        return None, high
+    try:
+        kind, namespace, name, version = json.loads(base64.urlsafe_b64decode(token[:_TOKEN_MAX].encode()))
+    except (ValueError, TypeError):
+        raise errors.bad_request("continue: this token is none of this server; list again without it") from None
+    if not all(isinstance(part, str) for part in (kind, namespace, name)) or not isinstance(version, int):
+        raise errors.bad_request("continue: this token is none of this server; list again without it")
+    return Key(kind, namespace, name), version

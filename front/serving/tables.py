@@ -1,0 +1,61 @@
+"""Tables: what `kubectl get` prints, in the columns that `modelplane get` has."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from api_types.clock import utc_now
+from api_types.resources.kinds import READY, Column, KindInfo
+from client.output.columns import columns_of
+from client.output.tables import age
+from client.refs.tree import text_at
+from front.store.projection import Tree
+
+_WIDE = (
+    Column("PHASE", (".status.phase",)),
+    Column("REASON", (".status.conditions[?(@.type=='Ready')].reason",)),
+    Column("MESSAGE", (".status.conditions[?(@.type=='Ready')].message",)),
+)
+_NAME = {"name": "Name", "type": "string", "format": "name", "description": "Name of the object.", "priority": 0}
+_AGE = {"name": "Age", "type": "date", "format": "", "description": "When it was created.", "priority": 0}
+
+
+def table(info: KindInfo, trees: Iterable[Tree], metadata: Tree, included: str, *, headed: bool = True) -> Tree:
+    """Write a Table. `included`: what of each object is beside its cells: `Metadata` (or empty), `Object` or `None`."""
+    columns = [*columns_of(info), *_WIDE]
+    definitions = [_NAME, *(_definition(column) for column in columns), _AGE]
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": definitions if headed else [],
+        "rows": [_row(columns, tree, included) for tree in trees],
+    }
+
+
+def _definition(column: Column) -> Tree:
+    about = "Whether it is ready." if column.title == READY.title else f"{', '.join(column.paths)} of the object."
+    return {
+        "name": column.title.title(),
+        "type": "string",
+        "format": "",
+        "description": about,
+        "priority": 1 if column in _WIDE else 0,
+    }
+
+
+def _row(columns: list[Column], tree: Tree, included: str) -> Tree:
+    metadata = tree["metadata"]
+    cells: list[Any] = [metadata["name"], *(text_at(tree, column.paths) for column in columns)]
+    # Clients print this cell as it is.
+    cells.append(age(str(metadata.get("creationTimestamp") or ""), utc_now()))
+    row: Tree = {"cells": cells}
+    if included == "Object":
+        row["object"] = tree
+    elif included != "None":
+        row["object"] = partial(tree)
+    return row
+
+
+def partial(tree: Tree) -> Tree:
+    """Give the metadata of an object alone."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": tree["metadata"]}

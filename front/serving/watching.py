@@ -1,0 +1,106 @@
+"""Watch: the changes of a collection as they happen, one JSON object per line."""
+
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from front.serving import errors
+from front.serving.reading import Form, Parameters, number, selection
+from front.serving.requests import Resource
+from front.serving.selectors import Selection
+from front.store.projection import Expired, Key, Projection, Stored, Tree, Watcher
+
+BOOKMARK_SECONDS = 60.0
+# A watch ends after this time if its client names none, and goes on with another request.
+SECONDS_DEFAULT, SECONDS_MAX = 1800, 86_400
+_TABLE: Tree = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": []}
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class Watch:
+    """One watch of one client. `known`: the objects that the client has, as far as is known."""
+
+    def __init__(self, projection: Projection, resource: Resource, parameters: Parameters, form: Form) -> None:
+        """Read what is wanted. Raises `Refused`."""
+        self._projection, self._resource, self._form = projection, resource, form
+        self._wanted: Selection = selection(resource, parameters)
+        self._from = number(parameters, "resourceVersion")
+        self._bookmarks = parameters.get("allowWatchBookmarks") in ("true", "1")
+        self._initial = parameters.get("sendInitialEvents") in ("true", "1")
+        self._seconds = min(number(parameters, "timeoutSeconds") or SECONDS_DEFAULT, SECONDS_MAX)
+        self._known: dict[Key, int] = {}
+        self._headed = True
+        self._high = 0
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Give the lines of the answer until its time is over. Raises `Refused` before the first one."""
+        watcher = self._projection.watch(self._resource.info.kind)
+        try:
+            for line in self._first():
+                yield line
+            async for line in self._following(watcher):
+                yield line
+        finally:
+            self._projection.unwatch(watcher)
+
+    def _first(self) -> list[bytes]:
+        """Tell what there is already: everything for a client that has nothing, else what changed since it was told last."""
+        self._high = max(self._from, self._projection.high)
+        if self._initial or not self._from:
+            held = sorted(self._projection.of_kind(self._resource.info.kind).items())
+            found = [line for key, stored in held for line in self._events(key, stored)]
+            return [*found, self._bookmark(initial=True)] if self._initial and self._bookmarks else found
+        try:
+            changed = self._projection.changed_since(self._resource.info.kind, self._from)
+        except Expired:
+            return [_line("ERROR", errors.expired().status)]
+        for key, stored in [*changed, *self._projection.of_kind(self._resource.info.kind).items()]:
+            if stored.first <= self._from and self._wanted.has_key(key) and self._wanted.had_labels(stored, self._from):
+                self._known[key] = 0
+        return [line for key, stored in changed for line in self._events(key, stored)]
+
+    async def _following(self, watcher: Watcher) -> AsyncIterator[bytes]:
+        end = time.monotonic() + self._seconds
+        while (left := end - time.monotonic()) > 0:
+            changes = await watcher.take(min(left, BOOKMARK_SECONDS))
+            for key, stored in changes:
+                self._high = max(self._high, stored.version)
+                for line in self._events(key, stored):
+                    yield line
+            if not changes and self._bookmarks:
+                yield self._bookmark()
+
+    def _events(self, key: Key, stored: Stored) -> list[bytes]:
+        if not self._wanted.has_key(key):
+            return []
+        selected = not stored.gone and self._wanted.has_labels(stored)
+        before = self._known.get(key)
+        if not selected:
+            self._known.pop(key, None)
+            return [] if before is None else [self._object("DELETED", stored.tree)]
+        if before == stored.version:
+            return []
+        self._known[key] = stored.version
+        return [self._object("ADDED" if before is None else "MODIFIED", stored.tree)]
+
+    def _object(self, event: str, tree: Tree) -> bytes:
+        line = _line(event, self._form.one(self._resource, tree, headed=self._headed))
+        self._headed = False
+        return line
+
+    def _bookmark(self, *, initial: bool = False) -> bytes:
+        info = self._resource.info
+        metadata: dict[str, Any] = {"resourceVersion": str(self._high)}
+        if initial:
+            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+        tree = {"kind": info.kind, "apiVersion": info.api_version, "metadata": metadata}
+        if self._form.table:
+            row = {"cells": [], "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}}
+            version = {"resourceVersion": metadata["resourceVersion"]}
+            return _line("BOOKMARK", {**_TABLE, "metadata": version, "rows": [row]})
+        return _line("BOOKMARK", tree)
+
+
+def _line(event: str, tree: Tree) -> bytes:
+    return json.dumps({"type": event, "object": tree}, separators=(",", ":")).encode() + b"\n"

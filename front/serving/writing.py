@@ -1,0 +1,209 @@
+"""Create, update, patch and delete: requests become updates and signals of the workflow that owns the object.
+
+Each is checked in full before it is sent, and the answer is the object as its workflow has it then.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from api_types.messages.delivery import MessageT, ReceiverT, Signal
+from api_types.messages.entities import Delete, Replace, Scale
+from api_types.messages.signals import EntitySignals, ModelDeploymentSignals
+from api_types.validation.manifests import Admitted, InvalidManifest, admit, admit_update, dump, load
+from client.errors import AlreadyExists, CommandFailed, Conflict, NotFound, Refused
+from client.follow.requests import new_request_id, until_applied
+from client.manifests.checks import CHECKS
+from client.refs.targets import Target
+from client.refs.tree import deleting
+from client.temporal.control_plane import ControlPlane
+from front.serving import bodies, errors
+from front.serving.requests import Resource
+from front.serving.scaling import scale_of, wanted_replicas
+from front.store.projection import Projection, Tree, shown
+
+# A patch is made again when the object was changed meanwhile.
+_ATTEMPTS = 5
+_NAME_SUFFIX = 5
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_DELETED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+
+class Writer:
+    """Carries out what users request."""
+
+    def __init__(self, plane: ControlPlane, projection: Projection) -> None:
+        """`projection`: what was written is there at once."""
+        self._plane, self._projection = plane, projection
+
+    async def create(self, resource: Resource, document: Tree, user: str, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
+        """Create an object; gives it with warnings. Raises `Refused`."""
+        document = _named(resource, document)
+        if (document.get("metadata") or {}).get("resourceVersion"):
+            raise errors.bad_request("resourceVersion should not be set on objects to be created")
+        admitted = _admitted(resource, document)
+        named = Resource(resource.info, resource.namespace, admitted.manifest.metadata.name)
+        target = _target(named)
+        if await self._exists(target):
+            raise errors.already_exists(resource.info.group, resource.info.plural, named.name)
+        if dry:
+            return _shown(admitted), admitted.warnings
+        message = Replace(request_id=new_request_id(), by=user, manifest=dump(admitted.manifest))
+        return await self._replaced(named, message, create=True), admitted.warnings
+
+    async def update(self, resource: Resource, document: Tree, user: str, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
+        """Replace an object by what a client made of it; gives it with warnings. Raises `Refused`."""
+        document = _named(resource, document)
+        before = await self.present(resource)
+        _check_identity(resource, document, before)
+        admitted = _admitted(resource, document, before)
+        if dry:
+            return {**before, **_shown(admitted), "metadata": {**before["metadata"], **_shown(admitted)["metadata"]}}, admitted.warnings
+        version = str(document["metadata"].get("resourceVersion") or "")
+        message = Replace(request_id=new_request_id(), by=user, resource_version=version, manifest=dump(admitted.manifest))
+        return await self._replaced(resource, message, create=False), admitted.warnings
+
+    async def patch(self, resource: Resource, kind: str, patch: Any, user: str, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
+        """Change some fields of an object; gives it with warnings. Raises `Refused`."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            before = await self.present(resource)
+            document = bodies.patched(before, kind, patch)
+            metadata = document.get("metadata")
+            theirs = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+            try:
+                return await self.update(resource, document, user, dry=dry)
+            except errors.Refused as refusal:
+                # One that names a version is meant for that state alone.
+                if refusal.status["reason"] != "Conflict" or attempt == _ATTEMPTS or theirs != before["metadata"]["resourceVersion"]:
+                    raise
+        raise AssertionError(_ATTEMPTS)
+
+    async def delete(self, resource: Resource, options: Mapping[str, Any], user: str, *, dry: bool) -> Tree:
+        """Request the deletion of an object; gives it as it is then, or a Status if it is gone. Raises `Refused`."""
+        before = await self.present(resource)
+        metadata = before["metadata"]
+        wanted = options.get("preconditions")
+        for field, value in (wanted if isinstance(wanted, dict) else {}).items():
+            if field in ("uid", "resourceVersion") and value and value != metadata.get(field):
+                why = f"the {field} in the precondition ({str(value)[:64]}) does not match the {field} in record ({metadata.get(field)})"
+                raise errors.conflict(resource.info.group, resource.info.plural, resource.name, why)
+        if dry or deleting(before):
+            return before
+        message = Delete(request_id=new_request_id(), by=user, uid=metadata["uid"])
+        return await self._signalled(resource, EntitySignals.DELETE, message, message.request_id) or _DELETED
+
+    async def scale(self, resource: Resource, wanted: Callable[[Tree], Tree], user: str, *, dry: bool) -> Tree:
+        """Set the replica count; `wanted` makes the Scale that is requested of the one that there is. Raises `Refused`."""
+        before = await self.present(resource)
+        count = wanted_replicas(resource, before, wanted(scale_of(resource, before)))
+        if dry:
+            return {**scale_of(resource, before), "spec": {"replicas": count}}
+        message = Scale(request_id=new_request_id(), by=user, replicas=count)
+        after = await self._signalled(resource, ModelDeploymentSignals.SCALE, message, message.request_id)
+        if after is None:
+            raise errors.not_found(resource.info.group, resource.info.plural, resource.name)
+        return scale_of(resource, after)
+
+    async def _signalled(self, resource: Resource, signal: Signal[ReceiverT, MessageT], message: MessageT, request_id: str) -> Tree | None:
+        """Send a signal and wait until it is applied; gives the object then, None if it is gone. Raises `Refused`."""
+        target = _target(resource)
+        try:
+            await self._plane.signal(target, signal, message)
+            requested = await until_applied(self._plane, target, request_id)
+        except NotFound:
+            return None
+        except CommandFailed as failure:
+            raise _refusal(resource, failure) from failure
+        if requested.gone:
+            return None
+        if requested.tree is None:
+            raise errors.unavailable("Temporal has the request, and no worker has carried it out yet; it is done once one runs")
+        return self._projection.put(resource.key, shown(requested.tree)).tree
+
+    async def present(self, resource: Resource) -> Tree:
+        """Give an object as its workflow has it now. Raises `Refused`."""
+        try:
+            tree = await self._plane.describe(_target(resource))
+        except CommandFailed as failure:
+            raise _refusal(resource, failure) from failure
+        return shown(tree)
+
+    async def _exists(self, target: Target) -> bool:
+        try:
+            return await self._plane.exists(target)
+        except CommandFailed as failure:
+            raise errors.unavailable("; ".join([failure.message, *failure.details])) from failure
+
+    async def _replaced(self, resource: Resource, message: Replace, *, create: bool) -> Tree:
+        try:
+            tree = await self._plane.replace(_target(resource), message, create=create)
+        except CommandFailed as failure:
+            raise _refusal(resource, failure) from failure
+        return self._projection.put(resource.key, tree).tree
+
+
+def _target(resource: Resource) -> Target:
+    return Target(resource.info, resource.namespace, resource.name)
+
+
+def _named(resource: Resource, document: Tree) -> Tree:
+    """Check that a document is of the kind, namespace and name of its path, and fill in what it leaves out. Raises `Refused`."""
+    info = resource.info
+    if not info.user_may_apply:
+        raise errors.method_not_allowed(f"writing of {info.kind}, which the control plane makes from {info.written_instead}")
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict):
+        raise errors.bad_request("metadata: must be an object with the name")
+    for field, expected in (("apiVersion", info.api_version), ("kind", info.kind)):
+        if document.get(field, expected) != expected:
+            raise errors.bad_request(f"{field}: the path is of {expected}, and the object says {str(document[field])[:128]!r}")
+    filled = {**metadata}
+    if info.namespaced and filled.setdefault("namespace", resource.namespace) != resource.namespace:
+        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if not resource.name and not filled.get("name") and isinstance(filled.get("generateName"), str):
+        filled["name"] = filled["generateName"] + "".join(secrets.choice(_ALPHABET) for _ in range(_NAME_SUFFIX))
+    filled.pop("generateName", None)
+    if resource.name and filled.setdefault("name", resource.name) != resource.name:
+        raise errors.bad_request("the name of the object does not match the name on the URL")
+    return {**document, "apiVersion": info.api_version, "kind": info.kind, "metadata": filled}
+
+
+def _admitted(resource: Resource, document: Tree, before: Tree | None = None) -> Admitted:
+    info = resource.info
+    try:
+        admitted = admit({key: value for key, value in document.items() if key != "status"}, CHECKS, resource.namespace)
+        if before and before.get("spec"):
+            admit_update(load(before), admitted.manifest)
+    except InvalidManifest as refusal:
+        raise errors.invalid(info.group, info.kind, str(document["metadata"].get("name", "")), refusal) from refusal
+    return admitted
+
+
+def _check_identity(resource: Resource, document: Tree, before: Tree) -> None:
+    """Raise `Refused` if a document is of another object of that name, or of another state of it."""
+    for field in ("uid", "resourceVersion"):
+        given, present = document["metadata"].get(field), before["metadata"].get(field)
+        if given and given != present:
+            why = errors.MODIFIED
+            if field == "uid":
+                why = f"Precondition failed: UID in precondition: {str(given)[:64]}, UID in object meta: {present}"
+            raise errors.conflict(resource.info.group, resource.info.plural, resource.name, why)
+
+
+def _shown(admitted: Admitted) -> Tree:
+    return {**dump(admitted.manifest)}
+
+
+def _refusal(resource: Resource, failure: CommandFailed) -> errors.Refused:
+    group, plural = resource.info.group, resource.info.plural
+    match failure:
+        case AlreadyExists():
+            return errors.already_exists(group, plural, resource.name)
+        case NotFound():
+            return errors.not_found(group, plural, resource.name)
+        case Conflict():
+            return errors.conflict(group, plural, resource.name, failure.message)
+        case Refused():
+            return errors.Refused(422, "Invalid", f'{resource.info.kind}.{group} "{resource.name}" is invalid: {failure.message}')
+        case _:
+            return errors.unavailable("; ".join([failure.message, *failure.details]))

@@ -1,0 +1,27 @@
+"""One control plane with simulated clusters, and one front before it, for all tests of the front."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.front.front_under_test import FrontUnderTest, a_front
+from tests.workflows.environment.harness import ControlPlane
+from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
+
+
+@pytest_asyncio.fixture(scope="session")
+async def plane() -> AsyncIterator[ControlPlane]:
+    """A control plane with one cluster of a hundred nodes."""
+    async with simulated_plane() as plane:
+        await plane.apply(a_class())
+        await plane.apply(a_cluster("eu", nodes=100))
+        await plane.ready("InferenceCluster", "eu")
+        yield plane
+
+
+@pytest_asyncio.fixture(scope="session")
+async def front(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FrontUnderTest]:
+    """The front as users run it."""
+    async with a_front(plane, tmp_path_factory.mktemp("front")) as front:
+        yield front

@@ -1,0 +1,143 @@
+"""The front as users run it, before a control plane with simulated clusters; and how tests ask it."""
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from api_types.settings import Settings
+from front.main import serve
+from testbed.cluster.pki import Authority
+from tests.workflows.environment.harness import ControlPlane, eventually
+
+Json = dict[str, Any]
+TOKENS = {"admin": "token-of-admin", "alice": "token-of-alice", "bob": "token-of-bob"}
+ACCESS = """
+users:
+- {{name: admin, groups: [admins], tokenSha256: [{admin}]}}
+- {{name: alice, groups: [team-a], tokenSha256: [{alice}]}}
+- {{name: bob, groups: [team-b], tokenSha256: [{bob}]}}
+rules:
+- {{groups: [admins], namespaces: ["*"], clusterScoped: true, resources: ["*"], verbs: ["*"]}}
+- {{groups: [team-a], namespaces: [team-a], resources: ["*", "*/scale", "*/status"], verbs: ["*"]}}
+- {{groups: [team-b], namespaces: [team-b], resources: ["*"], verbs: [get, list, watch]}}
+"""
+KUBECTL_SECONDS = 60
+BASE = "/apis/modelplane.ai/v1alpha1"
+DEPLOYMENTS = f"{BASE}/namespaces/{{}}/modeldeployments"
+
+
+@dataclass
+class FrontUnderTest:
+    """A front that runs. `folder`: of its files."""
+
+    plane: ControlPlane
+    folder: Path
+    settings: Settings
+    listener: socket.socket
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: "asyncio.Task[None] | None" = None
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"https://{self.settings.front.listen}"
+
+    async def start(self) -> None:
+        """Start it, and wait until it has read all objects."""
+        self.stop.clear()
+        self._task = asyncio.create_task(serve(self.settings, self.stop, self.listener.dup()))
+        await eventually(self._is_ready, bool, what="the front")
+
+    async def shut_down(self) -> None:
+        """End it."""
+        if self._task:
+            self.stop.set()
+            await self._task
+            self._task = None
+
+    async def _is_ready(self) -> bool:
+        if self._task and self._task.done():
+            self._task.result()
+        try:
+            status, _ = await self.ask("GET", "/readyz", user="")
+        except aiohttp.ClientError:
+            return False
+        return status == 200
+
+    @asynccontextmanager
+    async def session(self, user: str = "admin") -> AsyncIterator[aiohttp.ClientSession]:
+        """A connection of a user; of nobody, if the name is empty."""
+        headers = {"Authorization": f"Bearer {TOKENS.get(user, user)}"} if user else {}
+        trusted = ssl.create_default_context(cafile=str(Authority(self.folder / "pki").ca))
+        connector = aiohttp.TCPConnector(ssl=trusted)
+        async with aiohttp.ClientSession(self.url, connector=connector, headers=headers) as session:
+            yield session
+
+    async def ask(self, method: str, path: str, body: Any = None, user: str = "admin", **headers: str) -> tuple[int, Any]:
+        """Make one request; gives the status and the body."""
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        sent = {name.replace("_", "-"): value for name, value in headers.items()} or {"Content-Type": "application/json"}
+        async with self.session(user) as session, session.request(method, path, data=data, headers=sent) as answer:
+            text = await answer.read()
+            return answer.status, json.loads(text) if answer.content_type == "application/json" else text.decode()
+
+    async def watched(self, path: str, user: str = "admin", seconds: int = 60, begun: list[str] | None = None) -> AsyncIterator[Json]:
+        """Give the events of a watch; `begun` gets an entry when it is answered."""
+        separator = "&" if "?" in path else "?"
+        async with self.session(user) as session, session.get(f"{path}{separator}watch=true&timeoutSeconds={seconds}") as answer:
+            assert answer.status == 200, await answer.text()
+            if begun is not None:
+                begun.append(path)
+            async for line in answer.content:
+                yield json.loads(line)
+
+    async def kubectl(self, *arguments: str, user: str = "admin", input: str = "", fails: bool = False) -> str:  # noqa: A002
+        """Run the machine's kubectl; gives what it prints, on both streams together."""
+        program = shutil.which("kubectl")
+        assert program, "kubectl is not on the PATH"
+        trust = ["--server", self.url, "--certificate-authority", str(Authority(self.folder / "pki").ca), "--token", TOKENS.get(user, user)]
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *trust,
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "KUBECONFIG": "/dev/null", "EDITOR": str(self.folder / "editor")},
+        )
+        async with asyncio.timeout(KUBECTL_SECONDS):
+            told, _ = await process.communicate(input.encode())
+        assert (process.returncode != 0) is fails, told.decode()
+        return told.decode()
+
+
+@asynccontextmanager
+async def a_front(plane: ControlPlane, folder: Path) -> AsyncIterator[FrontUnderTest]:
+    """Start a front with users, rules and TLS; it is ended with the block."""
+    pki = Authority(folder / "pki")
+    pki.ensure()
+    access = folder / "access.yaml"
+    access.write_text(ACCESS.format(**{name: hashlib.sha256(token.encode()).hexdigest() for name, token in TOKENS.items()}))
+    pair = pki.pair("apiserver")
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    front = {"listen": address, "accessFile": str(access), "tlsCert": str(pair.certificate), "tlsKey": str(pair.key)}
+    settings = Settings.model_validate({"temporal": {"address": plane.running.temporal_address}, "front": front})
+    under_test = FrontUnderTest(plane, folder, settings, listener)
+    try:
+        await under_test.start()
+        yield under_test
+    finally:
+        await under_test.shut_down()
+        listener.close()

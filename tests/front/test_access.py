@@ -1,0 +1,156 @@
+"""Who may do what: the access file and its rules, each verb and path of the API as a row."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from api_types.settings import FrontSettings
+from client.errors import Refused as Unusable
+from front.access.access_file import AccessRules, BadAccessFile, load
+from front.main import access_rules
+from front.serving.app import _verb
+from front.serving.errors import Refused
+from front.serving.requests import resource_of
+
+TOKEN = "token-of-alice"  # noqa: S105 - of this test
+GROUP = "/apis/modelplane.ai/v1alpha1"
+FILE = f"""
+users:
+- {{name: alice, groups: [team-a], tokenSha256: [{hashlib.sha256(TOKEN.encode()).hexdigest()}]}}
+rules:
+- {{groups: [team-a], namespaces: [a], resources: [modeldeployments, modeldeployments/scale], verbs: [get, list, watch, update, patch]}}
+- {{users: [alice], clusterScoped: true, resources: [inferenceclasses], verbs: [list]}}
+"""
+ALLOWED = [
+    ("GET", "namespaces/a/modeldeployments", ""),
+    ("GET", "namespaces/a/modeldeployments", "watch=true"),
+    ("GET", "namespaces/a/modeldeployments/x", ""),
+    ("PUT", "namespaces/a/modeldeployments/x", ""),
+    ("PATCH", "namespaces/a/modeldeployments/x", ""),
+    ("GET", "namespaces/a/modeldeployments/x/scale", ""),
+    ("PATCH", "namespaces/a/modeldeployments/x/scale", ""),
+    ("GET", "inferenceclasses", ""),
+]
+REFUSED = [
+    ("GET", "modeldeployments", ""),
+    ("GET", "modeldeployments", "watch=1"),
+    ("GET", "namespaces/b/modeldeployments", ""),
+    ("GET", "namespaces/b/modeldeployments", "watch=true&fieldSelector=metadata.namespace%3Da"),
+    ("GET", "namespaces/b/modeldeployments/x", ""),
+    ("PUT", "namespaces/b/modeldeployments/x", ""),
+    ("PATCH", "namespaces/b/modeldeployments/x/scale", ""),
+    ("GET", "namespaces/a/modeldeployments/x/status", ""),
+    ("DELETE", "namespaces/a/modeldeployments/x", ""),
+    ("DELETE", "namespaces/a/modeldeployments", ""),
+    ("POST", "namespaces/a/modeldeployments", ""),
+    ("GET", "namespaces/a/modelservices", ""),
+    ("GET", "inferenceclasses/x", ""),
+    ("GET", "inferenceclusters", ""),
+]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    written = tmp_path / "access.yaml"
+    written.write_text(FILE)
+    return written
+
+
+def allowed(rules: AccessRules, method: str, path: str, query: str) -> bool:
+    found, user = resource_of(f"{GROUP}/{path}"), rules.user_of(TOKEN)
+    assert found, path
+    assert user
+    parameters = dict(pair.split("=", 1) for pair in query.split("&") if pair)
+    return rules.allows(user, found.attempt(_verb(method, found, parameters)))
+
+
+@pytest.mark.parametrize(("method", "path", "query"), ALLOWED)
+def test_what_a_rule_names_is_allowed(file: Path, method: str, path: str, query: str) -> None:
+    assert allowed(AccessRules(file), method, path, query)
+
+
+@pytest.mark.parametrize(("method", "path", "query"), REFUSED)
+def test_everything_else_is_not(file: Path, method: str, path: str, query: str) -> None:
+    assert not allowed(AccessRules(file), method, path, query)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "namespaces/a/inferenceclasses",
+        "modeldeployments/x",
+        "namespaces//modeldeployments",
+        "namespaces/a/modeldeployments/x/scale/y",
+        "namespaces/a/modeldeployments/x/exec",
+        "namespaces/a/modelservices/x/scale",
+        "namespaces/a/secrets",
+    ],
+)
+def test_paths_that_are_none_of_ours_are_no_resource(path: str) -> None:
+    assert resource_of(f"{GROUP}/{path}") is None
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_what_the_control_plane_writes_nobody_else_does(method: str) -> None:
+    for path in ("namespaces/a/modelreplicas/x", "namespaces/a/modelreplicas", "namespaces/a/modeldeployments/x/status"):
+        found = resource_of(f"{GROUP}/{path}")
+        assert found
+        with pytest.raises(Refused) as refusal:
+            _verb(method, found, {})
+        assert refusal.value.code == 405
+
+
+def test_a_token_that_is_not_known_is_nobody(file: Path) -> None:
+    rules = AccessRules(file)
+    for token in ("", "token-of-bob", TOKEN + " ", TOKEN * 1000, hashlib.sha256(TOKEN.encode()).hexdigest()):
+        assert rules.user_of(token) is None
+
+
+def test_a_changed_file_holds_at_once_and_a_broken_one_never(file: Path) -> None:
+    rules = AccessRules(file)
+    _rewrite(file, "users: [")
+    assert "is not YAML" in rules.refresh()
+    assert rules.user_of(TOKEN)
+    assert not rules.refresh()
+    file.unlink()
+    assert "No such file" in rules.refresh()
+    assert rules.user_of(TOKEN)
+    _rewrite(file, "{}")
+    assert rules.refresh() == ""
+    assert rules.user_of(TOKEN) is None
+
+
+def _rewrite(file: Path, text: str) -> None:
+    beside = file.with_suffix(".new")
+    beside.write_text(text)
+    beside.replace(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("users: [{name: a, tokenSha256: [secret-token]}]", "users.0.tokenSha256.0"),
+        ("users: [{name: a, token: secret-token}]", "users.0.token: Extra inputs are not permitted"),
+        ("rules: [{verbs: [get], namespaces: [a]}]", "rules.0.resources: Field required"),
+        ("rules: [{verbs: [read], resources: ['*']}]", "rules.0.verbs.0"),
+        ("- a", "Input should be a valid dictionary"),
+        ("a: &a [*a]", ""),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_places_and_without_its_values(tmp_path: Path, text: str, problem: str) -> None:
+    written = tmp_path / "access.yaml"
+    written.write_text(text)
+    with pytest.raises(BadAccessFile) as refusal:
+        load(written)
+    assert problem in str(refusal.value)
+    assert "secret-token" not in str(refusal.value)
+
+
+def test_only_a_loopback_address_may_do_without_a_file(file: Path) -> None:
+    assert access_rules(FrontSettings(listen="127.0.0.1:8443"), "127.0.0.1") is None
+    assert access_rules(FrontSettings(listen="0.0.0.0:8443", access_file=file), "0.0.0.0")  # noqa: S104 - the point
+    with pytest.raises(Unusable, match="everybody may do everything"):
+        access_rules(FrontSettings(listen="0.0.0.0:8443"), "0.0.0.0")  # noqa: S104 - the point
+    with pytest.raises(Unusable, match="No such file"):
+        access_rules(FrontSettings(listen="127.0.0.1:8443", access_file=file.parent / "none"), "127.0.0.1")

@@ -1,0 +1,117 @@
+"""The machine's kubectl against the front, as users run it: real Temporal, workers, TLS and tokens; clusters are simulated."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.front.front_under_test import FrontUnderTest
+from tests.workflows.environment.harness import Json, a_deployment, eventually
+
+pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
+
+NAMESPACE = "team-a"
+
+
+def document(name: str, **more: Any) -> str:
+    """A ModelDeployment as JSON, which kubectl takes as it takes YAML."""
+    return json.dumps(a_deployment(name, NAMESPACE, **more))
+
+
+async def test_what_there_is_can_be_found_and_explained(front: FrontUnderTest) -> None:
+    listed = await front.kubectl("api-resources", "--api-group", "modelplane.ai")
+    rows = {line.split()[0]: line.split()[1:] for line in listed.splitlines()[1:]}
+    assert rows["modeldeployments"] == ["md", "modelplane.ai/v1alpha1", "true", "ModelDeployment"]
+    assert rows["inferenceclusters"] == ["ic", "modelplane.ai/v1alpha1", "false", "InferenceCluster"]
+    explained = await front.kubectl("explain", "modeldeployment.spec.replicas")
+    assert "Number of ModelReplicas" in explained
+    assert "v1.32" in await front.kubectl("version")
+
+
+async def test_a_deployment_is_applied_waited_for_changed_and_deleted(front: FrontUnderTest) -> None:
+    assert "created" in await front.kubectl("apply", "-f", "-", input=document("chat"))
+    await front.kubectl("-n", NAMESPACE, "wait", "--for=condition=Ready", "md/chat", "--timeout=50s")
+    assert await front.kubectl("apply", "-f", "-", input=document("chat", replicas=2))
+    assert "scaled" in await front.kubectl("-n", NAMESPACE, "scale", "md/chat", "--replicas=3")
+    kept = await front.plane.describe("ModelDeployment", "chat", NAMESPACE)
+    assert (kept["status"]["lastScale"]["replicas"], kept["status"]["lastScale"]["by"]) == (3, "admin")
+    assert "labeled" in await front.kubectl("-n", NAMESPACE, "label", "md/chat", "tier=gold")
+    assert "patched" in await front.kubectl(
+        "-n", NAMESPACE, "patch", "md", "chat", "--type=merge", "-p", '{"metadata":{"annotations":{"a":"b"}}}'
+    )
+    operations = '[{"op":"replace","path":"/metadata/labels/tier","value":"silver"}]'
+    assert "patched" in await front.kubectl("-n", NAMESPACE, "patch", "md", "chat", "--type=json", "-p", operations)
+    _editor(front, "s/replicas: 3/replicas: 4/")
+    assert "edited" in await front.kubectl("-n", NAMESPACE, "edit", "md/chat")
+
+    seen: Json = json.loads(await front.kubectl("-n", NAMESPACE, "get", "md", "chat", "-o", "json"))
+    assert (seen["spec"]["replicas"], seen["metadata"]["labels"]["tier"], seen["metadata"]["annotations"]["a"]) == (4, "silver", "b")
+    kept = await front.plane.describe("ModelDeployment", "chat", NAMESPACE)
+    assert kept["spec"]["replicas"] == 4
+
+    described = await front.kubectl("-n", NAMESPACE, "describe", "md/chat")
+    assert "Kind:         ModelDeployment" in described
+    await front.kubectl("-n", NAMESPACE, "wait", "--for=jsonpath={.status.replicas.ready}=4", "md/chat", "--timeout=50s")
+    table = await front.kubectl("-n", NAMESPACE, "get", "md", "-l", "tier=silver", "-o", "wide")
+    assert table.split()[:8] == ["NAME", "REPLICAS", "READY", "PHASE", "REASON", "MESSAGE", "AGE", "chat"]
+    assert await front.kubectl("-n", NAMESPACE, "diff", "-f", "-", input=document("chat", replicas=4)) == ""
+    assert "+  replicas: 7" in await front.kubectl("-n", NAMESPACE, "diff", "-f", "-", input=document("chat", replicas=7), fails=True)
+    assert "deleted" in await front.kubectl("-n", NAMESPACE, "delete", "md/chat", "--timeout=50s")
+    assert "NotFound" in await front.kubectl("-n", NAMESPACE, "get", "md", "chat", fails=True)
+    assert await front.plane.describe("ModelDeployment", "chat", NAMESPACE) == {}
+
+
+def _editor(front: FrontUnderTest, change: str) -> None:
+    program = front.folder / "editor"
+    program.write_text(f"#!/bin/sh\nexec sed -i '{change}' \"$1\"\n")
+    program.chmod(0o755)
+
+
+async def test_mistakes_are_told_all_at_once_with_their_fields(front: FrontUnderTest) -> None:
+    wrong = {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {"name": "bad", "namespace": NAMESPACE}}
+    for command in (("apply", "-f", "-"), ("create", "--dry-run=server", "-f", "-")):
+        told = await front.kubectl(*command, input=json.dumps({**wrong, "spec": {"replicas": -1, "template": {}}}), fails=True)
+        assert 'The ModelDeployment "bad" is invalid' in told
+        assert "* spec.replicas: must be between 0 and 1000, got -1" in told
+        assert "* spec.template.spec: required field is missing" in told
+    assert "NotFound" in await front.kubectl("-n", NAMESPACE, "get", "md", "bad", fails=True)
+    replica = {**wrong, "kind": "ModelReplica", "spec": {}}
+    told = await front.kubectl("apply", "--server-side", "-f", "-", input=document("ssa"), fails=True)
+    assert "Server-side apply not available on the server" in told
+    assert "MethodNotAllowed" in await front.kubectl(
+        "-n", NAMESPACE, "create", "--validate=false", "-f", "-", input=json.dumps(replica), fails=True
+    )
+
+
+async def test_a_dry_run_changes_nothing(front: FrontUnderTest) -> None:
+    assert "created (server dry run)" in await front.kubectl("create", "--dry-run=server", "-f", "-", input=document("dry"))
+    assert await front.plane.describe("ModelDeployment", "dry", NAMESPACE) == {}
+    await front.kubectl("create", "-f", "-", input=document("dry"))
+    await front.kubectl("-n", NAMESPACE, "scale", "md/dry", "--replicas=5", "--dry-run=server")
+    await front.kubectl("-n", NAMESPACE, "label", "md/dry", "x=y", "--dry-run=server")
+    await front.kubectl("-n", NAMESPACE, "delete", "md/dry", "--dry-run=server")
+    kept = await front.plane.describe("ModelDeployment", "dry", NAMESPACE)
+    assert (kept["spec"]["replicas"], kept["metadata"].get("labels"), kept["metadata"].get("deletionTimestamp")) == (1, None, None)
+    await front.kubectl("-n", NAMESPACE, "delete", "md/dry", "--timeout=50s")
+
+
+async def test_users_see_and_do_what_the_access_file_allows(front: FrontUnderTest) -> None:
+    assert "created" in await front.kubectl("create", "-f", "-", input=document("mine"), user="alice")
+    assert "mine" in await front.kubectl("-n", NAMESPACE, "get", "md", user="alice")
+    assert (await front.kubectl("-n", NAMESPACE, "auth", "can-i", "create", "md", user="alice")).startswith("yes")
+    assert (await front.kubectl("-n", "team-b", "auth", "can-i", "get", "md", user="alice", fails=True)).startswith("no")
+    for arguments in (("-n", NAMESPACE, "get", "md"), ("-n", NAMESPACE, "get", "md", "mine"), ("get", "ic"), ("get", "md", "-A")):
+        assert "Forbidden" in await front.kubectl(*arguments, user="bob", fails=True)
+    assert "Unauthorized" in await front.kubectl("-n", NAMESPACE, "get", "md", user="nobody", fails=True)
+    await front.kubectl("-n", NAMESPACE, "delete", "md/mine", "--timeout=50s", user="alice")
+
+
+async def test_what_commands_of_our_own_change_is_seen(front: FrontUnderTest) -> None:
+    await front.plane.apply(a_deployment("outside", NAMESPACE))
+    await eventually(lambda: _names(front), lambda names: "outside" in names, what="the deployment")
+    await front.plane.delete("ModelDeployment", "outside", NAMESPACE)
+    await eventually(lambda: _names(front), lambda names: "outside" not in names, what="the end of the deployment")
+
+
+async def _names(front: FrontUnderTest) -> str:
+    return await front.kubectl("-n", NAMESPACE, "get", "md", "-o", "name")

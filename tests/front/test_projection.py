@@ -1,0 +1,104 @@
+"""What is kept of objects for reading, and what a watch is told: each rule without a server."""
+
+import pytest
+
+from front.store.projection import LATE_MICROSECONDS, Expired, Key, Projection, Tree
+
+KEY = Key("ModelDeployment", "team", "chat")
+OTHER = KEY._replace(name="other")
+START = 1_000 * LATE_MICROSECONDS
+
+
+def an_object(version: int, uid: str = "u1", **labels: str) -> Tree:
+    return {"kind": "ModelDeployment", "metadata": {"name": "chat", "uid": uid, "resourceVersion": str(version), "labels": labels}}
+
+
+def projection() -> Projection:
+    made = Projection()
+    made.complete = True
+    return made
+
+
+def told(made: Projection, version: int) -> list[tuple[str, int, bool]]:
+    return [(key.name, stored.version, stored.gone) for key, stored in made.changed_since("ModelDeployment", version)]
+
+
+def test_an_older_state_that_is_seen_later_changes_nothing() -> None:
+    made = projection()
+    made.put(KEY, an_object(START + 2))
+    assert made.put(KEY, an_object(START + 1)).version == START + 2
+    assert made.put(KEY, an_object(START + 1, uid="u2")).version == START + 1, "another object of that name is newer whatever its number"
+
+
+def test_an_answer_of_a_workflow_that_has_ended_since_brings_no_object_back() -> None:
+    made = projection()
+    made.put(KEY, an_object(START))
+    made.remove(KEY, START + 5)
+    assert made.put(KEY, an_object(START + 1)).gone
+    assert made.get(KEY) is None
+    assert made.put(KEY, an_object(START + 6, uid="u2")) == made.get(KEY)
+
+
+def test_a_change_that_is_seen_late_is_told_although_its_version_is_older() -> None:
+    made = projection()
+    made.put(OTHER, an_object(START + 100, uid="u2"))
+    made.put(KEY, an_object(START + 50))
+    assert told(made, START + 100) == [("chat", START + 50, False)]
+    assert told(made, START + 49) == [("chat", START + 50, False), ("other", START + 100, False)]
+
+
+def test_what_was_seen_in_time_is_told_once() -> None:
+    made = projection()
+    made.put(KEY, an_object(START + 50))
+    made.put(OTHER, an_object(START + 100, uid="u2"))
+    assert told(made, START + 100) == []
+    assert told(made, START + 50) == [("other", START + 100, False)]
+
+
+def test_of_what_was_there_at_the_start_the_last_seconds_are_told_again() -> None:
+    made = Projection()
+    made.put(KEY, an_object(START))
+    made.put(OTHER, an_object(START + 2 * LATE_MICROSECONDS, uid="u2"))
+    made.complete = True
+    assert told(made, START + 2 * LATE_MICROSECONDS) == [("other", START + 2 * LATE_MICROSECONDS, False)]
+
+
+def test_a_deletion_is_told_with_a_version_above_the_last_state() -> None:
+    made = projection()
+    made.put(KEY, an_object(START + 7))
+    made.remove(KEY, START + 1)
+    assert told(made, START + 7) == [("chat", START + 8, True)]
+    made.remove(KEY, START + 9)
+    assert told(made, START + 7) == [("chat", START + 8, True)]
+
+
+def test_before_what_is_remembered_a_watch_has_to_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("front.store.projection.TOMBSTONES_MAX", 1)
+    made = projection()
+    for number, key in enumerate((KEY, OTHER)):
+        made.put(key, an_object(START + number, uid=str(number)))
+        made.remove(key, START + 10 + number)
+    assert told(made, START + 10) == [("other", START + 11, True)]
+    with pytest.raises(Expired):
+        told(made, START + 9)
+
+
+async def test_a_slow_watcher_gets_the_last_state_of_each_object() -> None:
+    made = projection()
+    watcher = made.watch("ModelDeployment")
+    for number in range(100):
+        made.put(KEY, an_object(START + number))
+    made.put(OTHER, an_object(START, uid="u2"))
+    assert [(key.name, stored.version) for key, stored in await watcher.take(1)] == [("other", START), ("chat", START + 99)]
+    assert await watcher.take(0.01) == []
+    made.unwatch(watcher)
+    made.put(KEY, an_object(START + 200))
+    assert await watcher.take(0.01) == []
+
+
+def test_labels_of_before_are_kept_for_those_who_knew_them() -> None:
+    made = projection()
+    made.put(KEY, an_object(START, tier="gold"))
+    made.put(KEY, an_object(START + 1, tier="silver"))
+    stored = made.put(KEY, an_object(START + 2, tier="silver"))
+    assert (stored.relabelled, stored.labels_before) == (START + 1, {"tier": "gold"})
