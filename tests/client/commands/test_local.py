@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -117,12 +117,12 @@ class NothingRuns:
 @pytest.mark.parametrize(
     ("control", "want"),
     [
-        (object(), {"namespace": "modelplane-system", "name": "control-kubeconfig", "key": "kubeconfig"}),
+        (object(), {**ControlClusterSettings().model_dump(), "name": "control-kubeconfig"}),
         (None, ControlClusterSettings().model_dump()),
     ],
 )
 def test_a_worker_is_told_of_the_control_cluster_if_there_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: object, want: dict[str, str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: object, want: dict[str, Any]
 ) -> None:
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
     running = SimpleNamespace(temporal_address="127.0.0.1:1", temporal_ui="http://127.0.0.1:2", home=tmp_path, control=control)

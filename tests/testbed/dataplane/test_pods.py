@@ -1,7 +1,8 @@
 """A pod that ends keeps its engine until its requests or its grace period end, whatever the watch has missed; no cluster is needed."""
 
 import asyncio
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import httpx
@@ -17,6 +18,17 @@ Event = tuple[str, list[Document]]
 ADDRESS = "127.7.7.7"
 TOKENS, MIDDLE = 20, 2
 ASK = {"stream": True, "max_tokens": TOKENS, "seconds_per_token": 0.05}
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """An engine is a process of its own elsewhere, and sets the levels of its server's loggers."""
+    loggers = [logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")]
+    before = [(logger.level, logger.propagate, logger.handlers[:]) for logger in loggers]
+    yield
+    for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.propagate, logger.handlers = propagate, handlers
 
 
 class Annotations:

@@ -55,6 +55,7 @@ BOUNDS = {
     "StackState.stages": "one per stage, and stages are constants",
     "StackState.late": "one per stage",
     "StackState.covered": "one per component and group",
+    "TurnState.holders": "HOLDERS_SHOWN_MAX",
     "RemovalProgress.remaining": "as many as one step shows; replaced by every attempt",
     "RemovalProgress.skipped": "as many as one step shows, for each step",
     "ClusterState.cache_registrations": "one per cache that has objects here, and ENDED_KEPT others",
