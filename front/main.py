@@ -26,6 +26,7 @@ from front.store.projection import Projection
 # It is often started together with Temporal.
 CONNECT_SECONDS = 30.0
 _SHUTDOWN_SECONDS = 5.0
+_KEEPALIVE_SECONDS = 75.0
 
 log = structlog.get_logger("modelplane.front")
 
@@ -58,11 +59,13 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     host, port = _address(settings.front)
     rules, tls = access_rules(settings.front, host), _tls(settings.front)
     listener = listener or _listener(settings.front, host, port)
-    plane = ControlPlane(await connect(settings, within_seconds=CONNECT_SECONDS), settings)
+    client = await connect(settings, within_seconds=CONNECT_SECONDS)
     projection = Projection()
-    feed = Feed(plane, projection)
+    # Each has its own limit of queries at once: objects that do not answer the one do not hold up the other.
+    plane, feed = ControlPlane(client, settings), Feed(ControlPlane(client, settings), projection)
     following = asyncio.create_task(feed.run())
-    runner = web.AppRunner(Front(plane, projection, feed, rules).app(), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+    app = Front(plane, projection, rules).app()
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, keepalive_timeout=_KEEPALIVE_SECONDS)
     await runner.setup()
     try:
         await web.SockSite(runner, listener, ssl_context=tls).start()

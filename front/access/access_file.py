@@ -22,8 +22,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic.alias_generators import to_camel
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+
+from api_types.text.reader import Unreadable, read_one
 
 ANY = "*"
 AUTHENTICATED = "system:authenticated"
@@ -120,7 +120,7 @@ class AccessRules:
         """Give the user with a token."""
         if not token or len(token) > _TOKEN_MAX:
             return None
-        digest = hashlib.sha256(token.encode()).hexdigest()
+        digest = hashlib.sha256(token.encode(errors="surrogateescape")).hexdigest()
         # Compared in constant time, although a hash tells little.
         return next((user for known, user in self._users.items() if hmac.compare_digest(known, digest)), None)
 
@@ -138,9 +138,12 @@ def load(file: Path) -> AccessFile:
     if len(text) > _FILE_BYTES_MAX:
         raise BadAccessFile(f"{file} has {len(text)} bytes; at most {_FILE_BYTES_MAX} are read")
     try:
-        return AccessFile.model_validate(YAML(typ="safe").load(text.decode()) or {})
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise BadAccessFile(f"{file} is not YAML: {error}") from error
+        return AccessFile.model_validate(read_one(text.decode()) or {})
+    except UnicodeDecodeError as error:
+        raise BadAccessFile(f"{file} is no text in UTF-8") from error
+    except Unreadable as error:
+        # Without the text of the line, which may have a token.
+        raise BadAccessFile(f"{file} is not YAML: see line {error.line}") from None
     except ValidationError as error:
         # Not the values: a token may have been written in place of its hash.
         places = [f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg']}" for each in error.errors(include_input=False)]

@@ -26,4 +26,6 @@ def reviewed(review: Tree, user: User, rules: AccessRules | None) -> Tree:
     )
     allowed = rules is None or rules.allows(user, attempt)
     status = {"allowed": allowed} | ({} if allowed else {"reason": "no rule of the access file allows it"})
-    return {**review, "status": status}
+    spec = {"resourceAttributes": wanted}
+    kind = {"apiVersion": f"{ACCESS_GROUP}/{ACCESS_VERSION}", "kind": "SelfSubjectAccessReview"}
+    return {**kind, "metadata": {}, "spec": spec, "status": status}

@@ -1,9 +1,8 @@
 """The HTTP server: who asks, what about, whether they may, and the answer."""
 
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -17,15 +16,17 @@ from front.serving import access_reviews, bodies, discovery, errors, openapi, pr
 from front.serving.reading import Form, Parameters, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
 from front.serving.scaling import scale_of
+from front.serving.streaming import goes_on, streamed
 from front.serving.watching import Watch
 from front.serving.writing import Writer
-from front.store.feed import Feed
 from front.store.projection import Projection, Tree
 
 log = structlog.get_logger("modelplane.front")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _WARNING_BYTES_MAX = 4096
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_BODY_SECONDS = 30.0
 _OPEN = ("/healthz", "/livez", "/readyz")
 _VERSION = {"major": "1", "minor": "32", "gitVersion": "v1.32.0+modelplane", "platform": "linux/amd64"}
 
@@ -33,9 +34,9 @@ _VERSION = {"major": "1", "minor": "32", "gitVersion": "v1.32.0+modelplane", "pl
 class Front:
     """Answers requests, from the projection and by the workflows."""
 
-    def __init__(self, plane: ControlPlane, projection: Projection, feed: Feed, rules: AccessRules | None) -> None:
+    def __init__(self, plane: ControlPlane, projection: Projection, rules: AccessRules | None) -> None:
         """`rules` None: everybody who reaches this server may do everything, which is for a loopback address alone."""
-        self._plane, self._projection, self._feed, self._rules = plane, projection, feed, rules
+        self._projection, self._rules = projection, rules
         self._writer = Writer(plane, projection)
 
     def app(self) -> web.Application:
@@ -67,24 +68,30 @@ class Front:
         path = request.path.rstrip("/") or "/"
         if path in _OPEN:
             return self._health(path)
+        if any(name.lower().startswith("impersonate-") for name in request.headers):
+            raise errors.Refused(403, "Forbidden", "impersonation is not possible here; use a token of that user")
         user = self._user(request)
         if path.startswith(("/api", "/openapi", "/version")) or path == "/":
             found = resource_of(path)
             if found:
                 return await self._on_resource(request, found, user)
             if path == access_reviews.PATH and request.method == "POST":
-                return _json(access_reviews.reviewed(_review(await request.read()), user, self._rules), 201)
+                review = await bodies.apart(_review, await _read(request))
+                return _json(access_reviews.reviewed(review, user, self._rules), 201)
             if request.method in ("GET", "HEAD") and (document := _document(path, request.headers.get("Accept", ""))):
                 return _json(document, content_type=_content_type(document))
         raise errors.Refused(404, "NotFound", "the server could not find the requested resource")
 
     def _health(self, path: str) -> web.Response:
         if path == "/readyz" and not self._projection.complete:
-            return web.Response(status=503, text=f"the objects are not read yet{': ' if self._feed.problem else ''}{self._feed.problem}\n")
+            return web.Response(status=503, text="the objects are not read yet\n")
         return web.Response(text="ok\n")
 
     def _user(self, request: web.Request) -> User:
         if self._rules is None:
+            # A page in a browser of this machine can send requests here too, under the name of a host of its own.
+            if "Origin" in request.headers or (request.url.host or "") not in _LOOPBACK:
+                raise errors.Refused(403, "Forbidden", "without an access file only programs of this machine are served")
             return User("system:anonymous-admin")
         if problem := self._rules.refresh():
             log.error("the access file cannot be read; the one of before holds", problem=problem)
@@ -100,16 +107,24 @@ class Front:
         verb = _verb(request.method, resource, parameters)
         self._authorize(user, resource, verb)
         if not self._projection.complete:
-            raise errors.unavailable(f"the objects are not read yet; ask again in a moment {self._feed.problem}".strip())
+            raise errors.unavailable("the objects are not read yet; ask again in a moment")
         form = Form.of(request.headers.get("Accept", ""), parameters)
         if verb == "watch":
-            return await self._watch(request, Watch(self._projection, resource, parameters, form))
+            watch = Watch(self._projection, resource, parameters, form)
+            return await streamed(request, watch.lines(goes_on(request, lambda: self._may_watch(request, resource))))
         if verb == "list":
             return _json(listed(self._projection, resource, parameters, form))
         if verb == "get":
             tree = get(self._projection, resource)
             return _json(scale_of(resource, tree) if resource.subresource == SCALE else form.one(resource, tree))
         return await self._write(request, resource, verb, user, form)
+
+    def _may_watch(self, request: web.Request, resource: Resource) -> bool:
+        try:
+            self._authorize(self._user(request), resource, "watch")
+        except errors.Refused:
+            return False
+        return True
 
     def _authorize(self, user: User, resource: Resource, verb: str) -> None:
         attempt = resource.attempt(verb)
@@ -122,24 +137,27 @@ class Front:
 
     async def _write(self, request: web.Request, resource: Resource, verb: str, user: User, form: Form) -> web.Response:
         dry = _dry(request.query)
-        body = await request.read()
+        body = await _read(request)
         content_type = request.headers.get("Content-Type", "")
-        if verb == "delete":
-            options = bodies.parse_object(body) if body.strip() else {}
-            tree = await self._writer.delete(resource, options, user.name, dry=dry or bool(options.get("dryRun")))
+        if verb in ("delete", "deletecollection"):
+            options = await bodies.apart(bodies.parse_object, body) if body.strip() else {}
+            options |= {"propagationPolicy": request.query["propagationPolicy"]} if "propagationPolicy" in request.query else {}
+            dry = dry or bool(options.get("dryRun"))
+            if verb == "deletecollection":
+                return await self._delete_all(request, resource, options, user, form, dry=dry)
+            tree = await self._writer.delete(resource, options, user.name, dry=dry)
             return _json(form.one(resource, tree) if tree.get("kind") != "Status" else tree)
-        if verb == "deletecollection":
-            return await self._delete_all(request, resource, user, form, dry=dry)
         if resource.subresource == SCALE:
             wanted = partial(self._body_of_scale, body, content_type, verb)
             return _json(await self._writer.scale(resource, wanted, user.name, dry=dry))
         if verb == "patch":
             kind = bodies.media_type(content_type, bodies.PATCHES)
-            tree, warnings = await self._writer.patch(resource, kind, bodies.parse(body), user.name, dry=dry)
+            patch = await bodies.apart(bodies.parse, body)
+            tree, warnings = await self._writer.patch(resource, kind, patch, user.name, dry=dry)
         else:
             bodies.media_type(content_type, bodies.OBJECTS)
             write = self._writer.create if verb == "create" else self._writer.update
-            tree, warnings = await write(resource, bodies.parse_object(body), user.name, dry=dry)
+            tree, warnings = await write(resource, await bodies.apart(bodies.parse_object, body), user.name, dry=dry)
         return _json(form.one(resource, tree), 201 if verb == "create" else 200, warnings)
 
     def _body_of_scale(self, body: bytes, content_type: str, verb: str, before: Tree) -> Tree:
@@ -148,30 +166,35 @@ class Front:
         bodies.media_type(content_type, bodies.OBJECTS)
         return bodies.parse_object(body)
 
-    async def _delete_all(self, request: web.Request, resource: Resource, user: User, form: Form, *, dry: bool) -> web.Response:
+    async def _delete_all(
+        self, request: web.Request, resource: Resource, options: Tree, user: User, form: Form, *, dry: bool
+    ) -> web.Response:
         found = listed(self._projection, resource, {key: value for key, value in request.query.items() if key != "limit"}, Form())
         for tree in found["items"]:
             named = Resource(resource.info, resource.namespace, tree["metadata"]["name"])
-            await self._writer.delete(named, {"preconditions": {"uid": tree["metadata"].get("uid")}}, user.name, dry=dry)
+            mine = {**options, "preconditions": {"uid": tree["metadata"].get("uid")}}
+            try:
+                await self._writer.delete(named, mine, user.name, dry=dry)
+            except errors.Refused as refusal:
+                # It is gone, or another one by now.
+                if refusal.code not in (404, 409):
+                    raise
         return _json(form.many(resource, found["items"], found["metadata"]))
 
-    async def _watch(self, request: web.Request, watch: Watch) -> web.StreamResponse:
-        lines: AsyncIterator[bytes] = watch.lines()
-        response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
-        response.enable_chunked_encoding()
-        await response.prepare(request)
-        # A client goes whenever it likes.
-        with contextlib.suppress(ConnectionError):
-            async for line in lines:
-                await response.write(line)
-            await response.write_eof()
-        return response
+
+async def _read(request: web.Request) -> bytes:
+    """Read the body. Raises `Refused` for one that does not come."""
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            return await request.read()
+    except TimeoutError:
+        raise errors.Refused(408, "Timeout", "the body of the request did not arrive in time") from None
 
 
 def _verb(method: str, resource: Resource, parameters: Parameters) -> str:
     """Give the verb of a request. Raises `Refused` for a method that the resource does not have."""
     if method in ("GET", "HEAD"):
-        if parameters.get("watch") in ("true", "1") and not resource.subresource:
+        if method == "GET" and parameters.get("watch") in ("true", "1") and not resource.subresource:
             return "watch"
         return "get" if resource.name else "list"
     if not resource.info.user_may_apply or resource.subresource == STATUS:

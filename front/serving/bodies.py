@@ -1,31 +1,51 @@
-"""Bodies of requests: read in bounded size, as JSON or YAML, and patches applied to objects."""
+"""Bodies of requests: read in bounded size, as JSON or YAML, and patches applied to objects.
 
+A client may send any text. What is small and large to build is refused before it is built, and all of it is done apart from the thread that
+answers requests (`apart`).
+"""
+
+import asyncio
 import copy
-from typing import Any
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import jsonpatch
+import jsonpointer
 
-from api_types.text.reader import Unreadable, read_trees
+from api_types.payloads.limits import MANIFEST_BYTES_MAX
+from api_types.text.reader import DEPTH_MAX, Unreadable, read_one
 from front.serving import errors
 from front.store.projection import Tree
 
-BYTES_MAX = 3 * 1024 * 1024
+BYTES_MAX = 2 * 1024 * 1024
 OBJECTS = ("application/json", "application/yaml")
 MERGE, JSON_PATCH, STRATEGIC = "application/merge-patch+json", "application/json-patch+json", "application/strategic-merge-patch+json"
 PATCHES = (MERGE, JSON_PATCH, STRATEGIC)
-_OPERATIONS_MAX = 10_000
+_OPERATIONS_MAX = 1_000
+# All that the operations of one JSON patch copy: each may copy what the one before it has made.
+_COPIED_BYTES_MAX = 1024 * 1024
 # What the library raises for operations that are not written as such.
-_NOT_A_PATCH = (TypeError, KeyError, IndexError, ValueError, AttributeError)
+_NOT_A_PATCH = (TypeError, KeyError, IndexError, ValueError, AttributeError, RecursionError)
+_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="front")
+ResultT = TypeVar("ResultT")
+
+
+async def apart(work: Callable[..., ResultT], *arguments: Any) -> ResultT:
+    """Work on what a client sent, for a second or more, while others are answered."""
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, work, *arguments)
 
 
 def parse(body: bytes) -> Any:
     """Read the one document of a body. Raises `Refused`."""
     try:
-        (tree, _), *more = [*read_trees(body.decode())] or [(None, 0)]
-    except (UnicodeDecodeError, Unreadable) as error:
-        raise errors.bad_request(f"the body cannot be read: {error}") from None
-    if more:
-        raise errors.bad_request("the body has several documents; send one")
+        text = body.decode()
+        tree = read_one(text) if len(body) <= MANIFEST_BYTES_MAX else json.loads(text)
+    except (Unreadable, ValueError, RecursionError) as error:
+        raise errors.bad_request(f"the body cannot be read: {str(error)[:512]}") from None
+    if _is_deep(tree):
+        raise errors.bad_request(f"the body is nested more than {DEPTH_MAX} levels deep")
     return tree
 
 
@@ -37,9 +57,18 @@ def parse_object(body: bytes) -> Tree:
     return tree
 
 
+def _is_deep(tree: Any) -> bool:
+    level = [tree]
+    for _ in range(DEPTH_MAX):
+        level = [child for node in level for child in (node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())]
+        if not level:
+            return False
+    return True
+
+
 def media_type(content_type: str, allowed: tuple[str, ...]) -> str:
-    """Give the media type of a body. Raises `Refused` for one that is not read."""
-    found = content_type.partition(";")[0].strip().lower() or allowed[0]
+    """Give the media type of a body. Raises `Refused` for one that is not read; a page of a browser can send one without any."""
+    found = content_type.partition(";")[0].strip().lower()
     if found not in allowed:
         raise errors.unsupported_media_type(allowed)
     return found
@@ -51,10 +80,8 @@ def patched(tree: Tree, kind: str, patch: Any) -> Tree:
         return _json_patched(tree, patch)
     if not isinstance(patch, dict):
         raise errors.bad_request("a merge patch must be an object")
-    if kind == STRATEGIC and "$" in "".join(key[:1] for key in _keys(patch)):
-        raise errors.bad_request(
-            "directives of strategic merge patches, such as $patch, are not understood; send a merge patch or a JSON patch"
-        )
+    if kind == STRATEGIC and any(key.startswith("$") for key in _keys(patch)):
+        raise errors.bad_request("directives of strategic merge patches, such as $patch, are not read; send a merge patch or a JSON patch")
     merged: Tree = _merged(copy.deepcopy(tree), patch)
     return merged
 
@@ -62,14 +89,18 @@ def patched(tree: Tree, kind: str, patch: Any) -> Tree:
 def _json_patched(tree: Tree, patch: Any) -> Tree:
     if not isinstance(patch, list) or len(patch) > _OPERATIONS_MAX:
         raise errors.bad_request(f"a JSON patch must be a list of at most {_OPERATIONS_MAX} operations")
+    result: Any = copy.deepcopy(tree)
+    left = _COPIED_BYTES_MAX
     try:
-        result = jsonpatch.apply_patch(copy.deepcopy(tree), patch)
-    except (
-        jsonpatch.JsonPatchException,
-        jsonpatch.JsonPointerException,
-        *_NOT_A_PATCH,
-    ) as error:
-        raise errors.Refused(422, "Invalid", f"the server rejected our request due to an error in our request: {error}") from None
+        for operation in patch:
+            if operation.get("op") == "copy":
+                left -= len(json.dumps(jsonpointer.resolve_pointer(result, operation["from"])))
+                if left < 0:
+                    raise errors.bad_request(f"a JSON patch may copy {_COPIED_BYTES_MAX} bytes in all")
+            result = jsonpatch.apply_patch(result, [operation], in_place=True)
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, *_NOT_A_PATCH) as error:
+        message = f"the server rejected our request due to an error in our request: {str(error)[:512]}"
+        raise errors.Refused(422, "Invalid", message) from None
     if not isinstance(result, dict):
         raise errors.bad_request("the patch leaves no object")
     return result

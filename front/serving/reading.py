@@ -52,6 +52,8 @@ class Form:
 def get(projection: Projection, resource: Resource) -> Tree:
     """Give an object. Raises `Refused` if there is none."""
     stored = projection.get(resource.key)
+    if resource.key in projection.unread:
+        raise errors.unavailable("no worker has answered for this object yet")
     if stored is None:
         raise errors.not_found(resource.info.group, resource.info.plural, resource.name)
     return stored.tree
@@ -69,6 +71,7 @@ def listed(projection: Projection, resource: Resource, parameters: Parameters, f
     is that of the first part, so a watch that goes on from it tells of all that changed meanwhile.
     """
     wanted = selection(resource, parameters)
+    check_all_are_read(projection, resource, wanted)
     limit = number(parameters, "limit")
     after, version = _continued(parameters.get("continue", ""), projection.high)
     rows = sorted((key, stored) for key, stored in _matching(projection, resource, wanted) if after is None or key > after)
@@ -79,6 +82,12 @@ def listed(projection: Projection, resource: Resource, parameters: Parameters, f
         if wanted.by_labels or parameters.get("fieldSelector"):
             del metadata["remainingItemCount"]
     return form.many(resource, [tree for _, tree in shown], metadata)
+
+
+def check_all_are_read(projection: Projection, resource: Resource, wanted: Selection) -> None:
+    """Raise `Refused` if something of a collection was never read: who was told less than all would take the rest for deleted."""
+    if any(key.kind == resource.info.kind and wanted.has_key(key) for key in projection.unread):
+        raise errors.unavailable("no worker has answered for some of these objects yet; ask again in a moment")
 
 
 def number(parameters: Parameters, name: str) -> int:
@@ -104,7 +113,7 @@ def _continued(token: str, high: int) -> tuple[Key | None, int]:
         return None, high
     try:
         kind, namespace, name, version = json.loads(base64.urlsafe_b64decode(token[:_TOKEN_MAX].encode()))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise errors.bad_request("continue: this token is none of this server; list again without it") from None
     if not all(isinstance(part, str) for part in (kind, namespace, name)) or not isinstance(version, int):
         raise errors.bad_request("continue: this token is none of this server; list again without it")

@@ -9,6 +9,8 @@ from front.store.projection import Key
 _BY_PLURAL = {(info.group, info.version, info.plural): info for info in SERVED}
 GROUP_VERSIONS = tuple(dict.fromkeys((info.group, info.version) for info in SERVED))
 SCALE, STATUS = "scale", "status"
+# No name of Kubernetes is longer.
+_PART_MAX = 253
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def resource_of(path: str) -> Resource | None:
     """Read `/apis/GROUP/VERSION[/namespaces/NS]/PLURAL[/NAME[/SUB]]`; None if nothing of ours is there."""
     namespace = ""
     parts = path.strip("/").split("/")
-    if not all(parts):
+    if not all(parts) or not path.isprintable() or any(len(part) > _PART_MAX for part in parts):
         return None
     match parts:
         case ["apis", group, version, "namespaces", namespace, plural, *below]:

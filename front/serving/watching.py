@@ -2,16 +2,17 @@
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from front.serving import errors
-from front.serving.reading import Form, Parameters, number, selection
+from front.serving import errors, tables
+from front.serving.reading import Form, Parameters, check_all_are_read, number, selection
 from front.serving.requests import Resource
 from front.serving.selectors import Selection
 from front.store.projection import Expired, Key, Projection, Stored, Tree, Watcher
 
 BOOKMARK_SECONDS = 60.0
+CHECK_SECONDS = 10.0
 # A watch ends after this time if its client names none, and goes on with another request.
 SECONDS_DEFAULT, SECONDS_MAX = 1800, 86_400
 _TABLE: Tree = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": []}
@@ -25,21 +26,23 @@ class Watch:
         """Read what is wanted. Raises `Refused`."""
         self._projection, self._resource, self._form = projection, resource, form
         self._wanted: Selection = selection(resource, parameters)
+        check_all_are_read(projection, resource, self._wanted)
         self._from = number(parameters, "resourceVersion")
         self._bookmarks = parameters.get("allowWatchBookmarks") in ("true", "1")
         self._initial = parameters.get("sendInitialEvents") in ("true", "1")
         self._seconds = min(number(parameters, "timeoutSeconds") or SECONDS_DEFAULT, SECONDS_MAX)
-        self._known: dict[Key, int] = {}
+        # None: in a state that is not known.
+        self._known: dict[Key, Stored | None] = {}
         self._headed = True
         self._high = 0
 
-    async def lines(self) -> AsyncIterator[bytes]:
-        """Give the lines of the answer until its time is over. Raises `Refused` before the first one."""
+    async def lines(self, goes_on: Callable[[], bool]) -> AsyncIterator[bytes]:
+        """Give the lines of the answer until its time is over, or it does not go on, which is looked at every few seconds."""
         watcher = self._projection.watch(self._resource.info.kind)
         try:
             for line in self._first():
                 yield line
-            async for line in self._following(watcher):
+            async for line in self._following(watcher, goes_on):
                 yield line
         finally:
             self._projection.unwatch(watcher)
@@ -54,35 +57,45 @@ class Watch:
         try:
             changed = self._projection.changed_since(self._resource.info.kind, self._from)
         except Expired:
+            self._seconds = 0
             return [_line("ERROR", errors.expired().status)]
-        for key, stored in [*changed, *self._projection.of_kind(self._resource.info.kind).items()]:
+        news = dict(changed)
+        for key, stored in (self._projection.of_kind(self._resource.info.kind) | news).items():
             if stored.first <= self._from and self._wanted.has_key(key) and self._wanted.had_labels(stored, self._from):
-                self._known[key] = 0
+                self._known[key] = None if key in news else stored
         return [line for key, stored in changed for line in self._events(key, stored)]
 
-    async def _following(self, watcher: Watcher) -> AsyncIterator[bytes]:
+    async def _following(self, watcher: Watcher, goes_on: Callable[[], bool]) -> AsyncIterator[bytes]:
         end = time.monotonic() + self._seconds
+        told = time.monotonic()
         while (left := end - time.monotonic()) > 0:
-            changes = await watcher.take(min(left, BOOKMARK_SECONDS))
+            changes = await watcher.take(min(left, CHECK_SECONDS))
+            if not goes_on():
+                return
             for key, stored in changes:
                 self._high = max(self._high, stored.version)
                 for line in self._events(key, stored):
                     yield line
-            if not changes and self._bookmarks:
+            if changes:
+                told = time.monotonic()
+            elif self._bookmarks and time.monotonic() - told >= BOOKMARK_SECONDS:
+                told = time.monotonic()
                 yield self._bookmark()
 
     def _events(self, key: Key, stored: Stored) -> list[bytes]:
         if not self._wanted.has_key(key):
             return []
         selected = not stored.gone and self._wanted.has_labels(stored)
-        before = self._known.get(key)
+        is_known, before = key in self._known, self._known.get(key)
         if not selected:
             self._known.pop(key, None)
-            return [] if before is None else [self._object("DELETED", stored.tree)]
-        if before == stored.version:
+            return [self._object("DELETED", stored.tree)] if is_known else []
+        if before and (before.uid, before.version) == (stored.uid, stored.version):
             return []
-        self._known[key] = stored.version
-        return [self._object("ADDED" if before is None else "MODIFIED", stored.tree)]
+        self._known[key] = stored
+        if before and before.uid != stored.uid:
+            return [self._object("DELETED", before.tree), self._object("ADDED", stored.tree)]
+        return [self._object("MODIFIED" if is_known else "ADDED", stored.tree)]
 
     def _object(self, event: str, tree: Tree) -> bytes:
         line = _line(event, self._form.one(self._resource, tree, headed=self._headed))
@@ -95,6 +108,8 @@ class Watch:
         if initial:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
         tree = {"kind": info.kind, "apiVersion": info.api_version, "metadata": metadata}
+        if self._form.metadata:
+            tree = tables.partial(tree)
         if self._form.table:
             row = {"cells": [], "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}}
             version = {"resourceVersion": metadata["resourceVersion"]}

@@ -7,11 +7,13 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import structlog
+
 from api_types.messages.delivery import MessageT, ReceiverT, Signal
 from api_types.messages.entities import Delete, Replace, Scale
 from api_types.messages.signals import EntitySignals, ModelDeploymentSignals
 from api_types.validation.manifests import Admitted, InvalidManifest, admit, admit_update, dump, load
-from client.errors import AlreadyExists, CommandFailed, Conflict, NotFound, Refused
+from client.errors import AlreadyExists, CommandFailed, Conflict, NoAnswer, NotFound, Refused
 from client.follow.requests import new_request_id, until_applied
 from client.manifests.checks import CHECKS
 from client.refs.targets import Target
@@ -21,6 +23,8 @@ from front.serving import bodies, errors
 from front.serving.requests import Resource
 from front.serving.scaling import scale_of, wanted_replicas
 from front.store.projection import Projection, Tree, shown
+
+log = structlog.get_logger("modelplane.front")
 
 # A patch is made again when the object was changed meanwhile.
 _ATTEMPTS = 5
@@ -41,22 +45,26 @@ class Writer:
         document = _named(resource, document)
         if (document.get("metadata") or {}).get("resourceVersion"):
             raise errors.bad_request("resourceVersion should not be set on objects to be created")
-        admitted = _admitted(resource, document)
+        admitted = await bodies.apart(_admitted, resource, document)
         named = Resource(resource.info, resource.namespace, admitted.manifest.metadata.name)
         target = _target(named)
-        if await self._exists(target):
-            raise errors.already_exists(resource.info.group, resource.info.plural, named.name)
+        begun = await self._exists(target)
+        if begun:
+            held = await self.present(named)
+            if held["metadata"].get("generation") or deleting(held):
+                raise errors.already_exists(resource.info.group, resource.info.plural, named.name)
         if dry:
             return _shown(admitted), admitted.warnings
         message = Replace(request_id=new_request_id(), by=user, manifest=dump(admitted.manifest))
-        return await self._replaced(named, message, create=True), admitted.warnings
+        # A create that no worker answered has begun an object without a spec.
+        return await self._replaced(named, message, create=not begun), admitted.warnings
 
     async def update(self, resource: Resource, document: Tree, user: str, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
         """Replace an object by what a client made of it; gives it with warnings. Raises `Refused`."""
         document = _named(resource, document)
         before = await self.present(resource)
         _check_identity(resource, document, before)
-        admitted = _admitted(resource, document, before)
+        admitted = await bodies.apart(_admitted, resource, document, before)
         if dry:
             return {**before, **_shown(admitted), "metadata": {**before["metadata"], **_shown(admitted)["metadata"]}}, admitted.warnings
         version = str(document["metadata"].get("resourceVersion") or "")
@@ -67,7 +75,7 @@ class Writer:
         """Change some fields of an object; gives it with warnings. Raises `Refused`."""
         for attempt in range(1, _ATTEMPTS + 1):
             before = await self.present(resource)
-            document = bodies.patched(before, kind, patch)
+            document = await bodies.apart(bodies.patched, before, kind, patch)
             metadata = document.get("metadata")
             theirs = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
             try:
@@ -80,6 +88,8 @@ class Writer:
 
     async def delete(self, resource: Resource, options: Mapping[str, Any], user: str, *, dry: bool) -> Tree:
         """Request the deletion of an object; gives it as it is then, or a Status if it is gone. Raises `Refused`."""
+        if options.get("propagationPolicy") == "Orphan" or options.get("orphanDependents"):
+            raise errors.bad_request("propagationPolicy: Orphan is not possible here: what belongs to an object is deleted with it")
         before = await self.present(resource)
         metadata = before["metadata"]
         wanted = options.get("preconditions")
@@ -132,7 +142,8 @@ class Writer:
         try:
             return await self._plane.exists(target)
         except CommandFailed as failure:
-            raise errors.unavailable("; ".join([failure.message, *failure.details])) from failure
+            log.warning("a request was not answered", problem=failure.message, details=failure.details)
+            raise errors.unavailable("Temporal does not answer") from failure
 
     async def _replaced(self, resource: Resource, message: Replace, *, create: bool) -> Tree:
         try:
@@ -206,4 +217,5 @@ def _refusal(resource: Resource, failure: CommandFailed) -> errors.Refused:
         case Refused():
             return errors.Refused(422, "Invalid", f'{resource.info.kind}.{group} "{resource.name}" is invalid: {failure.message}')
         case _:
-            return errors.unavailable("; ".join([failure.message, *failure.details]))
+            log.warning("a request was not answered", problem=failure.message, details=failure.details)
+            return errors.unavailable("no worker answers" if isinstance(failure, NoAnswer) else "Temporal does not answer")

@@ -62,6 +62,12 @@ class Feed:
                 self._failed("; ".join([failure.message, *failure.details]))
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
+            except Exception as error:
+                # A defect must not end the only task that follows changes.
+                log.exception("changes cannot be followed", exc_info=error)
+                self._failed("an error of this server")
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
             if self.problem:
                 log.info("changes are followed again")
                 self.problem = ""
@@ -93,19 +99,28 @@ class Feed:
             if tree["metadata"].get("uid"):
                 self._projection.put(key, tree)
         self._unanswered.pop(key, None)
+        if not await self._is_there(key):
+            self._projection.unread.discard(key)
+
+    async def _is_there(self, key: Key) -> bool:
+        """Whether it runs; asked only of what was not read."""
+        unread = key in self._projection.unread
+        return not unread or await self._plane.exists(Target.of(BY_KIND[key.kind], key.namespace, key.name))
 
     async def _relist(self) -> None:
         rows = [row async for row in self._plane.rows(visibility_query(_KINDS))]
         running = {_key(row) for row in rows if row.workflow_type in _BY_TYPE}
+        self._projection.unread = {key for key in running if self._projection.get(key) is None}
         asked = self._newer(rows)
         if not self._projection.complete:
             asked = sorted(running)
         self._ask(asked)
         if not self._projection.complete:
-            await asyncio.gather(*self._tasks.values())
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         for key in [key for key in self._projection.all_keys() if key not in running]:
             # Started after the list was made, or gone.
-            if not await self._plane.exists(Target.of(BY_KIND[key.kind], key.namespace, key.name)):
+            known = self._projection.get(key)
+            if not await self._plane.exists(Target.of(BY_KIND[key.kind], key.namespace, key.name)) and self._projection.get(key) is known:
                 self._projection.remove(key, _microseconds(utc_now()))
         self._relisted = time.monotonic()
 
@@ -115,7 +130,8 @@ class Feed:
             if row.workflow_type not in _BY_TYPE:
                 continue
             known, version = self._projection.get(_key(row)), row.typed_search_attributes.get(VERSION) or 0
-            self._followed = max(self._followed, version)
+            # One clock that is wrong must not hide what all others change.
+            self._followed = max(self._followed, min(version, _microseconds(utc_now())))
             if known is None or known.version < version:
                 found[_key(row)] = None
         return list(found)
@@ -131,6 +147,7 @@ class Feed:
         del self._tasks[key]
         if not task.cancelled() and (error := task.exception()):
             log.error("an object could not be asked", object="/".join(key), exc_info=error)
+            self._unanswered[key] = time.monotonic() + ASK_AGAIN_SECONDS
 
     async def _ask_one(self, key: Key) -> None:
         try:
@@ -148,15 +165,18 @@ class Feed:
                 continue
             key, closed = _key(row), _microseconds(row.close_time or now)
             known = self._projection.get(key)
-            if known is None and first:
+            if known is None and first and key not in self._projection.unread:
                 info = BY_KIND[key.kind]
                 metadata = {"name": key.name, "resourceVersion": str(closed)} | ({"namespace": key.namespace} if key.namespace else {})
                 self._projection.bury(key, {"apiVersion": info.api_version, "kind": info.kind, "metadata": metadata}, closed)
-            elif known and known.version <= closed and not await self._plane.exists(Target.of(BY_KIND[key.kind], key.namespace, key.name)):
-                self._projection.remove(key, closed)
-                self._unanswered.pop(key, None)
+            elif known and known.version <= closed:
+                exists = await self._plane.exists(Target.of(BY_KIND[key.kind], key.namespace, key.name))
+                # It may have been created anew meanwhile.
+                if not exists and self._projection.get(key) is known:
+                    self._projection.remove(key, closed)
+                    self._unanswered.pop(key, None)
         if first:
-            self._projection.low = _microseconds(now - GONE_BEFORE_START)
+            self._projection.low = max(self._projection.low, _microseconds(now - GONE_BEFORE_START))
         self._seen_gone = now
 
 

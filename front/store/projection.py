@@ -103,6 +103,8 @@ class Projection:
         self.high = 0
         self.low = 0
         self.complete = False
+        # What runs and was never read.
+        self.unread: set[Key] = set()
 
     # --- reading ----------------------------------------------------------------------------------------------------------------------
 
@@ -110,7 +112,7 @@ class Projection:
         """Give an object that runs."""
         return self._objects.get(key.kind, {}).get(key)
 
-    def of_kind(self, kind: str) -> Mapping[Key, Stored]:
+    def of_kind(self, kind: str) -> dict[Key, Stored]:
         """Give all objects of a kind."""
         return self._objects.get(kind, {})
 
@@ -145,10 +147,11 @@ class Projection:
         if before and before.uid == tree["metadata"].get("uid") and (version < before.version or tree == before.tree):
             return before
         buried = self._tombstones.get(key)
-        if buried and buried.uid == tree["metadata"].get("uid") and buried.uid:
+        if buried and buried.uid and buried.uid == tree["metadata"].get("uid") and version <= buried.version:
             # What was asked before its workflow ended is answered late.
             return buried
         self._tombstones.pop(key, None)
+        self.unread.discard(key)
         first = version if self.complete else _created(tree)
         stored = _following(before, Stored(tree, version, first=first, behind=self._behind()))
         self._objects.setdefault(key.kind, {})[key] = stored
@@ -157,6 +160,7 @@ class Projection:
 
     def remove(self, key: Key, version: int) -> None:
         """Note that an object is gone since a version."""
+        self.unread.discard(key)
         before = self._objects.get(key.kind, {}).pop(key, None)
         if before is None:
             return
@@ -191,7 +195,8 @@ class Projection:
 
 
 def _is_news(stored: Stored, version: int) -> bool:
-    return stored.version > version or (stored.behind >= version and stored.version > version - LATE_MICROSECONDS)
+    is_late = stored.behind >= version and (stored.behind < _ANY or stored.version > version - LATE_MICROSECONDS)
+    return stored.version > version or is_late
 
 
 def _following(before: Stored | None, stored: Stored) -> Stored:

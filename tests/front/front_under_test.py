@@ -87,7 +87,7 @@ class FrontUnderTest:
     async def ask(self, method: str, path: str, body: Any = None, user: str = "admin", **headers: str) -> tuple[int, Any]:
         """Make one request; gives the status and the body."""
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        sent = {name.replace("_", "-"): value for name, value in headers.items()} or {"Content-Type": "application/json"}
+        sent = {"Content-Type": "application/json", **headers}
         async with self.session(user) as session, session.request(method, path, data=data, headers=sent) as answer:
             text = await answer.read()
             return answer.status, json.loads(text) if answer.content_type == "application/json" else text.decode()

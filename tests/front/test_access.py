@@ -135,7 +135,10 @@ def _rewrite(file: Path, text: str) -> None:
         ("rules: [{verbs: [get], namespaces: [a]}]", "rules.0.resources: Field required"),
         ("rules: [{verbs: [read], resources: ['*']}]", "rules.0.verbs.0"),
         ("- a", "Input should be a valid dictionary"),
-        ("a: &a [*a]", ""),
+        ("a: &a [*a]", "line 1"),
+        ("users: [{name: a, tokenSha256: [secret-token", "is not YAML: see line"),
+        ("[" * 3_000, "is not YAML"),
+        ("a: *secret-token", "is not YAML"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_places_and_without_its_values(tmp_path: Path, text: str, problem: str) -> None:

@@ -96,6 +96,29 @@ async def test_a_slow_watcher_gets_the_last_state_of_each_object() -> None:
     assert await watcher.take(0.01) == []
 
 
+def test_a_workflow_that_goes_on_after_its_end_is_there_again() -> None:
+    made = projection()
+    made.put(KEY, an_object(START))
+    made.remove(KEY, START + 5)
+    assert made.put(KEY, an_object(START + 6)) == made.get(KEY)
+
+
+def test_what_was_seen_much_later_is_told_all_the_same() -> None:
+    made = projection()
+    made.put(OTHER, an_object(START + 10 * LATE_MICROSECONDS, uid="u2"))
+    made.put(KEY, an_object(START))
+    assert told(made, START + 10 * LATE_MICROSECONDS) == [("chat", START, False)]
+
+
+def test_what_was_never_read_is_known_until_it_is_read_or_gone() -> None:
+    made = projection()
+    made.unread = {KEY, OTHER}
+    made.put(KEY, an_object(START))
+    assert made.unread == {OTHER}
+    made.remove(OTHER, START)
+    assert made.unread == set()
+
+
 def test_labels_of_before_are_kept_for_those_who_knew_them() -> None:
     made = projection()
     made.put(KEY, an_object(START, tier="gold"))
