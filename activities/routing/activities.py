@@ -121,14 +121,16 @@ class RoutingActivities:
             await ensure_namespace(cluster, order.namespace, f"{_SERVICE} {order.namespace}/{order.name}", shared=True)
             target = ObjectId(kinds.HTTP_ROUTE, order.namespace, names.service_route_name(order.namespace, order.name))
             middleware = await middlewares.apply_middleware(cluster, owner, order.retries) if order.retries else middlewares.NONE
-            if middleware.is_new:
+            # An attempt before this one may have applied or deleted what the gateway does not know yet.
+            again = activity.info().attempt > 1
+            if middleware.is_new or (middleware.digest and again):
                 await asyncio.sleep(self.load_seconds)
             before = await cluster.get(target) if order.middleware_left else None
             stored = await apply_item(cluster, service_route(owner, backends, middleware=bool(middleware.digest)), owner)
             if order.middleware_left and not order.retries:
-                if names_middleware(before):
+                if names_middleware(before) or again:
                     await asyncio.sleep(self.load_seconds)
-                await delete_objects(Deleter(cluster, order.uid, report, None), [middlewares.target_of(order.namespace, order.name)])
+                await middlewares.delete_middleware(Deleter(cluster, order.uid, report, None), order.namespace, order.name)
         return AppliedRoute(
             name=stored["metadata"]["name"],
             generation=int(stored["metadata"].get("generation") or 0),
@@ -148,7 +150,7 @@ class RoutingActivities:
             deleter = Deleter(cluster, order.uid, report, None)
             await delete_objects(deleter, [route])
             if order.middleware_left:
-                await delete_objects(deleter, [middlewares.target_of(order.namespace, order.name)])
+                await middlewares.delete_middleware(deleter, order.namespace, order.name)
 
     # --- the gateway --------------------------------------------------------------------------------------------------------------
 

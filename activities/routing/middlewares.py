@@ -6,17 +6,22 @@ Gateway is ours, or says that Middlewares are loaded.
 
 from typing import NamedTuple
 
+import structlog
+
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ObjectId, Selection
+from activities.cluster_objects.deletion import Deleter
 from activities.cluster_objects.ownership import owner_of
 from activities.observe.control import GATEWAY
 from activities.observe.digest import content_digest
 from activities.render.objects.manifest import Owner
 from activities.render.services.retries import service_middleware
-from activities.routing.applying import apply_item
+from activities.routing.applying import apply_item, delete_objects
 from api_types import labels, names
 from api_types.errors import InvalidInput, NameConflict, PermissionDenied, ServerError, StackMissing
 from api_types.messages.gateway_work import RouteRetries
+
+log = structlog.get_logger("modelplane.routing")
 
 # Traefik loads the objects of each kind at most every two seconds.
 LOAD_SECONDS = 5.0
@@ -67,6 +72,14 @@ async def apply_middleware(cluster: ClusterApi, owner: Owner, retries: RouteRetr
     except (InvalidInput, NameConflict, PermissionDenied) as error:
         return AppliedMiddleware(problem=error.message)
     return AppliedMiddleware(content_digest(stored), is_new=before is None)
+
+
+async def delete_middleware(deleter: Deleter, namespace: str, service: str) -> None:
+    """Delete the Middleware of a service. A user of the kubeconfig who may not read one has made none."""
+    try:
+        await delete_objects(deleter, [target_of(namespace, service)])
+    except PermissionDenied as error:
+        log.warning("a Middleware may be left", namespace=namespace, service=service, problem=error.message)
 
 
 async def _gateway_problem(cluster: ClusterApi) -> str:

@@ -101,7 +101,7 @@ class EntityContext(Generic[StateT_co]):
 
     def mark_changed(self) -> None:
         """Raise the resource version and requeue. It is the time in microseconds, so that versions of different objects can be compared."""
-        self.state.resource_version = max(self.state.resource_version + 1, int(self.moment().timestamp() * 1_000_000))
+        self.state.resource_version = max(self.state.resource_version + 1, microseconds(self.moment()))
         self.requeue()
 
     # --- the next pass ------------------------------------------------------------------------------------------------------------
@@ -177,6 +177,11 @@ def _read_result(task: "asyncio.Future[Any]") -> None:
     """Read the error of a task that no coroutine waits for, or Python would log that it was never retrieved."""
     if not task.cancelled():
         task.exception()
+
+
+def microseconds(moment: datetime) -> int:
+    """Give a moment as a resource version."""
+    return int(moment.timestamp() * 1_000_000)
 
 
 def workflow_time() -> datetime:

@@ -7,7 +7,7 @@ from temporalio import workflow
 
 from activities.messaging.search_attributes import KIND, NAME, NAMESPACE, PHASE, PUBLISHED_MEMO, READY, VERSION
 from workflows.entity.conditions import UNKNOWN, condition_of
-from workflows.entity.context import EntityContext
+from workflows.entity.context import EntityContext, microseconds
 from workflows.entity.state import EntityState
 
 _EVENTS_SHOWN = 8
@@ -30,6 +30,8 @@ class Publisher:
             updates += [PHASE.value_set(shown[0]), READY.value_set(shown[1]), *self._identity()]
             state.published = shown
         if state.published_version != state.resource_version and workflow.patched(VERSION_PATCH):
+            # Whoever follows changes looks back for seconds. What was changed before a long step is news to them only now.
+            state.resource_version = max(state.resource_version, microseconds(self._context.moment()))
             updates.append(VERSION.value_set(state.resource_version))
             state.published_version = state.resource_version
         if updates:

@@ -127,8 +127,11 @@ class Staging:
         except ActivityError as error:
             if not is_cancelled_exception(error):
                 self._record_failure(staging, error)
-        finally:
+        except asyncio.CancelledError:
             self.context.mark_changed()
+            raise
+        # Not in a `finally`: Python runs that also when it removes what is left of a run that a worker has no more. There is no time then.
+        self.context.mark_changed()
 
     def _record_failure(self, staging: ClusterStaging, error: ActivityError) -> None:
         failure = failure_of(error)

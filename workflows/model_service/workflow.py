@@ -180,8 +180,11 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         except ActivityError as error:
             self._record_failure(failure_of(error))
             return
+        behind = bool(self.state.applied_at) and not decisions.is_taken_over(self.state)
         self.state.applied, self.state.applied_digest = applied, wanted.digest
-        self.state.applied_at = self.context.moment().isoformat()
+        # A gateway that is behind has its time once, however often the route changes meanwhile.
+        if not behind:
+            self.state.applied_at = self.context.moment().isoformat()
         self.state.failure, self.state.retry_at, self.state.attempts = NO_FAILURE, "", 0
         self.state.drift_since = ""
         self.context.mark_changed()

@@ -138,7 +138,7 @@ class EndpointPublication:
             labels=dict(wanted.labels),
             url=wanted.url,
             rewrite_path=wanted.rewrite_path,
-            backend=state.applied.backend if state.applied and state.applied_from == made_from and self._gateway_has_recovered() else "",
+            backend=self._backend_to_route(made_from),
         )
         return [] if endpoint == state.reported else [self._report(endpoint)]
 
@@ -262,6 +262,13 @@ class EndpointPublication:
         if state.applied_from == made_from and not self._drift_is_due():
             return False
         return not self._waits()
+
+    def _backend_to_route(self, made_from: str) -> str:
+        """Give the backend that routes may have; empty while there is none, or the gateway may not know it. What is routed it knows."""
+        state = self._state
+        backend = state.applied.backend if state.applied and state.applied_from == made_from else ""
+        is_routed = state.reported is not None and state.reported.backend == backend
+        return backend if is_routed or self._gateway_has_recovered() else ""
 
     def _gateway_has_recovered(self) -> bool:
         """Tell whether the gateway knows the backend, as far as that is known; otherwise the next pass is when it does."""
