@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 
 from activities.clients.helm.port import HelmPort
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
-from activities.cluster_objects.deletion import list_served, poll_intervals, remaining_object
+from activities.cluster_objects.deletion import poll_intervals, remaining_object
 from activities.cluster_objects.kinds import CRD
 from activities.heartbeat import Progress
 from activities.observe.digest import was_applied
 from activities.stack.releases import as_chart, release_of
+from api_types.errors import StackMissing
 from api_types.messages.cluster_work import RemainingObject
 from api_types.messages.stack import DEFINITIONS_KEPT_MAX, PurgedDefinitions, PurgeDefinitions
 
@@ -52,9 +53,15 @@ async def _use(cluster: ClusterApi, definition: Json) -> str:
     if not was_applied(definition):
         return "it was not applied for this stack"
     spec = definition["spec"]
-    (stored,) = (version["name"] for version in spec["versions"] if version["storage"])
-    kind = Kind(f"{spec['group']}/{stored}", spec["names"]["kind"])
-    return _named(await list_served(cluster, Selection(kind, metadata_only=True)))
+    served = next((version["name"] for version in spec["versions"] if version["served"]), "")
+    if not served:
+        return "no version of it is served, so its objects cannot be listed"
+    kind = Kind(f"{spec['group']}/{served}", spec["names"]["kind"])
+    try:
+        listed = await cluster.list(Selection(kind, metadata_only=True))
+    except StackMissing as error:
+        return f"its objects cannot be listed: {error.message}"
+    return _named(listed.items)
 
 
 def _named(items: Sequence[Json]) -> str:

@@ -50,8 +50,10 @@ class Turns:
                 uid=message.uid, turn=message.turn, at_once=message.at_once, since=since, progress=message.progress
             )
 
-    def drop(self, cluster: str) -> None:
-        """Forget the request of a cluster that wants no turn any more, or does not run."""
+    def drop(self, cluster: str, uid: str = "") -> None:
+        """Forget the request of a cluster that wants no turn any more, or does not run; with a `uid` only that of the cluster with it."""
+        if uid and cluster in self.requests and self.requests[cluster].uid != uid:
+            return
         self.requests.pop(cluster, None)
         drop_ended(self._known, self.requests)
 

@@ -69,7 +69,7 @@ class StackUpgradesWorkflow:
             summary = f"tell {len(answers)} clusters who upgrades"
             missing = await send_all(list(answers.values()), summary, local=len(answers) <= LOCAL_CALLS_MAX)
             for cluster in [cluster for cluster, answer in answers.items() if answer.workflow_id in missing]:
-                self.turns.drop(cluster)
+                self.turns.drop(cluster, uid=answers[cluster].payload["uid"])
                 self._requeue()
 
     # --- messages -------------------------------------------------------------------------------------------------------------------

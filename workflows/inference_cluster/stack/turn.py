@@ -4,7 +4,7 @@ Only an upgrade of a stack that was complete needs one. What is installed at fir
 """
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from api_types.digests import short_hash
 from api_types.messages.signals import STACK_UPGRADES, StackUpgradesSignals
@@ -63,8 +63,13 @@ class StackTurn:
     # --- messages -----------------------------------------------------------------------------------------------------------------
 
     def answered(self, message: UpgradeTurn) -> None:
-        """Record an answer; one to an earlier request says nothing."""
-        if (message.uid, message.turn) != (self._state.uid, self._turn.number) or message.sequence <= self._turn.answer:
+        """Record an answer."""
+        if (message.uid, message.turn) != (self._state.uid, self._turn.number):
+            # StackUpgrades knows an earlier cluster of this name, or an earlier request: it is told what is wanted now.
+            self._turn.said = _SAID_TO_NOBODY
+            self._context.requeue()
+            return
+        if message.sequence <= self._turn.answer:
             return
         self._turn.answer = message.sequence
         if (self._turn.granted, self._turn.holders) != (message.granted, message.holders):
@@ -80,8 +85,12 @@ class StackTurn:
     def request(self) -> UpgradeRequest | None:
         """Give what StackUpgrades must be told and was not yet; it counts as told."""
         turn, found = self._turn, self.account()
-        said = short_hash([found.turn, found.at_once]) if found.turn else ""
-        if said == turn.said and (found.progress == turn.progress or self._context.is_future(turn.report_at)):
+        # With what it was told last, for an answer of a task that was executed twice may say what is not so any more.
+        said = short_hash([found.turn, found.at_once, found.holds]) if found.turn else ""
+        if said == turn.said and found.progress == turn.progress:
+            return None
+        if said == turn.said and self._context.is_future(turn.report_at):
+            self._context.requeue_at(datetime.fromisoformat(turn.report_at))
             return None
         turn.said, turn.progress = said, found.progress
         turn.report_at = (self._context.moment() + REPORT_AFTER).isoformat()
