@@ -16,8 +16,7 @@ from front.serving import access_reviews, bodies, discovery, errors, openapi, pr
 from front.serving.reading import Form, Parameters, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
 from front.serving.scaling import scale_of
-from front.serving.streaming import goes_on, streamed
-from front.serving.watching import Watch
+from front.serving.watching import Watch, goes_on, streamed
 from front.serving.writing import Writer
 from front.store.projection import Projection, Tree
 

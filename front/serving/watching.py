@@ -1,9 +1,12 @@
-"""Watch: the changes of a collection as they happen, one JSON object per line."""
+"""Watch: the changes of a collection as they happen, one JSON object per line, for as long as the client reads them and its user may."""
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+
+from aiohttp import web
 
 from front.serving import errors, tables
 from front.serving.reading import Form, Parameters, check_all_are_read, number, selection
@@ -16,6 +19,8 @@ CHECK_SECONDS = 10.0
 # A watch ends after this time if its client names none, and goes on with another request.
 SECONDS_DEFAULT, SECONDS_MAX = 1800, 86_400
 _TABLE: Tree = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": []}
+# A client that has not read a line for so long has to begin anew; it has missed nothing that it could not list.
+WRITE_SECONDS = 30.0
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -119,3 +124,30 @@ class Watch:
 
 def _line(event: str, tree: Tree) -> bytes:
     return json.dumps({"type": event, "object": tree}, separators=(",", ":")).encode() + b"\n"
+
+
+async def streamed(request: web.Request, lines: AsyncIterator[bytes]) -> web.StreamResponse:
+    """Send the lines; a client goes whenever it likes."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
+    await response.prepare(request)
+    try:
+        async for line in lines:
+            async with asyncio.timeout(WRITE_SECONDS):
+                await response.write(line)
+        await response.write_eof()
+    except ConnectionError:
+        return response
+    except TimeoutError:
+        if request.transport:
+            request.transport.abort()
+    return response
+
+
+def goes_on(request: web.Request, may: Callable[[], bool]) -> Callable[[], bool]:
+    """Give a check whether a watch goes on: its client is there, and its user still may."""
+
+    def check() -> bool:
+        transport = request.transport
+        return transport is not None and not transport.is_closing() and may()
+
+    return check
