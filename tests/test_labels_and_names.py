@@ -11,7 +11,7 @@ from api_types import labels
 
 ROOT = Path(__file__).parent.parent
 # The testbed plays the clusters and their operators: it imports nothing of the project, and has keys of its own.
-PARTS = ("api_types", "scheduler", "activities", "workflows", "client")
+PARTS = ("api_types", "scheduler", "activities", "workflows", "client", "front")
 PRODUCT = [ROOT / "worker.py", *(path for part in PARTS for path in (ROOT / part).rglob("*.py"))]
 KEY = re.compile(rf"{re.escape(labels.RESERVED_PREFIX)}(?!v\d|\0)")
 OWN_PREFIXES = ("modelcache-", "mpx-")

@@ -227,7 +227,7 @@ SOURCES = [
     ROOT / "Makefile",
     *(
         file
-        for folder in ("activities", "api_types", "client", "deploy", "docs", "examples", "scheduler", "testbed", "workflows")
+        for folder in ("activities", "api_types", "client", "deploy", "docs", "examples", "front", "scheduler", "testbed", "workflows")
         for pattern in ("*.py", "*.md", "*.yaml")
         for file in (ROOT / folder).rglob(pattern)
     ),

@@ -17,7 +17,7 @@ DOCUMENTS = {
     path.relative_to(ROOT).as_posix(): path.read_text()
     for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "tests" / "golden" / "README.md"]
 }
-PACKAGES = ("activities", "api_types", "client", "deploy", "docs", "examples", "scheduler", "testbed", "tests", "workflows")
+PACKAGES = ("activities", "api_types", "client", "deploy", "docs", "examples", "front", "scheduler", "testbed", "tests", "workflows")
 # Packages that CONTRIBUTING.md says how to make.
 TO_COME = {"activities/clouds/"}
 
