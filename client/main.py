@@ -49,6 +49,7 @@ COMMANDS = {
     "cordon": Command("change.drain", "cordon", "Place nothing more on a cluster; what runs there stays."),
     "uncordon": Command("change.drain", "uncordon", "Allow replicas on a drained or cordoned cluster again."),
     "retry": Command("change.retry", "retry", "Retry failed steps of objects now."),
+    "force-finalizer": Command("change.finalizer", "force_finalizer", "Remove a finalizer that holds the removal of a stack."),
     "delete": Command("change.delete", "delete", "Delete objects in order."),
     "events": Command("inspect.events", "show_events", "Show the events of objects, the latest last."),
     "validate": Command("preview.validate", "validate", "Check manifests and report every error at once."),

@@ -36,6 +36,8 @@ from api_types.messages.stack import (
     PreflightStack,
     PurgedDefinitions,
     PurgeDefinitions,
+    RemovedFinalizer,
+    RemoveFinalizer,
     RemoveStackObjects,
     StackApplied,
     StackOrder,
@@ -202,6 +204,16 @@ class StackActivities:
             if problem := await taken_over(cluster, order.connection.cluster, order.cluster_uid):
                 return PurgedDefinitions(skipped=[f"definitions of charts: {problem}"])
             return await purge(cluster, helm, order, report)
+
+    @activity.defn
+    async def remove_finalizer(self, order: RemoveFinalizer) -> RemovedFinalizer:
+        """Remove a finalizer that an operator named. Nothing is written where the stack has become that of another one meanwhile."""
+        check_caller(KIND, "", order.connection.cluster)
+        cluster = await self.clusters.at(order.connection)
+        async with _working(order.connection):
+            if problem := await taken_over(cluster, order.connection.cluster, order.cluster_uid):
+                return RemovedFinalizer(why=problem)
+            return await removal.remove_finalizer(cluster, order)
 
     @activity.defn
     async def list_load_balancers(self, order: ListLoadBalancers) -> LoadBalancers:

@@ -17,13 +17,15 @@ from activities.stack import balancers
 from activities.stack.applying import was_created
 from activities.stack.ownership import KIND, is_marked
 from api_types import labels
+from api_types.errors import InvalidInput
 from api_types.messages.cluster_work import RemainingObject, TeardownStepResult
-from api_types.messages.stack import RemoveStackObjects
+from api_types.messages.stack import RemovedFinalizer, RemoveFinalizer, RemoveStackObjects
 from api_types.resources.serving_stack import ServingStackSpec
 
 Report = Callable[[Progress], None]
 
 _SHOWN_MAX = 20
+_CONFLICTS_MAX = 10
 _HINT_LENGTH_MAX = 600
 _ROUTED = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE},{labels.REPLICA}"
 # What a namespace says about its end.
@@ -42,6 +44,25 @@ async def until_no_routes(cluster: ClusterApi, wait_seconds: float, report: Repo
         return [remaining_object(item) for item in found]
 
     return TeardownStepResult(remaining=await _until_none(routes, wait_seconds, report))
+
+
+async def remove_finalizer(cluster: ClusterApi, order: RemoveFinalizer) -> RemovedFinalizer:
+    """Remove a finalizer from an object, if that is being deleted and has it. Raises InvalidInput for what is no id."""
+    try:
+        target = ObjectId.parse(order.object)
+    except ValueError as error:
+        raise InvalidInput(f"{order.object}: {error}") from error
+    for _ in range(_CONFLICTS_MAX):
+        found = await cluster.get(target)
+        metadata = found["metadata"] if found else {}
+        if found is None or order.finalizer not in (metadata.get("finalizers") or ()):
+            return RemovedFinalizer(why="the object does not have it any more")
+        if not metadata.get("deletionTimestamp"):
+            return RemovedFinalizer(why="the object is not being deleted")
+        left = [name for name in metadata["finalizers"] if name != order.finalizer]
+        if await cluster.replace({**found, "metadata": {**metadata, "finalizers": left}}):
+            return RemovedFinalizer(removed=True)
+    return RemovedFinalizer(why="others change the object all the time")
 
 
 async def remove_group(cluster: ClusterApi, order: RemoveStackObjects, report: Report) -> TeardownStepResult:

@@ -60,6 +60,18 @@ class Force(UserRequest):
     reason: Text = ""
 
 
+class ForceFinalizer(UserRequest):
+    """Remove a finalizer of an object that the teardown of a cluster waits for. `object`: `<Kind>/<namespace>/<name>`, or its id.
+
+    `accept_leak`: also one whose controller deletes something outside the cluster, such as a load balancer, which then stays and costs.
+    """
+
+    object: Id = ""
+    finalizer: Name = ""
+    reason: Text = ""
+    accept_leak: bool = False
+
+
 class RetryNow(UserRequest):
     """Retry now what waits for its next attempt."""
 

@@ -17,6 +17,7 @@ from api_types.messages.entities import (
     ClusterChanged,
     Delete,
     Force,
+    ForceFinalizer,
     ReplicaChanged,
     RetryNow,
     Scale,
@@ -134,6 +135,7 @@ class InferenceClusterSignals(EntitySignals, ReportingSignals, ObservedSignals):
     CACHE_STAGED = Signal["InferenceClusterSignals", CacheOnCluster]("cache_staged", CacheOnCluster)
     OCCUPIED = Signal["InferenceClusterSignals", Occupied]("occupied", Occupied)
     UPGRADE_TURN = Signal["InferenceClusterSignals", UpgradeTurn]("upgrade_turn", UpgradeTurn)
+    FORCE_FINALIZER = Signal["InferenceClusterSignals", ForceFinalizer]("force_finalizer", ForceFinalizer)
 
 
 class ModelCacheSignals(EntitySignals, ObservedSignals, CopyUserSignals):

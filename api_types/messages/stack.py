@@ -206,6 +206,20 @@ class AwaitNoRoutes(StackOrder):
     wait_seconds: Seconds = 10
 
 
+class RemoveFinalizer(StackOrder):
+    """Remove a finalizer from an object that is being deleted."""
+
+    object: Id
+    finalizer: Name
+
+
+class RemovedFinalizer(Message):
+    """Whether it was removed, and if not why."""
+
+    removed: bool = False
+    why: Text = ""
+
+
 class PurgeDefinitions(StackOrder):
     """Delete the definitions in the `crds/` folders of the charts of releases, where there is no object of them; wait until they are gone.
 

@@ -5,6 +5,7 @@ from pydantic.alias_generators import to_camel
 
 from activities.render.stack.removal import RemovalStep, steps_of
 from api_types.messages.cluster_work import RemainingObject
+from api_types.messages.entities import ForceFinalizer
 from api_types.messages.stack import InstalledRelease, StackPlan, StackSeen
 from api_types.payloads.packing import Compact
 from workflows.entity.failures import NO_FAILURE, Failure
@@ -23,7 +24,7 @@ class RemovalProgress(_Carried):
         number: of the current step, from 1; `since`: when it started.
         attempts: how often it was tried without being completed; `retry_at`: when it is tried again.
         remaining: what the last attempt found still there; `failure`: of the last attempt.
-        skipped: ids of objects that are no longer waited for.
+        skipped: ids of objects that are no longer waited for. `finalizers`: what operators asked to remove, in this step.
 
     """
 
@@ -36,6 +37,7 @@ class RemovalProgress(_Carried):
     remaining: list[RemainingObject] = Field(default_factory=list)
     failure: Failure = NO_FAILURE
     skipped: list[str] = Field(default_factory=list)
+    finalizers: list[ForceFinalizer] = Field(default_factory=list)
 
     @property
     def steps(self) -> tuple[RemovalStep, ...]:
@@ -55,7 +57,7 @@ class RemovalProgress(_Carried):
     def complete(self, now: str) -> None:
         """End the current step and start the next one."""
         self.number, self.since = self.number + 1, now
-        self.attempts, self.retry_at, self.remaining, self.failure = 0, "", [], NO_FAILURE
+        self.attempts, self.retry_at, self.remaining, self.failure, self.finalizers = 0, "", [], NO_FAILURE, []
 
 
 class TurnState(_Carried):

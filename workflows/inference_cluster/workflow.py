@@ -10,7 +10,7 @@ from typing import Any
 from temporalio import workflow
 
 from api_types.messages.caches import CacheOnCluster
-from api_types.messages.entities import ClassChanged, Delete
+from api_types.messages.entities import ClassChanged, Delete, ForceFinalizer
 from api_types.messages.observations import Observed
 from api_types.messages.scheduling import Occupied, Resync
 from api_types.messages.signals import FLEET_SCHEDULER, STACK_UPGRADES, InferenceClusterSignals
@@ -133,6 +133,12 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     def upgrade_turn(self, message: UpgradeTurn) -> None:
         """Record whether the stack may be upgraded now, and which clusters are before this one."""
         self.turn.answered(message)
+
+    @handles(InferenceClusterSignals.FORCE_FINALIZER)
+    def force_finalizer(self, message: ForceFinalizer) -> None:
+        """Remove a finalizer of an object that the removal of the stack waits for."""
+        if self.accept_request(message.request_id):
+            self.removal.force_finalizer(message)
 
     @handles(InferenceClusterSignals.RESYNC)
     def resync(self, message: Resync | None) -> None:

@@ -24,6 +24,19 @@ BAD_USAGE = [
     ("api-G11 a cordon of a deployment", ["cordon", "md/qwen"], 2, "is no InferenceCluster"),
     ("api-G11 a cordon without Temporal", ["cordon", "oslo"], 6, "does not answer"),
     ("api-G11 an uncordon without Temporal", ["uncordon", "ic/oslo"], 6, "does not answer"),
+    (
+        "stk-104 a finalizer of a deployment",
+        ["force-finalizer", "md/qwen", "Service/a/b", "example.com/x", "--reason", "gone"],
+        2,
+        "has no stack",
+    ),
+    ("stk-104 a finalizer without a reason", ["force-finalizer", "ic/oslo", "Service/a/b", "example.com/x", "--reason", " "], 2, "say why"),
+    (
+        "stk-104 a finalizer without Temporal",
+        ["force-finalizer", "ic/oslo", "Service/a/b", "example.com/x", "--reason", "gone"],
+        6,
+        "does not answer",
+    ),
     ("api-G11 a retry without Temporal", ["retry", "md/qwen"], 6, "does not answer"),
 ]
 

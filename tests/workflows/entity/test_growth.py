@@ -57,6 +57,7 @@ BOUNDS = {
     "StackState.covered": "one per component and group",
     "TurnState.holders": "HOLDERS_SHOWN_MAX",
     "RemovalProgress.remaining": "as many as one step shows; replaced by every attempt",
+    "RemovalProgress.finalizers": "FINALIZERS_MAX; emptied by every step",
     "RemovalProgress.skipped": "as many as one step shows, for each step",
     "ClusterState.cache_registrations": "one per cache that has objects here, and ENDED_KEPT others",
     "CacheState.stagings": "one per cluster that is selected or holds objects; dropped by `can_forget`",

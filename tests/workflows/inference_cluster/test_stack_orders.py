@@ -14,6 +14,7 @@ from activities.render.stack.install import INSTALL, Action
 from activities.render.stack.removal import STEPS
 from api_types import labels
 from api_types.messages.cluster_work import RemainingObject, TeardownStepResult
+from api_types.messages.entities import ForceFinalizer
 from api_types.messages.stack import (
     ApplyChartCrds,
     ApplyStackObjects,
@@ -26,6 +27,7 @@ from api_types.messages.stack import (
     PreflightStack,
     PurgedDefinitions,
     PurgeDefinitions,
+    RemovedFinalizer,
     StackApplied,
     StackOrder,
     StackPlan,
@@ -39,7 +41,7 @@ from workflows.entity.failures import Failure
 from workflows.inference_cluster.stack.calls import BackgroundCalls
 from workflows.inference_cluster.stack.installer import StackInstaller
 from workflows.inference_cluster.stack.plan import CHECK, PREFLIGHT, RESTART, is_carried_out
-from workflows.inference_cluster.stack.removal import REMOVE, StackRemoval
+from workflows.inference_cluster.stack.removal import FINALIZER, FINALIZERS_MAX, REMOVE, StackRemoval
 from workflows.inference_cluster.stack.turn import StackTurn
 from workflows.inference_cluster.stack.verdict import progress_lines, stack_verdict
 from workflows.inference_cluster.stack_state import StackState
@@ -146,6 +148,71 @@ def test_stk_103_a_finalizer_that_holds_a_step_for_ten_minutes_is_named_with_its
     # Nothing is given up by itself.
     assert world.stack.removal.step.target == objects.GATEWAY
     assert world.state.left_behind == []
+
+
+CLEANUP = "service.kubernetes.io/load-balancer-cleanup"
+BALANCER = RemainingObject(id="v1/Service/envoy-gateway-system/envoy-eu", why=f"finalizer {CLEANUP}, deleted at 2026-01-01T00:00:00Z")
+
+
+def waiting_for(held: RemainingObject) -> World:
+    """A cluster whose removal has found that an object is still there."""
+    world = World(a_complete_stack(), deletion_timestamp="2026-01-01T00:00:00Z")
+    world.stack.removal.number, world.stack.removal.remaining = 2, [held]
+    return world
+
+
+def asked(**fields: Any) -> ForceFinalizer:
+    written = {"object": "Service/envoy-gateway-system/envoy-eu", "finalizer": CLEANUP, "accept_leak": True, "by": "ann", "reason": "gone"}
+    return ForceFinalizer(**{**written, **fields})
+
+
+def said_of(world: World, reason: str) -> list[str]:
+    return [event.message for event in world.state.events if event.reason == reason]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"accept_leak": False}, "a load balancer outside the cluster may stay"),
+        ({"object": "Service/default/other"}, "does not wait for it"),
+        ({"object": ""}, "does not wait for it"),
+        ({"finalizer": "example.com/other"}, "does not wait for it"),
+    ],
+)
+def test_stk_104_a_finalizer_that_may_leak_or_is_not_waited_for_is_not_removed(fields: dict[str, Any], why: str) -> None:
+    world = waiting_for(BALANCER)
+    world.removal.force_finalizer(asked(**fields))
+    (said,) = said_of(world, "ForceRefused")
+    assert why in said
+    assert not world.removal.update()
+    assert world.calls.started == [REMOVE]
+
+
+def test_stk_104_a_finalizer_is_removed_once_beside_the_step_with_who_and_why() -> None:
+    world = waiting_for(BALANCER)
+    assert not world.removal.update()
+    world.removal.force_finalizer(asked(object=BALANCER.id))
+    assert not world.removal.update()
+    assert not world.removal.update()
+    order = world.calls.end(FINALIZER, RemovedFinalizer(removed=True)).order
+    assert (order.object, order.finalizer, order.cluster_uid) == (BALANCER.id, CLEANUP, world.state.uid)
+    assert said_of(world, "FinalizerRemoved") == [f"ann had finalizer {CLEANUP} of {BALANCER.id} removed: gone"]
+    assert not world.removal.update()
+    assert world.calls.started == [REMOVE, FINALIZER]
+
+
+def test_a_finalizer_that_was_not_removed_is_told_and_asked_for_again_by_hand() -> None:
+    world = waiting_for(BALANCER)
+    world.removal.force_finalizer(asked())
+    assert not world.removal.update()
+    world.calls.end(FINALIZER, RemovedFinalizer(why="the object is not being deleted"))
+    (said,) = said_of(world, "FinalizerKept")
+    assert said.endswith("was not removed, as ann asked: the object is not being deleted")
+    for _ in range(FINALIZERS_MAX):
+        world.removal.force_finalizer(asked())
+    world.removal.force_finalizer(asked())
+    assert "ask again" in said_of(world, "ForceRefused")[-1]
+    assert len(world.stack.removal.finalizers) == FINALIZERS_MAX
 
 
 @pytest.mark.parametrize("component", components.BY_KEY)

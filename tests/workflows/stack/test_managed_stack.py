@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from kubernetes.client import ApiClient
 
-from api_types.messages.entities import Force
+from api_types.messages.entities import Force, ForceFinalizer
 from testbed.running import ClusterRunning
+from tests.environment.envoy_stand_in import CLOUD_FINALIZER
 from tests.environment.stack_testbed import CLUSTER
 from tests.environment.summary import Summary
 from tests.workflows.environment.harness import Json, condition, eventually, message, reason
@@ -101,6 +102,14 @@ async def test_stk_31_others_in_the_way_are_named_and_lost_workers_change_nothin
     await managed.gone()
 
 
+async def ask_to_remove_finalizers(managed: Managed, *held: str) -> None:
+    """Ask without accepting what may leak, or for what is not waited for; all of it is refused."""
+    for number, name in enumerate(held):
+        message = ForceFinalizer(request_id=f"finalizer {number}", by="test", object=name, finalizer=CLOUD_FINALIZER, reason="gone")
+        await managed.plane.handle("InferenceCluster", CLUSTER).signal("force_finalizer", message.wire())
+    await managed.until(lambda seen: len(events(seen, "ForceRefused")) == len(held))
+
+
 async def test_stk_34_36_40_a_stack_is_repaired_and_upgraded_and_what_does_not_go_is_named_and_can_be_given_up(managed: Managed) -> None:
     await managed.apply()
     await managed.ready()
@@ -150,6 +159,7 @@ async def test_stk_34_36_40_a_stack_is_repaired_and_upgraded_and_what_does_not_g
     seen = await managed.until(lambda seen: f"Service envoy-gateway-system/{service}" in message(seen, "Deleting"))
     assert "stack U2, step 2 of" in message(seen, "Deleting")
     assert "mp-gateway-helm" in managed.world.releases()
+    await ask_to_remove_finalizers(managed, f"Service/envoy-gateway-system/{service}", "Service/default/other")
     order = Force(request_id="given up", by="test", reason="the cloud is gone", scope="step")
     await managed.plane.handle("InferenceCluster", CLUSTER).signal("force", order.wire())
     seen = await managed.until(lambda seen: bool(seen["status"].get("leftBehind")))

@@ -15,7 +15,8 @@ from activities.render.stack import components, objects
 from activities.render.stack.removal import Removal, RemovalStep
 from activities.stack.activities import StackActivities
 from api_types.base import ID_MAX
-from api_types.messages.cluster_work import Connection, TeardownStepResult
+from api_types.messages.cluster_work import Connection, RemainingObject, TeardownStepResult
+from api_types.messages.entities import ForceFinalizer
 from api_types.messages.stack import (
     ITEMS_MAX,
     AwaitNoRoutes,
@@ -23,6 +24,8 @@ from api_types.messages.stack import (
     LoadBalancers,
     PurgedDefinitions,
     PurgeDefinitions,
+    RemovedFinalizer,
+    RemoveFinalizer,
     RemoveStackObjects,
     UninstallRelease,
 )
@@ -41,6 +44,10 @@ from workflows.inference_cluster.stack_state import RemovalProgress
 from workflows.inference_cluster.state import ClusterState
 
 REMOVE = "remove"
+FINALIZER = "finalizer"
+# Their controllers delete what is outside the cluster.
+LEAKING = ("service.kubernetes.io/load-balancer-cleanup",)
+FINALIZERS_MAX = 8
 # After so long, an object that only a finalizer holds is called stuck.
 STUCK_AFTER = timedelta(minutes=5)
 _FINALIZER = "finalizer"
@@ -75,6 +82,7 @@ class StackRemoval:
             self._give_up()
             return progress.ended
         self._show()
+        self._remove_finalizer(connection)
         if self._calls.keys or self._waits():
             return False
         self._attempt(progress.step, connection)
@@ -83,6 +91,52 @@ class StackRemoval:
     def retry(self) -> None:
         """Make the next attempt at once."""
         self._progress.retry_at = ""
+
+    # --- finalizers ---------------------------------------------------------------------------------------------------------------
+
+    def force_finalizer(self, message: ForceFinalizer) -> None:
+        """Remove a finalizer with the next pass, of an object that the present step waits for."""
+        held = next((item for item in self._progress.remaining if message.object in _spellings(item)), None)
+        problem = self._refusal(message, held)
+        if problem or held is None:
+            self._context.record_event("Warning", "ForceRefused", f"finalizer {message.finalizer} of {message.object}: {problem}")
+            return
+        self._progress.finalizers = [*self._progress.finalizers, message.model_copy(update={"object": held.id})]
+        self._context.mark_changed()
+
+    def _refusal(self, message: ForceFinalizer, held: RemainingObject | None) -> str:
+        if held is None or message.finalizer not in held.why:
+            return "the removal of the stack does not wait for it; `modelplane describe ic/NAME -o json` lists what it waits for"
+        if message.finalizer in LEAKING and not message.accept_leak:
+            return "without its controller a load balancer outside the cluster may stay, and cost: accept that (`--accept-leak`), or wait"
+        return "" if len(self._progress.finalizers) < FINALIZERS_MAX else "others are being removed; ask again"
+
+    def _remove_finalizer(self, connection: Connection) -> None:
+        if not self._progress.finalizers or self._calls.running(FINALIZER):
+            return
+        asked = self._progress.finalizers[0]
+        order = RemoveFinalizer(connection=connection, cluster_uid=self._state.uid, object=asked.object, finalizer=asked.finalizer)
+        summary = f"{self._context.name}: remove finalizer {asked.finalizer}"
+        options = activity_options.on_cluster(activity_options.STACK_STEP, summary, connection.task_queue)
+
+        def removed(result: RemovedFinalizer) -> None:
+            self._finish(asked, "" if result.removed else result.why)
+
+        self._calls.start(
+            FINALIZER,
+            lambda: workflow.execute_activity_method(StackActivities.remove_finalizer, order, **options),
+            removed,
+            lambda failure: self._finish(asked, failure.message),
+        )
+
+    def _finish(self, asked: ForceFinalizer, problem: str) -> None:
+        """Record who had it removed and why, or why it was not; whoever wants that tried again asks again."""
+        self._progress.finalizers = [each for each in self._progress.finalizers if each != asked]
+        what, who = f"finalizer {asked.finalizer} of {asked.object}", asked.by or "unknown"
+        if problem:
+            self._context.record_event("Warning", "FinalizerKept", f"{what} was not removed, as {who} asked: {problem}")
+        else:
+            self._context.record_event("Warning", "FinalizerRemoved", f"{who} had {what} removed: {asked.reason or 'no reason given'}")
 
     def _waits(self) -> bool:
         retry_at = self._progress.retry_at
@@ -254,3 +308,7 @@ class StackRemoval:
             return [("objects", group)]
         manifests = [item.manifest for item in objects.group(group, spec, owner)]
         return [(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests]
+
+
+def _spellings(item: RemainingObject) -> tuple[str, ...]:
+    return item.id, "/".join(filter(None, (item.kind, item.namespace, item.name)))

@@ -1,0 +1,47 @@
+"""`modelplane force-finalizer`: remove a finalizer that holds the removal of a cluster's stack, by hand and with a reason."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from api_types.messages.entities import ForceFinalizer
+from api_types.messages.signals import InferenceClusterSignals
+from client.commands import options
+from client.configuration import load_settings
+from client.errors import Refused
+from client.follow.requests import current_user, new_request_id, request_each, until_applied
+from client.refs.targets import Target, objects_named
+from client.temporal.control_plane import control_plane
+
+
+def force_finalizer(
+    *,
+    cluster: Annotated[str, typer.Argument(help="The cluster that is being deleted, such as `ic/oslo`.")],
+    held: Annotated[str, typer.Argument(metavar="OBJECT", help="`KIND/NAMESPACE/NAME`, as the condition `Deleting` names it.")],
+    finalizer: Annotated[str, typer.Argument(help="The finalizer to remove.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; recorded in the events.")],
+    accept_leak: Annotated[
+        bool, typer.Option("--accept-leak", help="Although what its controller deletes, such as a load balancer, may stay and cost.")
+    ] = False,
+    namespace: options.Namespace = None,
+) -> None:
+    """Remove a finalizer from an object that the removal of a stack waits for. What its controller would have deleted may stay."""
+    (target,) = objects_named([cluster], namespace)
+    if target.kind.kind != "InferenceCluster":
+        raise Refused(f"{target.title} has no stack", next_step="name the cluster: `modelplane force-finalizer ic/NAME OBJECT FINALIZER`")
+    if not reason.strip():
+        raise Refused("--reason is empty", next_step="say why, for those who look for what was left behind")
+    message = ForceFinalizer(
+        request_id=new_request_id(), by=current_user(), object=held, finalizer=finalizer, reason=reason, accept_leak=accept_leak
+    )
+    asyncio.run(_send(target, message))
+
+
+async def _send(target: Target, message: ForceFinalizer) -> None:
+    async with control_plane(load_settings()) as plane:
+        await plane.signal(target, InferenceClusterSignals.FORCE_FINALIZER, message)
+        requested = until_applied(plane, target, message.request_id)
+        await request_each(
+            [target], lambda _: requested, lambda _: f"requested; `modelplane events {target.command}` says what became of it"
+        )
