@@ -10,7 +10,7 @@ from typing import Any
 
 from activities.messaging.sending import send_signal
 from activities.secrets.selection import secret_store
-from api_types import labels
+from api_types import labels, names
 from api_types.clock import utc_now
 from api_types.messages.entities import RetryNow
 from api_types.messages.signals import STACK_UPGRADES, StackUpgradesSignals
@@ -67,10 +67,13 @@ class Managed:
         await self.until(lambda seen: any(text in message(seen, "BackendReady") for text in said))
         await self.retry(f"want {versions}")
 
+    async def mute(self, cluster: str) -> None:
+        """Start a cluster that takes every message and answers none: no worker serves it."""
+        await self.plane.client.start_workflow("Mute", id=names.workflow_id("InferenceCluster", "", cluster), task_queue="unserved")
+
     async def ask_for_turn(self, cluster: str, number: int, *, wanted: bool = True) -> None:
-        """Ask for a turn to upgrade, or give it back, in the place of another cluster."""
-        uid = (await self.plane.describe("InferenceCluster", cluster))["metadata"]["uid"]
-        message = UpgradeRequest(cluster=cluster, uid=uid, turn=1, sequence=number, wanted=wanted)
+        """Ask for a turn to upgrade, or give it back, in the place of another cluster, which has to be `mute`."""
+        message = UpgradeRequest(cluster=cluster, uid="of-a-mute-cluster", turn=1, sequence=number, wanted=wanted)
         await send_signal(self.plane.client, StackUpgradesSignals.REQUEST_UPGRADE.request(STACK_UPGRADES, message))
 
     async def delete(self, **more: Any) -> None:
