@@ -71,6 +71,8 @@ async def serving(client: Client) -> AsyncIterator[None]:
 def id_and_queue(kind: str) -> tuple[str, str]:
     if kind == "FleetScheduler":
         return names.FLEET_SCHEDULER_ID, queues.SCHEDULER
+    if kind == "StackUpgrades":
+        return names.STACK_UPGRADES_ID, queues.WORKFLOWS
     return names.workflow_id(kind, "ml" if kind in BY_KIND and BY_KIND[kind].namespaced else "", "r"), queues.WORKFLOWS
 
 

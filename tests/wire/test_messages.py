@@ -43,7 +43,7 @@ ARRIVED_MEANWHILE = (
     WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
 )
 # Kinds of which there is one.
-ONLY = {"InferenceGateway": "inferencegateway/default"}
+ONLY = {"InferenceGateway": "inferencegateway/default", "StackUpgrades": names.STACK_UPGRADES_ID}
 ANSWER_BYTES_MAX = 2**20
 EVENT_BYTES_MAX = 1024
 # Signals of one kind of mistake are sent together; the server takes so many calls at once.

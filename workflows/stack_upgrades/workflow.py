@@ -66,10 +66,11 @@ class StackUpgradesWorkflow:
 
     async def _send_answers(self) -> None:
         if answers := self.turns.answers():
+            asked = {cluster: self.turns.requests[cluster].uid for cluster in answers}
             summary = f"tell {len(answers)} clusters who upgrades"
             missing = await send_all(list(answers.values()), summary, local=len(answers) <= LOCAL_CALLS_MAX)
             for cluster in [cluster for cluster, answer in answers.items() if answer.workflow_id in missing]:
-                self.turns.drop(cluster, uid=answers[cluster].payload["uid"])
+                self.turns.drop(cluster, uid=asked[cluster])
                 self._requeue()
 
     # --- messages -------------------------------------------------------------------------------------------------------------------
