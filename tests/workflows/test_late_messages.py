@@ -355,7 +355,10 @@ APART = {
     ("ModelDeployment", "check_replicas"),
 }
 # Deletion and force of what no other entity deletes.
-BY_USERS = {(kind.kind, name) for kind in KINDS for name in ("delete", "force")} - {("ModelReplica", "delete"), ("ModelReplica", "force")}
+BY_USERS = {("InferenceCluster", "force_finalizer"), *((kind.kind, name) for kind in KINDS for name in ("delete", "force"))} - {
+    ("ModelReplica", "delete"),
+    ("ModelReplica", "force"),
+}
 
 
 def test_every_message_between_entities_is_here() -> None:

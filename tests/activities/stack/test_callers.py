@@ -22,6 +22,7 @@ from api_types.messages.stack import (
     ListLoadBalancers,
     PreflightStack,
     PurgeDefinitions,
+    RemoveFinalizer,
     RemoveStackObjects,
     StackOrder,
     UninstallRelease,
@@ -48,6 +49,7 @@ def orders() -> dict[str, Any]:
         "remove_stack_objects": RemoveStackObjects(spec={}, group="namespaces", **base),
         "helm_uninstall": UninstallRelease(name=RELEASE.name, namespace=RELEASE.namespace, **base),
         "purge_definitions": PurgeDefinitions(releases=[RELEASE], **base),
+        "remove_finalizer": RemoveFinalizer(object="v1/Service/default/x", finalizer="example.com/x", **base),
         "list_load_balancers": ListLoadBalancers(**base),
     }
 
