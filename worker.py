@@ -414,6 +414,7 @@ def work_on_clusters(activities: Activities, limits: WorkerSettings) -> dict[Clu
                 activities.stack.remove_stack_objects,
                 activities.stack.helm_uninstall,
                 activities.stack.purge_definitions,
+                activities.stack.remove_finalizer,
                 activities.stack.list_load_balancers,
                 activities.stack.run_install_step,
             ],
