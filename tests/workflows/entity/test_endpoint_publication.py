@@ -70,3 +70,12 @@ def test_else_it_is_routed_at_once(failures: tuple[Failure, ...], patched: bool)
     owner = Owner(lambda _: patched)
     owner.apply(*failures)
     assert owner.backends() == ["me-qwen"]
+
+
+def test_what_is_routed_stays_routed_when_its_backend_is_applied_again_after_an_outage() -> None:
+    owner = Owner(lambda _: True)
+    owner.apply()
+    assert owner.backends() == ["me-qwen"]
+    owner.publication._state.applied_from = "before the gateway was connected again"
+    owner.apply(LOST)
+    assert owner.backends() == []
