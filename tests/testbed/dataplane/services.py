@@ -106,18 +106,18 @@ class Services:
 
     async def responders(self, name: str, count: int) -> Counter[str]:
         """Ask so often, and count who answered; each answer must be one."""
-        answered: Counter[str] = Counter()
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def one(http: httpx.AsyncClient) -> None:
+        async def one(http: httpx.AsyncClient) -> httpx.Response:
             async with gate:
-                answer = await self.ask(http, name)
-                assert answer.status_code == httpx.codes.OK, answer.text
-                answered[answer.headers["x-modelplane-endpoint"]] += 1
+                return await self.ask(http, name)
 
+        # Judged when all have ended: a client that is closed meanwhile leaves connections open.
         async with httpx.AsyncClient(timeout=60) as http:
-            await asyncio.gather(*(one(http) for _ in range(count)))
-        return answered
+            answers = await asyncio.gather(*(one(http) for _ in range(count)))
+        for answer in answers:
+            assert answer.status_code == httpx.codes.OK, answer.text
+        return Counter(answer.headers["x-modelplane-endpoint"] for answer in answers)
 
     async def live(self, name: str, *expected: str) -> None:
         """Wait until the gateway itself sends requests to these and no others: it follows its routes within a moment."""
