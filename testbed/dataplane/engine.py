@@ -150,6 +150,9 @@ async def _complete(request: Request, shape: _Shape, model: str) -> Response:
             for number, token in enumerate(tokens, 1)
         ]
         last = usage if ask.stream_options and ask.stream_options.include_usage else None
+        # The response begins with its first token. Begun as soon as the last byte of the request is here, it may reach a gateway that has
+        # not yet looked for the end of that request: Go's reverse proxy then closes the connection (ErrBodyReadAfterClose).
+        await asyncio.sleep(pace)
         chunks = _stream(answer | {"object": shape.chunk}, choices, pace, last)
         return StreamingResponse(chunks, media_type="text/event-stream", headers={"cache-control": "no-cache"})
     await asyncio.sleep(pace * len(tokens))
@@ -175,8 +178,8 @@ async def _read(request: Request) -> _Ask:
 async def _stream(
     answer: dict[str, Any], choices: Iterable[dict[str, Any]], pace: float, usage: dict[str, int] | None
 ) -> AsyncIterator[str]:
-    for choice in choices:
-        await asyncio.sleep(pace)
+    for number, choice in enumerate(choices):
+        await asyncio.sleep(pace if number else 0)
         yield _event(answer | {"choices": [choice]})
     if usage:
         yield _event(answer | {"choices": [], "usage": usage})

@@ -36,6 +36,14 @@ def _clear(path: Path) -> None:
 
 
 async def _listen(end: str, dial: str) -> asyncio.Server:
+    connections: set[asyncio.Task[None]] = set()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Kept here: once one side has gone, nothing else refers to the task, and Python may remove it before the other side has all.
+        connection = asyncio.create_task(carry(reader, writer))
+        connections.add(connection)
+        connection.add_done_callback(connections.discard)
+
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             far_reader, far_writer = await _dial(dial)
@@ -49,9 +57,9 @@ async def _listen(end: str, dial: str) -> asyncio.Server:
 
     kind, _, address = end.partition(":")
     if kind == "unix":
-        return await asyncio.start_unix_server(carry, address)
+        return await asyncio.start_unix_server(accept, address)
     host, _, port = address.rpartition(":")
-    return await asyncio.start_server(carry, host, int(port))
+    return await asyncio.start_server(accept, host, int(port))
 
 
 async def _dial(end: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
