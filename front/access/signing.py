@@ -48,7 +48,7 @@ class Caller(Section):
 
     name: Text
     groups: tuple[Text, ...] = ()
-    keys: Annotated[tuple[Key, ...], Field(min_length=1, max_length=8)]
+    keys: Annotated[tuple[Key, ...], Field(min_length=1, max_length=8, repr=False)]
 
 
 class CallersFile(Section):
