@@ -1,6 +1,7 @@
 """Signed requests for a replica count: who is believed, what is refused in which words, and that a repeat changes nothing."""
 
 import json
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,15 @@ async def test_what_is_wrong_with_a_body_is_told_at_once(served: ScalingUnderTes
 async def test_what_cannot_be_done_is_a_status(client: Client, body: bytes, path: str, code: int) -> None:
     status, answer = await sent(client, body, path)
     assert (status, answer["kind"], answer["code"]) == (code, "Status", code)
+
+
+async def test_a_large_body_is_refused_also_when_its_length_is_not_said(client: Client) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(5):
+            yield b" " * (BODY_BYTES_MAX // 4)
+
+    async with client.post(PATH, data=parts(), headers={"Content-Type": "application/json"}) as answer:
+        assert (answer.status, (await answer.json())["reason"]) == (413, "RequestEntityTooLarge")
 
 
 async def test_other_methods_are_not_allowed(client: Client) -> None:
