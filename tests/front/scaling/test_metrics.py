@@ -117,4 +117,4 @@ def test_old_numbers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(50):
         now[0] += timedelta(minutes=5)
         told.tell(Key("ModelDeployment", "a", str(number)), Numbers(str(number), now[0], {}))
-    assert len(told._numbers) <= 1025
+    assert len(told._numbers) <= 3
