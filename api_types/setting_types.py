@@ -115,6 +115,10 @@ def _address(text: str) -> str:
     return text
 
 
+def _optional_address(text: str) -> str:
+    return _address(text) if text else text
+
+
 def _url(text: str) -> str:
     problem = "must be an address that begins with http:// or https://"
     try:
@@ -190,5 +194,6 @@ Requests = Annotated[dict[str, _Text], AfterValidator(_requests)]
 PickerFlags = Annotated[dict[str, _Text], AfterValidator(_picker_flags)]
 OptionalQuantity = Annotated[str, AfterValidator(_optional_quantity)]
 Address = Annotated[str, AfterValidator(_address)]
+OptionalAddress = Annotated[str, AfterValidator(_optional_address)]
 Url = Annotated[str, AfterValidator(_url)]
 OptionalUrl = Annotated[str, AfterValidator(_optional_url)]

@@ -28,6 +28,7 @@ from api_types.setting_types import (
     Image,
     Mirror,
     ObjectName,
+    OptionalAddress,
     OptionalObjectName,
     OptionalQuantity,
     OptionalUrl,
@@ -317,6 +318,12 @@ class FrontSettings(Section):
     )
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    webhook_keys: Path | None = Field(default=None, description="Programs whose signed requests scale deployments, with their keys.")
+    metrics_max_age: Seconds = Field(default=120, description="Seconds after which numbers told of a deployment are not given.")
+    scaler_listen: OptionalAddress = Field(default="", description="Address of the external scaler of KEDA; empty: there is none.")
+    scaler_client_ca: Path | None = Field(
+        default=None, description="Certificates of the authorities that sign the certificates of KEDA, in PEM."
+    )
 
 
 class LogSettings(Section):

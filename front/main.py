@@ -7,9 +7,13 @@ import signal
 import socket
 import ssl
 import sys
+from datetime import timedelta
+from typing import Any
 
+import grpc
 import structlog
 from aiohttp import web
+from cryptography import x509
 
 from activities.log import configure_logging
 from api_types.settings import FrontSettings, Settings
@@ -18,7 +22,12 @@ from client.errors import CommandFailed, ExitCode, Refused
 from client.temporal.connection import connect
 from client.temporal.control_plane import ControlPlane
 from client.temporal.shutdown import exit_process
-from front.access.access_file import AccessRules, BadAccessFile
+from front.access.access_file import AccessRules
+from front.access.files import BadAccessFile
+from front.access.signing import Callers
+from front.scaling.external_scaler import server_of
+from front.scaling.numbers import Told
+from front.scaling.routes import Scaling
 from front.serving.app import Front
 from front.store.feed import Feed
 from front.store.projection import Projection
@@ -58,16 +67,22 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     """
     host, port = _address(settings.front)
     rules, tls = access_rules(settings.front, host), _tls(settings.front)
+    callers, credentials = _callers(settings.front), scaler_credentials(settings.front)
     listener = listener or _listener(settings.front, host, port)
     client = await connect(settings, within_seconds=CONNECT_SECONDS)
     projection = Projection()
     # Each has its own limit of queries at once: objects that do not answer the one do not hold up the other.
     plane, feed = ControlPlane(client, settings), Feed(ControlPlane(client, settings), projection)
     following = asyncio.create_task(feed.run())
-    app = Front(plane, projection, rules).app()
+    front, told = Front(plane, projection, rules), Told(timedelta(seconds=settings.front.metrics_max_age))
+    app = front.app(Scaling(front, told, callers).routes())
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, keepalive_timeout=_KEEPALIVE_SECONDS)
     await runner.setup()
+    scaler: Any = None
     try:
+        if settings.front.scaler_listen:
+            scaler = _listening(settings.front, server_of(front, told), credentials)
+            await scaler.start()
         await web.SockSite(runner, listener, ssl_context=tls).start()
         log.info("serving", listen=settings.front.listen, temporal=settings.temporal.address, tls=tls is not None)
         await stop.wait()
@@ -75,6 +90,8 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
         following.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await following
+        if scaler:
+            await scaler.stop(_SHUTDOWN_SECONDS)
         await runner.cleanup()
 
 
@@ -92,6 +109,54 @@ def access_rules(front: FrontSettings, host: str) -> AccessRules | None:
         )
     log.warning("there is no access file: whoever reaches this address may do everything", listen=front.listen)
     return None
+
+
+def _callers(front: FrontSettings) -> Callers | None:
+    if front.webhook_keys is None:
+        return None
+    try:
+        return Callers(front.webhook_keys)
+    except BadAccessFile as error:
+        raise Refused(f"front.webhookKeys: {error}", next_step="docs/scaling.md shows one") from error
+
+
+def scaler_credentials(front: FrontSettings) -> Any:
+    """Give the certificates of the external scaler; None without TLS, or without a scaler. Raises `Refused`."""
+    if not front.scaler_listen:
+        return None
+    if front.access_file is None:
+        if not _is_loopback(front.scaler_listen.rpartition(":")[0].strip("[]")):
+            raise Refused(
+                f"front.scalerListen is {front.scaler_listen}, where others can reach it, and there is no front.accessFile",
+                next_step="set front.accessFile and front.scalerClientCa, or listen on 127.0.0.1",
+            )
+    elif front.scaler_client_ca is None or front.tls_cert is None:
+        raise Refused(
+            "front.scalerListen with an access file needs front.scalerClientCa and front.tlsCert: KEDA is known by its certificate",
+            next_step="set both, or leave front.scalerListen empty",
+        )
+    if front.tls_cert is None or front.tls_key is None:
+        return None
+    try:
+        pair = (front.tls_key.expanduser().read_bytes(), front.tls_cert.expanduser().read_bytes())
+        authorities = front.scaler_client_ca.expanduser().read_bytes() if front.scaler_client_ca else None
+        if authorities is not None:
+            x509.load_pem_x509_certificates(authorities)
+    except (OSError, ValueError) as error:
+        raise Refused(f"front.scalerClientCa, front.tlsCert, front.tlsKey: {error}", next_step="name files in PEM") from error
+    return grpc.ssl_server_credentials([pair], authorities, require_client_auth=authorities is not None)
+
+
+def _listening(front: FrontSettings, server: Any, credentials: Any) -> Any:
+    """Have the external scaler listen; gives it. Raises `Refused`."""
+    try:
+        if credentials is None:
+            server.add_insecure_port(front.scaler_listen)
+        else:
+            server.add_secure_port(front.scaler_listen, credentials)
+    except RuntimeError as error:
+        raise Refused(f"cannot listen on {front.scaler_listen}", next_step="set front.scalerListen to a free address") from error
+    return server
 
 
 def _address(front: FrontSettings) -> tuple[str, int]:

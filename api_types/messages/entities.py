@@ -32,9 +32,18 @@ class SetSpec(UserRequest):
 
 
 class Scale(UserRequest):
-    """Set the replica count."""
+    """Set the replica count, and why, which is shown."""
 
     replicas: Any = None
+    reason: Text = ""
+
+
+class RecordEvent(UserRequest):
+    """Record what another system reports of an object, such as an autoscaler. `reason`: one word, as in events of Kubernetes."""
+
+    type: Literal["Normal", "Warning"] = "Normal"
+    reason: Name
+    message: Text = ""
 
 
 class Delete(UserRequest):

@@ -18,6 +18,7 @@ from api_types.messages.entities import (
     Delete,
     Force,
     ForceFinalizer,
+    RecordEvent,
     ReplicaChanged,
     RetryNow,
     Scale,
@@ -153,6 +154,7 @@ class ModelDeploymentSignals(EntitySignals, ReportingSignals, CacheUserSignals):
     kind = "ModelDeployment"
 
     SCALE = Signal["ModelDeploymentSignals", Scale]("scale", Scale)
+    RECORD_EVENT = Signal["ModelDeploymentSignals", RecordEvent]("record_event", RecordEvent)
     PLACED = Signal["ModelDeploymentSignals", PlacementResponse]("placed", PlacementResponse)
     REPLICA_CHANGED = Signal["ModelDeploymentSignals", ReplicaChanged]("replica_changed", ReplicaChanged)
     REVOKE = Signal["ModelDeploymentSignals", Revoke]("revoke", Revoke)

@@ -20,26 +20,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import Field, StringConstraints
 
-from api_types.text.reader import Unreadable, read_one
+from front.access.files import Section, Text, WatchedFile
 
 ANY = "*"
 AUTHENTICATED = "system:authenticated"
-_FILE_BYTES_MAX = 1024 * 1024
 _TOKEN_MAX = 4096
 
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "*"]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=253)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=False, validate_by_alias=True, extra="forbid", frozen=True)
-
-
-class FileUser(_Section):
+class FileUser(Section):
     """A user with tokens; several, so that one can be replaced."""
 
     name: Text
@@ -47,7 +40,7 @@ class FileUser(_Section):
     token_sha256: Annotated[tuple[Sha256, ...], Field(min_length=1, alias="tokenSha256")]
 
 
-class Rule(_Section):
+class Rule(Section):
     """What some users and groups may do. Without `namespaces` it is about the kinds that have none, such as InferenceCluster."""
 
     users: tuple[Text, ...] = ()
@@ -58,7 +51,7 @@ class Rule(_Section):
     verbs: Annotated[tuple[Verb, ...], Field(min_length=1)]
 
 
-class AccessFile(_Section):
+class AccessFile(Section):
     """All of it."""
 
     users: tuple[FileUser, ...] = ()
@@ -71,6 +64,10 @@ class User:
 
     name: str
     groups: tuple[str, ...] = ()
+
+
+ANYBODY = User("system:anonymous-admin")
+"""Whoever asks where there is no access file."""
 
 
 @dataclass(frozen=True)
@@ -87,18 +84,13 @@ class Attempt:
     namespaced: bool = True
 
 
-class BadAccessFile(ValueError):
-    """The access file cannot be used; the text says where it is wrong."""
-
-
 class AccessRules:
     """The access file as it was last read."""
 
     def __init__(self, file: Path) -> None:
         """Read it. Raises `BadAccessFile`."""
-        self._file = file
-        self._stamp = _stamp(file)
-        self._use(load(file))
+        self._file = WatchedFile(file, AccessFile)
+        self._use(self._file.content)
 
     def _use(self, content: AccessFile) -> None:
         self._rules = content.rules
@@ -106,15 +98,9 @@ class AccessRules:
 
     def refresh(self) -> str:
         """Read the file again if it has changed; gives what is wrong with it, if it cannot be used."""
-        stamp = _stamp(self._file)
-        if stamp == self._stamp:
-            return ""
-        self._stamp = stamp
-        try:
-            self._use(load(self._file))
-        except BadAccessFile as error:
-            return str(error)
-        return ""
+        problem = self._file.refresh()
+        self._use(self._file.content)
+        return problem
 
     def user_of(self, token: str) -> User | None:
         """Give the user with a token."""
@@ -127,35 +113,6 @@ class AccessRules:
     def allows(self, user: User, attempt: Attempt) -> bool:
         """Tell whether a user may do something."""
         return any(_concerns(rule, user) and _permits(rule, attempt) for rule in self._rules)
-
-
-def load(file: Path) -> AccessFile:
-    """Read an access file. Raises `BadAccessFile`."""
-    try:
-        text = file.expanduser().read_bytes()
-    except OSError as error:
-        raise BadAccessFile(f"{file}: {error.strerror}") from error
-    if len(text) > _FILE_BYTES_MAX:
-        raise BadAccessFile(f"{file} has {len(text)} bytes; at most {_FILE_BYTES_MAX} are read")
-    try:
-        return AccessFile.model_validate(read_one(text.decode()) or {})
-    except UnicodeDecodeError as error:
-        raise BadAccessFile(f"{file} is no text in UTF-8") from error
-    except Unreadable as error:
-        # Without the text of the line, which may have a token.
-        raise BadAccessFile(f"{file} is not YAML: see line {error.line}") from None
-    except ValidationError as error:
-        # Not the values: a token may have been written in place of its hash.
-        places = [f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg']}" for each in error.errors(include_input=False)]
-        raise BadAccessFile(f"{file}: {'; '.join(places[:20])}") from error
-
-
-def _stamp(file: Path) -> tuple[int, int, int]:
-    try:
-        found = file.expanduser().stat()
-    except OSError:
-        return (0, 0, 0)
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _concerns(rule: Rule, user: User) -> bool:

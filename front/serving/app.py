@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,8 +10,8 @@ import structlog
 from aiohttp import web
 
 from client.temporal.control_plane import ControlPlane
-from front.access.access_file import AccessRules, User
-from front.access.authentication import authenticate
+from front.access.access_file import ANYBODY, AccessRules, User
+from front.access.authentication import API_KEY, Token, bearer_token
 from front.serving import access_reviews, bodies, discovery, errors, openapi, protobuf
 from front.serving.reading import Form, Parameters, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
@@ -35,12 +35,13 @@ class Front:
 
     def __init__(self, plane: ControlPlane, projection: Projection, rules: AccessRules | None) -> None:
         """`rules` None: everybody who reaches this server may do everything, which is for a loopback address alone."""
-        self._projection, self._rules = projection, rules
-        self._writer = Writer(plane, projection)
+        self.projection, self._rules = projection, rules
+        self.writer = Writer(plane, projection)
 
-    def app(self) -> web.Application:
-        """Give the application."""
+    def app(self, routes: Sequence[web.AbstractRouteDef] = ()) -> web.Application:
+        """Give the application. `routes`: what it serves besides the Kubernetes API; their refusals are answered as all are."""
         app = web.Application(middlewares=[self._guard], client_max_size=bodies.BYTES_MAX)
+        app.router.add_routes(routes)
         app.router.add_route("*", "/{path:.*}", self._answer)
         return app
 
@@ -52,80 +53,96 @@ class Front:
         try:
             return await handler(request)
         except errors.Refused as refusal:
-            return _json(refusal.status, refusal.code)
+            return json_response(refusal.status, refusal.code)
         except web.HTTPRequestEntityTooLarge:
             too_large = errors.too_large(bodies.BYTES_MAX)
-            return _json(too_large.status, too_large.code)
+            return json_response(too_large.status, too_large.code)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:
             log.exception("a request failed", method=request.method, path=request.path[:512], exc_info=error)
             failure = errors.Refused(500, "InternalError", "an error of this server; its log has the details")
-            return _json(failure.status, failure.code)
+            return json_response(failure.status, failure.code)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path.rstrip("/") or "/"
         if path in _OPEN:
             return self._health(path)
-        if any(name.lower().startswith("impersonate-") for name in request.headers):
-            raise errors.Refused(403, "Forbidden", "impersonation is not possible here; use a token of that user")
-        user = self._user(request)
+        user = self.user_of(request)
         if path.startswith(("/api", "/openapi", "/version")) or path == "/":
             found = resource_of(path)
             if found:
                 return await self._on_resource(request, found, user)
             if path == access_reviews.PATH and request.method == "POST":
-                review = await bodies.apart(_review, await _read(request))
-                return _json(access_reviews.reviewed(review, user, self._rules), 201)
+                review = await bodies.apart(_review, await read(request))
+                return json_response(access_reviews.reviewed(review, user, self._rules), 201)
             if request.method in ("GET", "HEAD") and (document := _document(path, request.headers.get("Accept", ""))):
-                return _json(document, content_type=_content_type(document))
+                return json_response(document, content_type=_content_type(document))
         raise errors.Refused(404, "NotFound", "the server could not find the requested resource")
 
     def _health(self, path: str) -> web.Response:
-        if path == "/readyz" and not self._projection.complete:
+        if path == "/readyz" and not self.projection.complete:
             return web.Response(status=503, text="the objects are not read yet\n")
         return web.Response(text="ok\n")
 
-    def _user(self, request: web.Request) -> User:
+    def user_of(self, request: web.Request, token: Token = bearer_token) -> User:
+        """Give who asks. Raises `Refused`. `token`: reads the token from the headers."""
+        if any(name.lower().startswith("impersonate-") for name in request.headers):
+            raise errors.Refused(403, "Forbidden", "impersonation is not possible here; use a token of that user")
         if self._rules is None:
             # A page in a browser of this machine can send requests here too, under the name of a host of its own.
             if "Origin" in request.headers or (request.url.host or "") not in _LOOPBACK:
                 raise errors.Refused(403, "Forbidden", "without an access file only programs of this machine are served")
-            return User("system:anonymous-admin")
-        if problem := self._rules.refresh():
-            log.error("the access file cannot be read; the one of before holds", problem=problem)
-        user = authenticate(request.headers.getall("Authorization", []), self._rules)
+            return ANYBODY
+        self.refresh()
+        user = self._rules.user_of(token(request.headers.getall("Authorization", []), request.headers.getall(API_KEY, [])))
         if user is None:
             raise errors.unauthorized()
         return user
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody who reaches this server may do everything."""
+        return self._rules is None
+
+    def check_complete(self) -> None:
+        """Raise `Refused` (503) while it is not known which objects there are."""
+        if not self.projection.complete:
+            raise errors.unavailable("the objects are not read yet; ask again in a moment")
+
+    def refresh(self) -> None:
+        """Read the access file again if it has changed."""
+        if self._rules is not None and (problem := self._rules.refresh()):
+            log.error("the access file cannot be read; the one of before holds", problem=problem)
 
     # --- objects ----------------------------------------------------------------------------------------------------------------------
 
     async def _on_resource(self, request: web.Request, resource: Resource, user: User) -> web.StreamResponse:
         parameters = request.query
         verb = _verb(request.method, resource, parameters)
-        self._authorize(user, resource, verb)
-        if not self._projection.complete:
-            raise errors.unavailable("the objects are not read yet; ask again in a moment")
+        self.authorize(user, resource, verb)
+        self.check_complete()
         form = Form.of(request.headers.get("Accept", ""), parameters)
         if verb == "watch":
-            watch = Watch(self._projection, resource, parameters, form)
+            watch = Watch(self.projection, resource, parameters, form)
             return await streamed(request, watch.lines(goes_on(request, lambda: self._may_watch(request, resource))))
         if verb == "list":
-            return _json(listed(self._projection, resource, parameters, form))
+            return json_response(listed(self.projection, resource, parameters, form))
         if verb == "get":
-            tree = get(self._projection, resource)
-            return _json(scale_of(resource, tree) if resource.subresource == SCALE else form.one(resource, tree))
+            tree = get(self.projection, resource)
+            return json_response(scale_of(resource, tree) if resource.subresource == SCALE else form.one(resource, tree))
         return await self._write(request, resource, verb, user, form)
 
     def _may_watch(self, request: web.Request, resource: Resource) -> bool:
         try:
-            self._authorize(self._user(request), resource, "watch")
+            self.authorize(self.user_of(request), resource, "watch")
         except errors.Refused:
             return False
         return True
 
-    def _authorize(self, user: User, resource: Resource, verb: str) -> None:
+    def authorize(self, user: User, resource: Resource, verb: str) -> None:
+        """Raise `Refused` if a user may not do this, whether the object exists or not."""
+        self.refresh()
         attempt = resource.attempt(verb)
         if self._rules is None or self._rules.allows(user, attempt):
             return
@@ -136,7 +153,7 @@ class Front:
 
     async def _write(self, request: web.Request, resource: Resource, verb: str, user: User, form: Form) -> web.Response:
         dry = _dry(request.query)
-        body = await _read(request)
+        body = await read(request)
         content_type = request.headers.get("Content-Type", "")
         if verb in ("delete", "deletecollection"):
             options = await bodies.apart(bodies.parse_object, body) if body.strip() else {}
@@ -144,20 +161,20 @@ class Front:
             dry = dry or bool(options.get("dryRun"))
             if verb == "deletecollection":
                 return await self._delete_all(request, resource, options, user, form, dry=dry)
-            tree = await self._writer.delete(resource, options, user.name, dry=dry)
-            return _json(form.one(resource, tree) if tree.get("kind") != "Status" else tree)
+            tree = await self.writer.delete(resource, options, user.name, dry=dry)
+            return json_response(form.one(resource, tree) if tree.get("kind") != "Status" else tree)
         if resource.subresource == SCALE:
             wanted = partial(self._body_of_scale, body, content_type, verb)
-            return _json(await self._writer.scale(resource, wanted, user.name, dry=dry))
+            return json_response(await self.writer.scale(resource, wanted, user.name, dry=dry))
         if verb == "patch":
             kind = bodies.media_type(content_type, bodies.PATCHES)
             patch = await bodies.apart(bodies.parse, body)
-            tree, warnings = await self._writer.patch(resource, kind, patch, user.name, dry=dry)
+            tree, warnings = await self.writer.patch(resource, kind, patch, user.name, dry=dry)
         else:
             bodies.media_type(content_type, bodies.OBJECTS)
-            write = self._writer.create if verb == "create" else self._writer.update
+            write = self.writer.create if verb == "create" else self.writer.update
             tree, warnings = await write(resource, await bodies.apart(bodies.parse_object, body), user.name, dry=dry)
-        return _json(form.one(resource, tree), 201 if verb == "create" else 200, warnings)
+        return json_response(form.one(resource, tree), 201 if verb == "create" else 200, warnings)
 
     def _body_of_scale(self, body: bytes, content_type: str, verb: str, before: Tree) -> Tree:
         if verb == "patch":
@@ -168,21 +185,21 @@ class Front:
     async def _delete_all(
         self, request: web.Request, resource: Resource, options: Tree, user: User, form: Form, *, dry: bool
     ) -> web.Response:
-        found = listed(self._projection, resource, {key: value for key, value in request.query.items() if key != "limit"}, Form())
+        found = listed(self.projection, resource, {key: value for key, value in request.query.items() if key != "limit"}, Form())
         for tree in found["items"]:
             named = Resource(resource.info, resource.namespace, tree["metadata"]["name"])
             mine = {**options, "preconditions": {"uid": tree["metadata"].get("uid")}}
             try:
-                await self._writer.delete(named, mine, user.name, dry=dry)
+                await self.writer.delete(named, mine, user.name, dry=dry)
             except errors.Refused as refusal:
                 # It is gone, or another one by now.
                 if refusal.code not in (404, 409):
                     raise
-        return _json(form.many(resource, found["items"], found["metadata"]))
+        return json_response(form.many(resource, found["items"], found["metadata"]))
 
 
-async def _read(request: web.Request) -> bytes:
-    """Read the body. Raises `Refused` for one that does not come."""
+async def read(request: web.Request) -> bytes:
+    """Read the body of a request. Raises `Refused` for one that does not come."""
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             return await request.read()
@@ -247,7 +264,8 @@ def _content_type(document: Tree) -> str:
     return "application/json"
 
 
-def _json(tree: Any, status: int = 200, warnings: tuple[str, ...] = (), content_type: str = "application/json") -> web.Response:
+def json_response(tree: Any, status: int = 200, warnings: tuple[str, ...] = (), content_type: str = "application/json") -> web.Response:
+    """Write an answer."""
     response = web.Response(status=status, body=json.dumps(tree, separators=(",", ":")).encode(), headers={"Content-Type": content_type})
     for warning in warnings[:20]:
         text = warning.encode("ascii", "replace").decode()[:_WARNING_BYTES_MAX].replace("\\", "\\\\").replace('"', '\\"')

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from api_types.messages.delivery import MessageT, ReceiverT, Signal
-from api_types.messages.entities import Delete, Replace, Scale
+from api_types.messages.entities import Delete, RecordEvent, Replace, Scale
 from api_types.messages.signals import EntitySignals, ModelDeploymentSignals
 from api_types.validation.manifests import Admitted, InvalidManifest, admit, admit_update, dump, load
 from client.errors import AlreadyExists, CommandFailed, Conflict, NoAnswer, NotFound, Refused
@@ -102,13 +102,18 @@ class Writer:
         message = Delete(request_id=new_request_id(), by=user, uid=metadata["uid"])
         return await self._signalled(resource, EntitySignals.DELETE, message, message.request_id) or _DELETED
 
-    async def scale(self, resource: Resource, wanted: Callable[[Tree], Tree], user: str, *, dry: bool) -> Tree:
-        """Set the replica count; `wanted` makes the Scale that is requested of the one that there is. Raises `Refused`."""
+    async def scale(
+        self, resource: Resource, wanted: Callable[[Tree], Tree], user: str, *, dry: bool = False, request_id: str = "", reason: str = ""
+    ) -> Tree:
+        """Set the replica count; `wanted` makes the Scale that is requested of the one that there is. Raises `Refused`.
+
+        `request_id`: the same again changes nothing; empty for a request that is never repeated.
+        """
         before = await self.present(resource)
         count = wanted_replicas(resource, before, wanted(scale_of(resource, before)))
         if dry:
             return {**scale_of(resource, before), "spec": {"replicas": count}}
-        message = Scale(request_id=new_request_id(), by=user, replicas=count)
+        message = Scale(request_id=request_id or new_request_id(), by=user, replicas=count, reason=reason)
         after = await self._signalled(resource, ModelDeploymentSignals.SCALE, message, message.request_id)
         if after is None:
             raise errors.not_found(resource.info.group, resource.info.plural, resource.name)
@@ -129,6 +134,16 @@ class Writer:
         if requested.tree is None:
             raise errors.unavailable("Temporal has the request, and no worker has carried it out yet; it is done once one runs")
         return self._projection.put(resource.key, shown(requested.tree)).tree
+
+    async def record_event(self, resource: Resource, message: RecordEvent) -> bool:
+        """Have an event recorded; False if the object does not exist. Does not wait for a worker. Raises `Refused`."""
+        try:
+            await self._plane.signal(_target(resource), ModelDeploymentSignals.RECORD_EVENT, message)
+        except NotFound:
+            return False
+        except CommandFailed as failure:
+            raise _refusal(resource, failure) from failure
+        return True
 
     async def present(self, resource: Resource) -> Tree:
         """Give an object as its workflow has it now. Raises `Refused`."""

@@ -14,6 +14,7 @@ from api_types.resources.parts.pod_policy import PodPolicy
 from api_types.validation.manifests import admit
 from client.manifests.checks import CHECKS
 from front.access.access_file import AccessFile
+from front.access.signing import CallersFile
 from tests.activities.render.builders import a_member, an_engine, container, render
 from tests.api_types.builders import a_deployment
 
@@ -50,6 +51,9 @@ def test_every_block_is_a_manifest_or_a_part_of_a_deployment(text: str) -> None:
     for document in yaml.safe_load_all(text):
         if "rules" in document:
             AccessFile.model_validate(document)
+            continue
+        if "callers" in document:
+            CallersFile.model_validate(document)
             continue
         whole = document if "kind" in document else laid_over(a_deployment(), document)
         assert admit(whole, CHECKS).warnings == ()

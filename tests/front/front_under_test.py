@@ -123,8 +123,8 @@ class FrontUnderTest:
 
 
 @asynccontextmanager
-async def a_front(plane: ControlPlane, folder: Path) -> AsyncIterator[FrontUnderTest]:
-    """Start a front with users, rules and TLS; it is ended with the block."""
+async def a_front(plane: ControlPlane, folder: Path, **more: str) -> AsyncIterator[FrontUnderTest]:
+    """Start a front with users, rules and TLS, and more settings; it is ended with the block."""
     pki = Authority(folder / "pki")
     pki.ensure()
     access = folder / "access.yaml"
@@ -132,7 +132,7 @@ async def a_front(plane: ControlPlane, folder: Path) -> AsyncIterator[FrontUnder
     pair = pki.pair("apiserver")
     listener = socket.create_server(("127.0.0.1", 0))
     address = f"127.0.0.1:{listener.getsockname()[1]}"
-    front = {"listen": address, "accessFile": str(access), "tlsCert": str(pair.certificate), "tlsKey": str(pair.key)}
+    front = {"listen": address, "accessFile": str(access), "tlsCert": str(pair.certificate), "tlsKey": str(pair.key), **more}
     settings = Settings.model_validate({"temporal": {"address": plane.running.temporal_address}, "front": front})
     under_test = FrontUnderTest(plane, folder, settings, listener)
     try:

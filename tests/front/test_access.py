@@ -7,7 +7,8 @@ import pytest
 
 from api_types.settings import FrontSettings
 from client.errors import Refused as Unusable
-from front.access.access_file import AccessRules, BadAccessFile, load
+from front.access.access_file import AccessFile, AccessRules
+from front.access.files import BadAccessFile, load
 from front.main import access_rules
 from front.serving.app import _verb
 from front.serving.errors import Refused
@@ -145,7 +146,7 @@ def test_a_bad_file_is_refused_with_its_places_and_without_its_values(tmp_path: 
     written = tmp_path / "access.yaml"
     written.write_text(text)
     with pytest.raises(BadAccessFile) as refusal:
-        load(written)
+        load(written, AccessFile)
     assert problem in str(refusal.value)
     assert "secret-token" not in str(refusal.value)
 

@@ -8,6 +8,8 @@ import json
 import os
 import pkgutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from activities.render.cache.artifact import Artifact
 from activities.render.inputs.facts_file import InvalidFactsFile, read_facts
 from api_types import messages
 from api_types.base import Message
+from api_types.clock import utc_now
 from api_types.environment import CONFIG_VARIABLE
 from api_types.errors import CredentialsInvalid, ModelplaneError
 from api_types.messages import signals
@@ -42,6 +45,15 @@ from client.manifests.yaml_file import read_yaml
 from client.refs.selectors import parse_selector
 from client.refs.targets import kinds_and_names, objects_named
 from client.temporal.converter import DATA_CONVERTER
+from front.access.files import BadAccessFile, load
+from front.access.signing import CallersFile
+from front.scaling import events, scaler_messages
+from front.scaling.external_scaler import read_trigger
+from front.scaling.numbers import read_numbers
+from front.scaling.webhook import read_wanted
+from front.serving import bodies
+from front.serving.errors import Refused
+from front.serving.requests import resource_of
 from scheduler import parse_version
 from scheduler.cel import SelectorError, compile_selector
 from scheduler.model.devices import DeviceEntry
@@ -283,6 +295,44 @@ def _answer(tree: Any) -> Answer:
     return Answer(int(tree.get("status", 200)), headers, content.encode(errors="surrogatepass"))
 
 
+# --- requests of autoscalers --------------------------------------------------------------------------------------------------------------
+
+
+def _scaling(text: str) -> Shown:
+    """Read a body as each of those that the front takes from autoscalers, and the file of their keys."""
+    body, said = text.encode(errors="surrogatepass"), []
+    resource = resource_of("/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments/chat")
+    assert resource is not None
+    for read in (
+        lambda: read_wanted(resource, bodies.parse_object(body)),
+        lambda: read_numbers(bodies.parse_object(body), "uid", "chat", utc_now(), timedelta(seconds=120)),
+        lambda: _event(events.read_event({"Content-Type": events.STRUCTURED}, body)),
+        lambda: _event(events.read_event({f"ce-{name}": text[:4096] for name in ("specversion", "id", "source", "type", "subject")}, body)),
+        lambda: _trigger(bodies.parse_object(body)),
+    ):
+        try:
+            read()
+        except Refused as refusal:
+            said.append(json.dumps(refusal.status))
+    try:
+        load(_file(text), CallersFile)
+    except BadAccessFile as error:
+        said.append(str(error))
+    return Shown(max(said, key=len, default=""))
+
+
+def _event(event: events.CloudEvent) -> None:
+    known = replace(event, type=event.type if event.type in events.RECORDED else "keda.scaledobject.failed.v1")
+    events.report_of(known, "ann").wire()
+    events.deployment_of(known)
+
+
+def _trigger(tree: Mapping[str, Any]) -> None:
+    metadata = {key: str(value).encode(errors="replace").decode() for key, value in tree.items() if isinstance(key, str)}
+    with contextlib.suppress(UnicodeEncodeError):  # protobuf carries no halves of surrogate pairs
+        read_trigger(scaler_messages.ScaledObjectRef(name="chat", namespace="a", scalerMetadata=metadata))
+
+
 TARGETS = {
     target.name: target
     for target in (
@@ -298,5 +348,6 @@ TARGETS = {
         Target("words", _words),
         Target("messages", _messages),
         Target("answers", _answers, SECRET),
+        Target("scaling", _scaling),
     )
 }

@@ -103,7 +103,8 @@ class DeploymentController:
         before, count = state.spec["replicas"], message.replicas
         state.last_scale = LastScale(replicas=count, by=message.by, at=context.now(), request_id=message.request_id)
         if count != before:
-            context.record_event("Normal", "Scaled", f"from {before} to {count} by {message.by or 'unknown'}")
+            why = f": {message.reason}" if message.reason else ""
+            context.record_event("Normal", "Scaled", f"from {before} to {count} by {message.by or 'unknown'}{why}")
             state.spec = {**state.spec, "replicas": count}
             state.generation += 1
             self.start_timing()

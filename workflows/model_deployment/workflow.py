@@ -10,7 +10,7 @@ from temporalio import workflow
 
 from api_types import names
 from api_types.messages.caches import CacheChanged
-from api_types.messages.entities import CheckReplicas, ReplicaChanged, Scale
+from api_types.messages.entities import CheckReplicas, RecordEvent, ReplicaChanged, Scale
 from api_types.messages.scheduling import Evict, Forgotten, PlacementResponse, Released, Resync, Revoke
 from api_types.messages.signals import FLEET_SCHEDULER, ModelDeploymentSignals
 from workflows.entity.entity import Entity
@@ -64,6 +64,12 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         """Change the replica count; the last accepted count holds and is recorded."""
         if self.accept_request(message.request_id):
             self.controller.scale(message)
+
+    @handles(ModelDeploymentSignals.RECORD_EVENT)
+    def record_event(self, message: RecordEvent) -> None:
+        """Show what another system reports; nothing is decided by it."""
+        if self.accept_request(message.request_id):
+            self.context.record_report(message.type, message.reason, message.message)
 
     def merge_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Keep the replica count that an autoscaler ordered, and the template that this spec replaces."""

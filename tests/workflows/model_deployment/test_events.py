@@ -8,7 +8,7 @@ import pytest
 
 from api_types import labels
 from api_types.messages.delivery import SignalBatchResult
-from api_types.messages.entities import Delete, ReplicaChanged, Scale, SetSpec, StartedReplicas
+from api_types.messages.entities import Delete, RecordEvent, ReplicaChanged, Scale, SetSpec, StartedReplicas
 from api_types.messages.scheduling import Evict, ReplicaEviction, Resync
 from tests.api_types.builders import a_deployment, merged
 from tests.workflows.environment.serverless import Serverless
@@ -117,3 +117,29 @@ def test_an_annotation_that_cannot_be_read_is_an_event_once(temporal: Serverless
     shown = [(reason, count) for reason, _, count in events(deployment) if reason == "InvalidAnnotation"]
     assert shown == [("InvalidAnnotation", 1)]
     assert [name for name, _ in temporal.executed] == ["signal_many"] * 3
+
+
+def test_what_another_system_reports_is_recorded_once_and_displaces_nothing(temporal: Serverless) -> None:
+    del temporal
+    deployment = a_deployment_with(started=True, bound=True, entry=PLACED)
+    deployment.set_spec(SetSpec(manifest=a_deployment()).wire())
+    deployment.scale(Scale(replicas=7, by="ann", reason="a batch").wire())
+    before = deployment.state.spec, deployment.state.generation
+    for number in range(200):
+        report = RecordEvent(request_id=f"r{number}", by="keda", type="Warning", reason="ScaledObjectFailed", message=f"poll {number}")
+        deployment.record_event(report.wire())
+        deployment.record_event(report.wire())
+    scaled = [message for reason, message, _ in events(deployment) if reason == "Scaled"]
+    assert [message.partition(" to ")[2] for message in scaled] == ["7 by ann: a batch"]
+    assert [event for event in events(deployment) if event[0] == "ScaledObjectFailed"] == [
+        ("ScaledObjectFailed", f"poll {number}", 1) for number in range(195, 200)
+    ]
+    assert (deployment.state.spec, deployment.state.generation) == before
+
+
+def test_what_another_system_reports_is_seen_by_watches(temporal: Serverless) -> None:
+    del temporal
+    deployment = a_deployment_with(started=True, bound=True, entry=PLACED)
+    version = deployment.state.resource_version
+    deployment.record_event(RecordEvent(request_id="r", reason="ScaledObjectReady").wire())
+    assert deployment.state.resource_version > version

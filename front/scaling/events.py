@@ -1,0 +1,106 @@
+"""CloudEvents of KEDA: what they say of a deployment, in binary and in structured mode.
+
+They tell that a ScaledObject works, fails or is paused; none is an order to scale. The ScaledObject has the name and the namespace of the
+deployment that it scales.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import unquote
+
+from api_types.messages.entities import RecordEvent
+from api_types.payloads.limits import shortened
+from api_types.text.printable import escaped
+from front.scaling.fields import Fields, shown
+from front.serving import bodies, errors
+from front.serving.requests import Resource, resource_of
+from front.store.projection import Tree
+
+EVENTS = "events"
+STRUCTURED, JSON = "application/cloudevents+json", "application/json"
+_PREFIX = "ce-"
+_REQUIRED = ("specversion", "id", "source", "type")
+_ATTRIBUTES = (*_REQUIRED, "subject")
+_VERSION = "1.0"
+_ATTRIBUTE_BYTES_MAX = 1024
+_DATA_BYTES_MAX = 16 * 1024
+_MESSAGE_BYTES_MAX = 900
+_OBJECT_TYPES = ("scaledobject", "modeldeployment")
+
+RECORDED: Mapping[str, tuple[Literal["Normal", "Warning"], str]] = {
+    "keda.scaledobject.ready.v1": ("Normal", "ScaledObjectReady"),
+    "keda.scaledobject.failed.v1": ("Warning", "ScaledObjectFailed"),
+    "keda.scaledobject.removed.v1": ("Normal", "ScaledObjectRemoved"),
+    "keda.scaledobject.paused.v1": ("Normal", "ScaledObjectPaused"),
+    "keda.scaledobject.unpaused.v1": ("Normal", "ScaledObjectUnpaused"),
+}
+"""The types of events that are recorded, each with the type and the reason of the event that it becomes."""
+
+
+@dataclass(frozen=True)
+class CloudEvent:
+    """An event as it arrived; `data` is not read yet."""
+
+    id: str
+    source: str
+    type: str
+    subject: str
+    data: object
+
+
+def read_event(headers: Mapping[str, str], body: bytes) -> CloudEvent:
+    """Read an event of either mode. Raises `Refused`."""
+    if headers.get("Content-Type", "").partition(";")[0].strip().lower() == STRUCTURED:
+        tree = bodies.parse_object(body)
+        return _event(tree, tree.get("data"))
+    attributes: Tree = {name: unquote(headers[_PREFIX + name]) for name in _ATTRIBUTES if _PREFIX + name in headers}
+    if not attributes:
+        raise errors.unsupported_media_type((STRUCTURED, f"{JSON} with ce- headers"))
+    bodies.media_type(headers.get("Content-Type", JSON), (JSON,))
+    return _event(attributes, bodies.parse(body) if body.strip() else None)
+
+
+def _event(tree: Tree, data: object) -> CloudEvent:
+    # An event may have attributes of its sender's own.
+    fields = Fields({name: tree[name] for name in _ATTRIBUTES if name in tree}, *_named(tree), _ATTRIBUTES)
+    for name in _ATTRIBUTES:
+        fields.text(name, bytes_max=_ATTRIBUTE_BYTES_MAX, required=name in _REQUIRED)
+    if isinstance(tree.get("specversion"), str) and tree["specversion"] not in ("", _VERSION):
+        fields.problem("specversion", f"must be {_VERSION}, got {shown(tree['specversion'])}; send events of that version")
+    fields.check()
+    return CloudEvent(tree["id"], tree["source"], tree["type"], tree.get("subject") or "", data)
+
+
+def deployment_of(event: CloudEvent) -> Resource:
+    """Give the deployment that an event is about, by its subject `/CLUSTER/NAMESPACE/scaledobject/NAME`. Raises `Refused`."""
+    fields = Fields({}, *_named({"id": event.id}), _ATTRIBUTES)
+    match event.subject.split("/"):
+        case ["", _, namespace, kind, name] if kind in _OBJECT_TYPES:
+            found = resource_of(f"/apis/modelplane.ai/v1alpha1/namespaces/{namespace}/modeldeployments/{name}")
+            if found:
+                return Resource(found.info, namespace, name, EVENTS)
+    fields.problem("subject", f"must be /CLUSTER/NAMESPACE/TYPE/NAME with a TYPE of {', '.join(_OBJECT_TYPES)}, got {shown(event.subject)}")
+    fields.check()
+    raise AssertionError(event.subject)
+
+
+def report_of(event: CloudEvent, by: str) -> RecordEvent:
+    """Make the message to the deployment; the same event of the same source makes one with the same id. Raises `Refused`."""
+    data = event.data
+    fields = Fields(data if isinstance(data, dict) else {}, *_named({"id": event.id}), ("reason", "message"))
+    if not isinstance(data, dict):
+        fields.problem("data", f"must be an object with reason and message, got {shown(data)}")
+    reason, message = (fields.text(name, bytes_max=_DATA_BYTES_MAX) for name in ("reason", "message"))
+    fields.check()
+    kind, word = RECORDED[event.type]
+    said = shortened(escaped(": ".join(filter(None, (reason, message)))), _MESSAGE_BYTES_MAX)
+    identity = hashlib.sha256(f"{event.source}\0{event.id}".encode()).hexdigest()[:40]
+    return RecordEvent(
+        request_id=f"cloudevent-{identity}", by=by, type=kind, reason=word, message=f"{said or word} (from {shown(event.source)})"
+    )
+
+
+def _named(tree: Tree) -> tuple[str, str, str]:
+    return "cloudevents.io", "CloudEvent", shown(tree.get("id") or "")

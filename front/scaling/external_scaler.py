@@ -1,0 +1,224 @@
+"""The external scaler of KEDA, for triggers `external` and `external-push`: how busy a deployment is, and whether it must run at all.
+
+It is a gRPC server beside the HTTP one, with the same users, rights and numbers. KEDA can send no token, so it is known by its certificate,
+as clients of Kubernetes are: the common name is the user, organisations are groups.
+"""
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import structlog
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from front.access.access_file import ANYBODY, AUTHENTICATED, User
+from front.scaling import scaler_messages as messages
+from front.scaling.fields import NUMBER_MAX, Fields, shown
+from front.scaling.numbers import NAMES, QUEUE_DEPTH, RUNNING_REQUESTS, Told
+from front.scaling.routes import METRICS
+from front.serving import errors
+from front.serving.app import Front
+from front.serving.reading import get
+from front.serving.requests import Resource, resource_of
+
+log = structlog.get_logger("modelplane.front")
+
+DEPLOYMENT, METRIC, TARGET, ACTIVATION = "deployment", "metric", "targetValue", "activationValue"
+# How often a stream looks again whether numbers are old by now, and whether its user still may.
+CHECK_SECONDS = 5.0
+_MESSAGE_BYTES_MAX = 64 * 1024
+# Each ScaledObject with `external-push` holds one stream.
+_CALLS_MAX = 4096
+_NAME_MAX = 253
+_CODES = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.NOT_FOUND,
+    422: grpc.StatusCode.INVALID_ARGUMENT,
+    503: grpc.StatusCode.UNAVAILABLE,
+}
+_UNAVAILABLE = 503
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """What the metadata of a trigger says. `target`: of one replica; `activation`: up to it a deployment may be scaled to zero."""
+
+    resource: Resource
+    metric: str
+    target: float
+    activation: float
+
+
+def read_trigger(reference: Any) -> Trigger:
+    """Read a trigger from a ScaledObjectRef. Raises `Refused`. Metadata of other names is KEDA's own."""
+    metadata: Mapping[str, str] = reference.scalerMetadata
+    fields = Fields({}, "keda.sh", "ScaledObject", f"{reference.namespace}/{reference.name}", ())
+    name = metadata.get(DEPLOYMENT, "") or reference.name
+    resource = resource_of(f"/apis/modelplane.ai/v1alpha1/namespaces/{reference.namespace}/modeldeployments/{name}")
+    if resource is None or (resource.namespace, resource.name) != (reference.namespace, name):
+        fields.problem(DEPLOYMENT, f"must be the name of a ModelDeployment in the namespace of the ScaledObject, got {shown(name)}")
+    metric = metadata.get(METRIC, "") or QUEUE_DEPTH
+    if metric not in NAMES:
+        fields.problem(METRIC, f"must be one of {', '.join(NAMES)}, got {shown(metric)}")
+    target = _number(fields, TARGET, metadata.get(TARGET, ""))
+    activation = _number(fields, ACTIVATION, metadata.get(ACTIVATION, "") or "0")
+    if target == 0:
+        fields.problem(TARGET, "must be more than 0: how much of the metric one replica takes")
+    fields.check()
+    if resource is None:
+        raise AssertionError(name)
+    return Trigger(Resource(resource.info, resource.namespace, resource.name, METRICS), metric, target, activation)
+
+
+def _number(fields: Fields, name: str, text: str) -> float:
+    try:
+        number = float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        number = math.nan
+    if 0 <= number <= NUMBER_MAX:
+        return number
+    if text:
+        fields.problem(name, f"must be a number between 0 and {NUMBER_MAX:.0f}, got {shown(text)}")
+    else:
+        fields.problem(name, "required metadata is missing: how much of the metric one replica takes")
+    return math.nan
+
+
+class ExternalScaler:
+    """Answers the calls of KEDA."""
+
+    def __init__(self, front: Front, told: Told) -> None:
+        self._front, self._told = front, told
+
+    def handler(self) -> Any:
+        """Give the methods for a server of gRPC."""
+        unary = {
+            "IsActive": (self._is_active, messages.ScaledObjectRef),
+            "GetMetricSpec": (self._metric_spec, messages.ScaledObjectRef),
+            "GetMetrics": (self._metrics, messages.GetMetricsRequest),
+        }
+        methods = {
+            name: grpc.unary_unary_rpc_method_handler(_refusing(method), request.FromString, _bytes)
+            for name, (method, request) in unary.items()
+        }
+        methods["StreamIsActive"] = grpc.unary_stream_rpc_method_handler(
+            _refusing_stream(self._stream_is_active), messages.ScaledObjectRef.FromString, _bytes
+        )
+        return grpc.method_handlers_generic_handler(messages.SERVICE, methods)
+
+    async def _is_active(self, reference: Any, context: Any) -> Any:
+        return messages.IsActiveResponse(result=self._active(self._allowed(reference, context)))
+
+    async def _metric_spec(self, reference: Any, context: Any) -> Any:
+        trigger = self._allowed(reference, context)
+        spec = {"metricName": trigger.metric, "targetSize": max(1, round(trigger.target)), "targetSizeFloat": trigger.target}
+        return messages.GetMetricSpecResponse(metricSpecs=[spec])
+
+    async def _metrics(self, request: Any, context: Any) -> Any:
+        trigger = self._allowed(request.scaledObjectRef, context)
+        if request.metricName not in ("", trigger.metric):
+            raise errors.bad_request(f"metricName: must be {trigger.metric}, which the trigger names, got {shown(request.metricName)}")
+        values = self._values(trigger)
+        value = {"metricName": trigger.metric, "metricValue": math.ceil(values[trigger.metric]), "metricValueFloat": values[trigger.metric]}
+        return messages.GetMetricsResponse(metricValues=[value])
+
+    async def _stream_is_active(self, reference: Any, context: Any) -> AsyncIterator[Any]:
+        """Say at once whether a deployment must run, and each time that this changes. While it is not known, nothing is said."""
+        told: bool | None = None
+        while True:
+            trigger = self._allowed(reference, context)
+            active = self._active_if_known(trigger)
+            if active is not None and active != told:
+                told = active
+                yield messages.IsActiveResponse(result=active)
+            await self._told.changed(trigger.resource.key, CHECK_SECONDS)
+
+    def _allowed(self, reference: Any, context: Any) -> Trigger:
+        """Give what a call is about. Raises `Refused`, in the same words whether the deployment exists or not."""
+        user = ANYBODY if self._front.is_open else _user_of(context.auth_context())
+        trigger = read_trigger(reference)
+        self._front.authorize(user, trigger.resource, "get")
+        self._front.check_complete()
+        return trigger
+
+    def _values(self, trigger: Trigger) -> Mapping[str, float]:
+        tree = get(self._front.projection, trigger.resource)
+        values = self._told.read(trigger.resource.key, tree["metadata"]["uid"]).values
+        if trigger.metric not in values:
+            raise errors.unavailable(f"{trigger.metric} of ModelDeployment {'/'.join(trigger.resource.key[1:])} is not told; tell it too")
+        return values
+
+    def _active(self, trigger: Trigger) -> bool:
+        values = self._values(trigger)
+        # Requests that run would be cut off.
+        return values[trigger.metric] > trigger.activation or values.get(RUNNING_REQUESTS, 0) > 0
+
+    def _active_if_known(self, trigger: Trigger) -> bool | None:
+        try:
+            return self._active(trigger)
+        except errors.Refused as refusal:
+            if refusal.code != _UNAVAILABLE:
+                raise
+            return None
+
+
+def server_of(front: Front, told: Told) -> Any:
+    """Make the server of gRPC, which listens nowhere yet."""
+    options = (("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX), ("grpc.so_reuseport", 0))
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_CALLS_MAX)
+    server.add_generic_rpc_handlers((ExternalScaler(front, told).handler(),))
+    return server
+
+
+def _user_of(certified: Mapping[str, Any]) -> User:
+    """Give the user of a certificate that the server has verified. Raises `Refused`."""
+    try:
+        (text,) = certified["x509_pem_cert"]
+        subject = x509.load_pem_x509_certificate(text).subject
+    except (KeyError, ValueError):
+        raise errors.unauthorized("Unauthorized: KEDA needs a client certificate of an authority in front.scalerClientCa") from None
+    names = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    if len(names) != 1 or not 0 < len(names[0]) <= _NAME_MAX:
+        raise errors.unauthorized("Unauthorized: the client certificate needs one common name, which is the user")
+    groups = (str(each.value) for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME))
+    return User(names[0], (*groups, AUTHENTICATED))
+
+
+def _bytes(message: Any) -> bytes:
+    written: bytes = message.SerializeToString()
+    return written
+
+
+def _refusing(method: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+    """Turn every refusal into a status of gRPC, and every failure of ours into one that shows nothing of it."""
+
+    async def answer(request: Any, context: Any) -> Any:
+        try:
+            return await method(request, context)
+        except Exception as error:  # noqa: BLE001 - `_abort` raises
+            return await _abort(context, error)
+
+    return answer
+
+
+def _refusing_stream(method: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[Any, Any], AsyncIterator[Any]]:
+    async def answer(request: Any, context: Any) -> AsyncIterator[Any]:
+        try:
+            async for message in method(request, context):
+                yield message
+        except Exception as error:  # noqa: BLE001 - `_abort` raises
+            await _abort(context, error)
+
+    return answer
+
+
+async def _abort(context: Any, error: Exception) -> None:
+    if isinstance(error, errors.Refused):
+        await context.abort(_CODES.get(error.code, grpc.StatusCode.UNKNOWN), error.status["message"])
+    log.error("a call of the external scaler failed", exc_info=error)
+    await context.abort(grpc.StatusCode.INTERNAL, "an error of this server; its log has the details")

@@ -1,0 +1,150 @@
+"""The paths below `/v1`: who asks, whether they may, and the answer.
+
+`.../modeldeployments/NAME/scale` takes signed requests for a replica count, `.../metrics` tells how busy a deployment is, and `/v1/events`
+takes CloudEvents of KEDA.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+from aiohttp import web
+
+from client.refs.tree import at_path
+from front.access.authentication import any_token
+from front.access.signing import BadSignature, Callers, Signed
+from front.scaling import events
+from front.scaling.numbers import NAMES, OBSERVED_AT, Told, read_numbers
+from front.scaling.webhook import Answers, read_wanted, request_id_of
+from front.serving import bodies, errors
+from front.serving.app import Front, json_response, read
+from front.serving.reading import get
+from front.serving.requests import SCALE, Resource, resource_of
+from front.store.projection import Tree
+
+log = structlog.get_logger("modelplane.front")
+
+METRICS = "metrics"
+BODY_BYTES_MAX = 64 * 1024
+_OBJECT = "/v1/namespaces/{namespace}/modeldeployments/{name}"
+
+
+class Scaling:
+    """Answers requests of autoscalers, with the users, rights and objects of a front."""
+
+    def __init__(self, front: Front, told: Told, callers: Callers | None) -> None:
+        """`callers` None: no request is signed, and the webhook is not served."""
+        self._front, self._told, self._callers = front, told, callers
+        self._answers = Answers()
+
+    def routes(self) -> Sequence[web.RouteDef]:
+        """Give the paths for `Front.app`."""
+        return [
+            web.route("*", f"{_OBJECT}/{SCALE}", self._scale),
+            web.route("*", f"{_OBJECT}/{METRICS}", self._metrics),
+            web.route("*", "/v1/events", self._event),
+        ]
+
+    # --- the webhook ------------------------------------------------------------------------------------------------------------------
+
+    async def _scale(self, request: web.Request) -> web.Response:
+        if self._callers is None:
+            raise errors.Refused(404, "NotFound", "signed requests are not served here; the setting is front.webhookKeys")
+        _allow(request, "POST")
+        body = await _read(request)
+        now = self._told.now().timestamp()
+        signed = self._signed(self._callers, request, body, now)
+        resource = _resource(request, SCALE)
+        self._front.authorize(signed.user, resource, "update")
+        content = request.raw_path.encode(errors="surrogateescape") + b"\n" + body
+        answer = self._answers.earlier(signed, content, now)
+        if answer is None:
+            answer = await self._scaled(request, resource, signed, body)
+            self._answers.keep(signed, content, answer, now)
+        return json_response(answer)
+
+    def _signed(self, callers: Callers, request: web.Request, body: bytes, now: float) -> Signed:
+        if problem := callers.refresh():
+            log.error("the file of keys cannot be read; the one of before holds", problem=problem)
+        try:
+            return callers.verify(request.headers, request.method, request.raw_path, body, now)
+        except BadSignature as error:
+            raise errors.unauthorized(f"Unauthorized: {error}") from None
+
+    async def _scaled(self, request: web.Request, resource: Resource, signed: Signed, body: bytes) -> Tree:
+        bodies.media_type(request.headers.get("Content-Type", ""), bodies.OBJECTS)
+        wanted = read_wanted(resource, await bodies.apart(bodies.parse_object, body))
+
+        def requested(before: Tree) -> Tree:
+            return {**before, "spec": {"replicas": wanted.replicas}}
+
+        request_id = request_id_of(signed)
+        return await self._front.writer.scale(resource, requested, signed.user.name, request_id=request_id, reason=wanted.reason)
+
+    # --- numbers ----------------------------------------------------------------------------------------------------------------------
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        user = self._front.user_of(request, any_token)
+        resource = _resource(request, METRICS)
+        _allow(request, "GET", "HEAD", "PUT", "POST")
+        reads = request.method in ("GET", "HEAD")
+        self._front.authorize(user, resource, "get" if reads else "update")
+        self._front.check_complete()
+        if reads:
+            tree = get(self._front.projection, resource)
+            return json_response(self.shown(resource, tree))
+        bodies.media_type(request.headers.get("Content-Type", ""), bodies.OBJECTS)
+        body = await bodies.apart(bodies.parse_object, await _read(request))
+        tree = get(self._front.projection, resource)
+        numbers = read_numbers(body, tree["metadata"]["uid"], resource.name, self._told.now(), self._told.age_max)
+        self._told.tell(resource.key, numbers)
+        return json_response(self.shown(resource, tree))
+
+    def shown(self, resource: Resource, tree: Tree) -> Tree:
+        """Give the numbers of a deployment, with its replicas. Raises `Refused` (503) if they are not known, or old."""
+        numbers = self._told.read(resource.key, tree["metadata"]["uid"])
+        values = {name: numbers.values[name] for name in NAMES if name in numbers.values}
+        replicas = at_path(tree, resource.info.scale.status) if resource.info.scale else 0
+        return {**values, "replicas": replicas or 0, OBSERVED_AT: numbers.observed.isoformat()}
+
+    # --- events -----------------------------------------------------------------------------------------------------------------------
+
+    async def _event(self, request: web.Request) -> web.Response:
+        user = self._front.user_of(request, any_token)
+        _allow(request, "POST")
+        event = await bodies.apart(events.read_event, request.headers, await _read(request))
+        if event.type not in events.RECORDED:
+            return _taken("events of this type say nothing of a ModelDeployment")
+        resource = events.deployment_of(event)
+        self._front.authorize(user, resource, "create")
+        if not await self._front.writer.record_event(resource, events.report_of(event, user.name)):
+            return _taken(f"there is no ModelDeployment {resource.namespace}/{resource.name}")
+        return _taken("")
+
+
+def _taken(ignored: str) -> web.Response:
+    return json_response({"recorded": not ignored, **({"ignored": ignored} if ignored else {})}, 202)
+
+
+def _allow(request: web.Request, *methods: str) -> None:
+    if request.method not in methods:
+        raise errors.method_not_allowed(request.method)
+
+
+def _resource(request: web.Request, subresource: str) -> Resource:
+    """Give what a path names. Raises `Refused` for names that no object can have."""
+    namespace, name = request.match_info["namespace"], request.match_info["name"]
+    found = resource_of(f"/apis/modelplane.ai/v1alpha1/namespaces/{namespace}/modeldeployments/{name}")
+    if found is None or (found.namespace, found.name) != (namespace, name):
+        raise errors.Refused(404, "NotFound", "the server could not find the requested resource")
+    return replace(found, subresource=subresource)
+
+
+async def _read(request: web.Request) -> bytes:
+    """Read a body that must be small. Raises `Refused`."""
+    if (request.content_length or 0) > BODY_BYTES_MAX:
+        raise errors.too_large(BODY_BYTES_MAX)
+    body = await read(request)
+    if len(body) > BODY_BYTES_MAX:
+        raise errors.too_large(BODY_BYTES_MAX)
+    return body

@@ -1,0 +1,119 @@
+"""The paths for autoscalers before objects that are known, without Temporal: what is sent to workflows is kept here."""
+
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.web import Application, Request
+
+from client.errors import NotFound
+from client.refs.targets import Target
+from client.temporal.control_plane import ControlPlane
+from front.access import signing
+from front.access.access_file import AccessRules
+from front.access.signing import Callers, signed_text
+from front.scaling.numbers import Told
+from front.scaling.routes import Scaling
+from front.serving.app import Front
+from front.store.projection import Key, Projection
+
+Json = dict[str, Any]
+Client = TestClient[Request, Application]
+KEY, OTHER_KEY = "5a" * 32, "c3" * 40
+TOKEN = "token-of-ann"  # noqa: S105 - of this test
+NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+AGE_MAX = timedelta(seconds=120)
+ACCESS = f"""
+users: [{{name: ann, tokenSha256: [{hashlib.sha256(TOKEN.encode()).hexdigest()}]}}]
+rules:
+- {{users: [ann, keda], namespaces: [a], resources: [modeldeployments/metrics, modeldeployments/events], verbs: [get, update, create]}}
+- {{groups: [scalers], namespaces: [a], resources: [modeldeployments/scale], verbs: [update]}}
+"""
+CALLERS = f"callers: [{{name: burst, groups: [scalers], keys: [{KEY}, {OTHER_KEY}]}}, {{name: idle, keys: [{KEY}]}}]"
+
+
+def a_deployment(name: str, namespace: str = "a", uid: str = "") -> Json:
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelDeployment",
+        "metadata": {"name": name, "namespace": namespace, "uid": uid or name, "resourceVersion": "1000"},
+        "spec": {"replicas": 2},
+        "status": {"replicas": {"total": 2}},
+    }
+
+
+@dataclass
+class Plane:
+    """The workflows: each signal is applied at once, and kept."""
+
+    objects: dict[tuple[str, str], Json]
+    sent: list[tuple[str, str, Json]] = field(default_factory=list)
+
+    async def describe(self, target: Target) -> Json:
+        return {**self._object(target), "appliedRequestIds": [message["requestId"] for _, _, message in self.sent]}
+
+    async def signal(self, target: Target, signal: Any, message: Any) -> None:
+        self._object(target)
+        self.sent.append((target.name, signal.name, message.wire()))
+        if signal.name == "scale":
+            self._object(target)["spec"]["replicas"] = message.replicas
+
+    def _object(self, target: Target) -> Json:
+        try:
+            return self.objects[(target.namespace, target.name)]
+        except KeyError:
+            raise NotFound(target.title, next_step="") from None
+
+
+@dataclass
+class ScalingUnderTest:
+    """What is served. `now`: its clock."""
+
+    folder: Path
+    now: datetime = NOW
+
+    def __post_init__(self) -> None:
+        self.projection = Projection()
+        self.projection.complete = True
+        self.plane = Plane({(ns, name): a_deployment(name, ns) for ns, name in (("a", "chat"), ("a", "code"), ("b", "chat"))})
+        for (namespace, name), tree in self.plane.objects.items():
+            self.projection.put(Key("ModelDeployment", namespace, name), tree)
+        access, callers = self.folder / "access.yaml", self.folder / "callers.yaml"
+        access.write_text(ACCESS)
+        callers.write_text(CALLERS)
+        self.told = Told(AGE_MAX, lambda: self.now)
+        self.front = Front(cast("ControlPlane", self.plane), self.projection, AccessRules(access))
+        self.scaling = Scaling(self.front, self.told, Callers(callers))
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        async with TestClient(TestServer(self.front.app(self.scaling.routes()))) as client:
+            yield client
+
+
+def path_of(name: str, subresource: str, namespace: str = "a") -> str:
+    return f"/v1/namespaces/{namespace}/modeldeployments/{name}/{subresource}"
+
+
+def signature(
+    path: str, body: bytes, at: datetime, *, request_id: str = "r" * 16, caller: str = "burst", key: str = KEY, method: str = "POST"
+) -> dict[str, str]:
+    """The headers of a signed request."""
+    timestamp = str(int(at.timestamp()))
+    signed = signed_text(timestamp, request_id, method, path, body)
+    values = (caller, timestamp, request_id, hmac.digest(bytes.fromhex(key), signed, hashlib.sha256).hex())
+    return dict(zip(signing.HEADERS, values, strict=True))
+
+
+async def asked(client: Client, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Json]:
+    """Make a request; gives the status and the body."""
+    data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+    async with client.request(method, path, data=data, headers={"Content-Type": "application/json", **headers}) as answer:
+        return answer.status, await answer.json()

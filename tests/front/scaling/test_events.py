@@ -1,0 +1,121 @@
+"""CloudEvents of KEDA in both modes: what is recorded, what is ignored, what is refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.front.scaling.scaling_under_test import TOKEN, Client, Json, ScalingUnderTest, asked
+
+PATH = "/v1/events"
+MINE = {"Authorization": f"Bearer {TOKEN}"}
+STRUCTURED = {**MINE, "Content-Type": "application/cloudevents+json"}
+EVENT = {
+    "specversion": "1.0",
+    "id": "7f1c",
+    "source": "/kubernetes-default/keda/keda",
+    "type": "keda.scaledobject.failed.v1",
+    "subject": "/kubernetes-default/a/scaledobject/chat",
+}
+DATA = {"reason": "ScaledObjectCheckFailed", "message": "no trigger\x1b[2J answers"}
+
+
+async def sent(client: Client, data: Any = DATA, **more: Any) -> tuple[int, Json]:
+    """Send an event in structured mode; an attribute that is None is left out."""
+    event = {key: value for key, value in {**EVENT, **more, "data": data}.items() if value is not None}
+    return await asked(client, "POST", PATH, event, **STRUCTURED)
+
+
+async def sent_binary(client: Client, **more: str) -> tuple[int, Json]:
+    headers = {f"ce-{key}": value for key, value in {**EVENT, **more}.items()}
+    return await asked(client, "POST", PATH, DATA, **MINE, **headers)
+
+
+async def test_both_modes_record_the_same_event_under_one_id(served: ScalingUnderTest, client: Client) -> None:
+    assert await sent(client) == (202, {"recorded": True})
+    assert await sent_binary(client) == (202, {"recorded": True})
+    (first, second) = served.plane.sent
+    assert first == second
+    name, signal, message = first
+    assert (name, signal) == ("chat", "record_event")
+    assert message.pop("requestId").startswith("cloudevent-")
+    assert message == {
+        "by": "ann",
+        "type": "Warning",
+        "reason": "ScaledObjectFailed",
+        "message": "ScaledObjectCheckFailed: no trigger\\x1b[2J answers (from '/kubernetes-default/keda/keda')",
+    }
+
+
+async def test_another_source_or_id_is_another_event(served: ScalingUnderTest, client: Client) -> None:
+    for more in ({}, {"id": "other"}, {"source": "/other/keda/keda"}):
+        await sent(client, **more)
+    assert len({message["requestId"] for _, _, message in served.plane.sent}) == 3
+
+
+@pytest.mark.parametrize("kind", ["ready", "removed", "paused", "unpaused"])
+async def test_what_is_no_failure_is_a_normal_event(served: ScalingUnderTest, client: Client, kind: str) -> None:
+    await sent(client, type=f"keda.scaledobject.{kind}.v1")
+    assert [(each["type"], each["reason"]) for _, _, each in served.plane.sent] == [("Normal", f"ScaledObject{kind.capitalize()}")]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"type": "keda.scaledjob.ready.v1"},
+        {"type": "keda.authentication.triggerauthentication.created.v1", "subject": "/c/b/triggerauthentication/x"},
+        {"type": "com.example.other", "subject": None},
+        {"subject": "/kubernetes-default/a/scaledobject/none"},
+    ],
+)
+async def test_what_says_nothing_of_a_deployment_is_taken_and_ignored(served: ScalingUnderTest, client: Client, more: Json) -> None:
+    status, answer = await sent(client, **more)
+    assert (status, answer["recorded"]) == (202, False)
+    assert answer["ignored"]
+    assert served.plane.sent == []
+
+
+async def test_who_may_not_gets_the_same_words_whether_it_exists_or_not(served: ScalingUnderTest, client: Client) -> None:
+    told = set()
+    for name in ("chat", "none"):
+        for data in (DATA, 7):
+            status, answer = await sent(client, data, subject=f"/kubernetes-default/b/scaledobject/{name}")
+            told.add((status, answer["message"].replace(f'"{name}"', "x")))
+    assert len(told) == 1
+    assert next(iter(told))[0] == 403
+    assert (await asked(client, "POST", PATH, {**EVENT, "data": DATA}, **{"Content-Type": "application/cloudevents+json"}))[0] == 401
+    assert served.plane.sent == []
+
+
+@pytest.mark.parametrize(
+    ("data", "more", "fields"),
+    [
+        (DATA, {"id": None, "source": "", "type": 7}, {"id", "source", "type"}),
+        (DATA, {"specversion": "0.3"}, {"specversion"}),
+        (DATA, {"id": "x" * 1025}, {"id"}),
+        (DATA, {"subject": "chat"}, {"subject"}),
+        (DATA, {"subject": "/c/a/deployment/chat"}, {"subject"}),
+        (DATA, {"subject": "/c/a/scaledobject/chat/scale"}, {"subject"}),
+        (DATA, {"subject": None}, {"subject"}),
+        (None, {}, {"data"}),
+        ("text", {}, {"data"}),
+        ({"reason": 1, "message": "x" * 20_000}, {}, {"reason", "message"}),
+    ],
+    ids=str,
+)
+async def test_what_is_wrong_with_an_event_is_told_at_once(
+    served: ScalingUnderTest, client: Client, data: Any, more: Json, fields: set[str]
+) -> None:
+    status, answer = await sent(client, data, **more)
+    assert (status, answer["reason"]) == (422, "Invalid")
+    assert {cause["field"] for cause in answer["details"]["causes"]} == fields
+    assert served.plane.sent == []
+
+
+async def test_bodies_that_are_no_events_are_refused(client: Client) -> None:
+    batch = {**MINE, "Content-Type": "application/cloudevents-batch+json"}
+    assert (await asked(client, "POST", PATH, [EVENT], **batch))[0] == 415
+    assert (await asked(client, "POST", PATH, EVENT, **MINE))[0] == 415
+    assert (await asked(client, "POST", PATH, b"{", **STRUCTURED))[0] == 400
+    assert (await asked(client, "POST", PATH, json.dumps({**EVENT, "data": "x" * 70_000}).encode(), **STRUCTURED))[0] == 413
+    assert (await asked(client, "GET", PATH, **MINE))[0] == 405

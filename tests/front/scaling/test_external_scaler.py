@@ -1,0 +1,305 @@
+"""The external scaler, asked by a client of gRPC as KEDA asks it: numbers, targets, streams, certificates."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from api_types.settings import FrontSettings
+from client.errors import Refused
+from front.access.access_file import AUTHENTICATED, User
+from front.main import scaler_credentials
+from front.scaling import external_scaler
+from front.scaling import scaler_messages as messages
+from front.scaling.external_scaler import server_of
+from front.scaling.numbers import Numbers
+from front.serving import errors
+from front.store.projection import Key
+from testbed.cluster.pki import Authority
+from tests.front.scaling.scaling_under_test import AGE_MAX, NOW, ScalingUnderTest
+
+CHAT = Key("ModelDeployment", "a", "chat")
+TRIGGER = {"metric": "queueDepth", "targetValue": "4.5", "scalerAddress": "front:9443"}
+CLIENTS = {"keda": ("keda", None), "other": ("other", "team-b")}
+# The bytes of a ScaledObjectRef as KEDA's own program writes them: name "chat", namespace "a", one entry of metadata.
+WRITTEN_BY_KEDA = b"\n\x04chat\x12\x01a\x1a\x10\n\x0btargetValue\x12\x012"
+
+
+def reference(name: str = "chat", namespace: str = "a", **metadata: str) -> Any:
+    return messages.ScaledObjectRef(name=name, namespace=namespace, scalerMetadata={**TRIGGER, **metadata})
+
+
+class Keda:
+    """Asks as KEDA does."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+
+    async def ask(self, method: str, request: Any, answer: Any) -> Any:
+        call = self._channel.unary_unary(f"/externalscaler.ExternalScaler/{method}", _bytes, answer.FromString)
+        return await call(request, timeout=30)
+
+    async def is_active(self, request: Any) -> bool:
+        return bool((await self.ask("IsActive", request, messages.IsActiveResponse)).result)
+
+    async def metric(self, request: Any, name: str = "queueDepth") -> Any:
+        asked = messages.GetMetricsRequest(scaledObjectRef=request, metricName=name)
+        (value,) = (await self.ask("GetMetrics", asked, messages.GetMetricsResponse)).metricValues
+        return value
+
+    async def refusal(self, request: Any, method: str = "IsActive") -> tuple[Any, str]:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await self.ask(method, request, messages.IsActiveResponse)
+        return refused.value.code(), refused.value.details() or ""
+
+    def stream(self, request: Any) -> Any:
+        call = self._channel.unary_stream("/externalscaler.ExternalScaler/StreamIsActive", _bytes, messages.IsActiveResponse.FromString)
+        return call(request, timeout=60)
+
+
+def _bytes(message: Any) -> bytes:
+    return message if isinstance(message, bytes) else bytes(message.SerializeToString())
+
+
+@asynccontextmanager
+async def a_scaler(served: ScalingUnderTest, settings: FrontSettings | None = None, client: str = "keda") -> AsyncIterator[Keda]:
+    """A scaler that runs; with settings behind TLS, for the client with that certificate (none, if the name is empty)."""
+    server = server_of(served.front, served.told)
+    credentials = scaler_credentials(settings) if settings else None
+    port = server.add_secure_port("127.0.0.1:0", credentials) if credentials else server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    address = f"127.0.0.1:{port}"
+    if credentials:
+        pki = Authority(served.folder / "pki", CLIENTS)
+        pair = pki.pair(client) if client else None
+        own = (pair.key.read_bytes(), pair.certificate.read_bytes()) if pair else (None, None)
+        channel = grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(pki.ca.read_bytes(), *own))
+    else:
+        channel = grpc.aio.insecure_channel(address)
+    try:
+        async with channel:
+            yield Keda(channel)
+    finally:
+        await server.stop(None)
+
+
+@pytest.fixture
+async def keda(served: ScalingUnderTest) -> AsyncIterator[Keda]:
+    """A scaler before a front without an access file."""
+    served.front._rules = None
+    async with a_scaler(served) as keda:
+        yield keda
+
+
+def tell(served: ScalingUnderTest, **values: float) -> None:
+    served.told.tell(CHAT, Numbers("chat", served.now, values))
+
+
+async def test_keda_gets_the_metric_and_the_target_of_one_replica(served: ScalingUnderTest, keda: Keda) -> None:
+    tell(served, queueDepth=12.5, runningRequests=3)
+    value = await keda.metric(reference())
+    assert (value.metricName, value.metricValue, value.metricValueFloat) == ("queueDepth", 13, 12.5)
+    assert (await keda.metric(reference(metric="runningRequests"), "runningRequests")).metricValueFloat == 3
+    (spec,) = (await keda.ask("GetMetricSpec", reference(), messages.GetMetricSpecResponse)).metricSpecs
+    assert (spec.metricName, spec.targetSize, spec.targetSizeFloat) == ("queueDepth", round(4.5), 4.5)
+    assert (await keda.metric(reference(name="scaled-chat", deployment="chat"))).metricValueFloat == 12.5
+
+
+async def test_the_bytes_that_keda_writes_are_read(served: ScalingUnderTest, keda: Keda) -> None:
+    read = messages.ScaledObjectRef.FromString(WRITTEN_BY_KEDA)
+    assert (read.name, read.namespace, dict(read.scalerMetadata)) == ("chat", "a", {"targetValue": "2"})
+    tell(served, queueDepth=1)
+    assert (await keda.ask("IsActive", WRITTEN_BY_KEDA, messages.IsActiveResponse)).SerializeToString() == b"\x08\x01"
+
+
+@pytest.mark.parametrize(
+    ("values", "activation", "active"),
+    [
+        ({"queueDepth": 0}, "", False),
+        ({"queueDepth": 0.1}, "", True),
+        ({"queueDepth": 5}, "5", False),
+        ({"queueDepth": 6}, "5", True),
+        ({"queueDepth": 0, "runningRequests": 1}, "5", True),
+        ({"queueDepth": 0, "runningRequests": 0}, "", False),
+    ],
+)
+async def test_a_deployment_is_active_while_requests_wait_or_run(
+    served: ScalingUnderTest, keda: Keda, values: dict[str, float], activation: str, active: bool
+) -> None:
+    tell(served, **values)
+    assert await keda.is_active(reference(activationValue=activation)) is active
+
+
+async def test_what_is_not_known_or_old_is_an_error_and_no_zero(served: ScalingUnderTest, keda: Keda) -> None:
+    assert (await keda.refusal(reference()))[0] is grpc.StatusCode.UNAVAILABLE
+    tell(served, runningRequests=0)
+    code, why = await keda.refusal(reference())
+    assert (code, why) == (grpc.StatusCode.UNAVAILABLE, "queueDepth of ModelDeployment a/chat is not told; tell it too")
+    tell(served, queueDepth=0)
+    assert not await keda.is_active(reference())
+    served.now += 2 * AGE_MAX
+    assert (await keda.refusal(reference()))[0] is grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(grpc.aio.AioRpcError, match="at most 120 s old ones"):
+        await keda.metric(reference())
+    assert (await keda.refusal(reference(name="none")))[0] is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_stream_tells_changes_and_nothing_while_it_is_not_known(
+    served: ScalingUnderTest, keda: Keda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external_scaler, "CHECK_SECONDS", 0.05)
+    stream = keda.stream(reference())
+    first = asyncio.ensure_future(stream.read())
+    tell(served, queueDepth=0)
+    assert not (await first).result
+    tell(served, queueDepth=0)
+    served.now += 2 * AGE_MAX
+    tell(served, queueDepth=7)
+    assert (await stream.read()).result
+    served.projection.remove(CHAT, 5000)
+    with pytest.raises(grpc.aio.AioRpcError) as ended:
+        await stream.read()
+    assert ended.value.code() is grpc.StatusCode.NOT_FOUND
+    assert served.told._waiting == {}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "fields"),
+    [
+        ({"targetValue": ""}, {"targetValue: required metadata is missing"}),
+        ({"targetValue": "0"}, {"targetValue: must be more than 0"}),
+        ({"targetValue": "nan"}, {"targetValue: must be a number"}),
+        ({"targetValue": "1_0"}, {"targetValue: must be a number"}),
+        ({"targetValue": "-1", "metric": "latency", "activationValue": "x"}, {"metric: must be", "targetValue:", "activationValue:"}),
+        ({"deployment": "chat/scale"}, {"deployment: must be the name of a ModelDeployment"}),
+    ],
+    ids=str,
+)
+async def test_what_is_wrong_with_a_trigger_is_told_at_once(keda: Keda, metadata: dict[str, str], fields: set[str]) -> None:
+    for method in ("IsActive", "GetMetricSpec"):
+        code, why = await keda.refusal(reference(**metadata), method)
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert all(field in why for field in fields), why
+
+
+async def test_a_metric_that_the_trigger_does_not_name_is_refused(served: ScalingUnderTest, keda: Keda) -> None:
+    tell(served, queueDepth=1)
+    assert not math.isnan((await keda.metric(reference(), "")).metricValueFloat)
+    with pytest.raises(grpc.aio.AioRpcError, match="must be queueDepth, which the trigger names"):
+        await keda.metric(reference(), "runningRequests")
+
+
+async def test_a_failure_of_ours_shows_nothing_of_it(served: ScalingUnderTest, keda: Keda, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell(served, queueDepth=1)
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("an inner detail")
+
+    monkeypatch.setattr(external_scaler, "read_trigger", fails)
+    code, why = await keda.refusal(reference())
+    assert (code, why) == (grpc.StatusCode.INTERNAL, "an error of this server; its log has the details")
+
+
+# --- certificates ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def settings(served: ScalingUnderTest) -> FrontSettings:
+    pki = Authority(served.folder / "pki", CLIENTS)
+    pki.ensure()
+    pair = pki.pair("apiserver")
+    return FrontSettings(
+        access_file=served.folder / "access.yaml",
+        tls_cert=pair.certificate,
+        tls_key=pair.key,
+        scaler_listen="127.0.0.1:0",
+        scaler_client_ca=pki.ca,
+    )
+
+
+async def test_a_certificate_has_the_rights_of_its_name(served: ScalingUnderTest, settings: FrontSettings) -> None:
+    tell(served, queueDepth=1)
+    async with a_scaler(served, settings) as keda:
+        assert await keda.is_active(reference())
+        told = {await keda.refusal(reference(name, "b")) for name in ("chat", "none")}
+    alike = {(code, why.replace('"chat"', "x").replace('"none"', "x")) for code, why in told}
+    ((code, why),) = alike
+    assert code is grpc.StatusCode.PERMISSION_DENIED
+    assert 'User "keda" cannot get resource "modeldeployments/metrics"' in why
+
+
+def test_organisations_are_groups_and_a_certificate_without_one_name_is_nobody() -> None:
+    def certified(*names: tuple[x509.ObjectIdentifier, str]) -> dict[str, list[bytes]]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(oid, value) for oid, value in names])
+        made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
+        signed = made.not_valid_before(NOW).not_valid_after(NOW + AGE_MAX).sign(key, hashes.SHA256())
+        return {"x509_pem_cert": [signed.public_bytes(serialization.Encoding.PEM)]}
+
+    user, groups = (NameOID.COMMON_NAME, "keda"), [(NameOID.ORGANIZATION_NAME, each) for each in ("scalers", "more")]
+    assert external_scaler._user_of(certified(user, *groups)) == User("keda", ("scalers", "more", AUTHENTICATED))
+    for odd in (certified(*groups), certified(user, user), {}, {"x509_pem_cert": [b"none"]}):
+        with pytest.raises(errors.Refused) as refusal:
+            external_scaler._user_of(odd)
+        assert refusal.value.code == 401
+
+
+@pytest.mark.parametrize(
+    ("client", "code"),
+    [
+        ("other", grpc.StatusCode.PERMISSION_DENIED),
+        ("", grpc.StatusCode.UNAVAILABLE),  # no connection is made
+    ],
+)
+async def test_other_certificates_and_none_are_refused(served: ScalingUnderTest, settings: FrontSettings, client: str, code: Any) -> None:
+    tell(served, queueDepth=1)
+    async with a_scaler(served, settings, client) as keda:
+        assert (await keda.refusal(reference()))[0] is code
+
+
+async def test_a_stream_ends_when_its_user_may_no_more(
+    served: ScalingUnderTest, settings: FrontSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external_scaler, "CHECK_SECONDS", 0.05)
+    tell(served, queueDepth=1)
+    async with a_scaler(served, settings) as keda:
+        stream = keda.stream(reference())
+        assert (await stream.read()).result
+        beside = served.folder / "new"
+        beside.write_text("{}")
+        beside.replace(served.folder / "access.yaml")
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await stream.read()
+        assert ended.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"scaler_client_ca": None}, "needs front.scalerClientCa"),
+        ({"tls_cert": None, "tls_key": None}, "needs front.scalerClientCa and front.tlsCert"),
+        ({"access_file": None, "scaler_listen": "0.0.0.0:9443"}, "there is no front.accessFile"),
+        ({"scaler_client_ca": Path("/none/ca.crt")}, "No such file"),
+    ],
+    ids=str,
+)
+def test_settings_that_would_let_others_in_are_refused(settings: FrontSettings, more: dict[str, Any], why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        scaler_credentials(settings.model_copy(update=more))
+
+
+def test_a_file_without_certificates_is_refused(settings: FrontSettings) -> None:
+    assert settings.scaler_client_ca
+    settings.scaler_client_ca.write_text("no certificate")
+    with pytest.raises(Refused, match=r"front\.scalerClientCa"):
+        scaler_credentials(settings)
+    assert scaler_credentials(settings.model_copy(update={"scaler_listen": ""})) is None

@@ -1,0 +1,120 @@
+"""Numbers of deployments: told, read while they are new, and an error after that, so that an autoscaler holds what there is."""
+
+import base64
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from front.scaling import numbers
+from front.scaling.numbers import Numbers, Told
+from front.store.projection import Key
+from tests.front.scaling.scaling_under_test import AGE_MAX, NOW, TOKEN, Client, Json, ScalingUnderTest, a_deployment, asked, path_of
+
+PATH = path_of("chat", "metrics")
+MINE = {"Authorization": f"Bearer {TOKEN}"}
+BUSY = {"queueDepth": 12, "runningRequests": 3.5}
+
+
+async def test_what_is_told_is_read_until_it_is_old(served: ScalingUnderTest, client: Client) -> None:
+    status, answer = await asked(client, "GET", PATH, **MINE)
+    assert (status, answer["reason"]) == (503, "ServiceUnavailable")
+    assert "no numbers were told yet; tell them with PUT /v1/namespaces/a/modeldeployments/chat/metrics" in answer["message"]
+    shown = {**BUSY, "replicas": 2, "observedAt": NOW.isoformat()}
+    assert await asked(client, "PUT", PATH, BUSY, **MINE) == (200, shown)
+    served.now += AGE_MAX
+    assert await asked(client, "GET", PATH, **MINE) == (200, shown)
+    served.now += timedelta(seconds=1)
+    status, answer = await asked(client, "GET", PATH, **MINE)
+    assert status == 503
+    assert "its numbers are of 2026-05-04T03:02:01Z, and at most 120 s old ones are given" in answer["message"]
+    assert (await asked(client, "GET", path_of("code", "metrics"), **MINE))[0] == 503
+
+
+async def test_a_number_that_is_not_told_is_absent_and_not_zero(client: Client) -> None:
+    _, answer = await asked(client, "POST", PATH, {"queueDepth": 0}, **MINE)
+    assert {key: answer[key] for key in answer if key != "observedAt"} == {"queueDepth": 0, "replicas": 2}
+
+
+async def test_of_two_the_one_that_was_observed_later_holds(served: ScalingUnderTest, client: Client) -> None:
+    for seconds, depth in ((60, 1), (30, 2), (90, 3)):
+        observed = (NOW - timedelta(seconds=seconds)).isoformat()
+        await asked(client, "PUT", PATH, {"queueDepth": depth, "observedAt": observed}, **MINE)
+    assert (await asked(client, "GET", PATH, **MINE))[1]["queueDepth"] == 2
+    served.now += timedelta(seconds=91)
+    assert (await asked(client, "GET", PATH, **MINE))[0] == 503
+
+
+async def test_another_deployment_of_the_name_is_not_so_busy(served: ScalingUnderTest, client: Client) -> None:
+    await asked(client, "PUT", PATH, BUSY, **MINE)
+    later = a_deployment("chat", uid="later")
+    later["metadata"]["resourceVersion"] = "2000"
+    served.projection.put(Key("ModelDeployment", "a", "chat"), later)
+    assert (await asked(client, "GET", PATH, **MINE))[0] == 503
+
+
+@pytest.mark.parametrize(
+    ("body", "causes"),
+    [
+        ({}, {"queueDepth": "one of queueDepth, runningRequests is required"}),
+        ({"queueDepth": -1}, {"queueDepth": "must be a number between 0 and 1000000000000, got -1"}),
+        ({"queueDepth": True, "runningRequests": "3"}, {"queueDepth": "got True", "runningRequests": "got '3'"}),
+        ({"queueDepth": 1e13}, {"queueDepth": "between 0 and"}),
+        ({"queuedepth": 1}, {"'queuedepth'": "write queueDepth", "queueDepth": "is required"}),
+        ({"queueDepth": 1, "observedAt": "now"}, {"observedAt": "RFC 3339, such as 2026-05-04T03:02:01Z, got 'now'"}),
+        ({"queueDepth": 1, "observedAt": "2026-05-04T03:02:01"}, {"observedAt": "RFC 3339"}),
+        ({"queueDepth": 1, "observedAt": "2026-05-04T03:02:32Z"}, {"observedAt": "must not be in the future"}),
+        ({"queueDepth": 1, "observedAt": "2026-05-04T03:00:00Z"}, {"observedAt": "must be at most 120 s ago"}),
+    ],
+    ids=str,
+)
+async def test_what_is_wrong_with_numbers_is_told_at_once(client: Client, body: Json, causes: Json) -> None:
+    status, answer = await asked(client, "PUT", PATH, body, **MINE)
+    assert status == 422
+    told = {cause["field"]: cause["message"] for cause in answer["details"]["causes"]}
+    assert told.keys() == causes.keys()
+    assert all(causes[field] in told[field] for field in causes), told
+    assert (await asked(client, "GET", PATH, **MINE))[0] == 503
+
+
+async def test_a_token_comes_in_each_way_that_keda_has(client: Client) -> None:
+    basic = base64.b64encode(f"ann:{TOKEN}".encode()).decode()
+    for headers in (MINE, {"X-API-KEY": TOKEN}, {"Authorization": f"Basic {basic}"}):
+        assert (await asked(client, "PUT", PATH, BUSY, **headers))[0] == 200
+    both = {**MINE, "X-API-KEY": TOKEN}
+    for headers in (
+        {},
+        both,
+        {"X-API-KEY": "x"},
+        {"Authorization": "Basic x"},
+        {"Authorization": f"Basic {base64.b64encode(b'x').decode()}"},
+    ):
+        assert (await asked(client, "PUT", PATH, BUSY, **headers))[0] == 401
+    # To the Kubernetes API a token comes as clients of Kubernetes send it.
+    assert (await asked(client, "GET", "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments", **{"X-API-KEY": TOKEN}))[0] == 401
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+async def test_who_may_not_gets_the_same_words_whether_it_exists_or_not(client: Client, method: str) -> None:
+    told = set()
+    for name in ("chat", "none"):
+        status, answer = await asked(client, method, path_of(name, "metrics", "b"), BUSY if method == "PUT" else None, **MINE)
+        told.add((status, answer["message"].replace(f'"{name}"', "x")))
+    assert len(told) == 1
+    assert next(iter(told))[0] == 403
+    assert (await asked(client, method, path_of("none", "metrics"), BUSY if method == "PUT" else None, **MINE))[0] == 404
+
+
+async def test_other_methods_and_large_bodies_are_refused(client: Client) -> None:
+    assert (await asked(client, "DELETE", PATH, **MINE))[0] == 405
+    assert (await asked(client, "PUT", PATH, b" " * 70_000, **MINE))[0] == 413
+
+
+def test_old_numbers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbers, "_PRUNE_FROM", 2)
+    now: list[Any] = [NOW]
+    told = Told(AGE_MAX, lambda: now[0])
+    for number in range(50):
+        now[0] += timedelta(minutes=5)
+        told.tell(Key("ModelDeployment", "a", str(number)), Numbers(str(number), now[0], {}))
+    assert len(told._numbers) <= 3
