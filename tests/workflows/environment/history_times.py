@@ -57,7 +57,8 @@ async def times_of(handle: WorkflowHandle[Any, Any]) -> Times:
 
 
 def _at(event: HistoryEvent) -> datetime:
-    return event.event_time.ToDatetime(UTC)
+    at: datetime = event.event_time.ToDatetime(UTC)
+    return at
 
 
 def _json(payloads: Sequence[Payload]) -> Any:
