@@ -26,6 +26,9 @@ from testbed.dataplane.engine import MODEL, PORT, application
 SERVED = "testbed.modelplane.ai/served"
 DELETE_AFTER = "testbed.modelplane.ai/delete-after"
 RETRY_SECONDS = 1.0
+# Longer than a gateway keeps a connection that no request uses: Traefik does for 90 s. An engine that closed it first could do so just when
+# a request is sent, and the gateway sends no POST a second time: it answers 502. The slower the machine is, the more often.
+IDLE_SECONDS = 120
 # Of vLLM and SGLang; the first one wins.
 MODEL_FLAGS = ("--served-model-name", "--model", "--model-path")
 
@@ -63,6 +66,7 @@ class Engine:
             log_level="critical",
             access_log=False,
             lifespan="off",
+            timeout_keep_alive=IDLE_SECONDS,
             ssl_certfile=certificate.certificate if certificate else None,
             ssl_keyfile=certificate.key if certificate else None,
         )

@@ -24,7 +24,7 @@ from testbed.testbed import Testbed
 from tests.environment.stopped_parts import stopped
 from tests.testbed.conftest import control_of
 from tests.workflows.conftest import apply_clusters, put_secrets
-from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, a_worker, condition, connected, eventually, reason
+from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, a_worker, connected, eventually, reason
 from tests.workflows.environment.replaying import replay_all
 from tests.workflows.environment.simulated_control import a_gateway
 from tests.workflows.environment.worker_that_notices_soon import SECONDS_VARIABLE
@@ -134,15 +134,6 @@ class Services:
     def on_control_cluster(self) -> dict[str, set[str]]:
         """The names of what the control cluster has for the team, by kind."""
         return {kind: {item["metadata"]["name"] for item in self._control(path.format(TEAM))["items"]} for kind, path in KINDS.items()}
-
-    async def serving(self, replica: str) -> str:
-        """What the condition Serving of a replica says."""
-        return condition(await self.plane.describe("ModelReplica", replica, TEAM), "Serving")
-
-    async def backends(self, service: str) -> int:
-        """How many backends the route of a service has on the control cluster."""
-        path = f"{KINDS['HTTPRoute'].format(TEAM)}/{names.service_route_name(TEAM, service)}"
-        return len((await asyncio.to_thread(self._control, path))["spec"]["rules"][0].get("backendRefs", ()))
 
     def annotate_pod(self, cluster: str, replica: str, annotations: Json) -> None:
         """Annotate the only pod of a replica."""

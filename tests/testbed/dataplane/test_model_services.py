@@ -5,33 +5,40 @@ Real API servers, a real Temporal, the worker as users run it, Traefik as each g
 
 import asyncio
 import json
+import logging
 import re
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping
+from statistics import median
 
 import httpx
 import pytest
 from kubernetes.client import ApiClient
 
+from api_types.clock import utc_now
 from testbed.cluster.kube import collection
 from testbed.dataplane import faults
 from testbed.dataplane.names import PROVIDER, PROVIDER_ADDRESS
 from testbed.running import ClusterRunning
-from tests.environment.waiting import machine_seconds
 from tests.testbed.conftest import control_of
 from tests.testbed.dataplane.retrying import ALL_CODES, LARGE, RETRIED, RETRYING, TOLD, a_retrying_service, arrived, with_retries
+from tests.testbed.dataplane.route_times import RouteTimes
 from tests.testbed.dataplane.services import ASK, DEPLOYMENT, KINDS, TEAM, Services, a_fleet_with_services
 from tests.testbed.dataplane.streams import Streams
 from tests.workflows.conftest import apply_clusters
 from tests.workflows.environment.harness import Json, a_deployment, condition, eventually, message, reason
 from tests.workflows.environment.simulated_control import a_service, an_endpoint, selecting
 
+LOG = logging.getLogger(__name__)
+
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
 
 CLUSTER = "modelplane.ai/cluster"
 REQUESTS = 5_000
+CHANGES = 3
+# Of the median of a sort of change: a wait in the way makes all of them slow. Where 26 processes wanted two processors, the medians were
+# 1.5 s and less, and the slowest of 18 changes took 3.5 s.
 FOLLOW_SECONDS_MAX = 2.0
 
 
@@ -131,27 +138,33 @@ async def test_stk_89_paths_arrive_as_the_rewrites_of_both_gateways_say(services
     await services.delete("ModelEndpoint", *REWRITES, "unchanged")
 
 
-async def test_a_route_follows_within_two_seconds_what_is_observed_of_a_replica(services: Services) -> None:
-    """The fastest of some changes counts: on a busy machine one may be slow, and a wait in the way makes all of them slow."""
-    placed = await services.deploy("qwen", 2)
+async def test_a_route_follows_replicas_within_two_seconds_of_what_they_were_told(services: Services) -> None:
+    """Two replicas at once are new and are deleted, their pods not before the route is without them; one is lost and comes back."""
+    kept = await services.deploy("qwen", 2)
     await services.plane.apply(a_service("whole", selecting({DEPLOYMENT: "qwen"})))
-    await services.ready("whole", len(placed))
-    replica, cluster = next(iter(placed.items()))
-    took: dict[str, list[float]] = {"False": [], "True": []}
-    for _ in range(3):
-        for annotation, serving, backends in (("crash", "False", 1), (None, "True", 2)):
-            services.annotate_pod(cluster, replica, {"testbed.modelplane.ai/fail": annotation})
-            observed = asyncio.create_task(moment(lambda: services.serving(replica), serving))
-            routed = asyncio.create_task(moment(lambda: services.backends("whole"), backends))
-            took[serving].append(await routed - await observed)
-    assert min(took["False"]) < FOLLOW_SECONDS_MAX, took
-    assert min(took["True"]) < FOLLOW_SECONDS_MAX, took
-
-
-async def moment(look: Callable[[], Awaitable[Any]], expected: Any) -> float:
-    """Wait until it is as expected; gives when that was."""
-    await eventually(look, lambda seen: seen == expected, longest_pause=0.05)
-    return machine_seconds()
+    await services.ready("whole", len(kept))
+    took: dict[str, list[float]] = {"new": [], "lost": [], "back": [], "deleted": []}
+    async with RouteTimes(services, "whole") as times:
+        for _ in range(CHANGES):
+            since = utc_now()
+            await services.plane.scale("qwen", TEAM, 4)
+            grown = await services.placed("qwen", 4)
+            for replica in grown.keys() - kept.keys():
+                took["new"].append(await times.after_observation(replica, since, serving=True))
+            crashing, cluster = next(iter(grown.items()))
+            for change, crash, serving in (("lost", "crash", False), ("back", None, True)):
+                since = utc_now()
+                services.annotate_pod(cluster, crashing, {"testbed.modelplane.ai/fail": crash})
+                took[change].append(await times.after_observation(crashing, since, serving=serving))
+            since = utc_now()
+            await services.plane.scale("qwen", TEAM, 2)
+            await services.rolled("qwen", 2)
+            kept = await services.placed("qwen", 2)
+            for replica in grown.keys() - kept.keys():
+                took["deleted"].append(await times.after_deletion(replica, since))
+                assert await times.routed(replica, since, present=False) <= await times.pods_deleted(replica, since)
+    LOG.info("seconds until the route has followed: %s", took)
+    assert max(map(median, took.values())) < FOLLOW_SECONDS_MAX, took
 
 
 async def test_weights_of_a_canary_are_met(services: Services) -> None:

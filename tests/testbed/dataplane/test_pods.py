@@ -12,6 +12,9 @@ from testbed.cluster.kube import Watcher
 from testbed.dataplane.engine import PORT
 from testbed.dataplane.pods import SERVED, ServedPods
 
+# After which the server of an engine closes a connection that no request uses, unless it is told otherwise.
+SERVER_IDLE_SECONDS = 5
+
 Document = dict[str, Any]
 Event = tuple[str, list[Document]]
 
@@ -93,3 +96,19 @@ async def test_a_pod_that_vanishes_without_a_grace_period_is_cut() -> None:
     words, written = await words_of_a_stream(("DELETED", [a_pod()]))
     assert words < TOKENS
     assert written == ["true"]
+
+
+async def test_an_idle_connection_is_closed_by_the_gateway_and_not_by_the_engine() -> None:
+    """Otherwise a request that is sent just then is answered with 502."""
+    pods = ServedPods(cast("Watcher", Annotations()))
+    await pods.received("LISTED", [a_pod()])
+    reader, writer = await asyncio.open_connection(ADDRESS, PORT)
+    try:
+        writer.write(b"GET /health HTTP/1.1\r\nhost: engine\r\n\r\n")
+        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200 ")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(SERVER_IDLE_SECONDS + 2):
+                await reader.read()
+    finally:
+        writer.close()
+        await pods.received("LISTED", [])

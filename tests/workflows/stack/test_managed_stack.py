@@ -5,16 +5,20 @@ The charts are small ones of the tests, and a stand-in acts as Envoy's controlle
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 from kubernetes.client import ApiClient
 
+from activities.render.stack.objects import GATEWAY
+from api_types.clock import utc_now
 from api_types.messages.entities import Force, ForceFinalizer
 from testbed.running import ClusterRunning
 from tests.environment.envoy_stand_in import CLOUD_FINALIZER
 from tests.environment.stack_testbed import CLUSTER
 from tests.environment.summary import Summary
 from tests.workflows.environment.harness import Json, condition, eventually, message, reason
+from tests.workflows.environment.history_times import Times, times_of
 from tests.workflows.environment.managed_stack import BROKEN, NEWER, SERVICES, Managed, managed_stack
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(700)]
@@ -22,6 +26,8 @@ pytestmark = [pytest.mark.testbed, pytest.mark.timeout(700)]
 LWS_DEPLOYMENT = "/apis/apps/v1/namespaces/lws-system/deployments/lws-controller-manager"
 CLASSES = "/apis/gateway.networking.k8s.io/v1/gatewayclasses"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+PROXIES = "/apis/gateway.envoyproxy.io/v1alpha1/envoyproxies"
+REMOVALS = ("remove_stack_objects", "helm_uninstall", "list_load_balancers", "purge_definitions")
 LWS_CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/leaderworkersets.leaderworkerset.x-k8s.io"
 
 
@@ -159,3 +165,49 @@ async def test_stk_34_36_40_a_stack_is_repaired_and_upgraded_and_what_does_not_g
     assert [(item["kind"], item["name"]) for item in seen["status"]["leftBehind"]] == [("Service", service)]
     managed.world.envoy.behaviour.releases_balancers = True
     await managed.gone()
+
+
+async def test_stk_36_prv_62_a_load_balancer_that_goes_late_is_named_and_what_follows_waits_for_it(managed: Managed) -> None:
+    """The worker is killed meanwhile. When the controller of the Service removes the finalizer, the deletion ends by itself."""
+    await managed.apply()
+    await managed.ready()
+    (service,) = managed.world.names(SERVICES)
+    whole = await what_stands(managed)
+    managed.world.envoy.behaviour.releases_balancers = False
+    await managed.delete()
+
+    def waits_for_the_service(seen: Json) -> bool:
+        said = message(seen, "Deleting")
+        return "stack U2, step 2 of" in said and f"Service envoy-gateway-system/{service} (finalizer {CLOUD_FINALIZER}" in said
+
+    await managed.until(waits_for_the_service)
+    managed.plane.worker.kill()
+    managed.plane.worker.start()
+    # The attempt that ends now began with the worker that was lost.
+    before = len((await removal_of(managed)).completed("remove_stack_objects"))
+    await eventually(
+        lambda: removal_of(managed), lambda times: len(times.completed("remove_stack_objects")) > before, what="one more attempt"
+    )
+    await managed.until(waits_for_the_service)
+    assert await what_stands(managed) == whole
+
+    removed_at = utc_now()
+    managed.world.patch(f"{SERVICES}/{service}", {"metadata": {"finalizers": None}})
+    await managed.gone()
+    removal = await removal_of(managed)
+    waited = [each for each in removal.activities if each.scheduled < removed_at and each.name in REMOVALS]
+    assert {(each.name, each.order["group"]) for each in waited} == {("remove_stack_objects", GATEWAY)}
+    assert len(removal.completed("helm_uninstall")) == len(whole["releases"])
+
+
+async def removal_of(managed: Managed) -> Times:
+    """Give the times of a cluster's deletion."""
+    return await times_of(managed.plane.handle("InferenceCluster", CLUSTER))
+
+
+async def what_stands(managed: Managed) -> dict[str, Any]:
+    """Give what goes after the load balancer: releases, definitions, the class and its namespace, and the use of the InferenceClass."""
+    used = await managed.plane.describe("InferenceClass", "h100-8x")
+    paths = {"definitions": DEFINITIONS, "classes": CLASSES, "namespaces": "/api/v1/namespaces", "proxies": PROXIES}
+    names = {what: managed.world.names(path) for what, path in paths.items()}
+    return {**names, "releases": managed.world.releases(), "revisions": managed.world.revisions(), "used by": used["status"]["clusters"]}
