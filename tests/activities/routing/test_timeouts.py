@@ -69,7 +69,7 @@ async def test_what_admission_accepts_the_definitions_accept_too(control: Contro
 
 @asynccontextmanager
 async def a_gateway_of(control: Control, name: str) -> AsyncIterator[None]:
-    """Have the Gateway of a class that no controller of the testbed knows."""
+    """Have the Gateway of a class of the test; the testbed accepts each."""
     await control.api.apply(
         {
             "apiVersion": kinds.GATEWAY.api_version,
@@ -85,10 +85,9 @@ async def a_gateway_of(control: Control, name: str) -> AsyncIterator[None]:
         await control.api.delete(ObjectId(kinds.GATEWAY_CLASS, "", name))
 
 
-async def lists(control: Control, name: str, *features: str, accepted: str = "True") -> None:
-    """Write the status of a class as its controller does."""
-    condition = {"type": "Accepted", "status": accepted, "reason": "Handled", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    status = {"conditions": [condition], "supportedFeatures": [{"name": each} for each in features]}
+async def lists(control: Control, name: str, *features: str) -> None:
+    """Write what a class supports, as its controller does."""
+    status = {"supportedFeatures": [{"name": each} for each in features]}
     await write_status(control, ObjectId(kinds.GATEWAY_CLASS, "", name), "gatewayclasses", status)
 
 
@@ -103,10 +102,6 @@ async def test_the_gateway_is_told_what_its_class_supports_and_when_that_changes
         await told(watched, problem="it does not exist")
         manifest = {"apiVersion": kinds.GATEWAY_CLASS.api_version, "kind": "GatewayClass", "metadata": {"name": name}}
         await control.api.apply({**manifest, "spec": {"controllerName": "example.com/gateway"}})
-        await told(watched, problem="Accepted is Unknown: Pending: Waiting for controller")
-        await lists(control, name, "HTTPRoute", "HTTPRouteRequestTimeout", accepted="False")
-        await told(watched, problem="Accepted is False: Handled: m")
-        await lists(control, name, "HTTPRoute")
         await told(watched)
         await lists(control, name, "HTTPRoute", "HTTPRouteBackendTimeout", "HTTPRouteRequestTimeout")
         await told(watched, request=True, backend_request=True)
