@@ -335,7 +335,10 @@ async def test_timeouts_are_in_the_route_while_the_class_of_the_gateway_supports
         seen = await said("False", "TimeoutsUnsupported")
         assert condition(seen, "Ready") == "True"
         await ordered(RouteTimeouts(backend_request="60s"))
-        assert len(events(seen, "TimeoutsUnsupported")) == 1
+        # Nor does a service say then that it is not known what the gateway supports.
+        control.timeouts, control.address = None, ADDRESS
+        seen = await plane.until("ModelService", "s", lambda tree: ADDRESS in tree["status"].get("address", ""), TEAM)
+        assert (reason(seen, "TimeoutsReady"), len(events(seen, "TimeoutsUnsupported"))) == ("TimeoutsUnsupported", 1)
         control.timeouts = both
         await said("True", "TimeoutsApplied")
         await ordered(RouteTimeouts(request="300s", backend_request="60s"))
