@@ -99,6 +99,11 @@ RETRY_BACKOFF_MILLISECONDS_MAX = 10_000
 # Too many requests, bad gateway, unavailable, gateway timeout: what gateways and providers answer in place of an engine.
 RETRY_CODES = (429, 502, 503, 504)
 
+# Of a request to a ModelService. A model that answers within less than a second is none, and after a day no client waits.
+TIMEOUT_MILLISECONDS = (1_000, 24 * 3_600_000)
+# As the Gateway API bounds them: four numbers of five digits with their units.
+DURATION_MAX = 28
+
 # Entries of a ModelService. Of those that can be routed each gets one backend, as far as they go.
 SERVICE_ENTRIES_MAX = 100
 

@@ -8,8 +8,10 @@ from activities.cluster_objects.ownership import Owner, owner_of
 from activities.observe.conditions import condition, find_condition
 from activities.observe.digest import content_digest
 from activities.observe.gateway import address_of
+from api_types.base import NAME_MAX
 from api_types.digests import short_hash
 from api_types.labels import CONTROL_GATEWAY_NAME, SYSTEM_NAMESPACE
+from api_types.messages.routing import BACKEND_TIMEOUT, REQUEST_TIMEOUT
 
 GATEWAY = f"Gateway {SYSTEM_NAMESPACE}/{CONTROL_GATEWAY_NAME}"
 _NO_STATUS = "the gateway has not reported a status for the route"
@@ -43,11 +45,20 @@ class BackendPart(NamedTuple):
 
 
 class GatewaySeen(NamedTuple):
-    """The gateway: whether it is accepted, its first address, and a message that says what is missing."""
+    """The gateway: whether it is accepted, its first address, a message that says what is missing, and the name of its class."""
 
     accepted: bool
     address: str
     message: str
+    gateway_class: str = ""
+
+
+class ClassSeen(NamedTuple):
+    """A GatewayClass: which timeouts of an HTTPRoute it supports, or why that cannot be told from it."""
+
+    request: bool = False
+    backend_request: bool = False
+    problem: str = ""
 
 
 def read_route(item: Mapping[str, Any]) -> RouteSeen | None:
@@ -101,8 +112,20 @@ def read_gateway(gateway: Mapping[str, Any] | None) -> GatewaySeen:
     """Read the gateway; None if it does not exist. It is accepted without an address too: where nothing assigns one it never has one."""
     if gateway is None:
         return GatewaySeen(accepted=False, address="", message=f"{GATEWAY} does not exist")
-    accepted = condition(gateway, "Accepted")
+    accepted, gateway_class = condition(gateway, "Accepted"), str((gateway.get("spec") or {}).get("gatewayClassName") or "")[:NAME_MAX]
     if not accepted.is_true:
-        return GatewaySeen(accepted=False, address="", message=f"{GATEWAY}: {accepted.text}")
+        return GatewaySeen(accepted=False, address="", message=f"{GATEWAY}: {accepted.text}", gateway_class=gateway_class)
     found = address_of(gateway)
-    return GatewaySeen(accepted=True, address=found.value, message="" if found.value else f"{GATEWAY} {found.problem}")
+    message = "" if found.value else f"{GATEWAY} {found.problem}"
+    return GatewaySeen(accepted=True, address=found.value, message=message, gateway_class=gateway_class)
+
+
+def read_class(item: Mapping[str, Any]) -> ClassSeen:
+    """Read a GatewayClass. What one supports is written by its controller, so one that is not accepted says nothing yet."""
+    accepted = condition(item, "Accepted")
+    if not accepted.is_true:
+        return ClassSeen(problem=accepted.text)
+    listed = (item.get("status") or {}).get("supportedFeatures") or ()
+    # In older versions of the Gateway API they are plain texts.
+    features = {each.get("name") if isinstance(each, Mapping) else each for each in listed}
+    return ClassSeen(request=REQUEST_TIMEOUT in features, backend_request=BACKEND_TIMEOUT in features)

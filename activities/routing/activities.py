@@ -126,7 +126,8 @@ class RoutingActivities:
             if middleware.is_new or (middleware.digest and again):
                 await asyncio.sleep(self.load_seconds)
             before = await cluster.get(target) if order.middleware_left else None
-            stored = await apply_item(cluster, service_route(owner, backends, middleware=bool(middleware.digest)), owner)
+            route_item = service_route(owner, backends, middleware=bool(middleware.digest), timeouts=order.timeouts)
+            stored = await apply_item(cluster, route_item, owner)
             if order.middleware_left and not order.retries:
                 if names_middleware(before) or again:
                     await asyncio.sleep(self.load_seconds)
@@ -138,6 +139,7 @@ class RoutingActivities:
             backends=[BackendShare(endpoint=backend.endpoint.name, weight=backend.weight) for backend in backends],
             middleware=middleware.digest,
             middleware_problem=middleware.problem,
+            timeouts=order.timeouts,
         )
 
     @activity.defn

@@ -25,8 +25,8 @@ USED: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     (kinds.GATEWAY, _FOLLOW),
     (kinds.NAMESPACE, ("get", "create")),
 )
-# What only some services need. Who may not do it has services without retries, and no other disadvantage.
-USED_BY_SOME: tuple[tuple[Kind, tuple[str, ...]], ...] = ((kinds.MIDDLEWARE, _OWN),)
+# What only some services need. Who may not do it has services without retries or timeouts, and no other disadvantage.
+USED_BY_SOME: tuple[tuple[Kind, tuple[str, ...]], ...] = ((kinds.MIDDLEWARE, _OWN), (kinds.GATEWAY_CLASS, _FOLLOW))
 _KUBE_SYSTEM = ObjectId(kinds.NAMESPACE, "", "kube-system")
 
 

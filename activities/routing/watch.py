@@ -12,29 +12,35 @@ from activities.cluster_objects.cluster_api import ClusterApi, Json, Selection
 from activities.cluster_objects.ownership import Owner
 from activities.observe.control import (
     BackendPart,
+    ClassSeen,
     GatewaySeen,
     MiddlewareSeen,
     RouteSeen,
     backend_digest,
+    read_class,
     read_gateway,
     read_middleware,
     read_route,
     read_service,
     read_slice,
 )
+from activities.routing.control_cluster import ROLES_FILE
 from activities.routing.middlewares import THE_GATEWAY
 from activities.watching.health import UNREACHABLE_AFTER_SECONDS, Health, Resolve
 from activities.watching.notifier import ChangeNotifier, Send
 from activities.watching.reflector import Budget, Key, Reflector
 from api_types import labels
 from api_types.digests import report_digest
+from api_types.errors import ClusterUnreachable, ModelplaneError, PermissionDenied
 from api_types.messages.gateway_work import ControlObserved, ObservedBackend, ObservedGateway, ObservedServiceRoute
+from api_types.messages.routing import TimeoutSupport
 
 _MANAGED = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
 _ROUTES = Selection(kinds.HTTP_ROUTE, labels=_MANAGED)
 _SERVICES = Selection(kinds.SERVICE, labels=_MANAGED)
 _SLICES = Selection(kinds.ENDPOINT_SLICE, labels=_MANAGED)
 _MIDDLEWARES = Selection(kinds.MIDDLEWARE, labels=_MANAGED)
+_CLASSES = Selection(kinds.GATEWAY_CLASS)
 _SERVICE_KIND = "ModelService"
 # A kind that is no longer served may be served again: its CRDs were replaced.
 _RESTART_SECONDS = 10.0
@@ -70,6 +76,9 @@ class ControlIndex:
         self._middlewares: dict[Key, MiddlewareSeen] = {}
         self._owned: defaultdict[Owner, set[tuple[str, Key]]] = defaultdict(set)
         self._gateway: GatewaySeen = read_gateway(None)
+        self._classes: dict[Key, ClassSeen] = {}
+        self._classes_listed = False
+        self._class_problem = ""
         self.reachable = True
         self.error = ""
         self.follows_middlewares: Callable[[], bool] = lambda: True
@@ -104,6 +113,25 @@ class ControlIndex:
         """Keep the state of the gateway."""
         self._gateway = seen or read_gateway(None)
         self._enqueue(self._gateway_owner)
+
+    def put_class(self, key: Key, seen: ClassSeen | None) -> None:
+        """Keep a GatewayClass, or drop it."""
+        if seen is None:
+            self._classes.pop(key, None)
+        else:
+            self._classes[key] = seen
+        self._enqueue(self._gateway_owner)
+
+    def classes_listed(self) -> None:
+        """Queue the gateway: also that its class does not exist says something now."""
+        self._classes_listed = True
+        self._enqueue(self._gateway_owner)
+
+    def put_class_problem(self, problem: str) -> None:
+        """Keep why GatewayClasses cannot be read; empty if they can."""
+        if problem != self._class_problem:
+            self._class_problem = problem
+            self._enqueue(self._gateway_owner)
 
     def put_health(self, *, reachable: bool, error: str = "") -> None:
         """Keep whether the API server is reachable. The text of one error varies with each attempt; the first is kept."""
@@ -151,7 +179,20 @@ class ControlIndex:
         seen = self._gateway
         if not self.reachable:
             return ObservedGateway(reachable=False, error=self.error)
-        return ObservedGateway(reachable=True, accepted=seen.accepted, address=seen.address, message=seen.message)
+        return ObservedGateway(
+            reachable=True, accepted=seen.accepted, address=seen.address, message=seen.message, timeouts=self._timeouts(seen.gateway_class)
+        )
+
+    def _timeouts(self, gateway_class: str) -> TimeoutSupport | None:
+        """Tell which timeouts the class of the gateway supports; None while that is not known."""
+        if not gateway_class:
+            return None
+        if self._class_problem:
+            return TimeoutSupport(gateway_class=gateway_class, problem=self._class_problem)
+        if not self._classes_listed:
+            return None
+        seen = self._classes.get(Key("", gateway_class), ClassSeen(problem="it does not exist"))
+        return TimeoutSupport(gateway_class=gateway_class, **seen._asdict())
 
 
 def _observed_route(seen: RouteSeen | None) -> ObservedServiceRoute:
@@ -165,6 +206,13 @@ def _observed_route(seen: RouteSeen | None) -> ObservedServiceRoute:
         resolved=seen.resolved,
         message=seen.message,
     )
+
+
+def _why_unread(problem: ModelplaneError | None) -> str:
+    """Say why GatewayClasses cannot be read, and what to do; empty if they can, or if the cluster does not answer, which is no answer."""
+    if problem is None or isinstance(problem, ClusterUnreachable):
+        return ""
+    return f"{problem.message}; apply {ROLES_FILE} there" if isinstance(problem, PermissionDenied) else problem.message
 
 
 class ControlWatch:
@@ -187,10 +235,11 @@ class ControlWatch:
             self._reflector(_SLICES, read_slice, index.put_slice, budget),
             self._reflector(THE_GATEWAY, read_gateway, index.put_gateway, budget),
         ]
-        # Nothing waits for these: a user of the kubeconfig who may not read them has all that is without retries.
+        # Nothing waits for these: a user of the kubeconfig who may not read them has all that is without retries and timeouts.
         self._middlewares = Reflector(
             self._current, _MIDDLEWARES, read_middleware, index.put_middleware, index.middlewares_listed, budget=budget
         )
+        self._classes = Reflector(self._current, _CLASSES, read_class, index.put_class, index.classes_listed, budget=budget)
         index.follows_middlewares = lambda: self._middlewares.synced and self._middlewares.lasting_problem is None
 
     def counts(self) -> dict[str, int]:
@@ -203,7 +252,7 @@ class ControlWatch:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._notifier.run(self._index))
             tasks.create_task(self._stay_connected())
-            for reflector in (*self._reflectors, self._middlewares):
+            for reflector in (*self._reflectors, self._middlewares, self._classes):
                 tasks.create_task(self._keep_running(reflector))
 
     async def _keep_running(self, reflector: Reflector[Any]) -> None:
@@ -216,6 +265,7 @@ class ControlWatch:
         while True:
             wait_seconds = await self._health.probe()
             self._put_health()
+            self._index.put_class_problem(_why_unread(self._classes.lasting_problem))
             await asyncio.sleep(wait_seconds)
 
     def _put_health(self) -> None:
@@ -240,7 +290,7 @@ class ControlWatch:
         self._client = client
         self._connected.set()
         # Connections that were open before the outage may be dead without an error.
-        for reflector in (*self._reflectors, self._middlewares):
+        for reflector in (*self._reflectors, self._middlewares, self._classes):
             reflector.resume()
 
     def _is_blocked(self, owner: Owner) -> bool:

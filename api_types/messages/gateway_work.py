@@ -10,13 +10,14 @@ from pydantic import Field
 from api_types.base import Id, Message, Name, SentAt, Text
 from api_types.limits import (
     DENIED_NETWORKS_MAX,
+    DURATION_MAX,
     RETRIES_MAX,
     RETRY_BACKOFF_MILLISECONDS_MAX,
     RETRY_CODES,
     ROUTE_BACKENDS_MAX,
     SERVICE_ENTRIES_MAX,
 )
-from api_types.messages.routing import EndpointOwner, SelectedEndpoint
+from api_types.messages.routing import EndpointOwner, SelectedEndpoint, TimeoutSupport
 
 # --- backends -----------------------------------------------------------------------------------------------------------------------
 
@@ -67,10 +68,18 @@ class RouteRetries(Message):
     backoff_milliseconds: Annotated[int, Field(ge=0, le=RETRY_BACKOFF_MILLISECONDS_MAX)] = 100
 
 
+class RouteTimeouts(Message):
+    """After which times the gateway ends a request, and one attempt to send it to an endpoint: durations of the Gateway API."""
+
+    request: Annotated[str, Field(max_length=DURATION_MAX)] | None = None
+    backend_request: Annotated[str, Field(max_length=DURATION_MAX)] | None = None
+
+
 class ApplyRoute(Message):
     """Spread the shares of a service over its endpoints, and apply its HTTPRoute. Without endpoints the route has no backends.
 
     `retries` is what its Middleware shall do, None for a route without one; `middleware_left` says that there may be one of before.
+    `timeouts` are those of its rule that the gateway supports, None for a rule without any.
     """
 
     namespace: Name
@@ -79,6 +88,7 @@ class ApplyRoute(Message):
     entries: Annotated[list[RouteEntry], Field(max_length=SERVICE_ENTRIES_MAX)] = Field(default_factory=list)
     retries: RouteRetries | None = None
     middleware_left: bool | None = None
+    timeouts: RouteTimeouts | None = None
 
 
 class BackendShare(Message):
@@ -92,6 +102,7 @@ class AppliedRoute(Message):
     """The route that was applied: its generation, a digest over what was stored, and its backends, in the order of entries and names.
 
     `middleware` is a digest over its Middleware, empty for a route that names none; `middleware_problem` says why it names none.
+    `timeouts` are those that its rule has.
     """
 
     name: Name
@@ -100,6 +111,7 @@ class AppliedRoute(Message):
     backends: Annotated[list[BackendShare], Field(max_length=ROUTE_BACKENDS_MAX)] = Field(default_factory=list)
     middleware: Id = ""
     middleware_problem: Text = ""
+    timeouts: RouteTimeouts | None = None
 
 
 class RemoveRoute(Message):
@@ -133,13 +145,17 @@ class WatchGateway(Message):
 
 
 class ObservedGateway(Message):
-    """The gateway as the control cluster shows it: an address, or why there is none. `accepted`: its class and it are in use."""
+    """The gateway as the control cluster shows it: an address, or why there is none. `accepted`: its class and it are in use.
+
+    `timeouts`: which ones its class supports; None while that is not known.
+    """
 
     reachable: bool
     error: Text = ""
     accepted: bool = False
     address: Id = ""
     message: Text = ""
+    timeouts: TimeoutSupport | None = None
 
 
 class ObservedServiceRoute(Message):

@@ -14,6 +14,9 @@ from api_types.limits import DENIED_NETWORKS_MAX, ROUTE_BACKENDS_MAX, SERVICE_EN
 Labels = dict[str, str]
 EndpointOwner = Literal["ModelReplica", "ModelEndpoint"]
 
+REQUEST_TIMEOUT, BACKEND_TIMEOUT = "HTTPRouteRequestTimeout", "HTTPRouteBackendTimeout"
+"""The features of the Gateway API by which a GatewayClass says that routes may have `timeouts.request` and `timeouts.backendRequest`."""
+
 
 class Endpoint(Message):
     """One endpoint as services see it.
@@ -134,13 +137,22 @@ class GatewayUse(Message):
     used: bool = True
 
 
+class TimeoutSupport(Message):
+    """Which timeouts of a route the GatewayClass of the gateway says that it supports. `problem`: why it cannot be told, or is not."""
+
+    gateway_class: Name = ""
+    request: bool = False
+    backend_request: bool = False
+    problem: Text = ""
+
+
 class GatewayChanged(Message):
     """What services and endpoints must know of the gateway; `sequence` orders what the gateway with this `uid` reports.
 
     `connected`: objects can be applied on the control cluster. `problem` says why not, or why there is no address. `connects` counts the
     connections so far: with a new one, what is on the control cluster may be other than what was applied. `isolates_backends`: two services
     may route one endpoint; with older versions of the gateway one would get the rewrites of the other. `denied_cidrs`: networks where
-    endpoints may not be; None while that is not known.
+    endpoints may not be; None while that is not known. `timeouts`: which ones a route may have; None while that is not known.
     """
 
     uid: Id
@@ -152,3 +164,4 @@ class GatewayChanged(Message):
     problem: Text = ""
     isolates_backends: bool = True
     denied_cidrs: Annotated[list[Id], Field(max_length=DENIED_NETWORKS_MAX)] | None = None
+    timeouts: TimeoutSupport | None = None

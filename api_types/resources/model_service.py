@@ -8,8 +8,10 @@ from pydantic import Field
 from api_types.limits import RETRIES_MAX, RETRY_BACKOFF_MILLISECONDS_MAX, RETRY_CODES
 from api_types.resources.parts.base_types import Advice, LabelSelector, Manifest, Name63, ResourceModel, Whole
 from api_types.resources.status import ResourceStatus
+from api_types.text import gateway_duration
 
 PRIORITY_MAX = 100
+_A_DURATION = 'a duration of the Gateway API as a string, such as "300s" or "1m30s"'
 
 
 class EndpointSelector(ResourceModel):
@@ -42,7 +44,7 @@ class ServiceRetries(ResourceModel):
     """Requests that are sent again, to the next endpoint by weight: always those of which no endpoint was sent anything."""
 
     refused_fields: ClassVar[Mapping[str, str]] = {
-        "timeout": "unknown field; no gateway ends a request that an endpoint works on: set a timeout in the client",
+        "timeout": "unknown field; how long a request may take is spec.timeouts",
     }
     renamed_fields: ClassVar[Mapping[str, str]] = {"on": "codes", "statusCodes": "codes", "backoff": "backoffMilliseconds"}
 
@@ -54,22 +56,38 @@ class ServiceRetries(ResourceModel):
     """About how long the gateway waits before it sends a request again; later waits are up to twice as long."""
 
 
-_NO_TIMEOUTS = (
-    "unknown field; Traefik has no timeouts per route, and a time for the whole request would cut streams of tokens: "
-    "set timeouts in the client; spec.retries sends requests again that no endpoint has taken (docs/routing.md)"
-)
+Duration = Annotated[
+    str,
+    Field(pattern=gateway_duration.PATTERN),
+    Advice(
+        pattern=f"must be {_A_DURATION}",
+        not_a_string=f"must be {_A_DURATION}; got {{got}}",
+    ),
+]
+
+
+class ServiceTimeouts(ResourceModel):
+    """After which times the gateway ends a request; a stream of tokens that takes longer is cut."""
+
+    renamed_fields: ClassVar[Mapping[str, str]] = {"backend": "backendRequest", "requestTimeout": "request"}
+
+    request: Duration | None = None
+    """For a request of a client, until its response has ended: `300s`. `0s`: the gateway ends none, whatever limit of its own it has."""
+    backend_request: Duration | None = None
+    """For each time that the request is sent to an endpoint; at most `request`."""
 
 
 class ModelServiceSpec(ResourceModel):
     """Where requests go."""
 
-    refused_fields: ClassVar[Mapping[str, str]] = dict.fromkeys(("timeout", "timeouts"), _NO_TIMEOUTS)
-    renamed_fields: ClassVar[Mapping[str, str]] = {"retry": "retries"}
+    renamed_fields: ClassVar[Mapping[str, str]] = {"retry": "retries", "timeout": "timeouts"}
 
     endpoints: Annotated[tuple[ServiceEntry, ...], Field(min_length=1)]
     """Traffic is split by weight between entries, then evenly inside an entry."""
     retries: ServiceRetries | None = None
     """Which requests are sent again; absent: none is."""
+    timeouts: ServiceTimeouts | None = None
+    """After which times the gateway ends a request, where its GatewayClass supports that; absent: as the gateway does without."""
 
 
 class EntryStatus(ResourceModel):

@@ -114,6 +114,11 @@ def _missing(_error: ErrorDetails, field: Field | None) -> str:
     return (field.advice.missing if field else "") or "required field is missing"
 
 
+def _other_text(error: ErrorDetails, field: Field | None) -> str:
+    got, advice = quoted(error["input"]), field.advice.pattern if field else ""
+    return f"{advice}, got {got}" if advice else f"must match {error['ctx']['pattern']}, got {got}"
+
+
 WORDINGS: Mapping[str, Wording] = {
     _MISSING: _missing,
     "string_type": _not_a_string,
@@ -131,7 +136,7 @@ WORDINGS: Mapping[str, Wording] = {
     "less_than_equal": _out_of_range,
     "string_too_short": _too_short_text,
     "string_too_long": _too_long_text,
-    "string_pattern_mismatch": lambda error, _field: f"must match {error['ctx']['pattern']}, got {quoted(error['input'])}",
+    "string_pattern_mismatch": _other_text,
 }
 
 

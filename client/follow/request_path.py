@@ -54,7 +54,7 @@ class _RequestPath:
         # Of a route that serves the message may have more to say, as that not all endpoints are in it.
         said = _why(self._service, "RoutingReady") or _because(str(routing.get("message") or ""))
         lines.append(f"{_STEP}{mark} {name} for /{self._target.namespace}/{self._target.name}/{said}")
-        lines += [f"{_STEP * 2}{line}" for line in _retries(self._service)]
+        lines += [f"{_STEP * 2}{line}" for line in (*_retries(self._service), *_timeouts(self._service))]
         shown: list[str] = []
         for entry, labels_of in self._entries():
             lines.append(f"{_STEP * 2}{_entry_mark(entry)} {entry.get('name')}: {_entry(entry, self._share(entry))}")
@@ -165,6 +165,20 @@ def _retries(service: Tree) -> list[str]:
     mark = _GOOD if ready.get("status") == "True" else _BAD
     why = "" if ready.get("status") == "True" else _why(service, "RetriesReady")
     return [f"{mark} requests are sent again up to {times} time{'s' if times > 1 else ''} if {after}{why}"]
+
+
+def _timeouts(service: Tree) -> list[str]:
+    """Say when the gateway ends a request, and why it does not if so; nothing where the spec does not ask for it."""
+    wanted = at_path(service, ".spec.timeouts")
+    if wanted is None:
+        return []
+    times = [
+        f"{what} after {wanted[field]}"
+        for field, what in (("request", "a request"), ("backendRequest", "one that was sent to an endpoint"))
+        if wanted.get(field)
+    ]
+    mark = _GOOD if condition(service, "TimeoutsReady").get("status") == "True" else _BAD
+    return [f"{mark} the gateway ends {', and '.join(times)}{_why(service, 'TimeoutsReady')}"]
 
 
 def _entry_mark(entry: Tree) -> str:

@@ -37,7 +37,7 @@ from tests.activities.environment import operator
 from tests.activities.environment.asking import asked_by
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, cluster_from, eventually
 from tests.activities.routing.test_middlewares import ENABLED, a_gateway
-from tests.activities.routing.test_watch import watching
+from tests.activities.routing.test_watch import GATEWAY, watching
 
 DOCUMENTS: list[Json] = list(yaml.safe_load_all((Path(__file__).parents[2] / ROLES_FILE).read_text()))
 (ROLE,) = [item for item in DOCUMENTS if item["kind"] == "ClusterRole"]
@@ -48,6 +48,7 @@ PLURALS = {
     kinds.GATEWAY: "gateways",
     kinds.NAMESPACE: "namespaces",
     kinds.MIDDLEWARE: "middlewares",
+    kinds.GATEWAY_CLASS: "gatewayclasses",
     kinds.NODE: "nodes",
     kinds.SERVICE_CIDR: "servicecidrs",
 }
@@ -96,7 +97,7 @@ async def test_the_service_account_of_the_file_may_do_all_that_the_worker_does(l
     facts = await asked_by("inferencegateway/default").run(routing.connect_gateway, WatchGateway(uid="g"))
     assert SERVICE_CIDR in (facts.denied_cidrs or ())
     user: ClusterApi = await control.api()
-    for kind in (kinds.HTTP_ROUTE, kinds.SERVICE, kinds.ENDPOINT_SLICE, kinds.GATEWAY):
+    for kind in (kinds.HTTP_ROUTE, kinds.SERVICE, kinds.ENDPOINT_SLICE, kinds.GATEWAY, kinds.GATEWAY_CLASS):
         await _is_watched(user, kind)
     await of_service.run(routing.remove_service_route, RemoveRoute(namespace=namespace, name="s", uid="u"))
     await of_endpoint.run(routing.remove_endpoint_backend, RemoveBackend(owner="ModelEndpoint", namespace=namespace, name="a", uid="u"))
@@ -148,6 +149,32 @@ async def test_who_may_not_write_middlewares_has_routes_without_retries_and_a_wa
             assert seen.route.middleware is None
         await of_service.run(routing.remove_service_route, RemoveRoute(namespace=namespace, name="s", uid="u"))
     await api.delete(ObjectId(kinds.NAMESPACE, "", namespace), propagation="Background")
+
+
+@pytest.mark.testbed
+async def test_who_may_not_read_the_class_of_the_gateway_is_told_what_to_apply_and_has_a_watch(
+    limited: tuple[ClusterUnderTest, ControlCluster],
+) -> None:
+    admin, control = limited
+    api = await admin.api()
+    await api.apply({**ROLE, "rules": [rule for rule in ROLE["rules"] if rule["resources"] != ["gatewayclasses"]]})
+    await eventually(partial(_passes, control))
+
+    async def refused() -> bool:
+        try:
+            await (await control.api()).list(Selection(kinds.GATEWAY_CLASS))
+        except PermissionDenied:
+            return True
+        return False
+
+    await eventually(refused)
+    async with a_gateway(api, {}), watching(await control.api()) as watched:
+        seen = await watched.until(GATEWAY, lambda each: bool(each.gateway and each.gateway.timeouts))
+        assert seen.gateway
+        assert seen.gateway.timeouts
+        assert "gatewayclasses" in seen.gateway.timeouts.problem
+        assert seen.gateway.timeouts.problem.endswith(f"; apply {ROLES_FILE} there")
+        assert (seen.gateway.timeouts.request, seen.gateway.timeouts.backend_request) == (False, False)
 
 
 async def _is_watched(user: ClusterApi, kind: Kind) -> None:

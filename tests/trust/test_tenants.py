@@ -194,6 +194,7 @@ HARMLESS = [
     Harmless("spec.endpoints.[].name", "shown, and named in commands"),
     Harmless("spec.url", "read by `read_url`; what cannot be routed is `InvalidURL`, and no object is made of it"),
     Harmless("spec.rewritePath", "checked by `rewrite_path_problems` before it is in a route"),
+    Harmless("spec.timeouts.*", "durations in the form of the Gateway API, for requests to the service itself"),
     Harmless("spec.huggingFace.repo", "a path of the hub that the operator chose"),
     Harmless("spec.huggingFace.revision", "a path of the hub that the operator chose"),
     Harmless("spec.huggingFace.authSecret.*", OWN_NAMESPACE),

@@ -99,7 +99,10 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         if not seen.reachable and (before is None or before.reachable):
             self.context.record_event("Warning", "ClusterUnreachable", f"the control cluster: {seen.error}")
         # The address is still that of the gateway while nobody can say so.
-        kept = {"address": before.address} if before and not seen.reachable else {}
+        kept: dict[str, Any] = {"address": before.address} if before and not seen.reachable else {}
+        if seen.timeouts is None and before:
+            # A watch that began anew has not read the class yet.
+            kept["timeouts"] = before.timeouts
         self.state.observed = seen.model_copy(update=kept)
         self.context.mark_changed()
 
@@ -302,6 +305,7 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
             problem=problem,
             isolates_backends=self.state.isolates_backends,
             denied_cidrs=self.state.denied_cidrs,
+            timeouts=self.state.observed.timeouts if self.state.observed else None,
         )
 
     def _numbered(self, changed: GatewayChanged) -> GatewayChanged:

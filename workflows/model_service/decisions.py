@@ -6,8 +6,16 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from api_types.digests import report_digest
-from api_types.messages.gateway_work import ApplyRoute, RouteEntry, RouteRetries
-from api_types.messages.routing import EntryEndpoints, EntrySelection, SelectedEndpoint, ServiceEndpoints
+from api_types.messages.gateway_work import ApplyRoute, RouteEntry, RouteRetries, RouteTimeouts
+from api_types.messages.routing import (
+    BACKEND_TIMEOUT,
+    REQUEST_TIMEOUT,
+    EntryEndpoints,
+    EntrySelection,
+    SelectedEndpoint,
+    ServiceEndpoints,
+    TimeoutSupport,
+)
 from workflows.entity.conditions import FALSE, TRUE, UNKNOWN, Verdict, is_true
 from workflows.model_service.state import UNRESOLVED_AFTER, ServiceState
 
@@ -39,6 +47,33 @@ def retries_of(state: ServiceState) -> RouteRetries | None:
     """Give which requests are sent again; None if none is."""
     found = (state.spec or {}).get("retries")
     return None if found is None else RouteRetries.model_validate(found)
+
+
+def timeouts_of(state: ServiceState) -> RouteTimeouts | None:
+    """Give the timeouts of the spec; None without any."""
+    found = (state.spec or {}).get("timeouts")
+    return None if found is None else RouteTimeouts.model_validate(found)
+
+
+def supported_timeouts(state: ServiceState) -> RouteTimeouts | None:
+    """Give the timeouts of the spec that the route may have; None without any.
+
+    While it is not known which the gateway supports, those stay that the route has.
+    """
+    wanted, support = timeouts_of(state), _timeout_support(state)
+    if wanted is None:
+        return None
+    if support is None or support.problem:
+        has = state.applied.timeouts if state.applied else None
+        request, backend_request = (has.request is not None, has.backend_request is not None) if has else (False, False)
+    else:
+        request, backend_request = support.request, support.backend_request
+    found = RouteTimeouts(request=wanted.request if request else None, backend_request=wanted.backend_request if backend_request else None)
+    return found if found.wire() else None
+
+
+def _timeout_support(state: ServiceState) -> TimeoutSupport | None:
+    return state.gateway.known.timeouts if state.gateway.known else None
 
 
 def entry_title(entry: dict[str, Any]) -> str:
@@ -86,6 +121,7 @@ def wanted_route(state: ServiceState, namespace: str, name: str) -> WantedRoute 
             for entry, selected in zip(entries_of(state), found.entries, strict=True)
         ],
         retries=retries_of(state),
+        timeouts=supported_timeouts(state),
     )
     return WantedRoute(route, report_digest([route.wire(), connects]))
 
@@ -165,6 +201,37 @@ def retries_ready(state: ServiceState) -> Verdict | None:
     if applied.middleware_problem:
         return Verdict(FALSE, "MiddlewareUnavailable", f"requests are routed, and none is sent again: {applied.middleware_problem}")
     return Verdict(TRUE, "MiddlewareApplied", "")
+
+
+def timeouts_ready(state: ServiceState) -> Verdict | None:
+    """Say whether the route has the timeouts of the spec; None if it says nothing."""
+    wanted, support = timeouts_of(state), _timeout_support(state)
+    if wanted is None:
+        return None
+    if state.applied is not None and state.applied.timeouts == wanted:
+        return Verdict(TRUE, "TimeoutsApplied", "")
+    if support is None:
+        return Verdict(UNKNOWN, "Configuring", "which timeouts the gateway supports is not known yet")
+    if support.problem:
+        problem = f"which timeouts GatewayClass {support.gateway_class} supports cannot be told: {support.problem}"
+        return Verdict(FALSE, "SupportUnknown", f"requests are routed; {problem}")
+    lacking = [
+        (field, feature)
+        for field, feature, is_lacking in (
+            ("request", REQUEST_TIMEOUT, wanted.request is not None and not support.request),
+            ("backendRequest", BACKEND_TIMEOUT, wanted.backend_request is not None and not support.backend_request),
+        )
+        if is_lacking
+    ]
+    if not lacking:
+        return Verdict(UNKNOWN, "Configuring", "the route has not been applied with them yet")
+    fields, features = (" and ".join(each) for each in zip(*lacking, strict=True))
+    return Verdict(
+        FALSE,
+        "TimeoutsUnsupported",
+        f"requests are routed without {fields}: GatewayClass {support.gateway_class} does not list {features} in status.supportedFeatures; "
+        "set timeouts in clients, or use a gateway that supports them",
+    )
 
 
 def gateway_problem(state: ServiceState) -> str:

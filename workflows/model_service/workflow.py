@@ -22,7 +22,7 @@ from api_types.messages.versions import ObservationOrder
 from api_types.resources.status import LeftBehind
 from workflows.entity import backoff
 from workflows.entity.calls import activity_options
-from workflows.entity.conditions import FALSE, TRUE, condition_of
+from workflows.entity.conditions import FALSE, TRUE, Verdict, condition_of
 from workflows.entity.entity import Entity
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after, failure_of
 from workflows.entity.handles import handles
@@ -303,17 +303,19 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         self.context.set_condition("EndpointsResolved", *resolved)
         self.context.set_condition("RoutingReady", *routing)
         self.context.set_condition("Ready", *routing)
-        self._conclude_retries()
+        self._conclude_optional("RetriesReady", decisions.retries_ready(state))
+        self._conclude_optional("TimeoutsReady", decisions.timeouts_ready(state))
         state.observed_generation = state.generation
 
-    def _conclude_retries(self) -> None:
-        verdict, before = decisions.retries_ready(self.state), condition_of(self.state.conditions, "RetriesReady")
+    def _conclude_optional(self, kind: str, verdict: Verdict | None) -> None:
+        """Show what became of something that a spec may ask for. Where it does not, there is no such condition."""
+        before = condition_of(self.state.conditions, kind)
         if verdict is None:
-            self.context.remove_condition("RetriesReady")
+            self.context.remove_condition(kind)
             return
         if verdict.status == FALSE and (before is None or before.message != verdict.message):
             self.context.record_event("Warning", verdict.reason, verdict.message)
-        self.context.set_condition("RetriesReady", *verdict)
+        self.context.set_condition(kind, *verdict)
 
     def _follow_resolution(self, now: datetime) -> None:
         """Remember since when the gateway cannot resolve a backend, and look again when that counts."""

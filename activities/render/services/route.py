@@ -7,6 +7,7 @@ from activities.render.objects.manifest import Item, Json, Owner, compact, label
 from activities.render.services.retries import middleware_filter
 from activities.render.services.route_plan import RoutedBackend
 from api_types import labels, names
+from api_types.messages.gateway_work import RouteTimeouts
 from api_types.pins import apiversions
 from api_types.text.endpoint_url import read_url
 
@@ -18,14 +19,22 @@ def service_path(namespace: str, service: str) -> str:
     return f"/{namespace}/{service}/"
 
 
-def service_route(owner: Owner, backends: Sequence[RoutedBackend], *, middleware: bool = False) -> Item:
+def service_route(
+    owner: Owner, backends: Sequence[RoutedBackend], *, middleware: bool = False, timeouts: RouteTimeouts | None = None
+) -> Item:
     """Give the route of a service: one rule, by path. Without backends the gateway answers that the service is unavailable.
 
-    With `middleware` the rule names the Middleware of the service, unless there is nothing to send a request to.
+    With `middleware` the rule names the Middleware of the service, unless there is nothing to send a request to. `timeouts` are written
+    as they are: a gateway that supports one must be given it, and another one ignores it without a word.
     """
     path = {"type": "PathPrefix", "value": service_path(owner.namespace, owner.name)}
     filters = [middleware_filter(owner)] if middleware and backends else []
-    rule = compact(matches=[{"path": path}], filters=filters, backendRefs=[_backend(backend) for backend in backends])
+    rule = compact(
+        matches=[{"path": path}],
+        filters=filters,
+        timeouts=timeouts.wire() if timeouts else None,
+        backendRefs=[_backend(backend) for backend in backends],
+    )
     manifest: Json = {
         "apiVersion": apiversions.GATEWAY,
         "kind": "HTTPRoute",

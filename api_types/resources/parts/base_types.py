@@ -65,6 +65,7 @@ class Advice:
     out_of_range: str = ""
     choice: str = ""
     pattern: str = ""
+    """As `out_of_range`, of a text that must have a form: it stands for the form, and what was written follows."""
     not_a_string: str = ""
 
 

@@ -4,13 +4,14 @@ import ipaddress
 import re
 
 from api_types.base import NAME_MAX
-from api_types.limits import RETRY_CODES, SERVICE_ENTRIES_MAX
+from api_types.limits import RETRY_CODES, SERVICE_ENTRIES_MAX, TIMEOUT_MILLISECONDS
 from api_types.pins.charts import TRAEFIK_CHART_FLOOR, isolates_backends
 from api_types.resources.inference_gateway import InferenceGatewaySpec, MetalLb, Traefik
 from api_types.resources.model_endpoint import ModelEndpointSpec
-from api_types.resources.model_service import EndpointSelector, ModelServiceSpec, ServiceRetries
+from api_types.resources.model_service import EndpointSelector, ModelServiceSpec, ServiceRetries, ServiceTimeouts
 from api_types.text.endpoint_address import address_problems
 from api_types.text.endpoint_url import read_url, rewrite_path_problems
+from api_types.text.gateway_duration import milliseconds
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -86,6 +87,25 @@ def codes_are_of_gateways(retries: ServiceRetries, context: RuleContext) -> Find
             yield context.error(f"{code} is there twice", "codes", number)
 
 
+def timeouts_are_bounded(timeouts: ServiceTimeouts, context: RuleContext) -> Findings:
+    """Reject a block without a timeout, timeouts out of bounds, and one for an endpoint that is longer than that of the request."""
+    times = {
+        field: (text, milliseconds(text))
+        for field, text in (("request", timeouts.request), ("backendRequest", timeouts.backend_request))
+        if text is not None
+    }
+    if not times:
+        yield context.error("needs request, backendRequest or both; leave out spec.timeouts to have none")
+    shortest, longest = TIMEOUT_MILLISECONDS
+    for field, (text, time) in times.items():
+        if time and not shortest <= time <= longest:
+            bounds = f"between {shortest // 1000}s and {longest // 3_600_000}h"
+            yield context.error(f"must be {bounds}, or 0s to have the gateway end no request, got {text}", field)
+    (request, most), (backend, time) = times.get("request", ("", 0)), times.get("backendRequest", ("", 0))
+    if most and time > most:
+        yield context.error(f"must be at most spec.timeouts.request, {request}, got {backend}", "backendRequest")
+
+
 def url_is_valid(spec: ModelEndpointSpec, context: RuleContext) -> Findings:
     """Reject a URL without host or port, and one that contains a secret."""
     url = read_url(spec.url)
@@ -108,6 +128,7 @@ RULES: Rules = {
     MetalLb: (address_pool_is_valid,),
     ModelServiceSpec: (entries_are_valid,),
     ServiceRetries: (codes_are_of_gateways,),
+    ServiceTimeouts: (timeouts_are_bounded,),
     EndpointSelector: (selector_is_not_empty,),
     ModelEndpointSpec: (url_is_valid, rewrite_path_is_valid),
 }

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from activities.observe.control import GATEWAY, GatewaySeen, backend_digest, read_gateway
+from activities.observe.control import GATEWAY, ClassSeen, GatewaySeen, backend_digest, read_class, read_gateway
 
 
 def a_gateway(accepted: str, programmed: str, *addresses: str) -> dict[str, Any]:
@@ -37,6 +37,40 @@ def a_gateway(accepted: str, programmed: str, *addresses: str) -> dict[str, Any]
 )
 def test_what_the_gateway_says(gateway: dict[str, Any] | None, expected: GatewaySeen) -> None:
     assert read_gateway(gateway) == expected
+
+
+def test_the_class_of_a_gateway_is_known_before_it_is_accepted() -> None:
+    named = {"spec": {"gatewayClassName": "traefik"}}
+    assert {read_gateway(a_gateway(accepted, "False") | named).gateway_class for accepted in ("True", "False")} == {"traefik"}
+
+
+def a_class(*features: Any, accepted: str = "True", observed: int = 2) -> dict[str, Any]:
+    conditions = [{"type": "Accepted", "status": accepted, "reason": "Why", "observedGeneration": observed}]
+    return {"metadata": {"name": "c", "generation": 2}, "status": {"conditions": conditions, "supportedFeatures": list(features)}}
+
+
+@pytest.mark.parametrize(
+    ("gateway_class", "expected"),
+    [
+        pytest.param(a_class(), ClassSeen(), id="none"),
+        pytest.param(a_class({"name": "HTTPRoute"}, {"name": "HTTPRouteRequestTimeout"}), ClassSeen(request=True), id="one of them"),
+        pytest.param(a_class({"name": "HTTPRouteBackendTimeout"}), ClassSeen(backend_request=True), id="the other one"),
+        pytest.param(
+            a_class("HTTPRouteBackendTimeout", "HTTPRouteRequestTimeout"), ClassSeen(request=True, backend_request=True), id="plain texts"
+        ),
+        pytest.param(
+            a_class("HTTPRouteRequestTimeout", accepted="False"), ClassSeen(problem="Accepted is False: Why"), id="a class that is refused"
+        ),
+        pytest.param(
+            a_class("HTTPRouteRequestTimeout", observed=1),
+            ClassSeen(problem="Accepted is not reported yet for the current generation"),
+            id="a class that was changed",
+        ),
+        pytest.param({"metadata": {"name": "c"}}, ClassSeen(problem="Accepted is not reported yet"), id="a class without a status"),
+    ],
+)
+def test_what_a_class_supports_is_what_its_controller_lists(gateway_class: dict[str, Any], expected: ClassSeen) -> None:
+    assert read_class(gateway_class) == expected
 
 
 def test_a_backend_without_its_service_or_without_a_slice_has_no_digest() -> None:

@@ -75,7 +75,8 @@ def a_status(generation: int, *, accepted: str, resolved: str, name: str = "mode
 
 async def write_status(control: Control, target: ObjectId, plural: str, status: Json) -> None:
     """Write a status, as a gateway does."""
-    path = f"/apis/{target.kind.api_version}/namespaces/{target.namespace}/{plural}/{target.name}/status"
+    where = f"namespaces/{target.namespace}/" if target.namespace else ""
+    path = f"/apis/{target.kind.api_version}/{where}{plural}/{target.name}/status"
     session, patch = control.api._session, "application/merge-patch+json"  # type: ignore[attr-defined]
     answer = await session.request("PATCH", path, body={"status": status}, content_type=patch)
     assert answer.status == HTTPStatus.OK, answer.body

@@ -31,10 +31,8 @@ from tests.api_types.builders import (
 )
 
 E = "spec.template.spec.engines"
-NO_TIMEOUTS = (
-    "unknown field; Traefik has no timeouts per route, and a time for the whole request would cut streams of tokens: set timeouts in the "
-    "client; spec.retries sends requests again that no endpoint has taken (docs/routing.md)"
-)
+A_DURATION = 'must be a duration of the Gateway API as a string, such as "300s" or "1m30s"'
+OUT_OF_BOUNDS = "must be between 1s and 24h, or 0s to have the gateway end no request"
 M = f"{E}[name=a].members"
 DEVICES = "nodeSelector.devices[name=gpu]"
 
@@ -363,10 +361,46 @@ CASES = [
     ),
     Case("retries: by another name", a_service(retry={"attempts": 1}), ["spec.retry: unknown field, did you mean retries?"]),
     Case(
-        "timeouts, which the gateway has none of",
-        a_service(timeouts={"request": "30s"}),
-        [f"spec.timeouts: {NO_TIMEOUTS}"],
+        "retries: a timeout",
+        a_service(retries={"timeout": "30s"}),
+        ["spec.retries.timeout: unknown field; how long a request may take is spec.timeouts"],
     ),
+    Case(
+        "timeouts: none",
+        a_service(timeouts={}),
+        ["spec.timeouts: needs request, backendRequest or both; leave out spec.timeouts to have none"],
+    ),
+    Case("timeouts: by another name", a_service(timeout={"request": "30s"}), ["spec.timeout: unknown field, did you mean timeouts?"]),
+    Case(
+        "timeouts: a field by another name",
+        a_service(timeouts={"request": "60s", "backend": "30s"}),
+        ["spec.timeouts.backend: unknown field, did you mean backendRequest?"],
+    ),
+    Case("timeouts: a number", a_service(timeouts={"request": 300}), [f"spec.timeouts.request: {A_DURATION}; got 300"]),
+    Case("timeouts: words", a_service(timeouts={"request": "5 minutes"}), [f'spec.timeouts.request: {A_DURATION}, got "5 minutes"']),
+    Case(
+        "timeouts: a fraction", a_service(timeouts={"backendRequest": "1.5h"}), [f'spec.timeouts.backendRequest: {A_DURATION}, got "1.5h"']
+    ),
+    Case("timeouts: a line more", a_service(timeouts={"request": "5s\n"}), [f'spec.timeouts.request: {A_DURATION}, got "5s\n"']),
+    Case("timeouts: a negative one", a_service(timeouts={"request": "-5s"}), [f'spec.timeouts.request: {A_DURATION}, got "-5s"']),
+    Case(
+        "timeouts: more parts than four",
+        a_service(timeouts={"request": "1s1s1s1s1s"}),
+        [f'spec.timeouts.request: {A_DURATION}, got "1s1s1s1s1s"'],
+    ),
+    Case(
+        "timeouts: too short and too long",
+        a_service(timeouts={"request": "24h1ms", "backendRequest": "999ms"}),
+        [f"spec.timeouts.request: {OUT_OF_BOUNDS}, got 24h1ms", f"spec.timeouts.backendRequest: {OUT_OF_BOUNDS}, got 999ms"],
+    ),
+    Case(
+        "timeouts: longer for an endpoint than for the request",
+        a_service(timeouts={"request": "1m", "backendRequest": "61s"}),
+        ["spec.timeouts.backendRequest: must be at most spec.timeouts.request, 1m, got 61s"],
+    ),
+    Case("timeouts: as long as they may be, and equal", a_service(timeouts={"request": "24h", "backendRequest": "1440m"}), []),
+    Case("timeouts: one alone, as short as it may be", a_service(timeouts={"backendRequest": "1000ms"}), []),
+    Case("timeouts: a request that the gateway does not end", a_service(timeouts={"request": "0s", "backendRequest": "1m30s"}), []),
     Case("api-19-51 a port that is no number", an_endpoint(url="https://host:abc"), ['spec.url: port "abc" is not a number']),
     Case("api-19-51 an empty URL", an_endpoint(url=""), ["spec.url: must not be empty"]),
     Case(

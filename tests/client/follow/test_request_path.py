@@ -237,3 +237,25 @@ async def test_the_way_says_which_requests_are_sent_again(retries: Any, conditio
     plane = AsyncMock(ControlPlane, **{"describe.return_value": {"status": {}}})
     lines = await request_path(plane, Target.of(BY_KIND["ModelService"], "ml", "chat"), service)
     assert [line for line in lines if "sent again" in line] == want
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "status", "want"),
+    [
+        (None, "", []),
+        ({"request": "300s"}, "True", ["    ✓ the gateway ends a request after 300s"]),
+        ({"backendRequest": "60s"}, "True", ["    ✓ the gateway ends one that was sent to an endpoint after 60s"]),
+        (
+            {"request": "300s", "backendRequest": "60s"},
+            "False",
+            ["    ✗ the gateway ends a request after 300s, and one that was sent to an endpoint after 60s (TimeoutsUnsupported: do this)"],
+        ),
+    ],
+)
+async def test_the_way_says_when_the_gateway_ends_a_request(timeouts: Any, status: str, want: list[str]) -> None:
+    said = {"type": "TimeoutsReady", "status": status, "reason": "TimeoutsUnsupported", "message": "do this"}
+    spec = {"endpoints": [], **({"timeouts": timeouts} if timeouts else {})}
+    service = {"spec": spec, "status": {"conditions": [said] if status else []}}
+    plane = AsyncMock(ControlPlane, **{"describe.return_value": {"status": {}}})
+    lines = await request_path(plane, Target.of(BY_KIND["ModelService"], "ml", "chat"), service)
+    assert [line for line in lines if "the gateway ends" in line] == want

@@ -293,6 +293,21 @@ async def test_of_a_stream_nothing_is_sent_twice_and_nothing_is_cut(retrying: Se
     assert (lines, ended) == ([f"data: 1.{number}" for number in range(chunks)], whole)
 
 
+async def test_a_gateway_whose_class_lists_no_timeouts_routes_without_and_the_service_says_so(retrying: Services) -> None:
+    service = a_service("timed", selecting(TOLD))
+    await retrying.plane.apply({**service, "spec": {**service["spec"], "timeouts": {"request": "300s", "backendRequest": "60s"}}})
+    seen = await retrying.ready("timed", 1)
+    said = "requests are routed without request and backendRequest: GatewayClass traefik does not list HTTPRouteRequestTimeout and HTTP"
+    assert (condition(seen, "TimeoutsReady"), reason(seen, "TimeoutsReady")) == ("False", "TimeoutsUnsupported")
+    assert message(seen, "TimeoutsReady").startswith(said)
+    async with httpx.AsyncClient(timeout=60) as http:
+
+        async def status() -> int:
+            return (await retrying.ask(http, "timed", "/plan/timed/200")).status_code
+
+        await eventually(status, lambda found: found == httpx.codes.OK, what="the gateway's route of timed")
+
+
 async def test_no_request_fails_while_retries_come_change_and_go_and_a_deleted_middleware_comes_back(retrying: Services) -> None:
     plane, stop, answered = retrying.plane, asyncio.Event(), Counter[int]()
 
@@ -339,7 +354,7 @@ async def test_no_request_fails_while_retries_come_change_and_go_and_a_deleted_m
 
 
 async def test_what_goes_away_leaves_nothing_on_the_control_cluster(services: Services) -> None:
-    await services.delete("ModelService", "whole", "one-cluster", "several", "external", "canary", "busy", *RETRYING)
+    await services.delete("ModelService", "whole", "one-cluster", "several", "external", "canary", "busy", "timed", *RETRYING)
     await services.delete("ModelDeployment", "qwen", "llama", "busy")
     await services.delete("ModelEndpoint", "provider", "told", "silent")
     await services.plane.delete("InferenceGateway", "default")

@@ -32,6 +32,7 @@ from api_types.messages.gateway_work import (
     RunInstallStep,
     WatchGateway,
 )
+from api_types.messages.routing import TimeoutSupport
 from tests.workflows.environment.harness import Json, eventually
 from tests.workflows.environment.simulated_clusters import API_VERSION, HEARTBEAT_SECONDS, SimulatedClusters
 
@@ -45,7 +46,7 @@ class SimulatedControl(SimulatedClusters):
     `configured`: there is one. `down`: it does not answer. `address` is that of its gateway. `done` has what was applied and removed, in
     order, as `apply route qwen [a, b]`; `routes` and `backends` are what is there now. `waits`: what a step waits for that
     is not complete. `denied`: networks where endpoints may not be. `unavailable` says why no Middleware can be applied, empty if one can;
-    `middlewares` are those that there are.
+    `middlewares` are those that there are. `timeouts`: which ones the class of the gateway supports; None while the watch has not read it.
     """
 
     configured: bool = True
@@ -61,6 +62,7 @@ class SimulatedControl(SimulatedClusters):
     unavailable: str = ""
     middlewares: dict[str, RouteRetries] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
+    timeouts: TimeoutSupport | None = None
     _watching: WatchGateway | None = None
     _sequence: int = 0
 
@@ -110,6 +112,7 @@ class SimulatedControl(SimulatedClusters):
             backends=[BackendShare(endpoint=backend.endpoint.name, weight=backend.weight) for backend in backends],
             middleware=self._middleware(order.name) if order.retries and not problem else "",
             middleware_problem=problem,
+            timeouts=order.timeouts,
         )
 
     @activity.defn
@@ -130,9 +133,9 @@ class SimulatedControl(SimulatedClusters):
     @activity.defn
     async def watch_gateway(self, order: WatchGateway) -> None:
         self._watching = order
-        shown: tuple[bool, str] | None = None
+        shown: tuple[bool, str, TimeoutSupport | None] | None = None
         while True:
-            if (seen := (self.down, self.address)) != shown:
+            if (seen := (self.down, self.address, self.timeouts)) != shown:
                 shown = seen
                 gateway = ObservedGateway(
                     reachable=not self.down,
@@ -140,6 +143,7 @@ class SimulatedControl(SimulatedClusters):
                     accepted=not self.down,
                     address="" if self.down else self.address,
                     message="" if self.address else "Gateway modelplane-system/modelplane has no address yet",
+                    timeouts=None if self.down else self.timeouts,
                 )
                 observed = ControlObserved(owner_uid=order.uid, gateway_uid=order.uid, gateway=gateway)
                 await self._observe("inferencegateway/default", observed)

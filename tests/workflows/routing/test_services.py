@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from api_types.messages.entities import RetryNow
-from api_types.messages.gateway_work import RouteRetries
+from api_types.messages.gateway_work import RouteRetries, RouteTimeouts
+from api_types.messages.routing import TimeoutSupport
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, condition, eventually, message, reason
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
 from tests.workflows.environment.simulated_control import ADDRESS, SimulatedControl, a_gateway, a_service, an_endpoint, selecting
@@ -288,6 +289,63 @@ async def test_retries_are_a_middleware_that_comes_with_the_spec_comes_back_and_
         await plane.delete("ModelService", "s", TEAM)
         await plane.gone("ModelService", "s", TEAM)
         assert (control.routes, control.middlewares) == ({}, {})
+
+
+@pytest.mark.timeout(180)
+async def test_timeouts_are_in_the_route_while_the_class_of_the_gateway_supports_them() -> None:
+    control = SimulatedControl()
+    both = TimeoutSupport(gateway_class="c", request=True, backend_request=True)
+
+    async def said(*want: str) -> Json:
+        def holds(tree: Json) -> bool:
+            return (condition(tree, "TimeoutsReady"), reason(tree, "TimeoutsReady")) == want
+
+        return await plane.until("ModelService", "s", holds, TEAM)
+
+    async def ordered(timeouts: RouteTimeouts | None) -> None:
+        await eventually(lambda: _value(control.routes["s"].timeouts == timeouts), bool, what="the timeouts of the route")
+
+    async with a_plane(control) as plane:
+        await plane.apply(an_endpoint("own", tier="own"))
+        service = a_service("s", selecting({"tier": "own"}))
+        await plane.apply(service)
+        seen = await routed(plane, "s", "own")
+        assert (condition(seen, "TimeoutsReady"), control.routes["s"].timeouts) == ("", None)
+        applied = control.done.count("apply route s [own]")
+
+        # A class that supports them changes nothing for a service that has none.
+        control.timeouts = both
+        await plane.apply(a_service("later", selecting({"tier": "own"})))
+        await routed(plane, "later", "own")
+        assert control.done.count("apply route s [own]") == applied
+        wanted = {**service, "spec": {**service["spec"], "timeouts": {"request": "300s", "backendRequest": "60s"}}}
+        await plane.apply(wanted)
+        await said("True", "TimeoutsApplied")
+        await ordered(RouteTimeouts(request="300s", backend_request="60s"))
+
+        # A watch that begins anew has not read the class: the next thing that is known comes after it.
+        control.timeouts, control.address = None, "10.245.255.2"
+        seen = await plane.until("ModelService", "s", lambda tree: "10.245.255.2" in tree["status"].get("address", ""), TEAM)
+        assert (condition(seen, "TimeoutsReady"), control.routes["s"].timeouts) == (
+            "True",
+            RouteTimeouts(request="300s", backend_request="60s"),
+        )
+
+        control.timeouts = both.model_copy(update={"request": False})
+        seen = await said("False", "TimeoutsUnsupported")
+        assert condition(seen, "Ready") == "True"
+        await ordered(RouteTimeouts(backend_request="60s"))
+        # Nor does a service say then that it is not known what the gateway supports.
+        control.timeouts, control.address = None, ADDRESS
+        seen = await plane.until("ModelService", "s", lambda tree: ADDRESS in tree["status"].get("address", ""), TEAM)
+        assert (reason(seen, "TimeoutsReady"), len(events(seen, "TimeoutsUnsupported"))) == ("TimeoutsUnsupported", 1)
+        control.timeouts = both
+        await said("True", "TimeoutsApplied")
+        await ordered(RouteTimeouts(request="300s", backend_request="60s"))
+
+        await plane.apply(service)
+        await ordered(None)
+        await plane.until("ModelService", "s", lambda tree: condition(tree, "TimeoutsReady") == "", TEAM)
 
 
 def events(seen: Json, reason: str) -> list[str]:
