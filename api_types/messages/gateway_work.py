@@ -71,6 +71,7 @@ class ApplyRoute(Message):
     """Spread the shares of a service over its endpoints, and apply its HTTPRoute. Without endpoints the route has no backends.
 
     `retries` is what its Middleware shall do, None for a route without one; `middleware_left` says that there may be one of before.
+    `gateway_recovers`: the control cluster did not answer a moment ago, so its gateway may not load what is new yet.
     """
 
     namespace: Name
@@ -79,6 +80,7 @@ class ApplyRoute(Message):
     entries: Annotated[list[RouteEntry], Field(max_length=SERVICE_ENTRIES_MAX)] = Field(default_factory=list)
     retries: RouteRetries | None = None
     middleware_left: bool | None = None
+    gateway_recovers: bool | None = None
 
 
 class BackendShare(Message):

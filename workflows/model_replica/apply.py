@@ -48,7 +48,7 @@ def all_patched(_: str) -> bool:
 # How long new pods wait for the routes of services to go without the old ones. A control cluster that does not answer may do so again in
 # ten minutes, and until then its gateway sends requests to the old pods. One that is lost for good must not stop all rollouts.
 ROUTES_FOLLOW_WITHIN = timedelta(minutes=15)
-# What is left to them in any case when an apply of that time failed: they have the endpoint again since then. A route follows within seconds.
+# What is left to them in any case after an apply that failed, for they have the endpoint again since then. They follow within seconds.
 ROUTES_FOLLOW_AGAIN = timedelta(seconds=30)
 # Histories of before know no other wait than that.
 ROUTES_PATCH = "wait-for-routes"
