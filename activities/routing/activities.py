@@ -111,7 +111,8 @@ class RoutingActivities:
         """Spread the shares of a service over its endpoints, and apply its route. Raises NameConflict or NoControlCluster.
 
         A route that names a Middleware which the gateway has not loaded answers 404. It loads the two apart, so there is time between them:
-        the Middleware comes before the route that names it, and goes after it. Where it cannot be applied the route names none.
+        the Middleware comes before the route that names it, and goes after it. Where it cannot be applied the route names none; nor while
+        the gateway recovers, and takes longer to load one: a later call names it.
         """
         check_caller(_SERVICE, order.namespace, order.name)
         cluster = await self.control.api()
@@ -123,9 +124,11 @@ class RoutingActivities:
             middleware = await middlewares.apply_middleware(cluster, owner, order.retries) if order.retries else middlewares.NONE
             # An attempt before this one may have applied or deleted what the gateway does not know yet.
             again = activity.info().attempt > 1
+            before = await cluster.get(target) if order.middleware_left or order.gateway_recovers else None
+            if order.gateway_recovers and middleware.digest and not names_middleware(before):
+                middleware = middlewares.NOT_LOADED_YET
             if middleware.is_new or (middleware.digest and again):
                 await asyncio.sleep(self.load_seconds)
-            before = await cluster.get(target) if order.middleware_left else None
             route_item = service_route(owner, backends, middleware=bool(middleware.digest), timeouts=order.timeouts)
             stored = await apply_item(cluster, route_item, owner)
             if order.middleware_left and not order.retries:

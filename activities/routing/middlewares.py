@@ -48,6 +48,9 @@ class AppliedMiddleware(NamedTuple):
 
 
 NONE = AppliedMiddleware()
+NOT_LOADED_YET = AppliedMiddleware(
+    problem="the gateway may not have loaded the Middleware yet, for the control cluster answers again since a moment"
+)
 
 
 def target_of(namespace: str, service: str) -> ObjectId:

@@ -80,6 +80,7 @@ class ApplyRoute(Message):
 
     `retries` is what its Middleware shall do, None for a route without one; `middleware_left` says that there may be one of before.
     `timeouts` are those of its rule that the gateway supports, None for a rule without any.
+    `gateway_recovers`: the control cluster did not answer a moment ago, so its gateway may not load what is new yet.
     """
 
     namespace: Name
@@ -89,6 +90,7 @@ class ApplyRoute(Message):
     retries: RouteRetries | None = None
     middleware_left: bool | None = None
     timeouts: RouteTimeouts | None = None
+    gateway_recovers: bool | None = None
 
 
 class BackendShare(Message):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 import yaml
+from structlog.testing import capture_logs
 
 from activities.cluster_objects import kinds
 from activities.cluster_objects.access_review import Right
@@ -30,6 +31,7 @@ from api_types.messages.gateway_work import (
     WatchGateway,
 )
 from api_types.messages.routing import SelectedEndpoint
+from api_types.names import service_route_name
 from api_types.settings import ControlClusterSettings
 from testbed.cluster.control_plane import SERVICE_CIDR
 from testbed.running import Running
@@ -147,7 +149,13 @@ async def test_who_may_not_write_middlewares_has_routes_without_retries_and_a_wa
             seen = await watched.until(owner, lambda each: bool(each.route and each.route.present))
             assert seen.route
             assert seen.route.middleware is None
-        await of_service.run(routing.remove_service_route, RemoveRoute(namespace=namespace, name="s", uid="u"))
+        # Nor does a Middleware that it cannot look for hold up the route without one, or the end of the service.
+        with capture_logs() as logged:
+            await of_service.run(routing.apply_service_route, order.model_copy(update={"retries": None, "middleware_left": True}))
+            await of_service.run(routing.remove_service_route, RemoveRoute(namespace=namespace, name="s", uid="u", middleware_left=True))
+        said = [each for each in logged if each["event"] == "a Middleware may be left"]
+        assert [(each["service"], each["log_level"], "forbidden" in each["problem"]) for each in said] == [("s", "warning", True)] * 2
+        assert await api.get(ObjectId(kinds.HTTP_ROUTE, namespace, service_route_name(namespace, "s"))) is None
     await api.delete(ObjectId(kinds.NAMESPACE, "", namespace), propagation="Background")
 
 

@@ -48,9 +48,12 @@ def all_patched(_: str) -> bool:
 # How long new pods wait for the routes of services to go without the old ones. A control cluster that does not answer may do so again in
 # ten minutes, and until then its gateway sends requests to the old pods. One that is lost for good must not stop all rollouts.
 ROUTES_FOLLOW_WITHIN = timedelta(minutes=15)
-# Histories of before know a shorter wait.
+# What is left to them in any case after an apply that failed, for they have the endpoint again since then. They follow within seconds.
+ROUTES_FOLLOW_AGAIN = timedelta(seconds=30)
+# Histories of before know no other wait than that.
 ROUTES_PATCH = "wait-for-routes"
-ROUTES_FOLLOWED_WITHIN_BEFORE = timedelta(seconds=30)
+# In histories of before the wait began anew with each attempt to apply.
+FIRST_WAIT_PATCH = "wait-for-routes-once"
 
 
 class ReplicaApply:
@@ -97,6 +100,7 @@ class ReplicaApply:
             facts = state.cluster.facts if state.cluster else None
             until = self._context.moment() + timedelta(seconds=facts.drain_seconds if facts else 0)
             state.drain_until = until.isoformat()
+            state.routes_until = state.routes_until or (until + ROUTES_FOLLOW_WITHIN).isoformat()
             self._context.mark_changed()
         until = self._drained_at(datetime.fromisoformat(state.drain_until))
         if until > self._context.moment():
@@ -110,12 +114,18 @@ class ReplicaApply:
 
     def _drained_at(self, until: datetime) -> datetime:
         """Give when running requests have had their time: it begins when no route has the endpoint, if that is known in time."""
-        published = self._context.state.endpoint
+        state, published = self._context.state, self._context.state.endpoint
         if not published.is_out_of_routes:
-            return until + (ROUTES_FOLLOW_WITHIN if self._patched(ROUTES_PATCH) else ROUTES_FOLLOWED_WITHIN_BEFORE)
+            if not self._patched(ROUTES_PATCH):
+                return until + ROUTES_FOLLOW_AGAIN
+            if not (state.routes_until and self._patched(FIRST_WAIT_PATCH)):
+                return until + ROUTES_FOLLOW_WITHIN
+            return max(until + ROUTES_FOLLOW_AGAIN, datetime.fromisoformat(state.routes_until))
+        # They have followed, so the next time is another wait.
+        state.routes_until = ""
         if not published.withdrawn_at:
             return until
-        facts = self._context.state.cluster.facts if self._context.state.cluster else None
+        facts = state.cluster.facts if state.cluster else None
         time = timedelta(seconds=facts.drain_seconds if facts else 0)
         return max(until, datetime.fromisoformat(published.withdrawn_at) + time)
 
@@ -160,6 +170,7 @@ class ReplicaApply:
         if state.drain_until:
             # What is observed until the new pods are there is of those that end.
             state.serving, state.drain_until = False, ""
+        state.routes_until = ""
         state.copies_due = ""
         state.failure, state.retry_at, state.attempts, state.drift_since = NO_FAILURE, "", 0, ""
         if state.observed and drift(applied, state.observed):

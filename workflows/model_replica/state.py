@@ -90,6 +90,7 @@ class ModelReplicaState(EntityState):
         applied_inputs: what came from outside the spec into the last apply; None before the first one.
         applied_mode: how the engines shared the work then; `applied_sources`: a hash over what pods were made from, by engine.
         drain_until: an apply that ends all pods of an engine waits until then for requests to end; empty while none does.
+        routes_until: how long such applies wait for routes that still have the endpoint; empty when none has it, or one has succeeded.
         drift_since: since when the present drift persists; `drift_repairs`: the repairs that followed one another so far, the last one at
             `drift_repaired_at`.
         copies_due: since when copies of Secrets have to be compared with their sources; empty: they have not.
@@ -127,6 +128,7 @@ class ModelReplicaState(EntityState):
     applied_mode: str = ""
     applied_sources: dict[str, str] = Field(default_factory=dict)
     drain_until: str = ""
+    routes_until: str = ""
     copies_due: str = ""
     rendered_otherwise: int = 0
     render_at: str = ""

@@ -14,6 +14,7 @@ from temporalio.exceptions import ActivityError
 from activities.routing.activities import RoutingActivities
 from api_types import names
 from api_types.digests import report_digest
+from api_types.errors import NameConflict
 from api_types.messages.gateway_work import AppliedRoute, ApplyRoute, ControlObserved, RemoveRoute
 from api_types.messages.routing import GatewayChanged, Routed, ServiceEndpoints, ServiceReport
 from api_types.messages.scheduling import Resync
@@ -26,6 +27,7 @@ from workflows.entity.conditions import FALSE, TRUE, Verdict, condition_of
 from workflows.entity.entity import Entity
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after, failure_of
 from workflows.entity.handles import handles
+from workflows.entity.registering.endpoint import GATEWAY_RECOVERS
 from workflows.entity.registering.gateway_user import GatewayUser
 from workflows.entity.start import read_carried
 from workflows.model_service import decisions
@@ -34,6 +36,10 @@ from workflows.model_service.state import ACCEPTED_WITHIN, UNRESOLVED_AFTER, Ser
 
 # Histories of before know no such wait.
 ACCEPTED_PATCH = "answer-when-accepted"
+# In histories of before a route named a Middleware as soon after an outage as ever.
+MIDDLEWARE_PATCH = "middleware-after-recovery"
+# In histories of before a list was answered only when the route had it.
+CONFLICT_PATCH = "answer-name-conflict"
 
 
 @workflow.defn(name="ModelService")
@@ -58,8 +64,12 @@ class ModelServiceWorkflow(Entity[ServiceState]):
 
     @handles(ModelServiceSignals.GATEWAY_CHANGED)
     def gateway_changed(self, message: GatewayChanged) -> None:
-        """Store the state of the gateway."""
+        """Store the state of the gateway, and whether the control cluster answers again."""
+        before = self.state.gateway.known
         self.gateway.record(message)
+        known = self.state.gateway.known
+        if before and known and before.connects and known.connected and known.connects != before.connects:
+            self._note_recovery()
 
     @handles(ModelServiceSignals.ENDPOINTS_CHANGED)
     def endpoints_changed(self, message: ServiceEndpoints) -> None:
@@ -196,13 +206,26 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         self.state.route_started = True
         order = wanted.route.model_copy(update={"middleware_left": True}) if self.state.middleware_started else wanted.route
         self.state.middleware_started |= order.retries is not None
+        if order.retries and self._gateway_recovers():
+            order = order.model_copy(update={"gateway_recovers": True})
         endpoints = sum(len(entry.endpoints) for entry in wanted.route.entries)
         summary = f"route {self.namespace}/{self.name} to {endpoints} endpoints"
         applied = await workflow.execute_activity_method(
             RoutingActivities.apply_service_route, order, **activity_options.on_cluster(activity_options.APPLY, summary)
         )
+        if self.state.failure.is_unreachable:
+            self._note_recovery()
         self._follow_middleware(order, applied)
         return applied
+
+    def _note_recovery(self) -> None:
+        self.state.gateway_recovers_at = (self.context.moment() + GATEWAY_RECOVERS).isoformat()
+
+    def _gateway_recovers(self) -> bool:
+        """Tell whether the gateway may watch Middlewares only in a while: the control cluster did not answer a moment ago."""
+        recovers_at = self.state.gateway_recovers_at
+        recovers = self.state.failure.is_unreachable or (bool(recovers_at) and self.context.is_future(recovers_at))
+        return recovers and workflow.patched(MIDDLEWARE_PATCH)
 
     async def _remove_route(self) -> None:
         if not self.state.route_started:
@@ -223,6 +246,10 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         state.middleware_started = order.retries is not None
         if order.retries is None or applied.middleware:
             state.middleware_retry_at, state.middleware_attempts = "", 0
+            return
+        if order.gateway_recovers:
+            state.middleware_retry_at = state.gateway_recovers_at
+            self.context.requeue_at(datetime.fromisoformat(state.gateway_recovers_at))
             return
         pause = backoff.permanent(state.middleware_attempts)
         state.middleware_attempts += 1
@@ -262,19 +289,26 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         self.context.requeue_after(pause)
 
     async def answer(self) -> None:
-        """Tell the directory which endpoints the route has, once that is so for its newest list and the gateway has taken it over."""
+        """Tell the directory which endpoints the route has, once that is so for its newest list and the gateway has taken it over.
+
+        A route that cannot come to have them, because its name is taken, has what it had before: others need not wait for it.
+        """
         found = self.state.selected
         if found is None or found.version == self.state.answered:
             return
         wanted = decisions.wanted_route(self.state, self.namespace, self.name)
         is_applied = wanted is not None and wanted.digest == self.state.applied_digest
-        if not is_applied and self.state.route_started:
+        if not is_applied and self.state.route_started and not self._name_is_taken():
             return
         if is_applied and self._gateway_is_behind():
             return
         self.state.answered = found.version
         answer = Routed(service=self.name, uid=self.state.uid, version=found.version, endpoints=decisions.routed_names(self.state))
         await self.context.signal_recorded(self.directory, EndpointDirectorySignals.ROUTED, answer)
+
+    def _name_is_taken(self) -> bool:
+        """Tell whether the object of another owner has the name of the route, so that this has no endpoint which it did not have before."""
+        return self.state.failure.type == NameConflict.__name__ and workflow.patched(CONFLICT_PATCH)
 
     def _gateway_is_behind(self) -> bool:
         """Tell whether the gateway may still send requests by an earlier route; the next pass is when it says so, or has had its time."""

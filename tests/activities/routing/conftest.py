@@ -30,11 +30,11 @@ class Control:
     namespace: str
     cluster: ClusterUnderTest
 
-    async def run(self, activity: Any, order: Any, owner: str = "") -> Any:
+    async def run(self, activity: Any, order: Any, owner: str = "", *, attempt: int = 1) -> Any:
         """Run an activity for the workflow whose order it is."""
         kind = owner or getattr(order, "owner", "") or "ModelService"
         caller = names.workflow_id(kind, order.namespace, order.name) if hasattr(order, "namespace") else "inferencegateway/default"
-        return await asked_by(caller).run(activity, order)
+        return await asked_by(caller, attempt=attempt).run(activity, order)
 
     async def get(self, kind: Kind, name: str) -> Json | None:
         return await self.api.get(ObjectId(kind, self.namespace, name))

@@ -11,6 +11,7 @@ from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
 from activities.cluster_objects.ownership import Owner
 from activities.observe.control import names_middleware
+from activities.routing.middlewares import NOT_LOADED_YET
 from api_types import labels
 from api_types.messages.gateway_work import AppliedRoute, ApplyRoute, RemoveRoute, RouteEntry, RouteRetries
 from api_types.messages.routing import SelectedEndpoint
@@ -107,6 +108,67 @@ async def test_a_middleware_is_there_before_the_route_names_it_and_until_it_name
             control.activities.remove_service_route, RemoveRoute(namespace=control.namespace, name="s", uid="u", middleware_left=True)
         )
         assert await stored(control) == (None, None)
+
+
+class Pauses:
+    """The pauses that are there for the gateway: whether there was a Middleware in each, and the route named it. They pass at once."""
+
+    def __init__(self, control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen, sleep = list[tuple[bool, bool | None]](), asyncio.sleep
+
+        async def note(seconds: float) -> None:
+            if seconds != FOR_EVER:
+                await sleep(seconds)
+                return
+            middleware, named = await stored(control)
+            self.seen.append((middleware is not None, named))
+
+        monkeypatch.setattr(asyncio, "sleep", note)
+
+    def take(self) -> list[tuple[bool, bool | None]]:
+        """Give those since the last time."""
+        found, self.seen = self.seen, []
+        return found
+
+
+async def test_a_second_attempt_leaves_the_gateway_its_time_for_what_the_first_one_did(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with operator.middlewares(control.cluster), a_gateway(control.api, ENABLED):
+        pauses = Pauses(control, monkeypatch)
+        run = replace(control.activities, load_seconds=FOR_EVER).apply_service_route
+        await control.run(run, an_order(control, None))
+        assert pauses.take() == []
+        # An attempt has applied the Middleware, and its worker was lost.
+        await control.run(run, an_order(control, RETRIES))
+        await control.run(run, an_order(control, None))
+        pauses.take()
+        await control.run(run, an_order(control, RETRIES), attempt=2)
+        assert pauses.take() == [(True, False)]
+        assert (await stored(control))[1] is True
+        # The same in the place where the Middleware goes.
+        await control.run(run, an_order(control, None))
+        await control.run(run, an_order(control, None, left=True), attempt=2)
+        assert pauses.take() == [(True, False)]
+        assert await stored(control) == (None, False)
+
+
+async def test_while_the_gateway_recovers_a_route_names_no_middleware_that_it_did_not_name_before(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with operator.middlewares(control.cluster), a_gateway(control.api, ENABLED):
+        pauses = Pauses(control, monkeypatch)
+        recovering = an_order(control, RETRIES).model_copy(update={"gateway_recovers": True})
+        for attempt in (1, 2):
+            run = replace(control.activities, load_seconds=FOR_EVER).apply_service_route
+            done = await control.run(run, recovering, attempt=attempt)
+            assert (done.middleware, done.middleware_problem) == ("", NOT_LOADED_YET.problem)
+            middleware, named = await stored(control)
+            assert (bool(middleware), named, pauses.take()) == (True, False, [])
+        named_now = await control.run(run, an_order(control, RETRIES))
+        assert (bool(named_now.middleware), (await stored(control))[1], pauses.take()) == (True, True, [])
+        assert (await control.run(run, recovering)).middleware == named_now.middleware
+        assert (await stored(control))[1] is True
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,28 @@ async def test_a_definition_that_does_not_go_is_named_with_what_holds_it_until_i
         stack.world.patch(f"{DEFINITIONS}/{SETS}", {"metadata": {"finalizers": None}})
 
 
+async def test_a_definition_stays_whose_objects_cannot_be_listed_and_it_is_said(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.crds(plan, NFD)
+    live = stack.world.get(f"{DEFINITIONS}/{FEATURES}")
+    assert live
+    versions = [{**version, "served": False} for version in live["spec"]["versions"]]
+    stack.world.patch(f"{DEFINITIONS}/{FEATURES}", {"spec": {"versions": versions}})
+    found = await purge(stack, plan, NFD)
+    assert {kept.name: kept.why for kept in found.kept}[FEATURES] == "no version of it is served, so its objects cannot be listed"
+    assert FEATURES in stack.world.names(DEFINITIONS)
+
+
+async def test_so_does_one_whose_kind_is_not_served_because_another_definition_has_a_name_of_it(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    stack.world.create(DEFINITIONS, {"kind": "CustomResourceDefinition", **defined("others.leaderworkerset.x-k8s.io", "Other", "SetList")})
+    applied = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **defined(SETS, "LeaderWorkerSet", "SetList")}
+    await (await stack.api()).apply(applied)
+    (kept,) = (await purge(stack, plan, LWS)).kept
+    assert (kept.name, kept.why.partition(": ")[0]) == (SETS, "its objects cannot be listed")
+    assert SETS in stack.world.names(DEFINITIONS)
+
+
 async def test_those_of_a_release_and_those_of_a_stack_that_another_one_has_stay(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.crds(plan, LWS)
@@ -76,8 +98,16 @@ async def test_those_of_a_release_and_those_of_a_stack_that_another_one_has_stay
 
 def features() -> dict[str, Any]:
     """The definition of NodeFeature, as others have it."""
-    plural, _, group = FEATURES.partition(".")
+    return defined(FEATURES, "NodeFeature", "NodeFeatureList")
+
+
+def defined(name: str, kind: str, list_kind: str) -> dict[str, Any]:
+    """The definition of a kind that takes anything."""
+    plural, _, group = name.partition(".")
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    names = {"kind": "NodeFeature", "plural": plural, "singular": "nodefeature", "listKind": "NodeFeatureList"}
+    names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": list_kind}
     versions = [{"name": "v1alpha1", "served": True, "storage": True, "schema": schema}]
-    return {"metadata": {"name": FEATURES}, "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": versions}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": versions},
+    }

@@ -1,4 +1,5 @@
-"""When services may route an endpoint whose backend could not be applied in an outage of the control cluster. No server is needed."""
+"""When services may route an endpoint whose backend could not be applied in an outage of the control cluster, and what a directory that
+was started anew is told. No server is needed."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -6,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from api_types.messages.gateway_work import AppliedBackend
+from api_types.messages.routing import EndpointWithdrawn
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import Failure
 from workflows.entity.registering.endpoint import (
@@ -45,6 +47,15 @@ class Owner:
         assert isinstance(order, ApplyBackendOrder)
         self.publication.applied(order, AppliedBackend(backend="me-qwen", digest="d"))
 
+    def send(self, orders: list[EndpointOrder]) -> list[str | None]:
+        """The backends of the endpoints in these reports; None for one that is withdrawn."""
+        reports = [order.signal.payload for order in orders if isinstance(order, ReportOrder)]
+        return [report["endpoint"].get("backend", "") if report.get("endpoint") else None for report in reports]
+
+    def answer(self) -> None:
+        """Have the directory answer the last report."""
+        assert self.publication.record_withdrawn(EndpointWithdrawn(uid="u", sequence=self.publication._state.sequence))
+
     def backends(self) -> list[str]:
         """The backends of the endpoints that are reported now."""
         reports = [order.signal.payload for order in self.orders() if isinstance(order, ReportOrder)]
@@ -78,4 +89,38 @@ def test_what_is_routed_stays_routed_when_its_backend_is_applied_again_after_an_
     assert owner.backends() == ["me-qwen"]
     owner.publication._state.applied_from = "before the gateway was connected again"
     owner.apply(LOST)
+    assert owner.backends() == []
+
+
+@pytest.mark.parametrize("patched", [True, False], ids=["", "in an earlier history"])
+def test_a_withdrawal_that_was_not_answered_is_reported_again_to_the_next_directory(patched: bool) -> None:
+    owner = Owner(lambda _: patched)
+    owner.apply()
+    owner.backends()
+    assert owner.send(owner.publication.withdraw()) == [None]
+    assert owner.send(owner.publication.withdraw()) == []
+    first = owner.publication._state.sequence
+    owner.publication.report_again()
+    assert owner.send(owner.publication.withdraw()) == ([None] if patched else [])
+    assert (owner.publication._state.sequence > first) is patched
+    assert owner.send(owner.publication.withdraw()) == []
+    owner.answer()
+    owner.publication.report_again()
+    assert owner.send(owner.publication.withdraw()) == [], "it is answered"
+
+
+@pytest.mark.parametrize("patched", [True, False], ids=["", "in an earlier history"])
+def test_so_is_that_an_endpoint_has_no_backend_for_now(patched: bool) -> None:
+    owner = Owner(lambda _: patched)
+    owner.apply()
+    owner.backends()
+    assert owner.send(owner.publication.suspend()) == [""]
+    owner.publication.report_again()
+    assert owner.send(owner.publication.suspend()) == ([""] if patched else [])
+    owner.answer()
+    owner.publication.report_again()
+    assert owner.send(owner.publication.suspend()) == [], "it is answered"
+    assert owner.backends() == ["me-qwen"]
+    owner.publication.report_again()
+    assert owner.backends() == ["me-qwen"], "what is published is reported again"
     assert owner.backends() == []

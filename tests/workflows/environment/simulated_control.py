@@ -12,9 +12,10 @@ from temporalio import activity
 from temporalio.client import Client
 
 from activities.render.services.route_plan import plan_backends
+from activities.routing.middlewares import NOT_LOADED_YET
 from api_types import labels, names
 from api_types.digests import report_digest
-from api_types.errors import ClusterUnreachable, NoControlCluster
+from api_types.errors import ClusterUnreachable, NameConflict, NoControlCluster
 from api_types.messages.gateway_work import (
     AppliedBackend,
     AppliedRoute,
@@ -46,7 +47,8 @@ class SimulatedControl(SimulatedClusters):
     `configured`: there is one. `down`: it does not answer. `address` is that of its gateway. `done` has what was applied and removed, in
     order, as `apply route qwen [a, b]`; `routes` and `backends` are what is there now. `waits`: what a step waits for that
     is not complete. `denied`: networks where endpoints may not be. `unavailable` says why no Middleware can be applied, empty if one can;
-    `middlewares` are those that there are. `timeouts`: which ones the class of the gateway supports; None while the watch has not read it.
+    `middlewares` are those that there are, and `named` the services whose routes name theirs. `taken`: services whose routes have the name
+    of an object of another owner. `timeouts`: which ones the class of the gateway supports; None while the watch has not read it.
     """
 
     configured: bool = True
@@ -60,6 +62,8 @@ class SimulatedControl(SimulatedClusters):
     routes: dict[str, ApplyRoute] = field(default_factory=dict)
     backends: dict[str, str] = field(default_factory=dict)
     unavailable: str = ""
+    taken: set[str] = field(default_factory=set)
+    named: set[str] = field(default_factory=set)
     middlewares: dict[str, RouteRetries] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
     timeouts: TimeoutSupport | None = None
@@ -93,14 +97,19 @@ class SimulatedControl(SimulatedClusters):
     async def apply_service_route(self, order: ApplyRoute) -> AppliedRoute:
         self._check()
         backends = plan_backends(order.entries)
+        if order.name in self.taken:
+            raise NameConflict(f"control cluster: HTTPRoute {order.name} exists already and belongs to others")
         missing = [backend.endpoint.name for backend in backends if backend.endpoint.backend not in self.backends]
         assert not missing, f"no backends for {missing}"
         if self.routes.get(order.name) != order:
             self.generations[order.name] = self.generations.get(order.name, 0) + 1
         self.routes[order.name] = order
         problem = self.unavailable if order.retries else ""
-        if order.retries and not problem:
+        if order.retries and order.gateway_recovers and order.name not in self.named:
+            problem = problem or NOT_LOADED_YET.problem
+        if order.retries and not self.unavailable:
             self.middlewares[order.name] = order.retries
+        (self.named.add if order.retries and not problem else self.named.discard)(order.name)
         if order.middleware_left and not order.retries:
             self.middlewares.pop(order.name, None)
         self.done.append(f"apply route {order.name} [{', '.join(backend.endpoint.name for backend in backends)}]")

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic import BaseModel
 from temporalio import activity
 from temporalio.client import Client
 
@@ -18,13 +19,12 @@ from activities.messaging.search_attributes import identity_at_start
 from activities.messaging.sending import send_signal, send_signals
 from api_types import queues
 from api_types.messages.delivery import EntityRef, MessageT, Signal, SignalBatch, SignalBatchResult, SignalRequest
-from api_types.messages.signals import ENTITIES, FleetSchedulerSignals
+from api_types.messages.signals import ENTITIES, EndpointDirectorySignals, FleetSchedulerSignals
 from api_types.settings import QueueSettings, Settings, WorkerSettings
 from tests.workflows.environment.harness import Json, eventually
 from tests.workflows.environment.protocol_fleet import protocol_server
 from tests.workflows.environment.run_before import serving_runs_before, start_continued
 from worker import build_activities, build_workers
-from workflows.entity.state import EntityState
 
 # No worker serves it: what is sent to a workflow there stays in its history.
 UNSERVED = "unserved"
@@ -79,8 +79,8 @@ class UndoneTasks:
     client: Client
     messaging: InterruptedClient = field(default_factory=InterruptedClient)
 
-    async def start(self, entity: EntityRef[Any], state: EntityState) -> None:
-        """Start an entity after earlier runs."""
+    async def start(self, entity: EntityRef[Any], state: BaseModel) -> None:
+        """Start an entity, or the directory of a namespace, after earlier runs."""
         kind, identity = _identity(entity.workflow_id)
         await start_continued(self.client, kind, entity.workflow_id, state.model_dump(mode="json", by_alias=True), **identity)
 
@@ -118,7 +118,7 @@ class UndoneTasks:
 
 def _identity(workflow_id: str) -> tuple[str, Json]:
     kind, *scope, name = workflow_id.split("/")
-    kind = next(each.kind for each in (*ENTITIES, FleetSchedulerSignals) if each.kind.lower() == kind)
+    kind = next(each.kind for each in (*ENTITIES, FleetSchedulerSignals, EndpointDirectorySignals) if each.kind.lower() == kind)
     return kind, identity_at_start(kind, "/".join(scope), name)
 
 

@@ -12,9 +12,11 @@ from api_types.messages.caches import CacheUse
 from api_types.messages.delivery import EntityRef, SignalRequest
 from api_types.messages.entities import ClassUse, SetSpec, SetTemplate
 from api_types.messages.observations import Observed
+from api_types.messages.routing import Endpoint, EndpointReport, EntrySelection, ServiceEndpoints
 from api_types.messages.scheduling import PlacementResponse, ReplicaPlacement, ReportCluster
 from api_types.messages.signals import (
     FLEET_SCHEDULER,
+    EndpointDirectorySignals,
     EntitySignals,
     FleetSchedulerSignals,
     InferenceClassSignals,
@@ -22,14 +24,17 @@ from api_types.messages.signals import (
     ModelCacheSignals,
     ModelDeploymentSignals,
     ModelReplicaSignals,
+    ModelServiceSignals,
+    endpoint_directory,
 )
-from api_types.messages.versions import ObservationOrder
+from api_types.messages.versions import ObservationOrder, Version
 from api_types.queues import ClusterWork, cluster_queue
 from tests.workflows.environment.harness import Json, a_deployment
 from tests.workflows.environment.undone_tasks import UndoneTasks, undone_tasks
 from tests.workflows.inference_cluster import builders as clusters
 from tests.workflows.model_cache import builders as caches
 from tests.workflows.model_replica import builders as replicas
+from workflows.endpoint_directory.state import DirectoryState, KnownService
 from workflows.inference_cluster.state import ClusterState
 from workflows.model_cache.sites import new_staging
 from workflows.model_cache.spec import artifact_of, reference_of
@@ -43,6 +48,7 @@ REPLICA = EntityRef[ModelReplicaSignals]("modelreplica/ml/qwen-eu-0")
 DEPLOYMENT = EntityRef[ModelDeploymentSignals]("modeldeployment/ml/qwen")
 CLUSTER = EntityRef[InferenceClusterSignals]("inferencecluster/eu-1")
 CACHE, OTHER_CACHE = EntityRef[ModelCacheSignals]("modelcache/ml/a"), EntityRef[ModelCacheSignals]("modelcache/ml/b")
+SERVICE, DIRECTORY = EntityRef[ModelServiceSignals]("modelservice/ml/s"), endpoint_directory("ml")
 CLASS, OTHER_CLASS = EntityRef[InferenceClassSignals]("inferenceclass/h100-8x"), EntityRef[InferenceClassSignals]("inferenceclass/b200-8x")
 
 CACHE_SPEC: Json = {
@@ -180,6 +186,27 @@ async def test_a_deployment_knows_that_a_replica_is_ready_that_was_not_for_a_mom
     tasks.interrupt(ModelDeploymentSignals.REPLICA_CHANGED, lambda report: not report.ready, seen(2, ready=1))
     await tasks.send(seen(1, ready=0))
     await tasks.until_received(DEPLOYMENT, ModelDeploymentSignals.REPLICA_CHANGED, lambda reports: reports[-1].ready)
+
+
+async def test_a_service_has_the_list_with_an_endpoint_that_had_no_backend_for_a_moment(tasks: UndoneTasks) -> None:
+    def reported(number: int, backend: str) -> SignalRequest:
+        endpoint = Endpoint(name="a", uid="e", url="https://api.example.com", backend=backend)
+        report = EndpointReport(owner="ModelEndpoint", name="a", uid="e", sequence=number, endpoint=endpoint)
+        return EndpointDirectorySignals.REPORT_ENDPOINT.request(DIRECTORY, report)
+
+    def listed(message: ServiceEndpoints) -> list[str]:
+        return [endpoint.name for entry in message.entries for endpoint in entry.endpoints]
+
+    service = KnownService(version=Version(uid="u", sequence=1), sequence=1, entries=[EntrySelection()])
+    await tasks.start_receivers(SERVICE)
+    await tasks.start(DIRECTORY, DirectoryState(surveyed=True, services={"s": service}, dirty=["s"]))
+    await tasks.send(reported(1, "me-a"))
+    lists = ModelServiceSignals.ENDPOINTS_CHANGED
+    await tasks.until_received(SERVICE, lists, lambda sent: bool(sent) and listed(sent[-1]) == ["a"])
+    tasks.interrupt(lists, lambda message: not listed(message), reported(3, "me-a"))
+    await tasks.send(reported(2, ""))
+    sent = await tasks.until_received(SERVICE, lists, lambda sent: listed(sent[-1]) == ["a"] and len(sent) > 2)
+    assert [] in map(listed, sent)
 
 
 # --- what a deployment orders of its replicas --------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from tests.workflows.model_replica.builders import APPLIED, CLUSTER, a_replica, 
 from tests.workflows.model_replica.controlled import BEGINNING, NO_ANSWER, URL, Replica
 from workflows.entity.failures import Failure
 from workflows.entity.registering.endpoint import PublishedEndpoint
-from workflows.model_replica.apply import DRAIN_PATCH, ROUTES_PATCH
+from workflows.model_replica.apply import DRAIN_PATCH, FIRST_WAIT_PATCH, ROUTES_PATCH, Patched, all_patched
 from workflows.model_replica.orders import Apply
 from workflows.model_replica.reducers import messages
 from workflows.model_replica.state import ModelReplicaState
@@ -101,6 +101,78 @@ def test_requests_have_their_time_when_the_last_route_has_followed() -> None:
     for replica.now, count in ((followed, 0), (followed + timedelta(seconds=DRAIN_SECONDS), 1)):
         replica.step()
         assert (applies(replica), replica.events("StillRouted")) == (count, [])
+
+
+def as_patched(name: str) -> bool:
+    return name != FIRST_WAIT_PATCH
+
+
+@pytest.mark.parametrize("end", ["the apply fails", "another template cancels it", "its cluster is lost meanwhile"])
+@pytest.mark.parametrize("patched", [all_patched, as_patched], ids=["", "as histories of before have it"])
+def test_the_wait_for_routes_counts_from_the_first_attempt_to_apply(end: str, patched: Patched) -> None:
+    replica = serving(endpoint=routed())
+    replica.controller.applying._patched = patched
+    order(replica.state, engines(image="2"))
+    replica.step()
+    first = ENDED + timedelta(minutes=15)
+    match end:
+        case "the apply fails":
+            replica.apply_failures = [NO_ANSWER]
+            replica.now = first
+            replica.step()
+            assert (applies(replica), len(replica.events("StillRouted"))) == (1, 1)
+            replica.controller.retry()
+        case "another template cancels it":
+            replica.now = first - timedelta(minutes=1)
+            order(replica.state, engines(image="3"), generation=3, sequence=2)
+            replica.controller.applying.cancelled()
+        case _:
+            replica.apply_failures = [NO_ANSWER]
+            replica.controller.cluster_changed(CLUSTER.model_copy(update={"sequence": 2, "connected": False}))
+            replica.step()
+            assert replica.state.drain_until == ""
+            replica.now = first
+            replica.controller.cluster_changed(CLUSTER.model_copy(update={"sequence": 3}))
+    before = applies(replica)
+    begun = replica.now
+    replica.state.endpoint, replica.state.serving = routed(sequence=4), True
+    replica.step()
+    assert (applies(replica), bool(replica.state.drain_until)) == (before, True)
+    # The endpoint was given back, so routes and requests have their time again, and no more of the long one.
+    last = max(first, begun + timedelta(seconds=DRAIN_SECONDS + 30)) if patched is all_patched else begun + (first - BEGINNING)
+    for replica.now, count in ((last - timedelta(seconds=1), before), (last, before + 1)):
+        replica.step()
+        assert applies(replica) == count
+    assert replica.state.routes_until == ""
+
+
+@pytest.mark.parametrize("follow", ["when the first attempt waited", "with the next attempt"])
+def test_routes_that_have_followed_are_waited_for_as_long_the_next_time(follow: str) -> None:
+    replica = serving(endpoint=routed())
+    replica.apply_failures = [NO_ANSWER]
+    order(replica.state, engines(image="2"))
+    replica.step()
+    if follow == "when the first attempt waited":
+        replica.state.endpoint = routed(withdrawn=2, withdrawn_at=BEGINNING.isoformat())
+        replica.now = ENDED
+    else:
+        replica.now = ENDED + timedelta(minutes=15)
+    replica.step()
+    assert applies(replica) == 1
+    if follow == "with the next attempt":
+        replica.apply_failures = [NO_ANSWER]
+        replica.state.endpoint, replica.state.serving = routed(withdrawn=2, withdrawn_at=replica.now.isoformat()), True
+        replica.now += timedelta(hours=1)
+        replica.step()
+        replica.now += timedelta(seconds=DRAIN_SECONDS)
+        replica.step()
+        assert applies(replica) == 2
+    replica.now += timedelta(hours=1)
+    replica.state.endpoint, replica.state.serving = routed(sequence=4), True
+    begun, before = replica.now, applies(replica)
+    for replica.now, count in ((begun, before), (begun + timedelta(seconds=DRAIN_SECONDS, minutes=14), before)):
+        replica.step()
+        assert applies(replica) == count
 
 
 CHANGES = [

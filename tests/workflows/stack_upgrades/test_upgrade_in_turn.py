@@ -13,6 +13,7 @@ from tests.workflows.inference_cluster.test_stack_orders import World
 from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack, a_plan, a_stack
 from workflows.entity.failures import Failure
 from workflows.inference_cluster.stack.plan import CHECK, PREFLIGHT, begin_plan, is_upgrading
+from workflows.inference_cluster.stack.turn import REPORT_AFTER
 from workflows.inference_cluster.stack.verdict import stack_verdict
 
 NEWER = a_plan(gateway_class="other")
@@ -200,3 +201,58 @@ def test_a_release_that_may_be_written_after_all_is_written_by_the_next_plan_of_
     world.calls.end(PREFLIGHT, NEWER.model_copy(update={"kept": {LWS: "Rejected"}}))
     begin_plan(world.stack, NEWER, world.context.now())
     assert world.stack.plan == NEWER
+
+
+def test_an_answer_that_changes_who_has_the_turn_is_said_back() -> None:
+    world = Upgrading()
+    assert world.turn.request()
+    world.answer("us")
+    assert world.turn.request() is None, "it waits, as it said"
+    for holders in ((), ("us",)):
+        # It may be that of a task which was executed twice, and is not so any more.
+        world.answer(*holders)
+        said = world.turn.request()
+        assert said
+        assert (said.wanted, said.holds) == (True, not holders)
+        assert world.turn.request() is None
+
+
+@pytest.mark.parametrize(("uid", "turn"), [("earlier", 0), ("u", -1)], ids=["an earlier cluster of the name", "an earlier request"])
+def test_an_answer_to_another_request_is_corrected(uid: str, turn: int) -> None:
+    world = Upgrading()
+    first = world.turn.request()
+    assert first
+    world.context.queued = False
+    world.turn.answered(UpgradeTurn(uid=uid, turn=first.turn + turn, sequence=99, granted=True))
+    again = world.turn.request()
+    assert again
+    assert (world.context.queued, world.stack.turn.granted) == (True, False)
+    assert (again.uid, again.turn, again.holds, again.sequence > first.sequence) == ("u", first.turn, False, True)
+
+
+def test_one_that_wants_no_turn_gives_back_what_it_is_given_all_the_same() -> None:
+    world = World(a_complete_stack(), takes_turns=True)
+    world.update()
+    assert world.turn.request() is None
+    world.turn.answered(UpgradeTurn(uid="u", turn=1, sequence=99, granted=True))
+    back = world.turn.request()
+    assert back
+    assert (back.wanted, back.holds) == (False, False)
+    assert world.turn.request() is None
+
+
+def test_progress_that_is_not_reported_yet_is_reported_when_it_is_due() -> None:
+    world = Upgrading()
+    world.turn.request()
+    world.answer()
+    world.calls.end(PREFLIGHT, NEWER)
+    world.update()
+    assert world.turn.request()
+    due = world.time + REPORT_AFTER
+    world.end_steps()
+    world.update(minutes=1)
+    world.context.requeue_time = None
+    assert world.turn.request() is None
+    assert world.context.requeue_time == due
+    world.update(minutes=4)
+    assert world.turn.request()

@@ -31,15 +31,17 @@ GATEWAY_DELAY = timedelta(seconds=5)
 GATEWAY_RECOVERS = timedelta(seconds=60)
 # Histories of before know no such wait.
 RECOVERY_PATCH = "publish-after-recovery"
+# In histories of before only a published endpoint was reported to a directory that was started anew.
+WITHDRAWN_AGAIN_PATCH = "withdraw-again"
 
 
 class PublishedEndpoint(BaseModel):
     """What an owner carries of its endpoint.
 
     `sequence` is that of the last report, `reported` the endpoint in it, None if it withdrew it. `withdrawn`: the sequence of the last
-    report that was answered, `withdrawn_at` when. `backend_started`: a backend may be on the control cluster. `applied_from`: what it was
-    made from. `publish_at`: when a gateway that may have lost its watch knows the backend; empty if it does. `observed` is the digest that
-    the watch saw, `observed_version` orders these.
+    report that was answered, `withdrawn_at` when. `repeat`: the last report is sent again, numbered anew. `backend_started`: a backend may
+    be on the control cluster. `applied_from`: what it was made from. `publish_at`: when a gateway that may have lost its watch knows the
+    backend; empty if it does. `observed` is the digest that the watch saw, `observed_version` orders these.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
@@ -48,6 +50,7 @@ class PublishedEndpoint(BaseModel):
     reported: Endpoint | None = None
     withdrawn: int = 0
     withdrawn_at: str = ""
+    repeat: bool = False
     backend_started: bool = False
     applied: AppliedBackend | None = None
     applied_from: str = ""
@@ -140,7 +143,7 @@ class EndpointPublication:
             rewrite_path=wanted.rewrite_path,
             backend=self._backend_to_route(made_from),
         )
-        return [] if endpoint == state.reported else [self._report(endpoint)]
+        return [] if endpoint == state.reported and not state.repeat else [self._report(endpoint)]
 
     def suspend(self) -> list[EndpointOrder]:
         """Order that no request is sent to an endpoint that was published, and that services select it all the same: it will be back.
@@ -148,11 +151,13 @@ class EndpointPublication:
         If it is their only one, their route stays and the gateway answers 503, which clients try again, and not 404.
         """
         reported = self._state.reported
-        return [self._report(reported.model_copy(update={"backend": ""}))] if reported and reported.backend else []
+        if reported is None or not (reported.backend or self._is_asked_again()):
+            return []
+        return [self._report(reported.model_copy(update={"backend": ""}))]
 
     def withdraw(self) -> list[EndpointOrder]:
         """Order that no service routes the endpoint any more."""
-        return [self._report(None)] if self._state.reported is not None else []
+        return [self._report(None)] if self._state.reported is not None or self._is_asked_again() else []
 
     def withdraw_unknown(self) -> list[EndpointOrder]:
         """Order the same of an endpoint that an earlier run of this owner may have published."""
@@ -247,15 +252,18 @@ class EndpointPublication:
         return True
 
     def report_again(self) -> None:
-        """Report with the next pass, to a directory that was started anew."""
-        if self._state.reported is not None:
-            self._state.reported = self._state.reported.model_copy(update={"uid": ""})
+        """Report with the next pass, to a directory that was started anew: also what the one before did not answer."""
+        self._state.repeat = True
 
     def receivers(self) -> list[str]:
         """Name the directory, if it knows of this endpoint."""
         return [self._directory.workflow_id] if self._state.sequence else []
 
     # --- parts ----------------------------------------------------------------------------------------------------------------------
+
+    def _is_asked_again(self) -> bool:
+        """Tell whether a withdrawal that was not answered is reported again; one that was answered stays so."""
+        return self._state.repeat and not self._state.is_out_of_routes and self._patched(WITHDRAWN_AGAIN_PATCH)
 
     def _is_due(self, made_from: str) -> bool:
         state = self._state
@@ -317,7 +325,7 @@ class EndpointPublication:
     def _report(self, endpoint: Endpoint | None, *, gone: bool = False) -> ReportOrder:
         state = self._state
         state.sequence = self._context.next_number(state.sequence)
-        state.reported = endpoint
+        state.reported, state.repeat = endpoint, False
         message = self._message(endpoint).model_copy(update={"gone": gone})
         return ReportOrder(EndpointDirectorySignals.REPORT_ENDPOINT.request(self._directory, message))
 

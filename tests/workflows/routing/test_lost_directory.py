@@ -1,0 +1,27 @@
+"""An EndpointDirectory that is terminated before it has answered: who waits for the answer asks the next one. On a real Temporal server."""
+
+from datetime import timedelta
+
+import pytest
+
+from api_types import names
+from tests.workflows.environment.run_before import serving_runs_before, start_continued
+from tests.workflows.environment.simulated_clusters import simulated_plane
+from tests.workflows.environment.simulated_control import SimulatedControl
+from workflows.entity import periods
+from workflows.entity.registering.endpoint import PublishedEndpoint
+from workflows.model_endpoint import EndpointState
+
+TEAM = "ml-team"
+
+
+@pytest.mark.timeout(120)
+async def test_an_endpoint_whose_withdrawal_was_not_answered_asks_the_next_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(periods, "RESYNC", timedelta(seconds=2))
+    withdrawn = PublishedEndpoint(sequence=2, withdrawn=1)
+    state = EndpointState(uid="u", generation=1, spec={"url": "https://api.example.com"}, endpoint=withdrawn)
+    state.deletion_timestamp = "2026-01-01T00:00:00Z"
+    async with simulated_plane(SimulatedControl()) as plane, serving_runs_before(plane.client):
+        workflow_id = names.workflow_id("ModelEndpoint", TEAM, "own")
+        await start_continued(plane.client, "ModelEndpoint", workflow_id, state.model_dump(mode="json", by_alias=True))
+        await plane.gone("ModelEndpoint", "own", TEAM)

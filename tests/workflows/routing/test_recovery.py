@@ -1,0 +1,187 @@
+"""What a service does after an outage of the control cluster, with a gateway that is behind, and when its route has no name of its own.
+
+On a real Temporal server with a simulated control cluster. Services begin in the middle of what they do: minutes have passed before.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from api_types import names
+from api_types.clock import utc_now
+from api_types.digests import report_digest
+from api_types.messages.delivery import EntityRef
+from api_types.messages.gateway_work import AppliedRoute, BackendShare, ObservedServiceRoute
+from api_types.messages.routing import (
+    EntryEndpoints,
+    GatewayChanged,
+    Routed,
+    SelectedEndpoint,
+    ServiceEndpoints,
+)
+from api_types.messages.signals import EndpointDirectorySignals, ModelServiceSignals
+from tests.workflows.environment.harness import ControlPlane, Json, eventually, message, reason
+from tests.workflows.environment.run_before import serving_runs_before, start_continued
+from tests.workflows.environment.simulated_clusters import simulated_plane
+from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway, a_service, an_endpoint, selecting
+from workflows.entity.failures import Failure
+from workflows.entity.registering.gateway_user import FollowedGateway
+from workflows.model_service import decisions
+from workflows.model_service import workflow as service_workflow
+from workflows.model_service.state import ACCEPTED_WITHIN, ServiceState
+
+TEAM = "ml-team"
+OWN = {"tier": "own"}
+NOT_YET = "the gateway may not have loaded the Middleware yet"
+RECOVERS = timedelta(seconds=4)
+SERVICE = EntityRef[ModelServiceSignals](names.workflow_id("ModelService", TEAM, "s"))
+DIRECTORY = names.endpoint_directory_id(TEAM)
+
+
+def with_retries(**retries: Any) -> Json:
+    service = a_service("s", selecting(OWN))
+    return {**service, "spec": {**service["spec"], "retries": retries}}
+
+
+# --- retries after an outage ------------------------------------------------------------------------------------------------------------
+
+
+def has(why: str) -> Callable[[Json], bool]:
+    return lambda seen: reason(seen, "RetriesReady") == why
+
+
+@pytest.mark.timeout(120)
+async def test_after_an_outage_the_route_names_a_new_middleware_when_the_gateway_has_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_workflow, "GATEWAY_RECOVERS", RECOVERS)
+    control = SimulatedControl()
+    async with simulated_plane(control) as plane:
+        await plane.apply(a_gateway())
+        await plane.apply(an_endpoint("own", **OWN))
+        await plane.apply(a_service("s", selecting(OWN)))
+        await plane.ready("ModelService", "s", TEAM)
+        control.down = True
+        await plane.until("ModelService", "s", lambda seen: "does not answer" in message(seen, "RoutingReady"), TEAM)
+        await plane.apply(with_retries(attempts=2))
+        await plane.until("ModelService", "s", has("Configuring"), TEAM)
+        control.down = False
+        seen = await plane.until("ModelService", "s", has("MiddlewareUnavailable"), TEAM)
+        assert NOT_YET in message(seen, "RetriesReady")
+        assert (list(control.middlewares), control.named) == (["s"], set())
+        await plane.until("ModelService", "s", has("MiddlewareApplied"), TEAM)
+        assert control.named == {"s"}
+        # What is named already stays so, whatever happens.
+        control.down = True
+        await plane.until("ModelService", "s", lambda seen: "does not answer" in message(seen, "RoutingReady"), TEAM)
+        control.down = False
+        applied = len(control.done)
+        await eventually(lambda: _value(len(control.done) > applied), bool, what="the route is applied again")
+        await plane.ready("ModelService", "s", TEAM)
+        assert has("MiddlewareApplied")(await plane.describe("ModelService", "s", TEAM))
+
+
+@pytest.mark.timeout(120)
+async def test_so_does_one_whose_own_attempt_found_the_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_workflow, "GATEWAY_RECOVERS", RECOVERS)
+    control = SimulatedControl(backends={"me-a": ""})
+    state = a_state(spec={**with_retries(attempts=2)["spec"]}, failure=Failure("ClusterUnreachable", "no answer"))
+    async with a_plane(control, state) as plane:
+        seen = await plane.until("ModelService", "s", has("MiddlewareUnavailable"), TEAM)
+        assert NOT_YET in message(seen, "RetriesReady")
+        await plane.until("ModelService", "s", has("MiddlewareApplied"), TEAM)
+
+
+# --- answers to the directory -----------------------------------------------------------------------------------------------------------
+
+
+def listing(version: int, *endpoints: str) -> ServiceEndpoints:
+    found = [SelectedEndpoint(name=name, url="https://api.example.com", backend=f"me-{name}") for name in endpoints]
+    return ServiceEndpoints(
+        uid="u", sequence=1, version=version, entries=[EntryEndpoints(matched=len(found), ready=len(found), endpoints=found)]
+    )
+
+
+def a_state(**fields: Any) -> ServiceState:
+    """A service that has reported to the directory, and is listed an endpoint."""
+    known = GatewayChanged(uid="g", sequence=1, connected=True, connects=1, address="192.0.2.1", isolates_backends=True)
+    common = {
+        "uid": "u",
+        "generation": 1,
+        "spec": a_service("s", selecting(OWN))["spec"],
+        "selected": listing(1, "a"),
+        "report_sequence": 1,
+    }
+    state = ServiceState(**{**common, **fields}, gateway=FollowedGateway(registered=True, known=known))
+    state.report_digest = report_digest([entry.wire() for entry in decisions.selections(state)])
+    return state
+
+
+@asynccontextmanager
+async def a_plane(control: SimulatedControl, state: ServiceState) -> AsyncIterator[ControlPlane]:
+    """A service that goes on from a state, and a directory that does nothing: what it is sent stays in its history."""
+    async with simulated_plane(control) as plane, serving_runs_before(plane.client):
+        await plane.client.start_workflow("EndpointDirectory", id=DIRECTORY, task_queue="unserved")
+        await start_continued(plane.client, "ModelService", SERVICE.workflow_id, state.model_dump(mode="json", by_alias=True))
+        yield plane
+
+
+async def answers(plane: ControlPlane) -> list[Routed]:
+    """What the directory was told of the route."""
+    history = await plane.client.get_workflow_handle(DIRECTORY).fetch_history()
+    signals = [event.workflow_execution_signaled_event_attributes for event in history.events]
+    found = [each for each in signals if each.signal_name == EndpointDirectorySignals.ROUTED.name]
+    decoded = [(await plane.client.data_converter.decode(each.input.payloads))[0] for each in found]
+    return [Routed.model_validate(each) for each in decoded]
+
+
+@pytest.mark.timeout(120)
+async def test_a_gateway_that_is_behind_has_its_time_once_however_often_the_route_changes() -> None:
+    control = SimulatedControl(follows=False, backends={"me-a": "", "me-b": ""})
+    route = AppliedRoute(name="r", generation=1, digest="d", backends=[BackendShare(endpoint="a", weight=1)])
+    state = a_state(
+        applied=route,
+        applied_at=(utc_now() - ACCEPTED_WITHIN + timedelta(seconds=10)).isoformat(),
+        applied_digest="of the list before",
+        route_started=True,
+        observed=ObservedServiceRoute(present=True, generation=1, digest="d"),
+    )
+    async with a_plane(control, state) as plane:
+        await plane.handle("ModelService", "s", TEAM).signal("endpoints_changed", listing(2, "b").wire())
+        await eventually(lambda: _value("apply route s [b]" in control.done), bool, what="the route with b alone")
+        assert await answers(plane) == []
+        found = await eventually(lambda: answers(plane), bool, within=40, what="an answer")
+        assert [(each.version, each.endpoints) for each in found] == [(2, ["b"])]
+
+
+@pytest.mark.timeout(120)
+async def test_an_endpoint_that_a_service_without_a_route_of_its_own_has_never_routed_does_not_wait_for_it() -> None:
+    control = SimulatedControl(taken={"s"})
+    async with simulated_plane(control) as plane:
+        await plane.apply(a_gateway())
+        await plane.apply(a_service("s", selecting(OWN)))
+        await plane.apply(an_endpoint("own", **OWN))
+        await plane.until("ModelService", "s", lambda seen: "NameConflict" in message(seen, "RoutingReady"), TEAM)
+        await plane.delete("ModelEndpoint", "own", TEAM)
+        await plane.gone("ModelEndpoint", "own", TEAM)
+        # With the name, it has its route.
+        await plane.apply(an_endpoint("other", **OWN))
+        control.taken.clear()
+        await plane.handle("ModelService", "s", TEAM).signal("retry_now", {"requestId": "again", "by": "test"})
+        await plane.ready("ModelService", "s", TEAM)
+        assert control.done[-1] == "apply route s [other]"
+
+
+@pytest.mark.timeout(120)
+async def test_one_that_it_has_routed_is_held_when_others_took_the_name() -> None:
+    control = SimulatedControl(taken={"s"})
+    route = AppliedRoute(name="r", generation=1, digest="d", backends=[BackendShare(endpoint="a", weight=1)])
+    state = a_state(applied=route, applied_digest="of the list before", route_started=True, selected=listing(3, "b"))
+    async with a_plane(control, state) as plane:
+        found = await eventually(lambda: answers(plane), bool, what="an answer")
+        assert [(each.version, each.endpoints) for each in found] == [(3, ["a"])]
+
+
+async def _value(found: bool) -> bool:
+    return found
