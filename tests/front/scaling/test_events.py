@@ -101,7 +101,7 @@ async def test_who_may_not_gets_the_same_words_whether_it_exists_or_not(served: 
         ("text", {}, {"data"}),
         ({"reason": 1, "message": "x" * 20_000}, {}, {"reason", "message"}),
     ],
-    ids=str,
+    ids=lambda value: "-".join(sorted(value)) if isinstance(value, set) else "",
 )
 async def test_what_is_wrong_with_an_event_is_told_at_once(
     served: ScalingUnderTest, client: Client, data: Any, more: Json, fields: set[str]
