@@ -53,6 +53,7 @@ def test_prv_7_3_a_block_above_octet_207_has_its_private_one_elsewhere() -> None
     assert str(pair.private) == "10.0.0.0/20"
 
 
+@pytest.mark.random
 def test_prv_7_3_subnets_of_random_settings_are_in_the_vpc_and_never_overlap() -> None:
     source = generator()
     for _ in range(cases(200)):

@@ -55,11 +55,13 @@ def clusters() -> list[Desired]:
     return list(random_clusters())
 
 
+@pytest.mark.random
 def test_random_clusters_can_be_created(clusters: list[Desired]) -> None:
     assert all(made.objects for made in clusters)
     assert any(made.refused for made in clusters)
 
 
+@pytest.mark.random
 def test_each_object_comes_after_all_that_it_needs(clusters: list[Desired]) -> None:
     for made in clusters:
         done: set[str] = set()
@@ -68,6 +70,7 @@ def test_each_object_comes_after_all_that_it_needs(clusters: list[Desired]) -> N
             done.add(each.key)
 
 
+@pytest.mark.random
 def test_deletion_is_the_reverse_each_object_goes_before_what_it_needs(clusters: list[Desired]) -> None:
     for made in clusters:
         order = deletion_order(made.objects)
@@ -78,6 +81,7 @@ def test_deletion_is_the_reverse_each_object_goes_before_what_it_needs(clusters:
             gone.add(each.key)
 
 
+@pytest.mark.random
 def test_no_two_objects_have_a_key_or_a_kind_and_a_name_in_common(clusters: list[Desired]) -> None:
     for made in clusters:
         assert len({each.key for each in made.objects}) == len(made.objects)
@@ -86,6 +90,7 @@ def test_no_two_objects_have_a_key_or_a_kind_and_a_name_in_common(clusters: list
         assert len(set(named)) == len(named)
 
 
+@pytest.mark.random
 def test_equal_input_gives_equal_objects(clusters: list[Desired]) -> None:
     assert list(random_clusters()) == clusters
 

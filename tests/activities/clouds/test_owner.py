@@ -78,6 +78,7 @@ def test_a_pool_has_its_own_name_where_the_cloud_takes_it(pool: str, want: str |
     assert name == want or (want is None and re.fullmatch(r".*-[0-9a-f]{8}", name))
 
 
+@pytest.mark.random
 def test_prv_2_1_names_of_random_pools_are_stable_apart_and_fit() -> None:
     source = generator()
     alphabet = "abcXYZ019-_."
