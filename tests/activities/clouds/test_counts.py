@@ -83,3 +83,12 @@ def test_prv_6_3_counts_of_all_zones_together_are_a_setting() -> None:
     assert [problem.text for problem in made.warnings] == [
         "GKE counts nodes per zone: 2 zones start 4 nodes and have at most 5; 5 are counted"
     ]
+
+
+def test_prv_6_3_a_fixed_pool_that_zones_do_not_divide_has_a_node_more() -> None:
+    pool = a_pool(nodeCount=3, zones=["europe-west4-a", "europe-west4-b"])
+    made = gke(pool, settings=GkeSettings(count_scope="total"))
+    machines = object_of(made, "pool/gpu").machines
+    assert machines is not None
+    assert (machines.start, machines.most) == (4, 4)
+    assert made.warnings[0].text == "GKE counts nodes per zone: 2 zones start 4 nodes and have at most 4; 3 are counted"

@@ -152,3 +152,13 @@ def test_zones_that_are_assumed_are_said() -> None:
     assert warned(made) == [("ZonesAssumed", "")]
     assert "us-east-2a, us-east-2c assumed" in made.warnings[0].text
     assert warned(eks(an_eks_pool())) == []
+
+
+def test_prv_7_subnets_that_are_there_stay_when_a_pool_names_another_zone() -> None:
+    there = pairs_of(DEFAULT, ["us-east-2a", "us-east-2b", "us-east-2c"])
+    made = eks(an_eks_pool(zones=["us-east-2f"]), facts=EksFacts(subnets=tuple(there), principal=ROLE))
+    created = [call.parameters for call in object_of(made, "net/subnets").calls if call.operation == "create_subnet"]
+    found = [(str(each["AvailabilityZone"]), str(each["CidrBlock"])) for each in created]
+    assert found[:6] == [(pair.zone, str(network)) for pair in there for network in (pair.public, pair.private)]
+    assert [zone for zone, _ in found[6:]] == ["us-east-2f"] * 2
+    assert made.warnings == ()

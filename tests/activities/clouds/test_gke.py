@@ -194,6 +194,12 @@ def test_what_the_cloud_would_refuse_is_refused_before_anything_is_created(
     assert [problem.text.startswith(text) for problem, text in zip(made.refused, texts, strict=True)] == [True] * len(texts)
 
 
+def test_prv_5_3_a_type_of_gpu_that_is_no_label_value_is_refused() -> None:
+    block = {"provider": "GKE", "gke": {"machineType": "g2-standard-8", "accelerator": {"type": "NVIDIA L4", "count": 1}}}
+    made = gke(a_pool(), known=classes(l4=block))
+    assert [problem.text for problem in made.refused] == ['"NVIDIA L4" is not usable as a node label value']
+
+
 def test_ranges_of_settings_that_overlap_are_refused() -> None:
     made = gke(settings=GkeSettings.model_validate({"podCidr": "10.0.0.0/16"}))
     assert [problem.text for problem in made.refused] == ["settings gke.nodeCidr 10.0.0.0/24 and gke.podCidr 10.0.0.0/16 overlap"]
