@@ -7,8 +7,7 @@ never meets what an earlier one of its name has left: clouds keep some deleted o
 import re
 from dataclasses import dataclass
 
-from api_types import names
-from api_types.labels import GROUP
+from api_types import labels, names
 from api_types.resources.inference_cluster import InferenceCluster
 
 UNKNOWN_DIGITS = "xxxxxxxx"
@@ -59,10 +58,10 @@ def pool_name(pool: str) -> str:
 def aws_tags(owner: Owner, key: str, name: str) -> dict[str, str]:
     """Give the tags of an object at AWS."""
     return {
-        f"{GROUP}/owner": owner.digits,
-        f"{GROUP}/cluster": owner.cluster,
-        f"{GROUP}/object": key,
-        f"{GROUP}/installation": owner.installation,
+        labels.CLOUD_OWNER: owner.digits,
+        labels.CLUSTER: owner.cluster,
+        labels.CLOUD_OBJECT: key,
+        labels.INSTALLATION: owner.installation,
         "Name": name,
     }
 
@@ -70,9 +69,9 @@ def aws_tags(owner: Owner, key: str, name: str) -> dict[str, str]:
 def gcp_labels(owner: Owner, key: str) -> dict[str, str]:
     """Give the labels of an object at Google Cloud, whose labels have neither `/` nor `.`; `key` is of names, not of pools as written."""
     return {
-        "modelplane-owner": owner.digits,
-        "modelplane-cluster": names.slug(owner.cluster)[:_GCP_LABEL_MAX].rstrip("-"),
-        "modelplane-object": key.replace("/", "_"),
+        labels.GCP_OWNER: owner.digits,
+        labels.GCP_CLUSTER: names.slug(owner.cluster)[:_GCP_LABEL_MAX].rstrip("-"),
+        labels.GCP_OBJECT: key.replace("/", "_"),
     }
 
 

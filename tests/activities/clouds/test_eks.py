@@ -237,6 +237,11 @@ def test_what_eks_would_refuse_is_refused_before_anything_is_created(block: dict
     assert ([problem.text for problem in made.refused], made.objects) == ([text], ())
 
 
+def test_prv_9_a_zone_that_is_named_twice_is_refused() -> None:
+    made = eks(an_eks_pool(zones=["us-east-2a", "us-east-2a"]))
+    assert ([problem.text for problem in made.refused], made.objects) == (["a zone is named twice"], ())
+
+
 def test_prv_5_1_a_version_without_dra_is_warned_about() -> None:
     assert warned(eks(kubernetesVersion="1.33")) == [("OldKubernetes", "")]
 
