@@ -72,6 +72,14 @@ PROPAGATED_HASH = f"{GROUP}/propagated-hash"
 SOURCE_VERSION = f"{GROUP}/source-version"
 SOURCE = f"{GROUP}/source"
 
+# On objects at clouds: tags at AWS, whose fourth key is `CLUSTER`, and labels at Google Cloud, whose keys have neither `/` nor `.`.
+CLOUD_OWNER = f"{GROUP}/owner"
+CLOUD_OBJECT = f"{GROUP}/object"
+INSTALLATION = f"{GROUP}/installation"
+GCP_OWNER = "modelplane-owner"
+GCP_CLUSTER = "modelplane-cluster"
+GCP_OBJECT = "modelplane-object"
+
 # Annotations that users set.
 STACK = f"{GROUP}/stack"
 # On the Gateway of a control cluster whose gateway others install: `enabled` says that routes may name Middlewares of Traefik.

@@ -38,6 +38,12 @@ DEVICE_CONSTRAINTS_MAX = 8
 SPREADS_MAX = 8
 """Topology spreads of one ModelDeployment: each is counted again for every replica that is placed."""
 
+EKS_SUBNETS_MIN = 2
+"""Zones that the control plane of EKS needs."""
+
+EKS_SUBNETS_MAX = 6
+"""Zones in which one cluster on EKS has subnets."""
+
 UPGRADES_AT_ONCE_MAX = 1000
 """Clusters that upgrade their stacks at the same time."""
 

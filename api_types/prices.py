@@ -1,4 +1,4 @@
-"""The price of a node: one annotation of an InferenceClass, parsed here and nowhere else.
+"""The price of a node: an annotation of an InferenceClass, or an entry of a price table, parsed here and nowhere else.
 
 Prices are sent as whole thousandths per node-hour, because a placement must not depend on how a machine rounds.
 """
@@ -17,7 +17,12 @@ _WRITTEN = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,6}))?")
 
 def price_milli(annotations: Mapping[str, str]) -> int:
     """Read a class's price per node-hour in thousandths, rounded down; `UNPRICED` when there is none or it is no decimal number."""
-    written = _WRITTEN.fullmatch(annotations.get(labels.PRICE_PER_NODE_HOUR, ""))
+    return read_price_milli(annotations.get(labels.PRICE_PER_NODE_HOUR, ""))
+
+
+def read_price_milli(text: str) -> int:
+    """Read a price in thousandths, rounded down; `UNPRICED` when the text is no decimal number."""
+    written = _WRITTEN.fullmatch(text)
     if written is None:
         return UNPRICED
     whole, part = written[1], written[2] or ""

@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from api_types import environment, labels
 from api_types.hints import nearest
-from api_types.limits import DENIED_NETWORKS_MAX, UPGRADES_AT_ONCE_MAX
+from api_types.limits import DENIED_NETWORKS_MAX, EKS_SUBNETS_MAX, EKS_SUBNETS_MIN, UPGRADES_AT_ONCE_MAX
 from api_types.model_sources import read_image
 from api_types.pins import images
 from api_types.setting_types import (
@@ -271,6 +271,24 @@ class StackSettings(Section):
     gateway_class: ObjectName = Field(default="envoy", description="The GatewayClass that a stack has; it must not be there before.")
 
 
+class GkeSettings(Section):
+    """Clusters on GKE: their networks, and whether the counts of a pool are those of each zone, as GKE counts, or of all together."""
+
+    node_cidr: IPv4Network = IPv4Network("10.0.0.0/24")
+    pod_cidr: IPv4Network = IPv4Network("10.1.0.0/16")
+    service_cidr: IPv4Network = IPv4Network("10.2.0.0/16")
+    count_scope: Literal["zone", "total"] = "zone"
+
+
+class EksSettings(Section):
+    """The network of clusters on EKS, and its public subnets, one per zone; each gets a private one for nodes."""
+
+    vpc_cidr: IPv4Network = IPv4Network("10.0.0.0/16")
+    subnet_cidrs: Annotated[tuple[IPv4Network, ...], Field(min_length=EKS_SUBNETS_MIN, max_length=EKS_SUBNETS_MAX)] = tuple(
+        IPv4Network(f"10.0.{third}.0/20") for third in (0, 16, 32)
+    )
+
+
 class TeardownSettings(Section):
     """How long a teardown drains, and after how many seconds stuck pods are force-deleted (unset: never)."""
 
@@ -374,6 +392,8 @@ class Settings(BaseSettings):
     oci: OciSettings = OciSettings()
     s3: S3Settings = S3Settings()
     stack: StackSettings = StackSettings()
+    gke: GkeSettings = GkeSettings()
+    eks: EksSettings = EksSettings()
     teardown: TeardownSettings = TeardownSettings()
     cluster: ClusterSettings = ClusterSettings()
     worker: WorkerSettings = WorkerSettings()

@@ -52,6 +52,12 @@ NVIDIA_DRA_DRIVER = ChartPin(
 TRAEFIK = ChartPin("mp-traefik", "traefik", "https://traefik.github.io/charts", "41.0.2", "traefik-system")
 METALLB = ChartPin("mp-metallb", "metallb", "https://metallb.github.io/metallb", "0.14.9", "metallb-system")
 
+# On clusters that are created on EKS.
+CLUSTER_AUTOSCALER = ChartPin(
+    "cluster-autoscaler", "cluster-autoscaler", "https://kubernetes.github.io/autoscaler", "9.57.0", "kube-system"
+)
+AWS_DRANET = ChartPin("aws-dranet", "aws-dranet", "https://aws.github.io/eks-charts", "1.0.0", "kube-system")
+
 STACK = (
     CERT_MANAGER,
     ENVOY_GATEWAY,

@@ -21,6 +21,7 @@ IN_WORDS = {
     "workloads.tolerationKeys": "that of NVIDIA",
     "cache.hubEndpoint": "the public hub",
     "cache.pipIndexUrl": "the public index",
+    "eks.subnetCidrs": "`10.0.0.0/20`, `10.0.16.0/20`, `10.0.32.0/20`",
     "teardown.forceAfter": "never",
     "worker.identity": "host and process",
 }

@@ -1,11 +1,13 @@
 """`modelplane plan`: where replicas would be placed, without changing anything.
 
 Offline, the manifests are the whole fleet. Otherwise the live fleet is read, and the plan is what files and options would change in it.
+Where files hold InferenceClusters and no ModelDeployment, the plan also has what would be created for them at their clouds.
 Instead of the whole plan one question can be answered about that fleet.
 """
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -18,10 +20,13 @@ from client.commands import options
 from client.configuration import load_settings
 from client.errors import CommandFailed, Refused
 from client.manifests.policy_file import read_policy_file
+from client.manifests.price_file import Prices, read_price_file
 from client.manifests.status_trees import read_trees
+from client.output.cloud_text import cloud_lines, problem_text
 from client.output.formats import ReportFormat, as_json, as_yaml
 from client.output.plan_answers import answer_lines
 from client.output.plan_text import plan_lines
+from client.planning.cloud_objects import is_to_create, plan_clouds
 from client.planning.live_fleet import LiveFleet, read_live
 from client.planning.live_plan import plan_live, question_context
 from client.planning.proposed_changes import ProposedChanges, read_proposed_changes
@@ -78,15 +83,31 @@ def plan(
         str | None,
         typer.Option("--can-drain", help="Show whether CLUSTER can be drained now.", show_default=False),
     ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(
+            "--prices",
+            help="File with prices of machines per hour, by region and type, for clusters that would be created.",
+            show_default=False,
+        ),
+    ] = None,
     fail_on_shortfall: Annotated[
-        bool, typer.Option("--fail-on-shortfall", help="Exit with 1 when a replica would not be placed, or when the answer is no.")
+        bool,
+        typer.Option(
+            "--fail-on-shortfall",
+            help="Exit with 1 when a replica would not be placed, when part of a cluster cannot be created, or when the answer is no.",
+        ),
     ] = False,
-    output: Annotated[ReportFormat, typer.Option("--output", "-o", help="Form of the output; wide adds reasons and steps.")] = (
+    output: Annotated[ReportFormat, typer.Option("--output", "-o", help="Form of the output; wide adds reasons, steps and parameters.")] = (
         ReportFormat.TABLE
     ),
 ) -> None:
-    """Show where replicas would be placed, and why some would not. Nothing is changed."""
+    """Show where replicas would be placed, and why some would not. Nothing is changed.
+
+    With InferenceClusters alone (-f cluster.yaml), also show the objects that would be created for them on GKE or EKS.
+    """
     given = read_policy_file(policy) if policy else None
+    price_table = read_price_file(prices) if prices else None
     question = read_question(headroom, cheapest_cluster, wanted_by, can_drain, namespace)
     if question and compat:
         raise Refused(
@@ -106,7 +127,8 @@ def plan(
         if question:
             _print_answer(answer(question, _offline_context(trees, chosen), now_ms()), output, fail=fail_on_shortfall)
             return
-        tree = _offline(trees, chosen, compat, wide=output == ReportFormat.WIDE)
+        clouds = _clouds(trees, {}, price_table)
+        tree = {"decisions": []} if clouds else _offline(trees, chosen, compat, wide=output == ReportFormat.WIDE)
     else:
         if compat:
             raise Refused("--compat needs --offline", next_step="the live fleet decides by its own policy: see `modelplane plan --policy`")
@@ -117,14 +139,37 @@ def plan(
             _print_answer(answer(question, question_context(live, wanted, given, now_ms()), now_ms()), output, fail=fail_on_shortfall)
             return
         tree = plan_live(live, wanted, given, now_ms())
-    _print(tree, output)
+        clouds = _clouds(written, live.classes, price_table)
+    _print(tree | ({"clouds": clouds} if clouds else {}), output)
+    if fail_on_shortfall:
+        _fail_on_shortfall(tree, clouds)
+
+
+def _fail_on_shortfall(tree: Tree, clouds: list[Tree]) -> None:
     short = [decision for decision in tree["decisions"] if decision["shortfall"]]
-    if fail_on_shortfall and short:
+    if short:
         raise CommandFailed(
             "some replicas would not be placed",
             details=[f"ModelDeployment {each['namespace']}/{each['name']}: {each['message']}" for each in short],
             next_step="`-o wide` shows the reason for each cluster and pool",
         )
+    refused = [f"InferenceCluster {cloud['cluster']}: {problem_text(each)}" for cloud in clouds for each in cloud["refused"]]
+    if refused:
+        raise CommandFailed("part of a cluster cannot be created", details=refused, next_step="fix these fields")
+
+
+def _clouds(trees: list[Tree], classes: Mapping[str, Tree], prices: Prices | None) -> list[Tree]:
+    """Plan the clusters of files at their clouds, unless the files ask where deployments are placed. `classes` are those of the fleet."""
+    clusters = [tree for tree in trees if tree["kind"] == "InferenceCluster" and is_to_create(tree)]
+    if any(tree["kind"] == "ModelDeployment" for tree in trees) or not clusters:
+        if prices is not None:
+            raise Refused(
+                "--prices is for clusters that would be created",
+                next_step="name with -f an InferenceCluster with source GKE or EKS, and no ModelDeployment",
+            )
+        return []
+    known = {**classes, **{tree["metadata"]["name"]: tree for tree in trees if tree["kind"] == "InferenceClass"}}
+    return plan_clouds(clusters, known, load_settings(), prices)
 
 
 def _offline(trees: list[Tree], policy: SchedulerOptions, compat: Compat | None, *, wide: bool) -> Tree:
@@ -177,4 +222,6 @@ def _print(tree: Tree, output: ReportFormat) -> None:
     elif output == ReportFormat.YAML:
         print(as_yaml(tree))
     else:
-        print("\n".join(plan_lines(tree, wide=output == ReportFormat.WIDE)) or "Nothing would change.")
+        wide = output == ReportFormat.WIDE
+        blocks = [plan_lines(tree, wide=wide), *(cloud_lines(cloud, wide=wide) for cloud in tree.get("clouds", ()))]
+        print("\n\n".join("\n".join(lines) for lines in blocks if lines) or "Nothing would change.")

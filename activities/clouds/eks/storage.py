@@ -1,0 +1,44 @@
+"""Where caches of an EKS cluster are stored: one EFS file system, with an access point for each claim."""
+
+from activities.clouds.eks.control_plane import CONNECTION
+from activities.clouds.eks.inputs import EksInputs
+from activities.clouds.eks.network import EFS_GROUP, SUBNETS, private_subnet
+from activities.clouds.graph import Call, DesiredObject, Fact, Parameters, Token
+from activities.clouds.storage_class import storage_class
+
+FILE_SYSTEM = "efs"
+MOUNTS = "efs/mounts"
+STORAGE_CLASS = "sc"
+CACHE_CLASS = "modelplane-rwx-efs"
+
+
+def file_system(inputs: EksInputs) -> list[DesiredObject]:
+    """Give the file system, and its targets in the private subnets, one per zone."""
+    parameters: Parameters = {
+        "CreationToken": Token(),
+        "PerformanceMode": "generalPurpose",
+        "ThroughputMode": "elastic",
+        "Encrypted": True,
+        "Tags": inputs.tag_list(FILE_SYSTEM),
+    }
+    create = Call("efs", "create_file_system", parameters, {"id": "FileSystemId"})
+    mounts = tuple(
+        Call(
+            "efs",
+            "create_mount_target",
+            {"FileSystemId": Fact(FILE_SYSTEM), "SubnetId": private_subnet(pair.zone), "SecurityGroups": [Fact(EFS_GROUP)]},
+        )
+        for pair in inputs.pairs
+    )
+    return [
+        DesiredObject(FILE_SYSTEM, "FileSystem", inputs.owner.base, (), (create,), "available"),
+        DesiredObject(MOUNTS, "MountTargets", f"{len(mounts)} zones", (FILE_SYSTEM, EFS_GROUP, SUBNETS), mounts, "available"),
+    ]
+
+
+def cache_class() -> DesiredObject:
+    """Give the StorageClass of caches. The sizes of claims are not enforced, so none is expanded."""
+    parameters: Parameters = {"provisioningMode": "efs-ap", "fileSystemId": Fact(FILE_SYSTEM), "directoryPerms": "700"}
+    manifest = storage_class(CACHE_CLASS, "efs.csi.aws.com", parameters, expandable=False)
+    call = Call("kubernetes", "apply", {"manifest": manifest})
+    return DesiredObject(STORAGE_CLASS, "StorageClass", CACHE_CLASS, (CONNECTION, FILE_SYSTEM), (call,), "stored")

@@ -1,0 +1,133 @@
+"""What would be created at a cloud for an InferenceCluster, as a tree for `-o json`.
+
+The same functions decide it that will create it. What they would ask the cloud first (the project, zones, capacity blocks) is not asked
+here, so that a plan needs no credentials; words in capitals stand for it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+from activities.clouds.desired import Desired, Problem
+from activities.clouds.eks.inputs import UNKNOWN_PRINCIPAL, EksFacts
+from activities.clouds.eks.objects import eks_objects
+from activities.clouds.gke.inputs import UNKNOWN_PROJECT, GkeFacts
+from activities.clouds.gke.objects import gke_objects
+from activities.clouds.graph import Call, DesiredObject, Fact, arguments, deletion_order
+from activities.clouds.owner import UNKNOWN_DIGITS, UNKNOWN_INSTALLATION
+from api_types.prices import UNPRICED
+from api_types.resources.inference_class import InferenceClass
+from api_types.resources.inference_cluster import InferenceCluster
+from api_types.settings import Settings
+from api_types.validation.manifests import load
+from client.manifests.price_file import Prices
+from client.refs.tree import Tree
+
+_UNKNOWN_TOKEN = "TOKEN"  # noqa: S105 - stands for what makes a repeated call safe
+# Of the words that stand for something, what.
+_PLACEHOLDERS = {
+    UNKNOWN_DIGITS: "eight digits of the cluster's identity",
+    UNKNOWN_INSTALLATION: "the id of this installation",
+    UNKNOWN_PROJECT: "the project of the credentials",
+    UNKNOWN_PRINCIPAL: "the role of the credentials",
+    _UNKNOWN_TOKEN: "the token by which a repeated call is recognized",
+}
+
+Plan = Callable[[InferenceCluster, Mapping[str, InferenceClass], Settings], Desired]
+
+
+def _gke(cluster: InferenceCluster, classes: Mapping[str, InferenceClass], settings: Settings) -> Desired:
+    return gke_objects("", cluster, classes, settings.gke, GkeFacts())
+
+
+def _eks(cluster: InferenceCluster, classes: Mapping[str, InferenceClass], settings: Settings) -> Desired:
+    return eks_objects("", cluster, classes, settings.eks, EksFacts())
+
+
+_CLOUDS: Mapping[str, Plan] = {"GKE": _gke, "EKS": _eks}
+
+
+def is_to_create(tree: Tree) -> bool:
+    """Whether an InferenceCluster is one that a control plane creates."""
+    return bool(tree["spec"]["cluster"]["source"] != "Existing")
+
+
+def plan_clouds(clusters: Sequence[Tree], classes: Mapping[str, Tree], settings: Settings, prices: Prices | None) -> list[Tree]:
+    """Plan each cluster. Costs are in thousandths per hour, -1 where a price is not known; without prices there are none."""
+    known = {name: cast("InferenceClass", load(tree)) for name, tree in classes.items()}
+    return [_plan(cast("InferenceCluster", load(tree)), known, settings, prices) for tree in clusters]
+
+
+def _plan(cluster: InferenceCluster, classes: Mapping[str, InferenceClass], settings: Settings, prices: Prices | None) -> Tree:
+    source = cluster.spec.cluster.source
+    plan = _CLOUDS.get(source)
+    desired = plan(cluster, classes, settings) if plan else _not_supported(source)
+    objects = [_object(each, prices) for each in desired.objects]
+    tree = {
+        "cluster": cluster.metadata.name,
+        "source": source,
+        "objects": objects,
+        "deletionOrder": [each.key for each in deletion_order(desired.objects)],
+        "refused": [_problem(each) for each in desired.refused],
+        "warnings": [_problem(each) for each in desired.warnings],
+        "notes": _notes(source, objects),
+    }
+    return tree if prices is None else tree | _costs(objects)
+
+
+def _not_supported(source: str) -> Desired:
+    text = f"this release knows no objects of {source} clusters; create the cluster yourself and use source: Existing"
+    return Desired((), (Problem("ProviderNotSupported", "", text),))
+
+
+def _notes(source: str, objects: Sequence[Tree]) -> list[str]:
+    if not objects:
+        return []
+    text = repr(objects)
+    words = "; ".join(f"{word}: {meaning}" for word, meaning in _PLACEHOLDERS.items() if word in text)
+    shown_only = f"ProviderNotSupported: this release shows these objects and does not create {source} clusters"
+    return [f"{shown_only}; create the cluster yourself and use source: Existing", f"not known before it is created: {words}"]
+
+
+def _object(each: DesiredObject, prices: Prices | None) -> Tree:
+    tree: Tree = {
+        "key": each.key,
+        "kind": each.kind,
+        "name": each.name,
+        "needs": list(each.needs),
+        "waitsFor": each.waits_for,
+        "calls": [_call(call) for call in each.calls],
+    }
+    if each.machines is None:
+        return tree
+    machines = each.machines
+    tree["machines"] = {"type": machines.type, "region": machines.region, "start": machines.start, "most": machines.most}
+    if prices is not None:
+        price = prices.get((machines.region, machines.type), UNPRICED)
+        tree["machines"] |= {
+            "priceMilli": price,
+            "costMilliStart": _cost(price, machines.start),
+            "costMilliMost": _cost(price, machines.most),
+        }
+    return tree
+
+
+def _call(call: Call) -> Tree:
+    return {"service": call.service, "operation": call.operation, "parameters": arguments(call, _placeholder, _UNKNOWN_TOKEN)}
+
+
+def _placeholder(fact: Fact) -> str:
+    return f"<{fact.name} of {fact.key}>"
+
+
+def _problem(problem: Problem) -> Tree:
+    return {"reason": problem.reason, "at": problem.at, "message": problem.text}
+
+
+def _costs(objects: Sequence[Tree]) -> Tree:
+    machines = [each["machines"] for each in objects if "machines" in each]
+    known = all(each["priceMilli"] != UNPRICED for each in machines)
+    return {field: sum(each[field] for each in machines) if known else UNPRICED for field in ("costMilliStart", "costMilliMost")}
+
+
+def _cost(price: int, machines: int) -> int:
+    return UNPRICED if price == UNPRICED else price * machines

@@ -1,0 +1,217 @@
+"""`modelplane plan` of clusters that would be created at a cloud.
+
+After a wanted change: `UPDATE_GOLDEN=1 .venv/bin/pytest tests/client/commands/test_plan_clouds.py && git diff tests/golden/clouds`.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.commands.preview import plan
+from client.planning.live_fleet import LiveFleet
+from client.planning.proposed_changes import ProposedChanges
+from scheduler import Fleet
+from tests.api_types.builders import ORIGINS
+from tests.client.conftest import Cli
+from tests.client.fleetfiles import API, Tree, a_class, a_cluster, a_deployment, a_file
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT / "tests" / "golden" / "clouds"
+EXAMPLES = ROOT / "examples" / "clouds"
+# No real prices.
+PRICES = """
+europe-west4: {e2-standard-4: 0.25, g2-standard-8: "1.5"}
+us-east-2: {m6i.xlarge: 0.5, g6.2xlarge: 1.125, p4d.24xlarge: 20}
+"""
+
+pytestmark = pytest.mark.usefixtures("nowhere")
+
+
+def a_provisioned_class(name: str = "l4", **block: Any) -> Tree:
+    nodes = {"machineType": "g2-standard-8", "accelerator": {"type": "nvidia-l4", "count": 1}}
+    tree = a_class(name)
+    tree["spec"]["provisioning"] = {"provider": "GKE", "gke": {**nodes, **block}}
+    return tree
+
+
+def a_cloud_cluster(source: str = "GKE", name: str = "prod", *pools: Tree) -> Tree:
+    spec: Tree = {"cluster": {"source": source, **ORIGINS[source]}}
+    if pools:
+        spec["nodePools"] = list(pools)
+    return {"apiVersion": API, "kind": "InferenceCluster", "metadata": {"name": name}, "spec": spec}
+
+
+def a_pool(name: str = "gpu", **change: Any) -> Tree:
+    return {"name": name, "className": "l4", "zones": ["europe-west4-a"], **change}
+
+
+def a_price_file(folder: Path, text: str = PRICES) -> str:
+    file = folder / "prices.yaml"
+    file.write_text(text)
+    return str(file)
+
+
+def planned(cli: Cli, folder: Path, *trees: Tree, words: Sequence[str] = ()) -> list[Any]:
+    result = cli("plan", "--offline", "-f", a_file(folder, *trees), "-o", "json", *words)
+    assert result.code == 0, result.err
+    clouds: list[Any] = json.loads(result.out)["clouds"]
+    return clouds
+
+
+@pytest.mark.parametrize("name", ["gke", "eks"])
+def test_a_plan_reads_as_its_golden_file(cli: Cli, tmp_path: Path, name: str) -> None:
+    result = cli("plan", "--offline", "-o", "wide", "-f", str(EXAMPLES / f"{name}.yaml"), "--prices", a_price_file(tmp_path))
+    assert (result.code, result.err) == (0, "")
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(result.out)
+    assert result.out == path.read_text(), "see tests/golden/README.md"
+
+
+def test_a_narrow_plan_has_no_calls_and_no_costs_without_prices(cli: Cli) -> None:
+    result = cli("plan", "--offline", "-f", str(EXAMPLES / "gke.yaml"))
+    lines = result.out.splitlines()
+    assert lines[0] == "InferenceCluster eemshaven: 10 objects would be created on GKE, in this order"
+    assert lines[1].split() == ["OBJECT", "KIND", "NAME", "NEEDS", "NODES"]
+    assert ("Calls:" in result.out, "cost" in result.out.lower()) == (False, False)
+
+
+def test_the_program_says_that_it_does_not_create_clusters_yet(cli: Cli, tmp_path: Path) -> None:
+    (cloud,) = planned(cli, tmp_path, a_cloud_cluster())
+    assert cloud["notes"][0] == (
+        "ProviderNotSupported: this release shows these objects and does not create GKE clusters; create the cluster yourself and use "
+        "source: Existing"
+    )
+
+
+def test_the_tree_for_machines_has_objects_in_order_with_needs_calls_and_machines(cli: Cli, tmp_path: Path) -> None:
+    (cloud,) = planned(cli, tmp_path, a_provisioned_class(), a_cloud_cluster("GKE", "prod", a_pool(nodeCount=2)))
+    assert cloud["deletionOrder"] == [each["key"] for each in cloud["objects"]][::-1]
+    assert "costMilliMost" not in cloud
+    (pool,) = [each for each in cloud["objects"] if each["key"] == "pool/gpu"]
+    assert {key: pool[key] for key in ("kind", "name", "needs", "waitsFor", "machines")} == {
+        "kind": "NodePool",
+        "name": "gpu",
+        "needs": ["cluster"],
+        "waitsFor": "operation DONE, status RUNNING",
+        "machines": {"type": "g2-standard-8", "region": "europe-west4", "start": 2, "most": 2},
+    }
+    (call,) = pool["calls"]
+    assert (call["service"], call["operation"], call["parameters"]["node_pool"]["name"]) == ("container", "create_node_pool", "gpu")
+
+
+def test_prices_are_multiplied_over_all_zones_and_added(cli: Cli, tmp_path: Path) -> None:
+    pool = a_pool(nodeCount=1, minNodeCount=1, maxNodeCount=2, zones=["europe-west4-a", "europe-west4-b"])
+    words = ("--prices", a_price_file(tmp_path))
+    (cloud,) = planned(cli, tmp_path, a_provisioned_class(), a_cloud_cluster("GKE", "prod", pool), words=words)
+    costs = {each["key"]: each["machines"] for each in cloud["objects"] if "machines" in each}
+    assert [(key, one["priceMilli"], one["costMilliStart"], one["costMilliMost"]) for key, one in costs.items()] == [
+        ("cluster", 250, 750, 1500),
+        ("pool/gpu", 1500, 3000, 6000),
+    ]
+    assert (cloud["costMilliStart"], cloud["costMilliMost"]) == (3750, 7500)
+
+
+def test_a_machine_without_a_price_makes_the_sum_unknown_and_is_named(cli: Cli, tmp_path: Path) -> None:
+    trees = (a_provisioned_class(machineType="g2-standard-96"), a_cloud_cluster("GKE", "prod", a_pool()))
+    words = ("--prices", a_price_file(tmp_path))
+    (cloud,) = planned(cli, tmp_path, *trees, words=words)
+    assert (cloud["costMilliStart"], cloud["costMilliMost"]) == (-1, -1)
+    text = cli("plan", "--offline", "-f", a_file(tmp_path, *trees), *words).out
+    assert "The prices have none of g2-standard-96 in europe-west4." in text
+    assert "unknown" in text
+
+
+BAD_PRICES = [
+    ("no mapping", "europe-west4: 3", ["europe-west4: must be a mapping of machine types to prices"]),
+    ("no number", "r: {m: much, n: -1}", ["r.m: 'much' is no price, such as 1.25", "r.n: -1 is no price, such as 1.25"]),
+    ("a truth value", "r: {m: true}", ["r.m: True is no price, such as 1.25"]),
+]
+
+
+@pytest.mark.parametrize(("text", "problems"), [row[1:] for row in BAD_PRICES], ids=[row[0] for row in BAD_PRICES])
+def test_what_is_no_price_table_is_refused_with_every_problem(cli: Cli, tmp_path: Path, text: str, problems: list[str]) -> None:
+    result = cli("plan", "--offline", "-f", str(EXAMPLES / "gke.yaml"), "--prices", a_price_file(tmp_path, text))
+    assert (result.code, result.out) == (2, "")
+    assert [line.strip() for line in result.err.splitlines()[1:-1]] == problems
+
+
+@pytest.mark.parametrize("source", ["AKS", "Nebius", "Vultr"])
+def test_ruling_80_other_clouds_are_not_supported_and_what_to_do_is_said(cli: Cli, tmp_path: Path, source: str) -> None:
+    result = cli("plan", "--offline", "-f", a_file(tmp_path, a_cloud_cluster(source)))
+    assert result.code == 0
+    assert result.out.splitlines()[0] == "InferenceCluster prod: nothing can be created"
+    assert f"ProviderNotSupported: this release knows no objects of {source} clusters; create the cluster yourself" in result.out
+
+
+def test_all_that_is_refused_is_said_at_once_and_fails_where_that_is_asked_for(cli: Cli, tmp_path: Path) -> None:
+    file = a_file(
+        tmp_path,
+        a_provisioned_class(),
+        a_cloud_cluster("GKE", "one", a_pool(className="gone"), a_pool("system"), a_pool("ok")),
+        a_cloud_cluster("EKS", "two", a_pool("far", zones=["us-west-2a"])),
+    )
+    result = cli("plan", "--offline", "-f", file)
+    assert result.code == 0
+    assert "InferenceCluster one: 10 objects would be created on GKE" in result.out
+    assert "InferenceCluster two: nothing can be created" in result.out
+    refused = [
+        "WaitingForClasses: pool gpu: InferenceClass gone does not exist; apply it, or name its file too",
+        'InvalidNodePool: pool system: "system" is the pool that is added to every cluster; choose another name',
+        "InvalidNodePool: pool far: InferenceClass l4 has no spec.provisioning.eks; add it, or use another class",
+        'InvalidInput: pool far: zone "us-west-2a" is not in region us-east-2, whose zones are us-east-2a and so on',
+    ]
+    assert [text for text in refused if text not in result.out] == []
+
+    failed = cli("plan", "--offline", "-f", file, "--fail-on-shortfall")
+    assert (failed.code, failed.out) == (1, result.out)
+    assert [text for text in refused if text not in failed.err] == []
+    assert cli("plan", "--offline", "-f", str(EXAMPLES / "gke.yaml"), "--fail-on-shortfall").code == 0
+
+
+def test_warnings_are_shown(cli: Cli, tmp_path: Path) -> None:
+    file = a_file(tmp_path, a_provisioned_class(), a_cloud_cluster("GKE", "prod", a_pool(zones=["europe-west4-a", "europe-west4-b"])))
+    assert "NodesPerZone: pool gpu: GKE counts nodes per zone: 2 zones start 2 nodes" in cli("plan", "--offline", "-f", file).out
+
+
+def test_text_of_a_manifest_cannot_look_like_a_line_of_the_plan(cli: Cli, tmp_path: Path) -> None:
+    file = a_file(tmp_path, a_provisioned_class(), a_cloud_cluster("GKE", "prod", a_pool(zones=["x\n  net/vpc \x1b[31m"])))
+    result = cli("plan", "--offline", "-f", file)
+    assert "\x1b" not in result.out
+    assert not [line for line in result.out.splitlines() if line.startswith("  net/vpc")]
+
+
+def test_settings_change_what_is_planned(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODELPLANE_GKE__NODE_CIDR", "172.20.0.0/22")
+    (cloud,) = planned(cli, tmp_path, a_cloud_cluster())
+    assert "172.20.0.0/22" in json.dumps(cloud)
+
+
+def test_where_deployments_are_placed_no_cloud_is_planned(cli: Cli, tmp_path: Path) -> None:
+    trees = (a_provisioned_class("h200"), a_cloud_cluster("GKE", "prod", a_pool(className="h200")), a_deployment())
+    result = cli("plan", "--offline", "-f", a_file(tmp_path, *trees), "-o", "json")
+    assert "clouds" not in json.loads(result.out)
+    assert cli("plan", "--offline", "-f", a_file(tmp_path, *trees), "--prices", a_price_file(tmp_path)).code == 2
+
+
+def test_existing_clusters_alone_are_no_plan(cli: Cli, tmp_path: Path) -> None:
+    result = cli("plan", "--offline", "-f", a_file(tmp_path, a_class(), a_cluster("eu")))
+    assert (result.code, "no ModelDeployment to plan" in result.err) == (2, True)
+
+
+def test_with_a_control_plane_classes_of_the_fleet_count_too(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = a_provisioned_class()
+
+    async def live(wanted: ProposedChanges) -> LiveFleet:
+        del wanted
+        return LiveFleet(Fleet(), {"l4": known}, {}, {}, {})
+
+    monkeypatch.setattr(plan, "_live", live)
+    result = cli("plan", "-f", a_file(tmp_path, a_cloud_cluster("GKE", "prod", a_pool())), "-o", "json")
+    assert result.code == 0, result.err
+    (cloud,) = json.loads(result.out)["clouds"]
+    assert (cloud["refused"], "pool/gpu" in cloud["deletionOrder"]) == ([], True)
