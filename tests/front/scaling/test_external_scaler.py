@@ -182,7 +182,7 @@ async def test_a_stream_tells_changes_and_nothing_while_it_is_not_known(
         ({"targetValue": "-1", "metric": "latency", "activationValue": "x"}, {"metric: must be", "targetValue:", "activationValue:"}),
         ({"deployment": "chat/scale"}, {"deployment: must be the name of a ModelDeployment"}),
     ],
-    ids=str,
+    ids=lambda value: "-".join(sorted(value)),
 )
 async def test_what_is_wrong_with_a_trigger_is_told_at_once(keda: Keda, metadata: dict[str, str], fields: set[str]) -> None:
     for method in ("IsActive", "GetMetricSpec"):
