@@ -10,15 +10,17 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError, model_validator
+from pydantic import Field, IPvAnyNetwork, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from api_types import environment, labels
 from api_types.hints import nearest
-from api_types.limits import DENIED_NETWORKS_MAX, EKS_SUBNETS_MAX, EKS_SUBNETS_MIN, UPGRADES_AT_ONCE_MAX
+from api_types.limits import DENIED_NETWORKS_MAX, UPGRADES_AT_ONCE_MAX
 from api_types.model_sources import read_image
 from api_types.pins import images
+from api_types.sections.base import Section, camel
+from api_types.sections.clouds import EksSettings, GkeSettings
 from api_types.setting_types import (
     IMAGE_CHECK,
     Address,
@@ -51,17 +53,6 @@ _PICKERS_MAX = 16
 _WEIGHT_MAX = 1000
 
 Network = IPv4Network | IPv6Network
-
-
-def _camel(name: str) -> str:
-    head, *tail = name.split("_")
-    return head + "".join(part.capitalize() for part in tail)
-
-
-class Section(BaseModel):
-    """A group of settings; unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_camel, validate_by_name=True)
 
 
 class TemporalSettings(Section):
@@ -271,24 +262,6 @@ class StackSettings(Section):
     gateway_class: ObjectName = Field(default="envoy", description="The GatewayClass that a stack has; it must not be there before.")
 
 
-class GkeSettings(Section):
-    """Clusters on GKE: their networks, and whether the counts of a pool are those of each zone, as GKE counts, or of all together."""
-
-    node_cidr: IPv4Network = IPv4Network("10.0.0.0/24")
-    pod_cidr: IPv4Network = IPv4Network("10.1.0.0/16")
-    service_cidr: IPv4Network = IPv4Network("10.2.0.0/16")
-    count_scope: Literal["zone", "total"] = "zone"
-
-
-class EksSettings(Section):
-    """The network of clusters on EKS, and its public subnets, one per zone; each gets a private one for nodes."""
-
-    vpc_cidr: IPv4Network = IPv4Network("10.0.0.0/16")
-    subnet_cidrs: Annotated[tuple[IPv4Network, ...], Field(min_length=EKS_SUBNETS_MIN, max_length=EKS_SUBNETS_MAX)] = tuple(
-        IPv4Network(f"10.0.{third}.0/20") for third in (0, 16, 32)
-    )
-
-
 class TeardownSettings(Section):
     """How long a teardown drains, and after how many seconds stuck pods are force-deleted (unset: never)."""
 
@@ -369,7 +342,7 @@ class Settings(BaseSettings):
         env_nested_delimiter=environment.DELIMITER,
         extra="forbid",
         frozen=True,
-        alias_generator=_camel,
+        alias_generator=camel,
         populate_by_name=True,
     )
 

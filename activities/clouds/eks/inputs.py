@@ -7,7 +7,7 @@ from activities.clouds.eks.subnets import SubnetPair
 from activities.clouds.graph import Value
 from activities.clouds.owner import Owner, aws_tags
 from api_types.resources.inference_cluster import EksCluster
-from api_types.settings import EksSettings
+from api_types.sections.clouds import EksSettings
 
 UNKNOWN_PRINCIPAL = "PRINCIPAL"
 """Stands for the role that the credentials log in as, where they are not read."""

@@ -26,7 +26,7 @@ from activities.clouds.pools import CloudPool, cloud_pools
 from activities.clouds.versions import version_problems, version_warnings
 from api_types.resources.inference_class import EksNodes, InferenceClass
 from api_types.resources.inference_cluster import EksCluster, InferenceCluster
-from api_types.settings import EksSettings
+from api_types.sections.clouds import EksSettings
 
 
 def eks_objects(

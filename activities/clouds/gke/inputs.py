@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from activities.clouds.owner import Owner
 from api_types.resources.inference_cluster import GkeCluster
-from api_types.settings import GkeSettings
+from api_types.sections.clouds import GkeSettings
 
 UNKNOWN_PROJECT = "PROJECT"
 """Stands for the project where the credentials that fix it are not read."""

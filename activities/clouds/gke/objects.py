@@ -15,7 +15,7 @@ from activities.clouds.storage_class import storage_class
 from activities.clouds.versions import version_problems, version_warnings
 from api_types.resources.inference_class import GkeNodes, InferenceClass
 from api_types.resources.inference_cluster import GkeCluster, InferenceCluster
-from api_types.settings import GkeSettings
+from api_types.sections.clouds import GkeSettings
 
 CONNECTION = "conn"
 STORAGE_CLASS = "sc"

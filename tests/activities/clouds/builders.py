@@ -11,7 +11,7 @@ from activities.clouds.gke.objects import gke_objects
 from activities.clouds.graph import Call, DesiredObject, Fact, arguments
 from api_types.resources.inference_class import InferenceClass
 from api_types.resources.inference_cluster import InferenceCluster
-from api_types.settings import EksSettings, GkeSettings
+from api_types.sections.clouds import EksSettings, GkeSettings
 from api_types.validation.manifests import load
 
 API = "modelplane.ai/v1alpha1"

@@ -7,7 +7,7 @@ import pytest
 
 from activities.clouds.counts import pool_counts
 from api_types.resources.inference_cluster import NodePool
-from api_types.settings import GkeSettings
+from api_types.sections.clouds import GkeSettings
 from tests.activities.clouds.builders import a_pool, an_eks_pool, call_of, eks, gke, object_of, warned
 
 # nodeCount, minNodeCount, maxNodeCount; start, least, most, autoscaled with the default minimum 0 and 1.

@@ -6,7 +6,7 @@ import pytest
 
 from activities.clouds.eks.inputs import EksFacts
 from activities.clouds.eks.subnets import SubnetPair, subnet_pairs, zones_for
-from api_types.settings import EksSettings
+from api_types.sections.clouds import EksSettings
 from tests.activities.clouds.builders import ROLE, an_eks_pool, call_of, eks, keys, object_of, reasons, warned
 from tests.random_cases import cases, generator
 

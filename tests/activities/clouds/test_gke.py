@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api_types.settings import GkeSettings
+from api_types.sections.clouds import GkeSettings
 from tests.activities.clouds.builders import G6, PROJECT, a_pool, call_of, classes, gke, keys, object_of, reasons, warned
 
 TEN = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "iam/key", "cluster", "pool/gpu", "conn", "sc"]
