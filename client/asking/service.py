@@ -26,7 +26,7 @@ class ServiceAddress:
         """Say which replica on which cluster responded."""
         name = response.headers.get(labels.RESPONDER_HEADER, "")
         if not name:
-            return "the gateway did not say which endpoint responded"
+            return "the gateway, which named no endpoint"
         cluster = self.clusters.get(name, "")
         return f"{name} on {cluster}" if cluster else name
 

@@ -162,9 +162,10 @@ def _retries(service: Tree) -> list[str]:
     codes = ", ".join(map(str, wanted.get("codes") or ()))
     after = f"nothing of them was sent, or after {codes}" if codes else "nothing of them was sent"
     times = int(wanted.get("attempts", 1))
-    mark = _GOOD if ready.get("status") == "True" else _BAD
-    why = "" if ready.get("status") == "True" else _why(service, "RetriesReady")
-    return [f"{mark} requests are sent again up to {times} time{'s' if times > 1 else ''} if {after}{why}"]
+    again = f"sent again up to {times} time{'s' if times > 1 else ''} if {after}"
+    if ready.get("status") == "True":
+        return [f"{_GOOD} requests are {again}"]
+    return [f"{_BAD} requests are not {again}{_why(service, 'RetriesReady')}"]
 
 
 def _timeouts(service: Tree) -> list[str]:
@@ -177,8 +178,9 @@ def _timeouts(service: Tree) -> list[str]:
         for field, what in (("request", "a request"), ("backendRequest", "one that was sent to an endpoint"))
         if wanted.get(field)
     ]
-    mark = _GOOD if condition(service, "TimeoutsReady").get("status") == "True" else _BAD
-    return [f"{mark} the gateway ends {', and '.join(times)}{_why(service, 'TimeoutsReady')}"]
+    if condition(service, "TimeoutsReady").get("status") == "True":
+        return [f"{_GOOD} the gateway ends {', and '.join(times)}"]
+    return [f"{_BAD} the gateway does not end {', or '.join(times)}{_why(service, 'TimeoutsReady')}"]
 
 
 def _entry_mark(entry: Tree) -> str:

@@ -218,7 +218,7 @@ class Directory:
             EntryEndpoints(
                 matched=len(selected[number]),
                 ready=len(ready[number]),
-                standby=first is not None and entry.priority != first,
+                standby=first is not None and entry.priority > first,
                 endpoints=[self._selected(each, service, name) for each in ready[number][:ROUTE_BACKENDS_MAX]] if number in listed else [],
             )
             for number, entry in enumerate(service.entries)

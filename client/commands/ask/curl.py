@@ -79,6 +79,7 @@ async def _curl(
         if include:
             for name, value in response.headers.items():
                 print(f"{name}: {value}", file=sys.stderr)
+            print(file=sys.stderr)
         async for chunk in response.aiter_bytes():
             _write(chunk)
         return response.status_code

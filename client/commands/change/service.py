@@ -1,6 +1,7 @@
 """`modelplane service shift`: change the shares of the entries of a ModelService."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -38,7 +39,7 @@ def shift(
     wait: options.Wait = False,
     timeout: options.Timeout = options.WAIT_SECONDS,
 ) -> None:
-    """Set the weights of entries, which are named by `name`, by the deployment that they select, or by the value of their only label."""
+    """Set the weights of entries. One without a name is called as the deployment that it selects, or as the value of its only label."""
     wanted = read_shares(shares)
     target = Target.of(kind_named("ModelService"), namespace, name.removeprefix("ms/"))
     asyncio.run(_shift(target, wanted, wait=wait, seconds=timeout))
@@ -94,14 +95,21 @@ def shifted(tree: Tree, wanted: Mapping[str, int]) -> Tree:
 
 
 def shares_table(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Show the weights of entries and the shares that they make, before and after."""
-    totals = [sum(int(entry.get("weight", 1)) for entry in entries) for entries in (before, after)]
+    """Show the weights of entries and the shares that they make among those of their priority, before and after."""
+    totals = [Counter[int](), Counter[int]()]
+    for total, entries in zip(totals, (before, after), strict=True):
+        for entry in entries:
+            total[_priority(entry)] += int(entry.get("weight", 1))
     rows = []
     for old, new in zip(before, after, strict=True):
         weights = [int(entry.get("weight", 1)) for entry in (old, new)]
-        shares = [f"{weight} ({weight / total:.1%})" for weight, total in zip(weights, totals, strict=True)]
-        rows.append([entry_name(new) or "<none>", *shares])
-    return columns(["ENTRY", "BEFORE", "AFTER"], rows)
+        shares = [f"{weight} ({weight / total[_priority(new)]:.1%})" for weight, total in zip(weights, totals, strict=True)]
+        rows.append([entry_name(new) or "<none>", str(_priority(new)), *shares])
+    return columns(["ENTRY", "PRIORITY", "BEFORE", "AFTER"], rows)
+
+
+def _priority(entry: Mapping[str, Any]) -> int:
+    return int(entry.get("priority") or 0)
 
 
 async def _shift(target: Target, wanted: Mapping[str, int], *, wait: bool, seconds: float) -> None:

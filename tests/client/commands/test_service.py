@@ -60,10 +60,16 @@ def test_shares_are_read() -> None:
 def test_a_table_shows_shares_before_and_after() -> None:
     lines = shares_table([an_entry(95, "stable"), an_entry(5, "canary")], [an_entry(50, "stable"), an_entry(50, "canary")])
     assert [line.split() for line in lines] == [
-        ["ENTRY", "BEFORE", "AFTER"],
-        ["stable", "95", "(95.0%)", "50", "(50.0%)"],
-        ["canary", "5", "(5.0%)", "50", "(50.0%)"],
+        ["ENTRY", "PRIORITY", "BEFORE", "AFTER"],
+        ["stable", "0", "95", "(95.0%)", "50", "(50.0%)"],
+        ["canary", "0", "5", "(5.0%)", "50", "(50.0%)"],
     ]
+
+
+def test_a_share_is_one_among_entries_of_the_same_priority() -> None:
+    entries = [an_entry(90, "stable"), an_entry(10, "canary"), {**an_entry(1, "spill-over"), "priority": 1}]
+    rows = [line.split() for line in shares_table(entries, entries)]
+    assert [row[3] for row in rows[1:]] == ["(90.0%)", "(10.0%)", "(100.0%)"]
 
 
 @pytest.mark.usefixtures("nowhere")

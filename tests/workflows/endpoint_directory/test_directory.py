@@ -97,8 +97,8 @@ def test_of_more_than_sixteen_entries_that_can_be_routed_the_first_are() -> None
     ("own", "spill", "last", "standby"),
     [
         (True, True, True, [False, True, True]),
-        (False, True, True, [True, False, True]),
-        (False, False, True, [True, True, False]),
+        (False, True, True, [False, False, True]),
+        (False, False, True, [False, False, False]),
         (False, False, False, [False, False, False]),
     ],
 )
