@@ -228,8 +228,10 @@ NO_RETRIES = {"type": "RetriesReady", "status": "False", "reason": "MiddlewareUn
             {"attempts": 2, "codes": [429, 503]},
             NO_RETRIES,
             [
-                "    ✗ requests are not sent again up to 2 times if nothing of them was sent, or after 429, 503 "
-                "(MiddlewareUnavailable: do this)"
+                (
+                    "    ✗ requests are not sent again up to 2 times if nothing of them was sent, or after 429, 503 "
+                    "(MiddlewareUnavailable: do this)"
+                )
             ],
         ),
     ],
@@ -252,8 +254,10 @@ async def test_the_way_says_which_requests_are_sent_again(retries: Any, conditio
             {"request": "300s", "backendRequest": "60s"},
             "False",
             [
-                "    ✗ the gateway does not end a request after 300s, or one that was sent to an endpoint after 60s "
-                "(TimeoutsUnsupported: do this)"
+                (
+                    "    ✗ the gateway does not end a request after 300s, or one that was sent to an endpoint after 60s "
+                    "(TimeoutsUnsupported: do this)"
+                )
             ],
         ),
     ],
