@@ -12,7 +12,10 @@ from aiohttp import web
 from client.temporal.control_plane import ControlPlane
 from front.access.access_file import AccessRules, User
 from front.access.authentication import authenticate
+from front.access.limits import Limits, TooMany
+from front.audit.log import AuditLog
 from front.serving import access_reviews, bodies, discovery, errors, openapi, protobuf
+from front.serving.auditing import Auditing, event_of, note_resource, note_user
 from front.serving.reading import Form, Parameters, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
 from front.serving.scaling import scale_of
@@ -33,14 +36,23 @@ _VERSION = {"major": "1", "minor": "32", "gitVersion": "v1.32.0+modelplane", "pl
 class Front:
     """Answers requests, from the projection and by the workflows."""
 
-    def __init__(self, plane: ControlPlane, projection: Projection, rules: AccessRules | None) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        projection: Projection,
+        rules: AccessRules | None,
+        *,
+        limits: Limits | None = None,
+        audit_log: AuditLog | None = None,
+    ) -> None:
         """`rules` None: everybody who reaches this server may do everything, which is for a loopback address alone."""
         self._projection, self._rules = projection, rules
+        self._limits, self._auditing = limits or Limits(None), Auditing(audit_log)
         self._writer = Writer(plane, projection)
 
     def app(self) -> web.Application:
         """Give the application."""
-        app = web.Application(middlewares=[self._guard], client_max_size=bodies.BYTES_MAX)
+        app = web.Application(middlewares=[self._auditing.middleware, self._guard], client_max_size=bodies.BYTES_MAX)
         app.router.add_route("*", "/{path:.*}", self._answer)
         return app
 
@@ -53,6 +65,11 @@ class Front:
             return await handler(request)
         except errors.Refused as refusal:
             return _json(refusal.status, refusal.code)
+        except TooMany as limit:
+            refused = errors.too_many(limit.message, limit.seconds)
+            response = _json(refused.status, refused.code)
+            response.headers["Retry-After"] = str(limit.seconds)
+            return response
         except web.HTTPRequestEntityTooLarge:
             too_large = errors.too_large(bodies.BYTES_MAX)
             return _json(too_large.status, too_large.code)
@@ -67,9 +84,13 @@ class Front:
         path = request.path.rstrip("/") or "/"
         if path in _OPEN:
             return self._health(path)
+        user = self._admitted(request)
+        with self._limits.answering(user.name, watch=_is_watch(request.method, request.query)):
+            return await self._routed(request, path, user)
+
+    async def _routed(self, request: web.Request, path: str, user: User) -> web.StreamResponse:
         if any(name.lower().startswith("impersonate-") for name in request.headers):
             raise errors.Refused(403, "Forbidden", "impersonation is not possible here; use a token of that user")
-        user = self._user(request)
         if path.startswith(("/api", "/openapi", "/version")) or path == "/":
             found = resource_of(path)
             if found:
@@ -86,6 +107,17 @@ class Front:
             return web.Response(status=503, text="the objects are not read yet\n")
         return web.Response(text="ok\n")
 
+    def _admitted(self, request: web.Request) -> User:
+        """Give who asks, and count the request. Raises `Refused`, `TooMany`."""
+        try:
+            user = self._user(request)
+        except errors.Refused:
+            self._limits.address_asks(request.remote or "")
+            raise
+        note_user(request, user)
+        self._limits.user_asks(user.name)
+        return user
+
     def _user(self, request: web.Request) -> User:
         if self._rules is None:
             # A page in a browser of this machine can send requests here too, under the name of a host of its own.
@@ -94,7 +126,7 @@ class Front:
             return User("system:anonymous-admin")
         if problem := self._rules.refresh():
             log.error("the access file cannot be read; the one of before holds", problem=problem)
-        user = authenticate(request.headers.getall("Authorization", []), self._rules)
+        user = authenticate(request.headers.getall("Authorization", []), request.get_extra_info("peercert"), self._rules)
         if user is None:
             raise errors.unauthorized()
         return user
@@ -103,7 +135,9 @@ class Front:
 
     async def _on_resource(self, request: web.Request, resource: Resource, user: User) -> web.StreamResponse:
         parameters = request.query
+        note_resource(request, resource)
         verb = _verb(request.method, resource, parameters)
+        note_resource(request, resource, verb)
         self._authorize(user, resource, verb)
         if not self._projection.complete:
             raise errors.unavailable("the objects are not read yet; ask again in a moment")
@@ -116,7 +150,7 @@ class Front:
         if verb == "get":
             tree = get(self._projection, resource)
             return _json(scale_of(resource, tree) if resource.subresource == SCALE else form.one(resource, tree))
-        return await self._write(request, resource, verb, user, form)
+        return await self._write(request, resource, verb, form)
 
     def _may_watch(self, request: web.Request, resource: Resource) -> bool:
         try:
@@ -134,29 +168,29 @@ class Front:
         message = f'User "{user.name}" cannot {verb} resource "{resource.plural}" in API group "{info.group}" {where}'
         raise errors.forbidden(info.group, info.plural, resource.name, message)
 
-    async def _write(self, request: web.Request, resource: Resource, verb: str, user: User, form: Form) -> web.Response:
-        dry = _dry(request.query)
+    async def _write(self, request: web.Request, resource: Resource, verb: str, form: Form) -> web.Response:
+        dry, event = _dry(request.query), event_of(request)
         body = await _read(request)
         content_type = request.headers.get("Content-Type", "")
         if verb in ("delete", "deletecollection"):
             options = await bodies.apart(bodies.parse_object, body) if body.strip() else {}
             options |= {"propagationPolicy": request.query["propagationPolicy"]} if "propagationPolicy" in request.query else {}
-            dry = dry or bool(options.get("dryRun"))
+            event.dry_run = dry = dry or bool(options.get("dryRun"))
             if verb == "deletecollection":
-                return await self._delete_all(request, resource, options, user, form, dry=dry)
-            tree = await self._writer.delete(resource, options, user.name, dry=dry)
+                return await self._delete_all(request, resource, options, form, dry=dry)
+            tree = await self._writer.delete(resource, options, event, dry=dry)
             return _json(form.one(resource, tree) if tree.get("kind") != "Status" else tree)
         if resource.subresource == SCALE:
             wanted = partial(self._body_of_scale, body, content_type, verb)
-            return _json(await self._writer.scale(resource, wanted, user.name, dry=dry))
+            return _json(await self._writer.scale(resource, wanted, event, dry=dry))
         if verb == "patch":
             kind = bodies.media_type(content_type, bodies.PATCHES)
             patch = await bodies.apart(bodies.parse, body)
-            tree, warnings = await self._writer.patch(resource, kind, patch, user.name, dry=dry)
+            tree, warnings = await self._writer.patch(resource, kind, patch, event, dry=dry)
         else:
             bodies.media_type(content_type, bodies.OBJECTS)
             write = self._writer.create if verb == "create" else self._writer.update
-            tree, warnings = await write(resource, await bodies.apart(bodies.parse_object, body), user.name, dry=dry)
+            tree, warnings = await write(resource, await bodies.apart(bodies.parse_object, body), event, dry=dry)
         return _json(form.one(resource, tree), 201 if verb == "create" else 200, warnings)
 
     def _body_of_scale(self, body: bytes, content_type: str, verb: str, before: Tree) -> Tree:
@@ -165,15 +199,13 @@ class Front:
         bodies.media_type(content_type, bodies.OBJECTS)
         return bodies.parse_object(body)
 
-    async def _delete_all(
-        self, request: web.Request, resource: Resource, options: Tree, user: User, form: Form, *, dry: bool
-    ) -> web.Response:
+    async def _delete_all(self, request: web.Request, resource: Resource, options: Tree, form: Form, *, dry: bool) -> web.Response:
         found = listed(self._projection, resource, {key: value for key, value in request.query.items() if key != "limit"}, Form())
         for tree in found["items"]:
             named = Resource(resource.info, resource.namespace, tree["metadata"]["name"])
             mine = {**options, "preconditions": {"uid": tree["metadata"].get("uid")}}
             try:
-                await self._writer.delete(named, mine, user.name, dry=dry)
+                await self._writer.delete(named, mine, event_of(request), dry=dry)
             except errors.Refused as refusal:
                 # It is gone, or another one by now.
                 if refusal.code not in (404, 409):
@@ -190,10 +222,14 @@ async def _read(request: web.Request) -> bytes:
         raise errors.Refused(408, "Timeout", "the body of the request did not arrive in time") from None
 
 
+def _is_watch(method: str, parameters: Parameters) -> bool:
+    return method == "GET" and parameters.get("watch") in ("true", "1")
+
+
 def _verb(method: str, resource: Resource, parameters: Parameters) -> str:
     """Give the verb of a request. Raises `Refused` for a method that the resource does not have."""
     if method in ("GET", "HEAD"):
-        if method == "GET" and parameters.get("watch") in ("true", "1") and not resource.subresource:
+        if _is_watch(method, parameters) and not resource.subresource:
             return "watch"
         return "get" if resource.name else "list"
     if not resource.info.user_may_apply or resource.subresource == STATUS:

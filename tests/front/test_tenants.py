@@ -193,7 +193,7 @@ async def test_a_watch_of_ones_own_namespace_tells_of_no_other(both: tuple[Fleet
 )
 async def test_documents_are_the_same_for_everybody_and_for_nobody_without_a_token(both: tuple[Fleet, Fleet], path: str) -> None:
     answers = {await fleet.ask("GET", path, user) for fleet in both for user in ("ann", "root")}
-    assert len(answers) == 1
+    assert [status for status, _ in answers] == [200]
     status, _ = await both[0].ask("GET", path, user="")
     assert status == (200 if path in ("/healthz", "/livez", "/readyz") else 401)
 
