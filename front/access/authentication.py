@@ -12,7 +12,7 @@ _GROUPS_MAX = 64
 
 
 def authenticate(headers: Sequence[str], certificate: Mapping[str, Any] | None, rules: AccessRules) -> User | None:
-    """Give the user of a request by its Authorization headers, or without one by the certificate of its connection; None if nobody has them.
+    """Give the user of a request by its Authorization headers, or without any by the certificate of its connection; None for nobody.
 
     `certificate`: of a connection whose handshake has verified it, as `SSLSocket.getpeercert` gives it.
     """

@@ -62,17 +62,15 @@ def _at(tree: Any, names: tuple[str, ...]) -> Any:
 
 
 def _compared(path: str, old: Any, new: Any, *, hidden: bool) -> Iterator[Difference]:
-    if old == new and type(old) is type(new):
-        return
     sides = [side for side in (old, new) if side is not _MISSING]
-    if all(isinstance(side, Mapping) and side for side in sides):
+    if any(sides) and all(isinstance(side, Mapping) for side in sides):
         for key in dict.fromkeys(key for side in sides for key in side):
             below = f"{path}.{key}" if _PLAIN.fullmatch(str(key)) else f"{path}[{json.dumps(str(key))}]"
             yield from _compared(below, _of(old, key), _of(new, key), hidden=hidden or key in HIDDEN_BELOW)
-    elif all(isinstance(side, list) and side for side in sides):
+    elif any(sides) and all(isinstance(side, list) for side in sides):
         for index in range(max(map(len, sides))):
             yield from _compared(f"{path}[{index}]", _item(old, index), _item(new, index), hidden=hidden)
-    else:
+    elif old != new or type(old) is not type(new):
         yield Difference(path, old, new, hidden or _has_hidden(old) or _has_hidden(new))
 
 

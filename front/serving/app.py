@@ -53,7 +53,8 @@ class Front:
     def app(self) -> web.Application:
         """Give the application."""
         app = web.Application(middlewares=[self._auditing.middleware, self._guard], client_max_size=bodies.BYTES_MAX)
-        app.router.add_route("*", "/{path:.*}", self._answer)
+        # With line breaks too: whatever the path is, it is answered here.
+        app.router.add_route("*", r"/{path:[\s\S]*}", self._answer)
         return app
 
     # --- every request ----------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """A front without Temporal before the objects of two tenants, for requests that must never leave their namespace."""
 
 import hashlib
+import io
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -106,7 +107,8 @@ class Fleet:
     ) -> tuple[int, bytes, Mapping[str, str]]:
         """Make one request; gives the status, the body and the headers."""
         sent = {"Content-Type": "application/json", **headers} | ({"Authorization": f"Bearer {TOKENS[user]}"} if user else {})
-        async with self.client.request(method, path, data=body, headers=sent) as answer:
+        data = io.BytesIO(body) if body is not None else None
+        async with self.client.request(method, path, data=data, headers=sent) as answer:
             return answer.status, await answer.read(), answer.headers.copy()
 
 
