@@ -17,7 +17,7 @@ _GROUPS_MAX = 64
 class Change:
     """A message that was sent to the workflow of an object. `after` is None while it is not known to be carried out, or the object is gone.
 
-    `request_id` is also in the events of the object, and in `status.lastScale`.
+    `request_id` is also in `status.lastScale` of the object.
     """
 
     request_id: str

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
 
 STANDARD_OUTPUT = "-"
 WRITE_SECONDS = 5.0
 """How long a write waits for its line; a pipe that nobody reads takes none."""
+_END_SECONDS = 1.0
 _STDOUT = 1
 
 
@@ -32,9 +32,9 @@ class AuditLog:
         self._file = _STDOUT if self._path is None else -1
         self._unwritten: deque[bytes] = deque()
         self._torn = False
-        self._lock = Lock()
+        # One thread, so that lines are written one after the other.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="audit")
-        self.append(b"")
+        self._append(b"")
 
     async def check(self) -> None:
         """Write what is left of before. Raises `Unwritable`: then nothing may be carried out."""
@@ -44,25 +44,30 @@ class AuditLog:
         """Append lines, which are made in a thread of their own. Raises `Unwritable`; they are written first then, as soon as it goes."""
         await self._apart(lines)
 
-    async def _apart(self, lines: Callable[[], bytes]) -> None:
+    def write_at_once(self, lines: bytes) -> None:
+        """Append lines while the whole program waits, for a second at most. Raises `Unwritable`."""
         try:
-            async with asyncio.timeout(WRITE_SECONDS):
-                await asyncio.get_running_loop().run_in_executor(self._thread, lambda: self.append(lines()))
+            self._thread.submit(self._append, lines).result(_END_SECONDS)
         except TimeoutError:
             raise Unwritable(f"{self._target} takes no lines") from None
 
-    def append(self, lines: bytes) -> None:
-        """Append lines, and wait for it. Raises `Unwritable`."""
-        with self._lock:
-            if lines:
-                self._unwritten.append(lines)
-            try:
-                self._reopen()
-                while self._unwritten:
-                    self._write(self._unwritten[0])
-                    self._unwritten.popleft()
-            except OSError as error:
-                raise Unwritable(f"{self._target}: {error.strerror}") from error
+    async def _apart(self, lines: Callable[[], bytes]) -> None:
+        try:
+            async with asyncio.timeout(WRITE_SECONDS):
+                await asyncio.get_running_loop().run_in_executor(self._thread, lambda: self._append(lines()))
+        except TimeoutError:
+            raise Unwritable(f"{self._target} takes no lines") from None
+
+    def _append(self, lines: bytes) -> None:
+        if lines:
+            self._unwritten.append(lines)
+        try:
+            self._reopen()
+            while self._unwritten:
+                self._write(self._unwritten[0])
+                self._unwritten.popleft()
+        except OSError as error:
+            raise Unwritable(f"{self._target}: {error.strerror}") from error
 
     def _reopen(self) -> None:
         """Open the file of that name, if it is another one than the open one by now."""

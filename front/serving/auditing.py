@@ -58,7 +58,7 @@ class Auditing:
     def _record_interrupted(audit_log: AuditLog, event: AuditEvent) -> None:
         """Record a request that this program ends, or whose client is gone, before it was answered."""
         try:
-            audit_log.append(event.lines(0, "Interrupted"))
+            audit_log.write_at_once(event.lines(0, "Interrupted"))
         except Unwritable as problem:
             _tell(problem)
 

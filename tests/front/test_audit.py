@@ -81,7 +81,7 @@ async def test_each_write_has_a_line_with_who_what_and_which_fields(fleet: Fleet
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-async def test_the_line_names_the_request_as_events_of_the_object_and_the_answer_do(
+async def test_the_line_names_the_request_as_the_workflow_and_the_answer_do(
     fleet: Fleet, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = []
@@ -239,6 +239,9 @@ async def test_a_pipe_that_nobody_reads_delays_a_write_for_a_bounded_time(tmp_pa
         await audit_log.write(lambda: b"x" * 1024 * 1024)
     with pytest.raises(Unwritable, match="takes no lines"):
         await audit_log.check()
+    monkeypatch.setattr(module, "_END_SECONDS", 0.2)
+    with pytest.raises(Unwritable, match="takes no lines"):
+        audit_log.write_at_once(b"x")
     os.close(reader)
 
 
