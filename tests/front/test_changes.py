@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from front.audit.changes import CHANGES_MAX, HIDDEN_BELOW, differences
+from tests.random_cases import random_cases
 from tests.workflows.environment.harness import a_deployment
 
 PLANTED = "planted-secret"
@@ -70,6 +71,7 @@ def planted(value: Any, *, hidden: bool = False) -> Any:
     return PLANTED if hidden else value
 
 
+@random_cases(200)
 @given(values, values)
 def test_what_is_below_a_hidden_field_is_never_shown(before: Any, after: Any) -> None:
     shown, _ = differences({"spec": planted(before)}, {"spec": planted(after)})
