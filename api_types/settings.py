@@ -315,6 +315,14 @@ class FrontSettings(Section):
     scaler_client_ca: Path | None = Field(
         default=None, description="Certificates of the authorities that sign the certificates of KEDA, in PEM."
     )
+    client_ca: Path | None = Field(
+        default=None, description="Authorities that sign certificates of users: the common name is the user, organizations are its groups."
+    )
+    audit_file: str = Field(default="-", min_length=1, description="Where each write is recorded as a line of JSON; - is standard output.")
+    requests_per_second: float = Field(default=50, gt=0, le=100_000, description="Of one user, and of one address without a valid token.")
+    burst: int = Field(default=200, ge=1, le=1_000_000, description="Requests of one user at once after a pause.")
+    max_concurrent_requests: int = Field(default=50, ge=1, description="Requests of one user that are answered at once, without watches.")
+    max_watches: int = Field(default=100, ge=1, description="Watches of one user.")
 
 
 class LogSettings(Section):

@@ -24,7 +24,9 @@ from client.temporal.control_plane import ControlPlane
 from client.temporal.shutdown import exit_process
 from front.access.access_file import AccessRules
 from front.access.files import BadAccessFile
+from front.access.limits import Allowance, Limits
 from front.access.signing import Callers
+from front.audit.log import AuditLog, Unwritable
 from front.scaling.external_scaler import server_of
 from front.scaling.numbers import Told
 from front.scaling.routes import Scaling
@@ -68,13 +70,15 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     host, port = _address(settings.front)
     rules, tls = access_rules(settings.front, host), _tls(settings.front)
     callers, credentials = _callers(settings.front), scaler_credentials(settings.front)
+    audit_log = _audit_log(settings.front)
     listener = listener or _listener(settings.front, host, port)
     client = await connect(settings, within_seconds=CONNECT_SECONDS)
     projection = Projection()
     # Each has its own limit of queries at once: objects that do not answer the one do not hold up the other.
     plane, feed = ControlPlane(client, settings), Feed(ControlPlane(client, settings), projection)
     following = asyncio.create_task(feed.run())
-    front, told = Front(plane, projection, rules), Told(timedelta(seconds=settings.front.metrics_max_age))
+    front = Front(plane, projection, rules, limits=Limits(_allowance(settings.front)), audit_log=audit_log)
+    told = Told(timedelta(seconds=settings.front.metrics_max_age))
     app = front.app(Scaling(front, told, callers).routes())
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, keepalive_timeout=_KEEPALIVE_SECONDS)
     await runner.setup()
@@ -159,6 +163,17 @@ def _listening(front: FrontSettings, server: Any, credentials: Any) -> Any:
     return server
 
 
+def _allowance(front: FrontSettings) -> Allowance:
+    return Allowance(front.requests_per_second, front.burst, front.max_concurrent_requests, front.max_watches)
+
+
+def _audit_log(front: FrontSettings) -> AuditLog:
+    try:
+        return AuditLog(front.audit_file)
+    except Unwritable as problem:
+        raise Refused(f"front.auditFile: {problem}", next_step="name a file that can be written, or `-` for standard output") from problem
+
+
 def _address(front: FrontSettings) -> tuple[str, int]:
     host, _, port = front.listen.rpartition(":")
     return host.strip("[]"), int(port)
@@ -181,6 +196,11 @@ def _is_loopback(host: str) -> bool:
 def _tls(front: FrontSettings) -> ssl.SSLContext | None:
     if (front.tls_cert is None) is not (front.tls_key is None):
         raise Refused("a certificate needs its key, and a key its certificate", next_step="set both front.tlsCert and front.tlsKey")
+    if front.client_ca is not None and (front.tls_cert is None or front.access_file is None):
+        raise Refused(
+            "front.clientCa: certificates of clients need TLS, and rules of what their users may do",
+            next_step="set front.tlsCert, front.tlsKey and front.accessFile",
+        )
     if front.tls_cert is None or front.tls_key is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -188,6 +208,13 @@ def _tls(front: FrontSettings) -> ssl.SSLContext | None:
         context.load_cert_chain(front.tls_cert.expanduser(), front.tls_key.expanduser())
     except (OSError, ssl.SSLError) as error:
         raise Refused(f"front.tlsCert, front.tlsKey: {error}", next_step="name a certificate and its key, both in PEM") from error
+    if front.client_ca is not None:
+        try:
+            context.load_verify_locations(front.client_ca.expanduser())
+        except (OSError, ssl.SSLError) as error:
+            raise Refused(f"front.clientCa: {error}", next_step="name a file with the certificates of authorities, in PEM") from error
+        # Whoever has none may have a token.
+        context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
 

@@ -1,39 +1,11 @@
-"""Where the token of a request is."""
+"""Who asks: the bearer of a token that the access file knows, or of a certificate that an authority of ours has signed."""
 
-import base64
-from collections.abc import Callable, Sequence
-
-API_KEY = "X-Api-Key"
-"""The header in which KEDA's metrics-api scaler sends a token."""
-_BASIC_MAX = 8192
-
-Token = Callable[[Sequence[str], Sequence[str]], str]
-"""Reads the token of a request from its Authorization headers and its API keys; empty if there is not just one."""
+from front.access.access_file import AccessRules, User
+from front.access.certificates import Certificate
 
 
-def bearer_token(authorization: Sequence[str], api_keys: Sequence[str]) -> str:
-    """Read a bearer token, as clients of Kubernetes send it."""
-    del api_keys
-    scheme, value = _only(authorization)
-    return value if scheme == "bearer" else ""
-
-
-def any_token(authorization: Sequence[str], api_keys: Sequence[str]) -> str:
-    """Read a bearer token, the password of basic authentication, or an API key: what programs that scale can send."""
-    if api_keys:
-        return api_keys[0].strip() if len(api_keys) == 1 and not authorization else ""
-    scheme, value = _only(authorization)
-    if scheme != "basic":
-        return value if scheme == "bearer" else ""
-    try:
-        _, _, password = base64.b64decode(value[:_BASIC_MAX], validate=True).decode().partition(":")
-    except ValueError:
-        return ""
-    return password
-
-
-def _only(headers: Sequence[str]) -> tuple[str, str]:
-    if len(headers) != 1:
-        return "", ""
-    scheme, _, value = headers[0].partition(" ")
-    return scheme.lower(), value.strip()
+def authenticate(token: str | None, certificate: Certificate | None, rules: AccessRules) -> User | None:
+    """Give the user of a request by its token, or without any by the certificate of its connection; None for nobody."""
+    if token is not None:
+        return rules.user_of(token)
+    return certificate.user() if certificate else None

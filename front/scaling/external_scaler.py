@@ -5,16 +5,18 @@ as clients of Kubernetes are: the common name is the user, organisations are gro
 """
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 import structlog
-from cryptography import x509
-from cryptography.x509.oid import NameOID
 
-from front.access.access_file import ANYBODY, AUTHENTICATED, User
+from front.access.access_file import ANYBODY, User
+from front.access.certificates import of_pem
+from front.access.limits import TooMany
 from front.scaling import scaler_messages as messages
 from front.scaling.fields import NUMBER_MAX, Fields, shown
 from front.scaling.numbers import NAMES, QUEUE_DEPTH, RUNNING_REQUESTS, Told
@@ -32,7 +34,6 @@ CHECK_SECONDS = 5.0
 _MESSAGE_BYTES_MAX = 64 * 1024
 # Each ScaledObject with `external-push` holds one stream.
 _CALLS_MAX = 4096
-_NAME_MAX = 253
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
@@ -112,35 +113,51 @@ class ExternalScaler:
         return grpc.method_handlers_generic_handler(messages.SERVICE, methods)
 
     async def _is_active(self, reference: Any, context: Any) -> Any:
-        return messages.IsActiveResponse(result=self._active(self._allowed(reference, context)))
+        with self._admitted(context):
+            return messages.IsActiveResponse(result=self._active(self._allowed(reference, context)))
 
     async def _metric_spec(self, reference: Any, context: Any) -> Any:
-        trigger = self._allowed(reference, context)
+        with self._admitted(context):
+            trigger = self._allowed(reference, context)
         spec = {"metricName": trigger.metric, "targetSize": max(1, round(trigger.target)), "targetSizeFloat": trigger.target}
         return messages.GetMetricSpecResponse(metricSpecs=[spec])
 
     async def _metrics(self, request: Any, context: Any) -> Any:
-        trigger = self._allowed(request.scaledObjectRef, context)
-        if request.metricName not in ("", trigger.metric):
-            raise errors.bad_request(f"metricName: must be {trigger.metric}, which the trigger names, got {shown(request.metricName)}")
-        values = self._values(trigger)
+        with self._admitted(context):
+            trigger = self._allowed(request.scaledObjectRef, context)
+            if request.metricName not in ("", trigger.metric):
+                raise errors.bad_request(f"metricName: must be {trigger.metric}, which the trigger names, got {shown(request.metricName)}")
+            values = self._values(trigger)
         value = {"metricName": trigger.metric, "metricValue": math.ceil(values[trigger.metric]), "metricValueFloat": values[trigger.metric]}
         return messages.GetMetricsResponse(metricValues=[value])
 
     async def _stream_is_active(self, reference: Any, context: Any) -> AsyncIterator[Any]:
         """Say at once whether a deployment must run, and each time that this changes. While it is not known, nothing is said."""
         told: bool | None = None
-        while True:
-            trigger = self._allowed(reference, context)
-            active = self._active_if_known(trigger)
-            if active is not None and active != told:
-                told = active
-                yield messages.IsActiveResponse(result=active)
-            await self._told.changed(trigger.resource.key, CHECK_SECONDS)
+        with self._admitted(context, watch=True):
+            while True:
+                trigger = self._allowed(reference, context)
+                active = self._active_if_known(trigger)
+                if active is not None and active != told:
+                    told = active
+                    yield messages.IsActiveResponse(result=active)
+                await self._told.changed(trigger.resource.key, CHECK_SECONDS)
+
+    @contextmanager
+    def _admitted(self, context: Any, *, watch: bool = False) -> Iterator[None]:
+        """Count a call for as long as it is being answered. Raises `Refused`, `TooMany`."""
+        limits = self._front.limits
+        with limits.unknown(_address_of(context.peer())):
+            user = self._user_of(context)
+        with limits.admitted(user.name, watch=watch):
+            yield
+
+    def _user_of(self, context: Any) -> User:
+        return ANYBODY if self._front.is_open else _user_of(context.auth_context())
 
     def _allowed(self, reference: Any, context: Any) -> Trigger:
         """Give what a call is about. Raises `Refused`, in the same words whether the deployment exists or not."""
-        user = ANYBODY if self._front.is_open else _user_of(context.auth_context())
+        user = self._user_of(context)
         trigger = read_trigger(reference)
         self._front.authorize(user, trigger.resource, "get")
         self._front.check_complete()
@@ -177,16 +194,20 @@ def server_of(front: Front, told: Told) -> Any:
 
 def _user_of(certified: Mapping[str, Any]) -> User:
     """Give the user of a certificate that the server has verified. Raises `Refused`."""
-    try:
-        (text,) = certified["x509_pem_cert"]
-        subject = x509.load_pem_x509_certificate(text).subject
-    except (KeyError, ValueError):
-        raise errors.unauthorized("Unauthorized: KEDA needs a client certificate of an authority in front.scalerClientCa") from None
-    names = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    if len(names) != 1 or not 0 < len(names[0]) <= _NAME_MAX:
-        raise errors.unauthorized("Unauthorized: the client certificate needs one common name, which is the user")
-    groups = (str(each.value) for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME))
-    return User(names[0], (*groups, AUTHENTICATED))
+    certificate = next((of_pem(text) for text in certified.get("x509_pem_cert", ())), None)
+    if certificate is None:
+        raise errors.unauthorized("Unauthorized: KEDA needs a client certificate of an authority in front.scalerClientCa")
+    user = certificate.user()
+    if user is None:
+        raise errors.unauthorized(
+            "Unauthorized: the client certificate needs one common name, which is the user, and a time that is not over"
+        )
+    return user
+
+
+def _address_of(peer: str) -> str:
+    """Give the address of a client, of which gRPC writes `ipv4:192.0.2.1:50000` or `ipv6:%5B2001:db8::1%5D:50000`."""
+    return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
 
 
 def _bytes(message: Any) -> bytes:
@@ -220,5 +241,7 @@ def _refusing_stream(method: Callable[[Any, Any], AsyncIterator[Any]]) -> Callab
 async def _abort(context: Any, error: Exception) -> None:
     if isinstance(error, errors.Refused):
         await context.abort(_CODES.get(error.code, grpc.StatusCode.UNKNOWN), error.status["message"])
+    if isinstance(error, TooMany):
+        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error.message)
     log.error("a call of the external scaler failed", exc_info=error)
     await context.abort(grpc.StatusCode.INTERNAL, "an error of this server; its log has the details")

@@ -11,13 +11,15 @@ import structlog
 from aiohttp import web
 
 from client.refs.tree import at_path
-from front.access.authentication import any_token
+from front.access.access_file import User
 from front.access.signing import BadSignature, Callers, Signed
+from front.access.tokens import any_token
 from front.scaling import events
 from front.scaling.numbers import NAMES, OBSERVED_AT, Told, read_numbers
 from front.scaling.webhook import Answers, read_wanted, request_id_of
 from front.serving import bodies, errors
 from front.serving.app import Front, json_response, read
+from front.serving.auditing import event_of, note_resource, note_user
 from front.serving.reading import get
 from front.serving.requests import SCALE, Resource, resource_of
 from front.store.projection import Tree
@@ -48,13 +50,20 @@ class Scaling:
     # --- the webhook ------------------------------------------------------------------------------------------------------------------
 
     async def _scale(self, request: web.Request) -> web.Response:
-        if self._callers is None:
-            raise errors.Refused(404, "NotFound", "signed requests are not served here; the setting is front.webhookKeys")
-        _allow(request, "POST")
-        body = await _read(request)
-        now = self._told.now().timestamp()
-        signed = self._signed(self._callers, request, body, now)
+        with self._front.limits.unknown(request.remote or ""):
+            if self._callers is None:
+                raise errors.Refused(404, "NotFound", "signed requests are not served here; the setting is front.webhookKeys")
+            _allow(request, "POST")
+            body = await _read(request)
+            now = self._told.now().timestamp()
+            signed = self._signed(self._callers, request, body, now)
+        note_user(request, signed.user)
+        with self._front.limits.admitted(signed.user.name, watch=False):
+            return await self._scale_as(request, signed, body, now)
+
+    async def _scale_as(self, request: web.Request, signed: Signed, body: bytes, now: float) -> web.Response:
         resource = _resource(request, SCALE)
+        note_resource(request, resource, "update")
         self._front.authorize(signed.user, resource, "update")
         content = request.raw_path.encode(errors="surrogateescape") + b"\n" + body
         answer = self._answers.earlier(signed, content, now)
@@ -79,16 +88,22 @@ class Scaling:
             return {**before, "spec": {"replicas": wanted.replicas}}
 
         request_id = request_id_of(signed)
-        return await self._front.writer.scale(resource, requested, signed.user.name, request_id=request_id, reason=wanted.reason)
+        return await self._front.writer.scale(resource, requested, event_of(request), request_id=request_id, reason=wanted.reason)
 
     # --- numbers ----------------------------------------------------------------------------------------------------------------------
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        user = self._front.user_of(request, any_token)
+        with self._front.admitted(request, any_token) as user:
+            return await self._metrics_as(request, user)
+
+    async def _metrics_as(self, request: web.Request, user: User) -> web.Response:
         resource = _resource(request, METRICS)
+        note_resource(request, resource)
         _allow(request, "GET", "HEAD", "PUT", "POST")
         reads = request.method in ("GET", "HEAD")
-        self._front.authorize(user, resource, "get" if reads else "update")
+        verb = "get" if reads else "update"
+        note_resource(request, resource, verb)
+        self._front.authorize(user, resource, verb)
         self._front.check_complete()
         if reads:
             tree = get(self._front.projection, resource)
@@ -110,14 +125,18 @@ class Scaling:
     # --- events -----------------------------------------------------------------------------------------------------------------------
 
     async def _event(self, request: web.Request) -> web.Response:
-        user = self._front.user_of(request, any_token)
+        with self._front.admitted(request, any_token) as user:
+            return await self._event_of(request, user)
+
+    async def _event_of(self, request: web.Request, user: User) -> web.Response:
         _allow(request, "POST")
         event = await bodies.apart(events.read_event, request.headers, await _read(request))
         if event.type not in events.RECORDED:
             return _taken("events of this type say nothing of a ModelDeployment")
         resource = events.deployment_of(event)
+        note_resource(request, resource, "create")
         self._front.authorize(user, resource, "create")
-        if not await self._front.writer.record_event(resource, events.report_of(event, user.name)):
+        if not await self._front.writer.record_event(resource, events.report_of(event, user.name), event_of(request)):
             return _taken(f"there is no ModelDeployment {resource.namespace}/{resource.name}")
         return _taken("")
 

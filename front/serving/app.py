@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,13 @@ from aiohttp import web
 
 from client.temporal.control_plane import ControlPlane
 from front.access.access_file import ANYBODY, AccessRules, User
-from front.access.authentication import API_KEY, Token, bearer_token
+from front.access.authentication import authenticate
+from front.access.certificates import of_connection
+from front.access.limits import Limits, TooMany
+from front.access.tokens import API_KEY, Token, bearer_token
+from front.audit.log import AuditLog
 from front.serving import access_reviews, bodies, discovery, errors, openapi, protobuf
+from front.serving.auditing import Auditing, event_of, note_resource, note_user
 from front.serving.reading import Form, Parameters, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
 from front.serving.scaling import scale_of
@@ -33,16 +39,26 @@ _VERSION = {"major": "1", "minor": "32", "gitVersion": "v1.32.0+modelplane", "pl
 class Front:
     """Answers requests, from the projection and by the workflows."""
 
-    def __init__(self, plane: ControlPlane, projection: Projection, rules: AccessRules | None) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        projection: Projection,
+        rules: AccessRules | None,
+        *,
+        limits: Limits | None = None,
+        audit_log: AuditLog | None = None,
+    ) -> None:
         """`rules` None: everybody who reaches this server may do everything, which is for a loopback address alone."""
         self.projection, self._rules = projection, rules
+        self.limits, self._auditing = limits or Limits(None), Auditing(audit_log)
         self.writer = Writer(plane, projection)
 
     def app(self, routes: Sequence[web.AbstractRouteDef] = ()) -> web.Application:
-        """Give the application. `routes`: what it serves besides the Kubernetes API; their refusals are answered as all are."""
-        app = web.Application(middlewares=[self._guard], client_max_size=bodies.BYTES_MAX)
+        """Give the application. `routes`: of what it serves besides the Kubernetes API; writes and refusals are treated as all are."""
+        app = web.Application(middlewares=[self._auditing.middleware, self._guard], client_max_size=bodies.BYTES_MAX)
         app.router.add_routes(routes)
-        app.router.add_route("*", "/{path:.*}", self._answer)
+        # With line breaks too: whatever the path is, it is answered here.
+        app.router.add_route("*", r"/{path:[\s\S]*}", self._answer)
         return app
 
     # --- every request ----------------------------------------------------------------------------------------------------------------
@@ -54,6 +70,11 @@ class Front:
             return await handler(request)
         except errors.Refused as refusal:
             return json_response(refusal.status, refusal.code)
+        except TooMany as limit:
+            refused = errors.too_many(limit.message, limit.seconds)
+            response = json_response(refused.status, refused.code)
+            response.headers["Retry-After"] = str(limit.seconds)
+            return response
         except web.HTTPRequestEntityTooLarge:
             too_large = errors.too_large(bodies.BYTES_MAX)
             return json_response(too_large.status, too_large.code)
@@ -68,7 +89,10 @@ class Front:
         path = request.path.rstrip("/") or "/"
         if path in _OPEN:
             return self._health(path)
-        user = self.user_of(request)
+        with self.admitted(request, watch=_is_watch(request.method, request.query)) as user:
+            return await self._routed(request, path, user)
+
+    async def _routed(self, request: web.Request, path: str, user: User) -> web.StreamResponse:
         if path.startswith(("/api", "/openapi", "/version")) or path == "/":
             found = resource_of(path)
             if found:
@@ -85,17 +109,30 @@ class Front:
             return web.Response(status=503, text="the objects are not read yet\n")
         return web.Response(text="ok\n")
 
+    @contextmanager
+    def admitted(self, request: web.Request, token: Token = bearer_token, *, watch: bool = False) -> Iterator[User]:
+        """Give who asks, and count the request for as long as it is being answered. Raises `Refused`, `TooMany`.
+
+        `token`: reads the token from the headers.
+        """
+        with self.limits.unknown(request.remote or ""):
+            user = self.user_of(request, token)
+        note_user(request, user)
+        with self.limits.admitted(user.name, watch=watch):
+            if any(name.lower().startswith("impersonate-") for name in request.headers):
+                raise errors.Refused(403, "Forbidden", "impersonation is not possible here; use a token of that user")
+            yield user
+
     def user_of(self, request: web.Request, token: Token = bearer_token) -> User:
-        """Give who asks. Raises `Refused`. `token`: reads the token from the headers."""
-        if any(name.lower().startswith("impersonate-") for name in request.headers):
-            raise errors.Refused(403, "Forbidden", "impersonation is not possible here; use a token of that user")
+        """Give who asks, and count nothing. Raises `Refused`."""
         if self._rules is None:
             # A page in a browser of this machine can send requests here too, under the name of a host of its own.
             if "Origin" in request.headers or (request.url.host or "") not in _LOOPBACK:
                 raise errors.Refused(403, "Forbidden", "without an access file only programs of this machine are served")
             return ANYBODY
         self.refresh()
-        user = self._rules.user_of(token(request.headers.getall("Authorization", []), request.headers.getall(API_KEY, [])))
+        sent = token(request.headers.getall("Authorization", []), request.headers.getall(API_KEY, []))
+        user = authenticate(sent, of_connection(request.get_extra_info("peercert")), self._rules)
         if user is None:
             raise errors.unauthorized()
         return user
@@ -119,7 +156,9 @@ class Front:
 
     async def _on_resource(self, request: web.Request, resource: Resource, user: User) -> web.StreamResponse:
         parameters = request.query
+        note_resource(request, resource)
         verb = _verb(request.method, resource, parameters)
+        note_resource(request, resource, verb)
         self.authorize(user, resource, verb)
         self.check_complete()
         form = Form.of(request.headers.get("Accept", ""), parameters)
@@ -131,7 +170,7 @@ class Front:
         if verb == "get":
             tree = get(self.projection, resource)
             return json_response(scale_of(resource, tree) if resource.subresource == SCALE else form.one(resource, tree))
-        return await self._write(request, resource, verb, user, form)
+        return await self._write(request, resource, verb, form)
 
     def _may_watch(self, request: web.Request, resource: Resource) -> bool:
         try:
@@ -151,29 +190,29 @@ class Front:
         message = f'User "{user.name}" cannot {verb} resource "{resource.plural}" in API group "{info.group}" {where}'
         raise errors.forbidden(info.group, info.plural, resource.name, message)
 
-    async def _write(self, request: web.Request, resource: Resource, verb: str, user: User, form: Form) -> web.Response:
-        dry = _dry(request.query)
+    async def _write(self, request: web.Request, resource: Resource, verb: str, form: Form) -> web.Response:
+        dry, event = _dry(request.query), event_of(request)
         body = await read(request)
         content_type = request.headers.get("Content-Type", "")
         if verb in ("delete", "deletecollection"):
             options = await bodies.apart(bodies.parse_object, body) if body.strip() else {}
             options |= {"propagationPolicy": request.query["propagationPolicy"]} if "propagationPolicy" in request.query else {}
-            dry = dry or bool(options.get("dryRun"))
+            event.dry_run = dry = dry or bool(options.get("dryRun"))
             if verb == "deletecollection":
-                return await self._delete_all(request, resource, options, user, form, dry=dry)
-            tree = await self.writer.delete(resource, options, user.name, dry=dry)
+                return await self._delete_all(request, resource, options, form, dry=dry)
+            tree = await self.writer.delete(resource, options, event, dry=dry)
             return json_response(form.one(resource, tree) if tree.get("kind") != "Status" else tree)
         if resource.subresource == SCALE:
             wanted = partial(self._body_of_scale, body, content_type, verb)
-            return json_response(await self.writer.scale(resource, wanted, user.name, dry=dry))
+            return json_response(await self.writer.scale(resource, wanted, event, dry=dry))
         if verb == "patch":
             kind = bodies.media_type(content_type, bodies.PATCHES)
             patch = await bodies.apart(bodies.parse, body)
-            tree, warnings = await self.writer.patch(resource, kind, patch, user.name, dry=dry)
+            tree, warnings = await self.writer.patch(resource, kind, patch, event, dry=dry)
         else:
             bodies.media_type(content_type, bodies.OBJECTS)
             write = self.writer.create if verb == "create" else self.writer.update
-            tree, warnings = await write(resource, await bodies.apart(bodies.parse_object, body), user.name, dry=dry)
+            tree, warnings = await write(resource, await bodies.apart(bodies.parse_object, body), event, dry=dry)
         return json_response(form.one(resource, tree), 201 if verb == "create" else 200, warnings)
 
     def _body_of_scale(self, body: bytes, content_type: str, verb: str, before: Tree) -> Tree:
@@ -182,15 +221,13 @@ class Front:
         bodies.media_type(content_type, bodies.OBJECTS)
         return bodies.parse_object(body)
 
-    async def _delete_all(
-        self, request: web.Request, resource: Resource, options: Tree, user: User, form: Form, *, dry: bool
-    ) -> web.Response:
+    async def _delete_all(self, request: web.Request, resource: Resource, options: Tree, form: Form, *, dry: bool) -> web.Response:
         found = listed(self.projection, resource, {key: value for key, value in request.query.items() if key != "limit"}, Form())
         for tree in found["items"]:
             named = Resource(resource.info, resource.namespace, tree["metadata"]["name"])
             mine = {**options, "preconditions": {"uid": tree["metadata"].get("uid")}}
             try:
-                await self.writer.delete(named, mine, user.name, dry=dry)
+                await self.writer.delete(named, mine, event_of(request), dry=dry)
             except errors.Refused as refusal:
                 # It is gone, or another one by now.
                 if refusal.code not in (404, 409):
@@ -207,10 +244,14 @@ async def read(request: web.Request) -> bytes:
         raise errors.Refused(408, "Timeout", "the body of the request did not arrive in time") from None
 
 
+def _is_watch(method: str, parameters: Parameters) -> bool:
+    return method == "GET" and parameters.get("watch") in ("true", "1")
+
+
 def _verb(method: str, resource: Resource, parameters: Parameters) -> str:
     """Give the verb of a request. Raises `Refused` for a method that the resource does not have."""
     if method in ("GET", "HEAD"):
-        if method == "GET" and parameters.get("watch") in ("true", "1") and not resource.subresource:
+        if _is_watch(method, parameters) and not resource.subresource:
             return "watch"
         return "get" if resource.name else "list"
     if not resource.info.user_may_apply or resource.subresource == STATUS:

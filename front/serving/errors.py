@@ -94,6 +94,11 @@ def unavailable(message: str) -> Refused:
     return Refused(503, "ServiceUnavailable", message)
 
 
+def too_many(message: str, seconds: int) -> Refused:
+    """Make the refusal of a caller who has reached a limit, who may ask again after some seconds."""
+    return Refused(429, "TooManyRequests", message, retryAfterSeconds=seconds)
+
+
 def too_large(limit: int) -> Refused:
     """Make the refusal of a body that is too large."""
     return Refused(413, "RequestEntityTooLarge", f"the request is larger than {limit} bytes")

@@ -19,6 +19,7 @@ from client.manifests.checks import CHECKS
 from client.refs.targets import Target
 from client.refs.tree import deleting
 from client.temporal.control_plane import ControlPlane
+from front.audit.event import AuditEvent, Change
 from front.serving import bodies, errors
 from front.serving.requests import Resource
 from front.serving.scaling import scale_of, wanted_replicas
@@ -37,12 +38,13 @@ class Writer:
     """Carries out what users request."""
 
     def __init__(self, plane: ControlPlane, projection: Projection) -> None:
-        """`projection`: what was written is there at once."""
+        """`projection`: what was written is there at once. Each method notes in `event` what it sends, and by whom."""
         self._plane, self._projection = plane, projection
 
-    async def create(self, resource: Resource, document: Tree, user: str, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
+    async def create(self, resource: Resource, document: Tree, event: AuditEvent, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
         """Create an object; gives it with warnings. Raises `Refused`."""
         document = _named(resource, document)
+        event.name = str(document["metadata"].get("name") or "")
         if (document.get("metadata") or {}).get("resourceVersion"):
             raise errors.bad_request("resourceVersion should not be set on objects to be created")
         admitted = await bodies.apart(_admitted, resource, document)
@@ -55,11 +57,12 @@ class Writer:
                 raise errors.already_exists(resource.info.group, resource.info.plural, named.name)
         if dry:
             return _shown(admitted), admitted.warnings
-        message = Replace(request_id=new_request_id(), by=user, manifest=dump(admitted.manifest))
+        message = Replace(request_id=new_request_id(), by=event.user, manifest=dump(admitted.manifest))
         # A create that no worker answered has begun an object without a spec.
-        return await self._replaced(named, message, create=not begun), admitted.warnings
+        change = event.sends(named.name, message.request_id, None)
+        return await self._replaced(named, message, change, create=not begun), admitted.warnings
 
-    async def update(self, resource: Resource, document: Tree, user: str, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
+    async def update(self, resource: Resource, document: Tree, event: AuditEvent, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
         """Replace an object by what a client made of it; gives it with warnings. Raises `Refused`."""
         document = _named(resource, document)
         before = await self.present(resource)
@@ -68,10 +71,11 @@ class Writer:
         if dry:
             return {**before, **_shown(admitted), "metadata": {**before["metadata"], **_shown(admitted)["metadata"]}}, admitted.warnings
         version = str(document["metadata"].get("resourceVersion") or "")
-        message = Replace(request_id=new_request_id(), by=user, resource_version=version, manifest=dump(admitted.manifest))
-        return await self._replaced(resource, message, create=False), admitted.warnings
+        message = Replace(request_id=new_request_id(), by=event.user, resource_version=version, manifest=dump(admitted.manifest))
+        change = event.sends(resource.name, message.request_id, before)
+        return await self._replaced(resource, message, change, create=False), admitted.warnings
 
-    async def patch(self, resource: Resource, kind: str, patch: Any, user: str, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
+    async def patch(self, resource: Resource, kind: str, patch: Any, event: AuditEvent, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
         """Change some fields of an object; gives it with warnings. Raises `Refused`."""
         for attempt in range(1, _ATTEMPTS + 1):
             before = await self.present(resource)
@@ -79,14 +83,14 @@ class Writer:
             metadata = document.get("metadata")
             theirs = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
             try:
-                return await self.update(resource, document, user, dry=dry)
+                return await self.update(resource, document, event, dry=dry)
             except errors.Refused as refusal:
                 # One that names a version is meant for that state alone.
                 if refusal.status["reason"] != "Conflict" or attempt == _ATTEMPTS or theirs != before["metadata"]["resourceVersion"]:
                     raise
         raise AssertionError(_ATTEMPTS)
 
-    async def delete(self, resource: Resource, options: Mapping[str, Any], user: str, *, dry: bool) -> Tree:
+    async def delete(self, resource: Resource, options: Mapping[str, Any], event: AuditEvent, *, dry: bool) -> Tree:
         """Request the deletion of an object; gives it as it is then, or a Status if it is gone. Raises `Refused`."""
         if options.get("propagationPolicy") == "Orphan" or options.get("orphanDependents"):
             raise errors.bad_request("propagationPolicy: Orphan is not possible here: what belongs to an object is deleted with it")
@@ -99,11 +103,19 @@ class Writer:
                 raise errors.conflict(resource.info.group, resource.info.plural, resource.name, why)
         if dry or deleting(before):
             return before
-        message = Delete(request_id=new_request_id(), by=user, uid=metadata["uid"])
-        return await self._signalled(resource, EntitySignals.DELETE, message, message.request_id) or _DELETED
+        message = Delete(request_id=new_request_id(), by=event.user, uid=metadata["uid"])
+        change = event.sends(resource.name, message.request_id, before)
+        return await self._signalled(resource, EntitySignals.DELETE, message, change) or _DELETED
 
     async def scale(
-        self, resource: Resource, wanted: Callable[[Tree], Tree], user: str, *, dry: bool = False, request_id: str = "", reason: str = ""
+        self,
+        resource: Resource,
+        wanted: Callable[[Tree], Tree],
+        event: AuditEvent,
+        *,
+        dry: bool = False,
+        request_id: str = "",
+        reason: str = "",
     ) -> Tree:
         """Set the replica count; `wanted` makes the Scale that is requested of the one that there is. Raises `Refused`.
 
@@ -113,18 +125,19 @@ class Writer:
         count = wanted_replicas(resource, before, wanted(scale_of(resource, before)))
         if dry:
             return {**scale_of(resource, before), "spec": {"replicas": count}}
-        message = Scale(request_id=request_id or new_request_id(), by=user, replicas=count, reason=reason)
-        after = await self._signalled(resource, ModelDeploymentSignals.SCALE, message, message.request_id)
+        message = Scale(request_id=request_id or new_request_id(), by=event.user, replicas=count, reason=reason)
+        change = event.sends(resource.name, message.request_id, before)
+        after = await self._signalled(resource, ModelDeploymentSignals.SCALE, message, change)
         if after is None:
             raise errors.not_found(resource.info.group, resource.info.plural, resource.name)
         return scale_of(resource, after)
 
-    async def _signalled(self, resource: Resource, signal: Signal[ReceiverT, MessageT], message: MessageT, request_id: str) -> Tree | None:
+    async def _signalled(self, resource: Resource, signal: Signal[ReceiverT, MessageT], message: MessageT, change: Change) -> Tree | None:
         """Send a signal and wait until it is applied; gives the object then, None if it is gone. Raises `Refused`."""
         target = _target(resource)
         try:
             await self._plane.signal(target, signal, message)
-            requested = await until_applied(self._plane, target, request_id)
+            requested = await until_applied(self._plane, target, change.request_id)
         except NotFound:
             return None
         except CommandFailed as failure:
@@ -133,13 +146,16 @@ class Writer:
             return None
         if requested.tree is None:
             raise errors.unavailable("Temporal has the request, and no worker has carried it out yet; it is done once one runs")
-        return self._projection.put(resource.key, shown(requested.tree)).tree
+        change.after = shown(requested.tree)
+        return self._projection.put(resource.key, change.after).tree
 
-    async def record_event(self, resource: Resource, message: RecordEvent) -> bool:
+    async def record_event(self, resource: Resource, message: RecordEvent, event: AuditEvent) -> bool:
         """Have an event recorded; False if the object does not exist. Does not wait for a worker. Raises `Refused`."""
+        event.sends(resource.name, message.request_id, None)
         try:
             await self._plane.signal(_target(resource), ModelDeploymentSignals.RECORD_EVENT, message)
         except NotFound:
+            event.not_sent(resource.name)
             return False
         except CommandFailed as failure:
             raise _refusal(resource, failure) from failure
@@ -160,11 +176,12 @@ class Writer:
             log.warning("a request was not answered", problem=failure.message, details=failure.details)
             raise errors.unavailable("Temporal does not answer") from failure
 
-    async def _replaced(self, resource: Resource, message: Replace, *, create: bool) -> Tree:
+    async def _replaced(self, resource: Resource, message: Replace, change: Change, *, create: bool) -> Tree:
         try:
             tree = await self._plane.replace(_target(resource), message, create=create)
         except CommandFailed as failure:
             raise _refusal(resource, failure) from failure
+        change.after = tree
         return self._projection.put(resource.key, tree).tree
 
 

@@ -31,7 +31,10 @@ rules:
 - {{groups: [admins], namespaces: ["*"], clusterScoped: true, resources: ["*"], verbs: ["*"]}}
 - {{groups: [team-a], namespaces: [team-a], resources: ["*", "*/scale", "*/status"], verbs: ["*"]}}
 - {{groups: [team-b], namespaces: [team-b], resources: ["*"], verbs: [get, list, watch]}}
+- {{groups: ["system:masters"], namespaces: [team-m], resources: ["*", "*/scale"], verbs: ["*"]}}
 """
+CERTIFIED = "testbed-admin"
+"""The user of the certificate `admin` of the front's authority, of the group system:masters."""
 KUBECTL_SECONDS = 60
 BASE = "/apis/modelplane.ai/v1alpha1"
 DEPLOYMENTS = f"{BASE}/namespaces/{{}}/modeldeployments"
@@ -52,6 +55,10 @@ class FrontUnderTest:
     def url(self) -> str:
         """Its address."""
         return f"https://{self.settings.front.listen}"
+
+    def audit(self) -> list[Json]:
+        """Its audit log."""
+        return [json.loads(line) for line in Path(self.settings.front.audit_file).read_text().splitlines()]
 
     async def start(self) -> None:
         """Start it, and wait until it has read all objects."""
@@ -106,7 +113,11 @@ class FrontUnderTest:
         """Run the machine's kubectl; gives what it prints, on both streams together."""
         program = shutil.which("kubectl")
         assert program, "kubectl is not on the PATH"
-        trust = ["--server", self.url, "--certificate-authority", str(Authority(self.folder / "pki").ca), "--token", TOKENS.get(user, user)]
+        pki = Authority(self.folder / "pki")
+        mine = pki.pair("admin")
+        certificate = ["--client-certificate", str(mine.certificate), "--client-key", str(mine.key)]
+        who = certificate if user == CERTIFIED else ["--token", TOKENS.get(user, user)]
+        trust = ["--server", self.url, "--certificate-authority", str(pki.ca), *who]
         process = await asyncio.create_subprocess_exec(
             program,
             *trust,
@@ -132,7 +143,8 @@ async def a_front(plane: ControlPlane, folder: Path, **more: str) -> AsyncIterat
     pair = pki.pair("apiserver")
     listener = socket.create_server(("127.0.0.1", 0))
     address = f"127.0.0.1:{listener.getsockname()[1]}"
-    front = {"listen": address, "accessFile": str(access), "tlsCert": str(pair.certificate), "tlsKey": str(pair.key), **more}
+    front = {"listen": address, "accessFile": str(access), "tlsCert": str(pair.certificate), "tlsKey": str(pair.key)}
+    front |= {"clientCa": str(pki.ca), "auditFile": str(folder / "audit.jsonl"), **more}
     settings = Settings.model_validate({"temporal": {"address": plane.running.temporal_address}, "front": front})
     under_test = FrontUnderTest(plane, folder, settings, listener)
     try:

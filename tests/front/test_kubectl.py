@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.front.front_under_test import FrontUnderTest
+from tests.front.front_under_test import CERTIFIED, FrontUnderTest
 from tests.workflows.environment.harness import Json, a_deployment, eventually
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
@@ -115,3 +115,21 @@ async def test_what_commands_of_our_own_change_is_seen(front: FrontUnderTest) ->
 
 async def _names(front: FrontUnderTest) -> str:
     return await front.kubectl("-n", NAMESPACE, "get", "md", "-o", "name")
+
+
+async def test_a_user_with_a_certificate_writes_where_the_rules_say_and_the_audit_log_has_it(front: FrontUnderTest) -> None:
+    written = json.dumps(a_deployment("kept", "team-m", replicas=0))
+    assert "created" in await front.kubectl("apply", "-f", "-", input=written, user=CERTIFIED)
+    assert "scaled" in await front.kubectl("-n", "team-m", "scale", "md/kept", "--replicas=1", user=CERTIFIED)
+    told = await front.kubectl("apply", "-f", "-", input=document("kept"), user=CERTIFIED, fails=True)
+    assert f'User "{CERTIFIED}" cannot' in told
+    kept = await front.plane.describe("ModelDeployment", "kept", "team-m")
+    assert kept["status"]["lastScale"]["by"] == CERTIFIED
+    assert "deleted" in await front.kubectl("-n", "team-m", "delete", "md/kept", "--timeout=50s", user=CERTIFIED)
+    lines = [line for line in front.audit() if line["user"] == CERTIFIED]
+    created, scaled, deleted = [line for line in lines if line["outcome"] == "Success"]
+    assert [line["verb"] for line in (created, scaled, deleted)] == ["create", "patch", "delete"]
+    assert scaled["changes"] == [{"path": "spec.replicas", "old": 0, "new": 1}]
+    assert int(created["after"]) <= int(scaled["before"]) < int(scaled["after"]) <= int(deleted["before"])
+    assert scaled["requestId"] in kept["appliedRequestIds"]
+    assert all("system:masters" in line["groups"] and line["address"] == "127.0.0.1" for line in lines)

@@ -18,7 +18,9 @@ from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane
 from front.access import signing
 from front.access.access_file import AccessRules
+from front.access.limits import Limits
 from front.access.signing import Callers, signed_text
+from front.audit.log import AuditLog
 from front.scaling.numbers import Told
 from front.scaling.routes import Scaling
 from front.serving.app import Front
@@ -78,6 +80,8 @@ class ScalingUnderTest:
 
     folder: Path
     now: datetime = NOW
+    limits: Limits | None = None
+    audit_log: AuditLog | None = None
 
     def __post_init__(self) -> None:
         self.projection = Projection()
@@ -89,7 +93,8 @@ class ScalingUnderTest:
         access.write_text(ACCESS)
         callers.write_text(CALLERS)
         self.told = Told(AGE_MAX, lambda: self.now)
-        self.front = Front(cast("ControlPlane", self.plane), self.projection, AccessRules(access))
+        plane = cast("ControlPlane", self.plane)
+        self.front = Front(plane, self.projection, AccessRules(access), limits=self.limits, audit_log=self.audit_log)
         self.scaling = Scaling(self.front, self.told, Callers(callers))
 
     @asynccontextmanager

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,16 @@ from cryptography.x509.oid import NameOID
 
 from api_types.settings import FrontSettings
 from client.errors import Refused
+from front.access import certificates
 from front.access.access_file import AUTHENTICATED, User
 from front.main import scaler_credentials
 from front.scaling import external_scaler
 from front.scaling import scaler_messages as messages
-from front.scaling.external_scaler import server_of
 from front.scaling.numbers import Numbers
 from front.serving import errors
 from front.store.projection import Key
 from testbed.cluster.pki import Authority
+from tests.front.scaling.keda import Keda, a_scaler
 from tests.front.scaling.scaling_under_test import AGE_MAX, NOW, ScalingUnderTest
 
 CHAT = Key("ModelDeployment", "a", "chat")
@@ -36,60 +37,6 @@ WRITTEN_BY_KEDA = b"\n\x04chat\x12\x01a\x1a\x10\n\x0btargetValue\x12\x012"
 
 def reference(name: str = "chat", namespace: str = "a", **metadata: str) -> Any:
     return messages.ScaledObjectRef(name=name, namespace=namespace, scalerMetadata={**TRIGGER, **metadata})
-
-
-class Keda:
-    """Asks as KEDA does."""
-
-    def __init__(self, channel: Any) -> None:
-        self._channel = channel
-
-    async def ask(self, method: str, request: Any, answer: Any) -> Any:
-        call = self._channel.unary_unary(f"/externalscaler.ExternalScaler/{method}", _bytes, answer.FromString)
-        return await call(request, timeout=30)
-
-    async def is_active(self, request: Any) -> bool:
-        return bool((await self.ask("IsActive", request, messages.IsActiveResponse)).result)
-
-    async def metric(self, request: Any, name: str = "queueDepth") -> Any:
-        asked = messages.GetMetricsRequest(scaledObjectRef=request, metricName=name)
-        (value,) = (await self.ask("GetMetrics", asked, messages.GetMetricsResponse)).metricValues
-        return value
-
-    async def refusal(self, request: Any, method: str = "IsActive") -> tuple[Any, str]:
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await self.ask(method, request, messages.IsActiveResponse)
-        return refused.value.code(), refused.value.details() or ""
-
-    def stream(self, request: Any) -> Any:
-        call = self._channel.unary_stream("/externalscaler.ExternalScaler/StreamIsActive", _bytes, messages.IsActiveResponse.FromString)
-        return call(request, timeout=60)
-
-
-def _bytes(message: Any) -> bytes:
-    return message if isinstance(message, bytes) else bytes(message.SerializeToString())
-
-
-@asynccontextmanager
-async def a_scaler(served: ScalingUnderTest, settings: FrontSettings | None = None, client: str = "keda") -> AsyncIterator[Keda]:
-    """A scaler that runs; with settings behind TLS, for the client with that certificate (none, if the name is empty)."""
-    server = server_of(served.front, served.told)
-    credentials = scaler_credentials(settings) if settings else None
-    port = server.add_secure_port("127.0.0.1:0", credentials) if credentials else server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    address = f"127.0.0.1:{port}"
-    if credentials:
-        pki = Authority(served.folder / "pki", CLIENTS)
-        pair = pki.pair(client) if client else None
-        own = (pair.key.read_bytes(), pair.certificate.read_bytes()) if pair else (None, None)
-        channel = grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(pki.ca.read_bytes(), *own))
-    else:
-        channel = grpc.aio.insecure_channel(address)
-    try:
-        async with channel:
-            yield Keda(channel)
-    finally:
-        await server.stop(None)
 
 
 @pytest.fixture
@@ -237,17 +184,22 @@ async def test_a_certificate_has_the_rights_of_its_name(served: ScalingUnderTest
     assert 'User "keda" cannot get resource "modeldeployments/metrics"' in why
 
 
-def test_organisations_are_groups_and_a_certificate_without_one_name_is_nobody() -> None:
-    def certified(*names: tuple[x509.ObjectIdentifier, str]) -> dict[str, list[bytes]]:
+def test_organisations_are_groups_and_a_certificate_without_one_name_or_that_has_expired_is_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(certificates, "utc_now", lambda: NOW)
+
+    def certified(*names: tuple[x509.ObjectIdentifier, str], lifetime: timedelta = AGE_MAX) -> dict[str, list[bytes]]:
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(oid, value) for oid, value in names])
         made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
-        signed = made.not_valid_before(NOW).not_valid_after(NOW + AGE_MAX).sign(key, hashes.SHA256())
+        signed = made.not_valid_before(NOW - AGE_MAX).not_valid_after(NOW + lifetime).sign(key, hashes.SHA256())
         return {"x509_pem_cert": [signed.public_bytes(serialization.Encoding.PEM)]}
 
     user, groups = (NameOID.COMMON_NAME, "keda"), [(NameOID.ORGANIZATION_NAME, each) for each in ("scalers", "more")]
     assert external_scaler._user_of(certified(user, *groups)) == User("keda", ("scalers", "more", AUTHENTICATED))
-    for odd in (certified(*groups), certified(user, user), {}, {"x509_pem_cert": [b"none"]}):
+    expired = certified(user, lifetime=timedelta(0))
+    for odd in (certified(*groups), certified(user, user), expired, {}, {"x509_pem_cert": [b"none"]}):
         with pytest.raises(errors.Refused) as refusal:
             external_scaler._user_of(odd)
         assert refusal.value.code == 401

@@ -1,0 +1,123 @@
+"""How much one user may ask for, so that no one keeps the front from answering others.
+
+Requests are counted by a token bucket, those that are being answered and watches by themselves. Of callers who are not known the address
+is limited, and it limits no user: many come from behind one address.
+"""
+
+import ipaddress
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil
+
+KEPT_MAX = 10_000
+"""Users, or addresses, whose last requests are remembered; beyond, those who asked least recently are forgotten."""
+_BUSY_SECONDS = 1
+_NETWORK_BITS = 64
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What one user may do: requests per second in the long run, at once after a pause, being answered, and watches.
+
+    `per_second` and `burst` hold for each address too, of callers who are not known.
+    """
+
+    per_second: float
+    burst: int
+    requests: int
+    watches: int
+
+
+class TooMany(Exception):
+    """A limit is reached; `seconds`: after how many whole seconds it is worth to ask again, at least 1."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.message, self.seconds = message, max(1, ceil(seconds))
+
+
+class Buckets:
+    """A token bucket for each name: `burst` tokens, of which `per_second` come back."""
+
+    def __init__(self, allowance: Allowance, now: Callable[[], float]) -> None:
+        """`now` gives seconds that never go back."""
+        self._allowance, self._now = allowance, now
+        # The tokens that were left at a time, the last used at the end.
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, name: str) -> float:
+        """Take a token; gives 0, or in how many seconds there is one."""
+        now, rate, burst = self._now(), self._allowance.per_second, self._allowance.burst
+        left, since = self._left.get(name, (float(burst), now))
+        left = min(float(burst), left + (now - since) * rate)
+        missing = max(0.0, 1.0 - left)
+        self._left[name] = (left if missing else left - 1.0, now)
+        self._left.move_to_end(name)
+        if len(self._left) > KEPT_MAX:
+            self._left.popitem(last=False)
+        return missing / rate
+
+
+class Limits:
+    """The limits of all users. None for an allowance: there are none, which is for tests alone."""
+
+    def __init__(self, allowance: Allowance | None, now: Callable[[], float] = time.monotonic) -> None:
+        """`now` gives seconds that never go back."""
+        self._allowance = allowance
+        self._users = Buckets(allowance, now) if allowance else None
+        self._addresses = Buckets(allowance, now) if allowance else None
+        self._requests: Counter[str] = Counter()
+        self._watches: Counter[str] = Counter()
+
+    def user_asks(self, name: str) -> None:
+        """Count a request of a user. Raises `TooMany`."""
+        if self._users and (seconds := self._users.take(name)):
+            raise TooMany(f'too many requests of the user "{name}"; ask again later', seconds)
+
+    def address_asks(self, address: str) -> None:
+        """Count a request of a caller who is not known. Raises `TooMany`."""
+        if self._addresses and (seconds := self._addresses.take(_network(address))):
+            raise TooMany("too many requests from this address without a valid token or certificate; ask again later", seconds)
+
+    @contextmanager
+    def unknown(self, address: str) -> Iterator[None]:
+        """Find out who asks: what fails before that is counted as a request from its address. Raises `TooMany`."""
+        try:
+            yield
+        except Exception:
+            self.address_asks(address)
+            raise
+
+    @contextmanager
+    def admitted(self, name: str, *, watch: bool) -> Iterator[None]:
+        """Count a request of a user, and for as long as it is being answered. Raises `TooMany`."""
+        self.user_asks(name)
+        with self.answering(name, watch=watch):
+            yield
+
+    @contextmanager
+    def answering(self, name: str, *, watch: bool) -> Iterator[None]:
+        """Count a request for as long as it is being answered. Raises `TooMany`."""
+        counted, what = (self._watches, "watches") if watch else (self._requests, "requests at once")
+        most = (self._allowance.watches if watch else self._allowance.requests) if self._allowance else None
+        if most is not None and counted[name] >= most:
+            raise TooMany(f'the user "{name}" has {most} {what}, which is the most; end some, or ask again later', _BUSY_SECONDS)
+        counted[name] += 1
+        try:
+            yield
+        finally:
+            counted[name] -= 1
+            if not counted[name]:
+                del counted[name]
+
+
+def _network(address: str) -> str:
+    """Give what one caller has of the addresses: of IPv6 a whole network."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((found, _NETWORK_BITS), strict=False)) if found.version == 6 else address  # noqa: PLR2004 - IPv6

@@ -1,0 +1,89 @@
+"""One request that writes, or tries to, as the audit log tells of it: a line of JSON for each object that it was about."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from api_types.clock import utc_now
+from front.audit.changes import differences
+
+Tree = dict[str, Any]
+
+_TEXT_MAX = 512
+_GROUPS_MAX = 64
+
+
+@dataclass
+class Change:
+    """A message that was sent to the workflow of an object. `after` is None while it is not known to be carried out, or the object is gone.
+
+    `request_id` is also in `status.lastScale` of the object.
+    """
+
+    request_id: str
+    before: Tree | None
+    after: Tree | None = None
+
+
+@dataclass
+class AuditEvent:
+    """A request: who, what about, and what was sent for it. What is not known, as of a caller without a token, is empty."""
+
+    id: str
+    method: str
+    path: str
+    address: str = ""
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    verb: str = ""
+    group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    dry_run: bool = False
+    received: str = field(default_factory=lambda: utc_now().isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+    changes: dict[str, Change] = field(default_factory=dict)
+
+    def sends(self, name: str, request_id: str, before: Tree | None) -> Change:
+        """Note that a message about an object is sent now; one of an earlier attempt, which was refused, is replaced."""
+        self.changes[name] = Change(request_id, before)
+        return self.changes[name]
+
+    def not_sent(self, name: str) -> None:
+        """Note that there was no object that could have got the message."""
+        del self.changes[name]
+
+    def lines(self, code: int, outcome: str) -> bytes:
+        """Write it with the answer that it got. `code`: of HTTP, 0 for a request that was interrupted."""
+        entries = [self._line(name, change, code, outcome) for name, change in self.changes.items()]
+        return b"".join(entries or [self._line(self.name, None, code, outcome)])
+
+    def _line(self, name: str, change: Change | None, code: int, outcome: str) -> bytes:
+        told: Tree = {
+            "time": self.received,
+            "id": self.id,
+            "user": self.user[:_TEXT_MAX],
+            "groups": [group[:_TEXT_MAX] for group in self.groups[:_GROUPS_MAX]],
+            "address": self.address,
+            "method": self.method[:_TEXT_MAX],
+            "path": self.path[:_TEXT_MAX],
+            "verb": self.verb,
+            "group": self.group,
+            "resource": self.resource,
+            "namespace": self.namespace,
+            "name": name[:_TEXT_MAX],
+            "dryRun": self.dry_run,
+            "code": code,
+            "outcome": outcome,
+        }
+        if change:
+            told |= {"requestId": change.request_id, "before": _version(change.before), "after": _version(change.after)}
+            if change.after is not None:
+                told["changes"], omitted = differences(change.before, change.after)
+                told |= {"changesOmitted": omitted} if omitted else {}
+        # ASCII: no text of a request ends a line, or controls a terminal.
+        return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+
+
+def _version(tree: Tree | None) -> str:
+    return str(tree["metadata"].get("resourceVersion") or "") if tree else ""

@@ -1,0 +1,148 @@
+"""A front without Temporal before the objects of two tenants, for requests that must never leave their namespace."""
+
+import hashlib
+import io
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.web import Application, Request
+
+from api_types.clock import utc_now
+from api_types.messages.entities import Replace
+from api_types.messages.signals import ModelDeploymentSignals
+from api_types.resources.kinds import SERVED, KindInfo
+from client.refs.targets import Target
+from client.temporal.control_plane import ControlPlane, not_found
+from front.access.access_file import AccessRules
+from front.access.signing import Callers
+from front.scaling.numbers import Numbers, Told
+from front.scaling.routes import Scaling
+from front.serving.app import Front
+from front.store.projection import LATE_MICROSECONDS, Key, Projection, Tree
+from tests.workflows.environment.harness import a_deployment
+
+Client = TestClient[Request, Application]
+START = 1_000 * LATE_MICROSECONDS
+TOKENS = {"ann": "token-of-ann", "root": "token-of-root"}
+ACCESS = f"""
+users:
+- {{name: ann, groups: [team-a], tokenSha256: [{hashlib.sha256(b"token-of-ann").hexdigest()}]}}
+- {{name: root, tokenSha256: [{hashlib.sha256(b"token-of-root").hexdigest()}]}}
+rules:
+- {{groups: [team-a], namespaces: [a], resources: ["*", "*/scale", "*/status", "*/metrics", "*/events"], verbs: ["*"]}}
+- {{users: [root], namespaces: ["*"], clusterScoped: true, resources: ["*"], verbs: ["*"]}}
+"""
+KEYS = {"ann": "5a" * 32, "root": "c3" * 32}
+CALLERS = f"callers: [{{name: ann, groups: [team-a], keys: [{KEYS['ann']}]}}, {{name: root, keys: [{KEYS['root']}]}}]"
+
+
+def an_object(info: KindInfo, namespace: str, name: str, version: int) -> Tree:
+    """Make an object of any kind; a deployment is one that can be admitted."""
+    document: Tree = a_deployment(name, namespace, replicas=2) if info.kind == "ModelDeployment" else {"spec": {"replicas": 2}}
+    metadata = {
+        **document.get("metadata", {}),
+        "name": name,
+        "uid": f"{namespace}-{name}",
+        "resourceVersion": str(version),
+        "generation": 1,
+    }
+    metadata |= {"labels": {"tier": "gold"}} | ({"namespace": namespace} if info.namespaced else {})
+    return {**document, "apiVersion": info.api_version, "kind": info.kind, "metadata": metadata, "status": {}}
+
+
+@dataclass
+class TreesOfTenants:
+    """What the front asks of a control plane, from memory. `touched`: who was asked or changed."""
+
+    trees: dict[tuple[str, str, str], Tree] = field(default_factory=dict)
+    touched: list[Target] = field(default_factory=list)
+
+    async def describe(self, target: Target) -> Tree:
+        """Give an object."""
+        self.touched.append(target)
+        found = self.trees.get((target.kind.kind, target.namespace, target.name))
+        if found is None:
+            raise not_found(target)
+        return found
+
+    async def exists(self, target: Target) -> bool:
+        """Whether there is one."""
+        self.touched.append(target)
+        return (target.kind.kind, target.namespace, target.name) in self.trees
+
+    async def replace(self, target: Target, message: Replace, *, create: bool) -> Tree:
+        """Take what was written."""
+        key = (target.kind.kind, target.namespace, target.name)
+        assert create is not (key in self.trees)
+        before = (await self.describe(target))["metadata"] if not create else {"uid": f"{target.namespace}-{target.name}"}
+        version = str(int(before.get("resourceVersion", START)) + 1)
+        metadata = {**before, **message.manifest["metadata"], "resourceVersion": version}
+        self.trees[key] = {**message.manifest, "metadata": metadata}
+        return self.trees[key]
+
+    async def signal(self, target: Target, signal: Any, message: Any) -> None:
+        """Apply a request at once."""
+        before = await self.describe(target)
+        if signal is ModelDeploymentSignals.RECORD_EVENT:
+            return
+        metadata = {**before["metadata"], "resourceVersion": str(int(before["metadata"]["resourceVersion"]) + 1)}
+        after = {**before, "metadata": metadata, "appliedRequestIds": [message.request_id]}
+        if hasattr(message, "replicas"):
+            after["spec"] = {**before["spec"], "replicas": message.replicas}
+        else:
+            metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        self.trees[(target.kind.kind, target.namespace, target.name)] = after
+
+
+@dataclass
+class Fleet:
+    """The front and what is behind it. `client` sends requests; `folder`: of the front's files."""
+
+    client: Client
+    plane: TreesOfTenants
+    projection: Projection
+    front: Front
+    told: Told
+    folder: Path
+
+    async def ask(self, method: str, path: str, user: str = "ann", body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+        """Make one request; gives the status and the body."""
+        status, answer, _ = await self.answer(method, path, user, body, **headers)
+        return status, answer
+
+    async def answer(
+        self, method: str, path: str, user: str = "ann", body: bytes | None = None, **headers: str
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        """Make one request; gives the status, the body and the headers."""
+        sent = {"Content-Type": "application/json", **headers} | ({"Authorization": f"Bearer {TOKENS[user]}"} if user else {})
+        data = io.BytesIO(body) if body is not None else None
+        async with self.client.request(method, path, data=data, headers=sent) as answer:
+            return answer.status, await answer.read(), answer.headers.copy()
+
+
+@asynccontextmanager
+async def a_fleet(folder: Path, *, with_b: bool = True, **more: Any) -> AsyncIterator[Fleet]:
+    """Serve the objects `mine` of namespace a, and where wanted `other` of namespace b and of the cluster; `more`: of the front."""
+    plane, projection, told = TreesOfTenants(), Projection(), Told(timedelta(hours=1))
+    projection.complete = True
+    for info in SERVED:
+        for namespace, name, version in (("b", "other", START), ("a", "mine", START + 1)):
+            if namespace == "b" and not with_b:
+                continue
+            key = Key(info.kind, namespace if info.namespaced else "", name)
+            plane.trees[key] = an_object(info, *key[1:], version)
+            projection.put(key, plane.trees[key])
+            if info.kind == "ModelDeployment":
+                told.tell(key, Numbers(plane.trees[key]["metadata"]["uid"], utc_now(), {"queueDepth": 3}))
+    file = folder / "access.yaml"
+    file.write_text(ACCESS)
+    callers = folder / "callers.yaml"
+    callers.write_text(CALLERS)
+    front = Front(cast("ControlPlane", plane), projection, AccessRules(file), **more)
+    async with TestClient(TestServer(front.app(Scaling(front, told, Callers(callers)).routes()))) as client:
+        yield Fleet(client, plane, projection, front, told, folder)

@@ -1,0 +1,135 @@
+"""How much one user may ask for: buckets by a clock of the test, and what a client is answered."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from front.access import limits as module
+from front.access.limits import Allowance, Buckets, Limits, TooMany
+from front.serving import watching
+from tests.front.fleet_of_tenants import Fleet, a_fleet
+from tests.workflows.environment.harness import eventually
+
+PATH = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments"
+ALLOWANCE = Allowance(per_second=2, burst=3, requests=2, watches=2)
+
+
+class Clock:
+    """Seconds of the test."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        """Give them."""
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path, clock: Clock) -> AsyncIterator[Fleet]:
+    async with a_fleet(tmp_path, limits=Limits(ALLOWANCE, clock)) as fleet:
+        yield fleet
+
+
+def test_a_bucket_gives_its_burst_at_once_and_then_its_rate(clock: Clock) -> None:
+    buckets = Buckets(ALLOWANCE, clock)
+    assert [buckets.take("ann") for _ in range(4)] == [0, 0, 0, 0.5]
+    # Who is refused pays nothing for it.
+    assert [buckets.take("ann") for _ in range(3)] == [0.5, 0.5, 0.5]
+    assert buckets.take("bob") == 0
+    clock.now += 0.5
+    assert [buckets.take("ann"), buckets.take("ann")] == [0, 0.5]
+    clock.now += 3600
+    assert [buckets.take("ann") for _ in range(4)] == [0, 0, 0, 0.5]
+
+
+def test_what_is_remembered_of_callers_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_MAX", 2)
+    buckets = Buckets(ALLOWANCE, clock)
+    for _ in range(3):
+        for name in ("ann", "bob"):
+            assert buckets.take(name) == 0
+    assert buckets.take("ann") > 0
+    assert buckets.take("carl") == 0
+    assert len(buckets._left) == 2
+    # Bob asked least recently.
+    assert buckets.take("ann") > 0
+
+
+def test_addresses_of_one_network_of_ipv6_are_one_caller_and_those_of_ipv4_are_not(clock: Clock) -> None:
+    limits = Limits(ALLOWANCE, clock)
+    for last in range(3):
+        limits.address_asks(f"2001:db8::{last}")
+        limits.address_asks(f"192.0.2.{last}")
+    limits.address_asks("192.0.2.9")
+    limits.address_asks("2001:db8:0:1::1")
+    with pytest.raises(TooMany):
+        limits.address_asks("2001:db8::9%eth0")
+
+
+async def test_who_asks_too_often_is_told_when_to_ask_again_and_no_other_user_is(fleet: Fleet, clock: Clock) -> None:
+    assert [(await fleet.ask("GET", PATH))[0] for _ in range(3)] == [200, 200, 200]
+    for method, path in (("GET", PATH), ("POST", PATH), ("GET", "/version"), ("GET", f"{PATH}/none"), ("GET", "/nothing")):
+        status, body, headers = await fleet.answer(method, path, body=b"{}" if method == "POST" else None)
+        told = json.loads(body)
+        assert (status, told["kind"], told["reason"], told["details"]) == (429, "Status", "TooManyRequests", {"retryAfterSeconds": 1})
+        assert headers["Retry-After"] == "1"
+    assert fleet.plane.touched == []
+    assert (await fleet.ask("GET", PATH, user="root"))[0] == 200
+    # Probes of this server are always answered.
+    assert (await fleet.ask("GET", "/healthz", user=""))[0] == 200
+    clock.now += 0.5
+    assert [(await fleet.ask("GET", PATH))[0] for _ in range(2)] == [200, 429]
+
+
+async def test_callers_without_a_token_are_limited_by_address_and_limit_no_user(fleet: Fleet) -> None:
+    assert [(await fleet.ask("POST", PATH, user=""))[0] for _ in range(5)] == [401, 401, 401, 429, 429]
+    assert (await fleet.ask("GET", PATH, user="", Authorization="Bearer wrong"))[0] == 429
+    assert (await fleet.ask("GET", PATH))[0] == 200
+
+
+async def test_watches_of_one_user_are_limited_and_one_that_ends_makes_room(
+    fleet: Fleet, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "CHECK_SECONDS", 0.1)
+    headers = {"Authorization": "Bearer token-of-ann"}
+    async with fleet.client.get(f"{PATH}?watch=true", headers=headers), fleet.client.get(f"{PATH}?watch=1", headers=headers):
+        status, body = await fleet.ask("GET", f"{PATH}?watch=true")
+        assert (status, json.loads(body)["message"]) == (
+            429,
+            'the user "ann" has 2 watches, which is the most; end some, or ask again later',
+        )
+        clock.now += 10
+        assert (await fleet.ask("GET", PATH))[0] == 200
+        async with fleet.client.get(f"{PATH}?watch=true", headers={"Authorization": "Bearer token-of-root"}) as other:
+            assert other.status == 200
+
+    async def watched() -> int:
+        clock.now += 1
+        async with fleet.client.get(f"{PATH}?watch=true", headers=headers) as answer:
+            return answer.status
+
+    await eventually(watched, lambda status: status == 200, what="room for a watch")
+
+
+def test_requests_that_are_being_answered_are_limited_and_each_end_makes_room(clock: Clock) -> None:
+    limits = Limits(ALLOWANCE, clock)
+    with limits.answering("ann", watch=False):
+        with limits.answering("ann", watch=False):
+            with pytest.raises(TooMany, match='the user "ann" has 2 requests at once'), limits.answering("ann", watch=False):
+                pass
+            with limits.answering("ann", watch=True), limits.answering("bob", watch=False):
+                pass
+        with limits.answering("ann", watch=False):
+            pass
+    with suppress(ZeroDivisionError), limits.answering("ann", watch=False):
+        raise ZeroDivisionError
+    assert not limits._requests
+    assert not limits._watches

@@ -1,0 +1,317 @@
+"""What a tenant's token reaches: every route, verb and form of a request, asked of another namespace whose object exists and does not.
+
+The tables below are compared with the router, the kinds and discovery, so that whatever is served in addition has to be listed here.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator, Iterator
+from itertools import product
+from pathlib import Path
+from urllib.parse import quote
+
+import grpc
+import pytest
+
+from api_types.clock import utc_now
+from api_types.resources.kinds import SERVED, KindInfo
+from api_types.settings import FrontSettings
+from front.access import signing
+from front.access.signing import signed_text
+from front.scaling import events
+from front.scaling import scaler_messages as messages
+from front.serving import access_reviews
+from front.serving.reading import _token
+from front.serving.requests import subresources
+from front.store.projection import Key
+from testbed.cluster.pki import Authority
+from tests.front.fleet_of_tenants import KEYS, START, Fleet, a_fleet, an_object
+from tests.front.scaling.keda import a_scaler
+from tests.workflows.environment.harness import eventually
+
+SCALED = "/v1/namespaces/{namespace}/modeldeployments/{name}"
+ROUTES = {("*", f"{SCALED}/scale"), ("*", f"{SCALED}/metrics"), ("*", "/v1/events"), ("*", "/{path}")}
+"""All routes of the router; what the last one serves is listed below."""
+DOCUMENTS = ("/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version")
+"""Paths of `/`, which are the same for everybody."""
+SUBRESOURCES = {"", "scale", "status"}
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "REPORT")
+JSON, TABLE, PARTIAL = (
+    "application/json",
+    "application/json;as=Table;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+)
+MERGE = "application/merge-patch+json"
+READS = (
+    "",
+    "labelSelector=tier%3Dgold",
+    "fieldSelector=metadata.name%3Dother",
+    "fieldSelector=metadata.namespace%3Db",
+    "limit=1",
+    f"continue={quote(_token(Key('ModelDeployment', 'b', 'a'), START))}",
+    "watch=true",
+    f"watch=true&resourceVersion={START - 1}",
+    "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan",
+    "watch=true&labelSelector=tier%3Dgold",
+)
+WRITES = ("", "dryRun=All", "propagationPolicy=Foreground", "labelSelector=tier%3Dgold&fieldSelector=metadata.name%3Dother")
+
+
+def paths_of(info: KindInfo) -> Iterator[str]:
+    """Give every path of a kind that is not in namespace a."""
+    base = f"/apis/{info.api_version}"
+    scope = f"{base}/namespaces/b" if info.namespaced else base
+    if info.namespaced:
+        yield f"{base}/{info.plural}"
+    yield f"{scope}/{info.plural}"
+    for name, subresource in product(("other", "none"), subresources(info)):
+        yield "/".join(filter(None, (scope, info.plural, name, subresource)))
+
+
+PATHS = [path for info in SERVED for path in paths_of(info)]
+
+
+@pytest.fixture
+async def both(tmp_path: Path) -> AsyncIterator[tuple[Fleet, Fleet]]:
+    """Two fronts: the objects of b are there, and they are not."""
+    async with a_fleet(tmp_path) as there, a_fleet(tmp_path, with_b=False) as gone:
+        yield there, gone
+
+
+def body_of(info: KindInfo, path: str, method: str) -> bytes | None:
+    """Give a body that would be taken from whoever may write."""
+    if method not in ("POST", "PUT", "PATCH"):
+        return None
+    if method == "PATCH":
+        return b'{"metadata":{"labels":{"tier":"tin"}},"spec":{"replicas":1}}'
+    if path.endswith("/scale"):
+        return b'{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{},"spec":{"replicas":1}}'
+    tree = an_object(info, "b", "fresh" if method == "POST" else "other", START)
+    del tree["metadata"]["resourceVersion"], tree["metadata"]["uid"]
+    return json.dumps(tree).encode()
+
+
+async def test_every_route_and_document_is_listed_here(both: tuple[Fleet, Fleet]) -> None:
+    app = both[0].client.app
+    assert app
+    assert {(route.method, route.resource.canonical if route.resource else "") for route in app.router.routes()} == ROUTES
+    assert {name for info in SERVED for name in subresources(info)} == SUBRESOURCES
+    status, body = await both[0].ask("GET", "/")
+    assert (status, tuple(json.loads(body)["paths"])) == (200, DOCUMENTS)
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_another_tenants_objects_are_neither_read_nor_changed_nor_told_of(both: tuple[Fleet, Fleet], path: str) -> None:
+    info = next(info for info in SERVED if f"/{info.plural}" in path)
+    requests = [("GET", query, accept) for query, accept in product(READS, (JSON, TABLE, PARTIAL))]
+    requests += [(method, query, JSON) for method, query in product(METHODS[1:], WRITES)]
+    before = dict(both[0].plane.trees)
+    for method, query, accept in requests:
+        headers = {"Accept": accept} | ({"Content-Type": MERGE} if method == "PATCH" else {})
+        told = [await fleet.ask(method, f"{path}?{query}", body=body_of(info, path, method), **headers) for fleet in both]
+        assert told[0] == told[1], (method, query, accept)
+        assert told[0][0] in (403, 405), (method, query, told[0])
+    assert both[0].plane.trees == before
+    assert both[0].plane.touched == both[1].plane.touched == []
+
+
+async def test_the_same_requests_are_answered_to_whoever_may(both: tuple[Fleet, Fleet]) -> None:
+    """The table above would say nothing if its requests were refused for another reason."""
+    collection = "/apis/modelplane.ai/v1alpha1/namespaces/b/modeldeployments"
+    info = next(info for info in SERVED if info.kind == "ModelDeployment")
+    wanted = [("GET", "/other", 200, 404), ("GET", "/other/scale", 200, 404), ("GET", "/other/status", 200, 404), ("GET", "", 200, 200)]
+    wanted += [("POST", "", 201, 201), ("PUT", "/other", 200, 404), ("PATCH", "/other", 200, 404)]
+    wanted += [
+        ("PUT", "/other/scale", 200, 404),
+        ("PATCH", "/other/scale", 200, 404),
+        ("DELETE", "/other", 200, 404),
+        ("DELETE", "", 200, 200),
+    ]
+    for method, below, *codes in wanted:
+        path = collection + below
+        headers = {"Content-Type": MERGE} if method == "PATCH" else {}
+        told = [await fleet.ask(method, path, "root", body_of(info, path, method), **headers) for fleet in both]
+        assert [status for status, _ in told] == codes, (method, path, told)
+
+
+# --- what autoscalers call ------------------------------------------------------------------------------------------------------------
+
+NUMBERS, COUNT = b'{"queueDepth":1}', b'{"replicas":1}'
+
+
+def an_event(namespace: str, name: str) -> bytes:
+    """Give a CloudEvent of KEDA about a deployment."""
+    subject = f"/c/{namespace}/scaledobject/{name}"
+    event = {"specversion": "1.0", "id": "1", "source": "/keda", "type": "keda.scaledobject.failed.v1", "subject": subject}
+    return json.dumps({**event, "data": {"reason": "KEDAScalerFailed", "message": "m"}}).encode()
+
+
+async def scaled(fleet: Fleet, method: str, path: str, body: bytes | None, user: str = "ann") -> tuple[int, bytes]:
+    """Ask as an autoscaler of a user does: the webhook with a signature, other paths with a token."""
+    headers = {"Content-Type": events.STRUCTURED if path == "/v1/events" else JSON}
+    if path.endswith("/scale"):
+        timestamp, request_id = str(int(utc_now().timestamp())), "r" * 16
+        signed = signed_text(timestamp, request_id, method, path, body or b"")
+        proof = hmac.digest(bytes.fromhex(KEYS[user]), signed, hashlib.sha256).hex()
+        headers |= dict(zip(signing.HEADERS, (user, timestamp, request_id, proof), strict=True))
+        user = ""
+    return await fleet.ask(method, path, user, body, **headers)
+
+
+SCALING = [(f"{SCALED}/{below}", body) for below, body in (("scale", COUNT), ("metrics", NUMBERS))] + [("/v1/events", b"")]
+
+
+@pytest.mark.parametrize("name", ["other", "none"])
+@pytest.mark.parametrize(("route", "body"), SCALING, ids=[route for route, _ in SCALING])
+async def test_autoscalers_of_another_tenant_learn_and_change_nothing(
+    both: tuple[Fleet, Fleet], route: str, body: bytes, name: str
+) -> None:
+    assert {path for _, path in ROUTES} == {"/{path}", *(path for path, _ in SCALING)}
+    path = route.format(namespace="b", name=name)
+    before = {key: tree for key, tree in both[0].plane.trees.items() if key[1] == "b"}
+    for method in METHODS:
+        sent = (body or an_event("b", name)) if method in ("POST", "PUT", "PATCH") else None
+        told = [await scaled(fleet, method, path, sent) for fleet in both]
+        assert told[0] == told[1], method
+        assert told[0][0] in (403, 405), (method, told[0])
+        assert told[0][0] == 403 or method != "POST"
+    assert {key: tree for key, tree in both[0].plane.trees.items() if key[1] == "b"} == before
+    assert both[0].plane.touched == both[1].plane.touched == []
+    assert both[0].told.read(Key("ModelDeployment", "b", "other"), "b-other").values == {"queueDepth": 3}
+
+
+async def test_the_same_requests_of_autoscalers_are_answered_to_whoever_may(both: tuple[Fleet, Fleet]) -> None:
+    path = SCALED.format(namespace="b", name="other")
+    wanted = [("POST", f"{path}/scale", COUNT, 200, 404), ("GET", f"{path}/metrics", None, 200, 404)]
+    wanted += [("PUT", f"{path}/metrics", NUMBERS, 200, 404), ("POST", "/v1/events", an_event("b", "other"), 202, 202)]
+    for method, where, body, *codes in wanted:
+        told = [await scaled(fleet, method, where, body, "root") for fleet in both]
+        assert [status for status, _ in told] == codes, (where, told)
+    assert [json.loads(answer)["recorded"] for _, answer in told] == [True, False]
+
+
+@pytest.mark.parametrize("below", ["a%2F..%2Fb/modeldeployments/other/metrics", "a/modeldeployments/..%2F..%2Fb%2Fother/metrics"])
+async def test_no_path_of_an_autoscaler_in_ones_own_namespace_reaches_another(both: tuple[Fleet, Fleet], below: str) -> None:
+    for method, body in (("GET", None), ("PUT", NUMBERS)):
+        told = [await scaled(fleet, method, f"/v1/namespaces/{below}", body) for fleet in both]
+        assert told[0] == told[1]
+        assert told[0][0] == 404
+
+
+async def test_the_external_scaler_tells_another_tenant_nothing(both: tuple[Fleet, Fleet], tmp_path: Path) -> None:
+    pki = Authority(tmp_path / "pki", {"ann": ("ann", "team-a"), "root": ("root", None)})
+    pki.ensure()
+    pair = pki.pair("apiserver")
+    settings = FrontSettings(
+        access_file=tmp_path / "access.yaml",
+        tls_cert=pair.certificate,
+        tls_key=pair.key,
+        scaler_listen="127.0.0.1:0",
+        scaler_client_ca=pki.ca,
+    )
+
+    async def told(fleet: Fleet, user: str, name: str) -> list[tuple[object, str]]:
+        reference = messages.ScaledObjectRef(name=name, namespace="b", scalerMetadata={"targetValue": "2"})
+        asked = [("IsActive", reference), ("GetMetricSpec", reference)]
+        asked.append(("GetMetrics", messages.GetMetricsRequest(scaledObjectRef=reference)))
+        async with a_scaler(fleet, settings, user) as keda:
+            refusals = [await keda.refusal(request, method) for method, request in asked]
+            with pytest.raises(grpc.aio.AioRpcError) as ended:
+                await keda.stream(reference).read()
+            return [*refusals, (ended.value.code(), ended.value.details() or "")]
+
+    for name in ("other", "none"):
+        there, gone = [await told(fleet, "ann", name) for fleet in both]
+        assert there == gone
+        assert {code for code, _ in there} == {grpc.StatusCode.PERMISSION_DENIED}
+    async with a_scaler(both[0], settings, "root") as keda:
+        assert await keda.is_active(messages.ScaledObjectRef(name="other", namespace="b", scalerMetadata={"targetValue": "2"}))
+
+
+# --- texts that name another namespace ------------------------------------------------------------------------------------------------
+
+REACHING = [
+    ("POST", "", {"metadata": {"name": "fresh", "namespace": "b"}}, "", 400),
+    ("PUT", "/mine", {"metadata": {"name": "mine", "namespace": "b"}}, "", 400),
+    ("PUT", "/mine", {"metadata": {"name": "other"}}, "", 400),
+    ("PUT", "/other", {"metadata": {"name": "other"}}, "", 404),
+    ("PATCH", "/mine", {"metadata": {"namespace": "b"}}, MERGE, 400),
+    ("PATCH", "/mine", [{"op": "replace", "path": "/metadata/namespace", "value": "b"}], "application/json-patch+json", 400),
+    ("PATCH", "/mine", {"metadata": {"uid": "b-other"}}, MERGE, 409),
+    ("PUT", "/mine/scale", {"metadata": {"name": "other", "namespace": "b"}, "spec": {"replicas": 1}}, "", 409),
+    ("DELETE", "/other", {"preconditions": {"uid": "b-other"}}, "", 404),
+    ("DELETE", "?fieldSelector=metadata.namespace%3Db", None, "", 200),
+    ("DELETE", "?fieldSelector=metadata.name%3Dother", None, "", 200),
+    ("GET", "?fieldSelector=metadata.namespace%3Db", None, "", 200),
+    ("GET", f"?continue={quote(_token(Key('ModelDeployment', 'b', 'a'), START + 1))}", None, "", 200),
+    ("GET", "?limit=1", None, "", 200),
+    ("GET", "?labelSelector=tier", None, "", 200),
+    ("GET", "/../../b/modeldeployments/other", None, "", 403),
+    ("GET", "/%2e%2e/b", None, "", 404),
+    ("GET", "/mine%2F..%2F..%2F..%2Fb%2Fmodeldeployments%2Fother", None, "", 404),
+]
+
+
+@pytest.mark.parametrize("row", REACHING, ids=lambda row: f"{row[0]}-{row[1]}-{row[4]}")
+async def test_no_text_of_a_request_in_ones_own_namespace_reaches_another(
+    both: tuple[Fleet, Fleet], row: tuple[str, str, object, str, int]
+) -> None:
+    method, below, document, kind, code = row
+    path = f"/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments{below}"
+    body = json.dumps(document).encode() if document is not None else None
+    before = {key: tree for key, tree in both[0].plane.trees.items() if key[1] == "b"}
+    told = [await fleet.ask(method, path, body=body, **({"Content-Type": kind} if kind else {})) for fleet in both]
+    assert told[0] == told[1]
+    assert told[0][0] == code, told[0]
+    assert b'"b"' not in told[0][1].replace(b'in the namespace \\"b\\"', b"")
+    assert {target.namespace for fleet in both for target in fleet.plane.touched} <= {"a"}
+    assert {key: tree for key, tree in both[0].plane.trees.items() if key[1] == "b"} == before
+
+
+@pytest.mark.parametrize("query", [query for query in READS if query.startswith("watch")])
+async def test_a_watch_of_ones_own_namespace_tells_of_no_other(both: tuple[Fleet, Fleet], query: str) -> None:
+    info = next(info for info in SERVED if info.kind == "ModelDeployment")
+
+    async def told(fleet: Fleet, *, changes_b: bool) -> bytes:
+        path = f"/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments?{query}&timeoutSeconds=1"
+        asked = asyncio.create_task(fleet.ask("GET", path))
+
+        async def watchers() -> int:
+            return len(fleet.projection._watchers)
+
+        await eventually(watchers, bool, what="the watch")
+        if changes_b:
+            fleet.projection.put(Key(info.kind, "b", "other"), an_object(info, "b", "other", START + 2))
+            fleet.projection.remove(Key(info.kind, "b", "other"), START + 3)
+        fleet.projection.put(Key(info.kind, "a", "late"), an_object(info, "a", "late", START + 4))
+        status, body = await asked
+        assert status == 200
+        return body
+
+    there, gone = await asyncio.gather(told(both[0], changes_b=True), told(both[1], changes_b=False))
+    assert there == gone
+    assert b'"late"' in there
+    assert b'"other"' not in there
+
+
+@pytest.mark.parametrize(
+    "path", ["/", *DOCUMENTS, "/apis/modelplane.ai", "/apis/modelplane.ai/v1alpha1", "/openapi/v3/apis/modelplane.ai/v1alpha1"]
+)
+async def test_documents_are_the_same_for_everybody_and_for_nobody_without_a_token(both: tuple[Fleet, Fleet], path: str) -> None:
+    answers = {await fleet.ask("GET", path, user) for fleet in both for user in ("ann", "root")}
+    assert [status for status, _ in answers] == [200]
+    status, _ = await both[0].ask("GET", path, user="")
+    assert status == (200 if path in ("/healthz", "/livez", "/readyz") else 401)
+
+
+async def test_a_review_says_what_the_rules_say_and_nothing_of_objects(both: tuple[Fleet, Fleet]) -> None:
+    for namespace, name, allowed in (("a", "other", True), ("b", "other", False), ("b", "none", False), ("", "", False)):
+        wanted = {"verb": "get", "resource": "modeldeployments", "group": "modelplane.ai", "namespace": namespace, "name": name}
+        told = [
+            await fleet.ask("POST", access_reviews.PATH, body=json.dumps({"spec": {"resourceAttributes": wanted}}).encode())
+            for fleet in both
+        ]
+        assert told[0] == told[1]
+        assert (told[0][0], json.loads(told[0][1])["status"]["allowed"]) == (201, allowed)
