@@ -64,7 +64,8 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     # Each has its own limit of queries at once: objects that do not answer the one do not hold up the other.
     plane, feed = ControlPlane(client, settings), Feed(ControlPlane(client, settings), projection)
     following = asyncio.create_task(feed.run())
-    app = Front(plane, projection, rules).app()
+    links = {"temporalUi": settings.temporal.ui, "temporalNamespace": settings.temporal.namespace}
+    app = Front(plane, projection, rules, links).app()
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, keepalive_timeout=_KEEPALIVE_SECONDS)
     await runner.setup()
     try:

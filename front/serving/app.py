@@ -12,6 +12,7 @@ from aiohttp import web
 from client.temporal.control_plane import ControlPlane
 from front.access.access_file import AccessRules, User
 from front.access.authentication import authenticate
+from front.page.files import SETTINGS, Page
 from front.serving import access_reviews, bodies, discovery, errors, openapi, protobuf
 from front.serving.reading import Form, Parameters, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
@@ -33,9 +34,12 @@ _VERSION = {"major": "1", "minor": "32", "gitVersion": "v1.32.0+modelplane", "pl
 class Front:
     """Answers requests, from the projection and by the workflows."""
 
-    def __init__(self, plane: ControlPlane, projection: Projection, rules: AccessRules | None) -> None:
+    def __init__(
+        self, plane: ControlPlane, projection: Projection, rules: AccessRules | None, page_settings: Mapping[str, str] | None = None
+    ) -> None:
         """`rules` None: everybody who reaches this server may do everything, which is for a loopback address alone."""
         self._projection, self._rules = projection, rules
+        self._page, self._page_settings = Page(), dict(page_settings or {})
         self._writer = Writer(plane, projection)
 
     def app(self) -> web.Application:
@@ -67,9 +71,13 @@ class Front:
         path = request.path.rstrip("/") or "/"
         if path in _OPEN:
             return self._health(path)
+        if file := self._page.answer(request, path):
+            return file
         if any(name.lower().startswith("impersonate-") for name in request.headers):
             raise errors.Refused(403, "Forbidden", "impersonation is not possible here; use a token of that user")
         user = self._user(request)
+        if path == SETTINGS and request.method in ("GET", "HEAD"):
+            return _json(self._page_settings)
         if path.startswith(("/api", "/openapi", "/version")) or path == "/":
             found = resource_of(path)
             if found:
