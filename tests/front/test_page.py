@@ -35,7 +35,7 @@ async def served(rules: AccessRules | None = None) -> AsyncIterator[Client]:
 @pytest.fixture
 def rules(tmp_path: Path) -> AccessRules:
     file = tmp_path / "access.yaml"
-    file.write_text(ACCESS.format(admin="0" * 64, alice="1" * 64, bob="2" * 64))
+    file.write_text(ACCESS.format(admin="a" * 64, alice="b" * 64, bob="c" * 64))
     return AccessRules(file)
 
 

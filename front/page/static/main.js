@@ -33,6 +33,8 @@ let namespace = sessionStorage.getItem(NAMESPACE) ?? "";
 let running = new AbortController();
 let drawing = 0;
 let hiding = 0;
+/** @type {{sort: string, text: string} | null} what is said in place of the connection */
+let badToken = null;
 /** @type {Map<string, string> | null} */
 let toldBefore = null;
 /** What each card shows, so that only those that differ are made anew. */
@@ -101,7 +103,7 @@ function drawSoon() {
 
 function draw() {
   drawing = 0;
-  const line = connectionLine(
+  const line = badToken ?? connectionLine(
     COLLECTIONS.map((each) => each.following),
     (milliseconds) => new Date(milliseconds).toLocaleTimeString(),
   );
@@ -118,6 +120,8 @@ function draw() {
   section("clusters", shown.clusters, clusterCard, [CLUSTERS], "No cluster.");
   section("deployments", shown.deployments, deploymentCard, [DEPLOYMENTS, REPLICAS], "No deployment.");
   section("services", shown.services, serviceCard, [SERVICES], "No service.");
+  // What was there at first is news to nobody.
+  if (toldBefore === null) announce();
 }
 
 /**
@@ -162,8 +166,10 @@ function announce() {
 /** Begins anew with what the form says. */
 function connect() {
   const wanted = input("token").value.trim();
-  if (wanted && !/^[\x21-\x7e]+$/.test(wanted)) {
-    byId("connection").textContent = "This is no token: it has spaces, or letters that no token has.";
+  const isToken = /^[\x21-\x7e]*$/.test(wanted);
+  badToken = isToken ? null : { sort: "problem", text: "This is no token: it has spaces, or letters that no token has." };
+  if (!isToken) {
+    drawSoon();
     return;
   }
   token = wanted;
@@ -183,6 +189,7 @@ function forgetObjects() {
 function forget() {
   input("token").value = "";
   token = "";
+  badToken = null;
   sessionStorage.removeItem(TOKEN);
   forgetObjects();
   start();
