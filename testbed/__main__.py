@@ -8,8 +8,8 @@ from pathlib import Path
 from testbed.cluster.kube import KubeError
 from testbed.fleet.fleet_file import FleetFile, FleetFileError
 from testbed.fleet.home import HomeBusy
-from testbed.programs.download import DownloadRefused
 from testbed.programs.debian import BROWSER
+from testbed.programs.download import DownloadRefused
 from testbed.programs.install import Installer, InstallFailed, needed
 from testbed.running import Running
 from testbed.testbed import Testbed

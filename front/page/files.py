@@ -18,21 +18,11 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# Only files from here, no script or style inside the HTML, requests to this server alone. Names and messages that the page shows are those of
-# users: should one ever be read as HTML, nothing in it runs, and with trusted types the browser refuses to read it at all.
-_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-    )
+# Only files from here, no script or style inside the HTML, requests to this server alone. Names and messages that the page shows are
+# those of users: should one ever be read as HTML, nothing in it runs, and with trusted types the browser refuses to read it at all.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _HEADERS = {
     "Content-Security-Policy": _POLICY,

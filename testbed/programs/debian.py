@@ -1,7 +1,7 @@
-"""Programs out of Debian's packages, without installing anything: the packages are unpacked into a folder, with the libraries that are missing.
+"""Programs out of Debian's packages, without installing any: they are unpacked into a folder, with the libraries that are missing.
 
-For a browser there is no Go module, and its own releases lie on hosts that few machines of tests reach. Debian keeps only the newest version
-of a package, so none is pinned: any that starts will do. apt checks the packages against the signed lists of the distribution.
+For a browser there is no Go module, and its own releases lie on hosts that few machines of tests reach. Debian keeps only the newest
+version of a package, so none is pinned: any that starts will do. apt checks the packages against the signed lists of the distribution.
 """
 
 import os
@@ -17,7 +17,7 @@ _INSTALLED = re.compile(r"^Inst (\S+) ", re.MULTILINE)
 _START_SECONDS = 60
 _START = """#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
-export LD_LIBRARY_PATH={libraries}
+export LD_LIBRARY_PATH="{libraries}"
 exec "$here/{program}" "$@"
 """
 
@@ -76,7 +76,7 @@ def unpack(wanted: DebianProgram, folder: Path, say: Callable[[str], None]) -> N
     program = folder / "bin" / wanted.name
     program.parent.mkdir()
     libraries = sorted({os.path.relpath(path.parent, program.parent) for path in folder.rglob("*.so*")})
-    joined = ":".join(f'"$here"/{path}' for path in libraries)
+    joined = ":".join(f"$here/{path}" for path in libraries)
     program.write_text(_START.format(libraries=joined, program=os.path.relpath(folder / wanted.program, program.parent)))
     program.chmod(0o755)
     if not starts(program):

@@ -61,7 +61,7 @@ class Browser:
         await asyncio.gather(self._reading, return_exceptions=True)
 
     @asynccontextmanager
-    async def tab(self, url: str, width: int = 1280, height: int = 900, **features: str) -> AsyncIterator["Tab"]:
+    async def tab(self, url: str, width: int = 1280, **features: str) -> AsyncIterator["Tab"]:
         """Open a page in a tab of its own. `features`: media features, with `_` for `-`."""
         context = (await self.call("Target.createBrowserContext"))["browserContextId"]
         target = (await self.call("Target.createTarget", url="about:blank", browserContextId=context))["targetId"]
@@ -69,7 +69,7 @@ class Browser:
         tab = Tab(self, session)
         for domain in ("Page", "Runtime", "Log"):
             await tab.call(f"{domain}.enable")
-        await tab.resize(width, height)
+        await tab.resize(width)
         media = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
         await tab.call("Emulation.setEmulatedMedia", features=media)
         await tab.call("Emulation.setFocusEmulationEnabled", enabled=True)
@@ -123,9 +123,9 @@ class Tab:
         """Describe what has the focus."""
         return str(await self.value("(e => e.id || e.textContent.trim())(document.activeElement)"))
 
-    async def resize(self, width: int, height: int) -> None:
-        """Change the size of what is seen."""
-        await self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+    async def resize(self, width: int) -> None:
+        """Change the width of what is seen."""
+        await self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
 
     async def screenshot(self, file: Path) -> None:
         """Write what the whole page looks like."""

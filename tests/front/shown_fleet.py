@@ -8,7 +8,9 @@ START = 1_000 * LATE_MICROSECONDS
 MARKUP = "<img src=x onerror=\"document.title='ran'\"><script>document.title='ran'</script>"
 
 
-def an_object(kind: str, name: str, namespace: str = "", *, version: int = START, labels: dict[str, str] | None = None, **more: Any) -> Tree:
+def an_object(
+    kind: str, name: str, namespace: str = "", *, version: int = START, labels: dict[str, str] | None = None, **more: Any
+) -> Tree:
     """An object with the metadata that the front gives."""
     metadata = {"name": name, "uid": f"{kind}-{name}", "resourceVersion": str(version), "labels": labels or {}} | more.pop("metadata", {})
     metadata |= {"namespace": namespace} if namespace else {}
@@ -34,13 +36,17 @@ def a_cluster(name: str, *, nodes: int = 4, gpus: int = 8, ready: bool = True) -
     return an_object("InferenceCluster", name, spec=spec, status=status)
 
 
-def a_deployment(name: str, *, wanted: int = 1, ready: int = 1, conditions: tuple[Tree, ...] = (), version: int = START, **status: Any) -> Tree:
+def a_deployment(
+    name: str, *, wanted: int = 1, ready: int = 1, conditions: tuple[Tree, ...] = (), version: int = START, **status: Any
+) -> Tree:
     """A deployment of team-a."""
     told = {"replicas": {"total": wanted, "ready": ready}, "conditions": list(conditions) or [condition()], **status}
     return an_object("ModelDeployment", name, "team-a", version=version, spec={"replicas": wanted}, status=told)
 
 
-def a_replica(name: str, deployment: str, cluster: str, *, gpus: int = 8, workers: int = 0, metadata: Tree | None = None, **status: Any) -> Tree:
+def a_replica(
+    name: str, deployment: str, cluster: str, *, gpus: int = 8, workers: int = 0, metadata: Tree | None = None, **status: Any
+) -> Tree:
     """A replica of team-a, with one pod, or a leader and workers."""
     claim = {"nodePoolName": "gpus", "deviceRequests": [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": gpus}]}
     leader: Tree = {"role": "Leader" if workers else "Standalone", **claim}
@@ -65,7 +71,12 @@ def a_service(name: str) -> Tree:
 def a_teardown() -> Tree:
     """How far a replica's teardown is."""
     steps = [{"number": 1, "title": "stop routing", "state": "Done"}, {"number": 2, "title": "delete workloads", "state": "Running"}]
-    return {"step": 2, "since": "2026-01-01T10:00:00Z", "steps": steps, "waitingFor": [{"object": "apps/v1 Deployment x", "why": "a finalizer"}]}
+    return {
+        "step": 2,
+        "since": "2026-01-01T10:00:00Z",
+        "steps": steps,
+        "waitingFor": [{"object": "apps/v1 Deployment x", "why": "a finalizer"}],
+    }
 
 
 def put(projection: Projection, *trees: Tree) -> None:
@@ -89,7 +100,13 @@ def a_fleet() -> Projection:
         a_replica("chat-eu-1", "chat", "eu", gpus=2),
         a_replica("chat-us-0", "chat", "us", workers=2, phase="Starting", conditions=[condition("False", "Starting", "engine main loads")]),
         a_replica(
-            "old-eu-0", "old", "eu", gpus=4, phase="Terminating", teardown=a_teardown(), metadata={"deletionTimestamp": "2026-01-01T10:00:00Z"}
+            "old-eu-0",
+            "old",
+            "eu",
+            gpus=4,
+            phase="Terminating",
+            teardown=a_teardown(),
+            metadata={"deletionTimestamp": "2026-01-01T10:00:00Z"},
         ),
         a_service("chat"),
     )

@@ -75,22 +75,20 @@ async def test_a_pool_of_any_size_is_drawn_in_part_and_summed_up_whole(tab: Tab)
 
 
 @pytest.mark.parametrize(
-    ("phase", "ready", "deleting", "sort", "word", "why"),
+    ("phase", "ready", "expected"),
     [
-        ("Ready", condition(), False, "ready", "Ready", ""),
-        ("Starting", condition("False", "Starting", "loads"), False, "waiting", "Starting", "Starting: loads"),
-        ("Ready", condition("False", "Degraded", ""), False, "waiting", "Not ready", "Degraded"),
-        ("Failed", condition("False", "Invalid", "no"), False, "failed", "Failed", "Invalid: no"),
-        ("Terminating", condition("False", "Deleting", "waits"), True, "deleting", "Being deleted", "Deleting: waits"),
-        (None, None, False, "waiting", "Not ready", ""),
+        ("Ready", condition(), ("ready", "Ready", "")),
+        ("Starting", condition("False", "Starting", "loads"), ("waiting", "Starting", "Starting: loads")),
+        ("Ready", condition("False", "Degraded", ""), ("waiting", "Not ready", "Degraded")),
+        ("Failed", condition("False", "Invalid", "no"), ("failed", "Failed", "Invalid: no")),
+        ("Terminating", condition("False", "Deleting", "waits"), ("deleting", "Being deleted", "Deleting: waits")),
+        (None, None, ("waiting", "Not ready", "")),
     ],
 )
-async def test_a_state_is_a_word_and_what_is_waited_for(
-    tab: Tab, phase: str | None, ready: Any, deleting: bool, sort: str, word: str, why: str
-) -> None:
-    metadata = {"name": "x"} | ({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {})
+async def test_a_state_is_a_word_and_what_is_waited_for(tab: Tab, phase: str | None, ready: Any, expected: tuple[str, str, str]) -> None:
+    metadata = {"name": "x"} | ({"deletionTimestamp": "2026-01-01T00:00:00Z"} if phase == "Terminating" else {})
     tree = {"metadata": metadata, "status": {"phase": phase, "conditions": [ready] if ready else []}}
-    assert await tab.ask_module("states.js", "m.stateOf(...a)", tree) == {"sort": sort, "word": word, "why": why}
+    assert await tab.ask_module("states.js", "m.stateOf(...a)", tree) == dict(zip(("sort", "word", "why"), expected, strict=True))
 
 
 async def test_conditions_are_told_while_they_are_not_as_they_should_be(tab: Tab) -> None:
@@ -112,7 +110,15 @@ async def test_the_connection_is_said_in_one_line(tab: Tab) -> None:
     lost = {"sort": "lost", "since": 2, "why": "the server cannot be reached"}
     unknown, forbidden = ({"sort": "refused", "code": code, "why": "no"} for code in (401, 403))
     expression = "a.map((each) => m.connectionLine(each, (at) => `at ${at}`).text.split('.')[0])"
-    cases = [[live], [live, connecting], [lost, lost | {"since": 1}, unknown], [unknown, live], [forbidden], [forbidden, live], [paused, live]]
+    cases = [
+        [live],
+        [live, connecting],
+        [lost, lost | {"since": 1}, unknown],
+        [unknown, live],
+        [forbidden],
+        [forbidden, live],
+        [paused, live],
+    ]
     assert await tab.ask_module("connection.js", expression, *cases) == [
         "Connected: changes are shown as they happen",
         "Connecting",
@@ -170,7 +176,10 @@ FOLLOWED = """(async () => {
 
 
 def listed(version: int, *names: str) -> list[Any]:
-    return [200, {"metadata": {"resourceVersion": str(version)}, "items": [{"metadata": {"name": name, "namespace": "t"}} for name in names]}]
+    return [
+        200,
+        {"metadata": {"resourceVersion": str(version)}, "items": [{"metadata": {"name": name, "namespace": "t"}} for name in names]},
+    ]
 
 
 def event(kind: str, version: int, name: str = "") -> Any:
@@ -181,15 +190,15 @@ def watch_from(version: int) -> str:
     return f"?watch=1&allowWatchBookmarks=true&resourceVersion={version}"
 
 
-async def follow(tab: Tab, *answers: Any, token: str = "") -> Any:
-    return await tab.ask_module("follow.js", FOLLOWED, list(answers), token)
+async def follow(tab: Tab, *answers: Any, user: str = "") -> Any:
+    return await tab.ask_module("follow.js", FOLLOWED, list(answers), user)
 
 
 async def test_a_watch_goes_on_from_the_last_version_after_its_end_and_after_a_lost_connection(tab: Tab) -> None:
     answers = (listed(5, "a"), [200, event("ADDED", 7, "b")], "broken", [503, {"message": "later"}], [200, event("DELETED", 9, "a")])
-    found = await follow(tab, *answers, [200, event("BOOKMARK", 12)], token="secret")
+    found = await follow(tab, *answers, [200, event("BOOKMARK", 12)], user="ann")
     versions = [watch_from(number) for number in (5, 7, 7, 7, 9, 12)]
-    assert found["asked"] == [["/x", "Bearer secret"], *([query, "Bearer secret"] for query in versions)]
+    assert found["asked"] == [["/x", "Bearer ann"], *([query, "Bearer ann"] for query in versions)]
     assert found["told"] == ["live", "lost", "lost", "live", "live"]
     assert found["seen"] == [["t/a"], ["t/a", "t/b"], ["t/b"], ["t/b"]]
 
