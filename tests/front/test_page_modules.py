@@ -9,7 +9,7 @@ import pytest_asyncio
 from front.store.projection import Projection
 from tests.front.browser import Browser, Tab
 from tests.front.shown_fleet import a_cluster, a_replica, condition
-from tests.front.test_page_in_browser import opened
+from tests.front.test_page_in_browser import served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 async def tab(browser: Browser) -> AsyncIterator[Tab]:
     projection = Projection()
     projection.complete = True
-    async with opened(browser, projection) as tab:
+    # A file of the page and not the page itself, which would follow collections beside the test.
+    async with served(projection) as url, browser.tab(f"{url}ui/icon.svg") as tab:
         yield tab
 
 
