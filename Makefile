@@ -108,7 +108,7 @@ bench: venv programs
 
 # Built before the tests and not by them, so that the progress of a long build is seen.
 programs: venv
-	$(BIN)/python -m testbed install
+	$(BIN)/python -m testbed install --browser
 
 oracle: venv
 	$(BIN)/python -c "from tests.oracle.client import build; print('oracle:', build())"

@@ -77,7 +77,8 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     # Each has its own limit of queries at once: objects that do not answer the one do not hold up the other.
     plane, feed = ControlPlane(client, settings), Feed(ControlPlane(client, settings), projection)
     following = asyncio.create_task(feed.run())
-    front = Front(plane, projection, rules, limits=Limits(_allowance(settings.front)), audit_log=audit_log)
+    links = {"temporalUi": settings.temporal.ui, "temporalNamespace": settings.temporal.namespace}
+    front = Front(plane, projection, rules, links, limits=Limits(_allowance(settings.front)), audit_log=audit_log)
     told = Told(timedelta(seconds=settings.front.metrics_max_age))
     app = front.app(Scaling(front, told, callers).routes())
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, keepalive_timeout=_KEEPALIVE_SECONDS)

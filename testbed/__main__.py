@@ -8,6 +8,7 @@ from pathlib import Path
 from testbed.cluster.kube import KubeError
 from testbed.fleet.fleet_file import FleetFile, FleetFileError
 from testbed.fleet.home import HomeBusy
+from testbed.programs.debian import BROWSER
 from testbed.programs.download import DownloadRefused
 from testbed.programs.install import Installer, InstallFailed, needed
 from testbed.running import Running
@@ -29,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     install = commands.add_parser("install", help="have every program the testbed needs; nothing is started")
     install.add_argument("--all", action="store_true", help="also what only people use: kubectl and helm")
+    install.add_argument("--browser", action="store_true", help="also a browser, for tests of the front's page")
     up = commands.add_parser("up", help="start everything, with the data that is there")
     up.add_argument("--fleet", type=Path, help="fleet file; a built-in fleet of two clusters without it")
     up.add_argument("--no-temporal", action="store_true", help="use a Temporal server of your own")
@@ -53,6 +55,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "install":
         installer = Installer(_say)
         programs = installer.install_all() if options.all else installer.programs(needed(data_plane=True))
+        if options.browser:
+            programs |= {BROWSER.name: installer.browser()}
         for name, path in sorted(programs.items()):
             print(f"{name}: {path}")
         return 0

@@ -78,9 +78,11 @@ class Limits:
             raise TooMany(f'too many requests of the user "{name}"; ask again later', seconds)
 
     def address_asks(self, address: str) -> None:
-        """Count a request of a caller who is not known. Raises `TooMany`."""
+        """Count a request of a caller who is not known, or need not be. Raises `TooMany`."""
         if self._addresses and (seconds := self._addresses.take(_network(address))):
-            raise TooMany("too many requests from this address without a valid token or certificate; ask again later", seconds)
+            raise TooMany(
+                "too many requests from this address for the page, or without a valid token or certificate; ask again later", seconds
+            )
 
     @contextmanager
     def unknown(self, address: str) -> Iterator[None]:

@@ -17,6 +17,7 @@ from front.access.certificates import of_connection
 from front.access.limits import Limits, TooMany
 from front.access.tokens import API_KEY, Token, bearer_token
 from front.audit.log import AuditLog
+from front.page.files import SETTINGS, Page
 from front.serving import access_reviews, bodies, discovery, errors, openapi, protobuf
 from front.serving.auditing import Auditing, event_of, note_resource, note_user
 from front.serving.reading import Form, Parameters, get, listed
@@ -44,6 +45,7 @@ class Front:
         plane: ControlPlane,
         projection: Projection,
         rules: AccessRules | None,
+        page_settings: Mapping[str, str] | None = None,
         *,
         limits: Limits | None = None,
         audit_log: AuditLog | None = None,
@@ -51,6 +53,7 @@ class Front:
         """`rules` None: everybody who reaches this server may do everything, which is for a loopback address alone."""
         self.projection, self._rules = projection, rules
         self.limits, self._auditing = limits or Limits(None), Auditing(audit_log)
+        self._page, self._page_settings = Page(), dict(page_settings or {})
         self.writer = Writer(plane, projection)
 
     def app(self, routes: Sequence[web.AbstractRouteDef] = ()) -> web.Application:
@@ -89,10 +92,16 @@ class Front:
         path = request.path.rstrip("/") or "/"
         if path in _OPEN:
             return self._health(path)
+        if file := self._page.answer(request, path):
+            # It is the same for everybody, so nobody is asked who they are.
+            self.limits.address_asks(request.remote or "")
+            return file
         with self.admitted(request, watch=_is_watch(request.method, request.query)) as user:
             return await self._routed(request, path, user)
 
     async def _routed(self, request: web.Request, path: str, user: User) -> web.StreamResponse:
+        if path == SETTINGS and request.method in ("GET", "HEAD"):
+            return json_response(self._page_settings)
         if path.startswith(("/api", "/openapi", "/version")) or path == "/":
             found = resource_of(path)
             if found:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.documents import load_all, write_json
+from testbed.programs import debian
 from testbed.programs.download import Downloader
 from testbed.programs.versions import ADD_ONS, DEFINITIONS, TOOLS, Definitions, LeftOut, Tool
 
@@ -73,6 +74,22 @@ class Installer:
                 with _beside(place) as draft:
                     _copy_definitions(wanted, draft)
         return place
+
+    def browser(self) -> Path:
+        """Have a Chromium that needs no screen, for tests of pages. Raises InstallFailed."""
+        if found := debian.found_on_path(debian.BROWSER):
+            return found
+        place = self._cache / "debian" / debian.BROWSER.name
+        program = place / "bin" / debian.BROWSER.name
+        with self._lock(place):
+            # Its libraries are those of this machine but for the ones that were missing: another machine may lack more.
+            if not debian.starts(program):
+                with _beside(place) as draft:
+                    try:
+                        debian.unpack(debian.BROWSER, draft, self._say)
+                    except debian.PackageFailed as error:
+                        raise InstallFailed(str(error)) from error
+        return program
 
     def _have(self, tool: Tool) -> dict[str, Path]:
         if found := on_path(tool):

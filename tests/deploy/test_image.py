@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from api_types.model_sources import read_image
+from front.page.files import FOLDER
 from testbed.programs.install import MODULES
 from testbed.programs.versions import TOOLS
 from tests.environment.waiting import TIMEOUT_SECONDS
@@ -59,6 +60,7 @@ def test_what_is_copied_is_enough_to_build_the_whole_package(build: Path) -> Non
     assert {name.split("/")[0] for name in inside if name.endswith("/__init__.py")} == present
     assert {"worker.py", "testbed/fleet/default-fleet.yaml", "client/main.py"} <= inside
     assert "activities/render/cache/hydration/requirements.lock" in inside
+    assert {str(path.relative_to(ROOT)) for path in FOLDER.iterdir()} <= inside
 
 
 def test_the_image_runs_the_worker_as_a_numbered_user_who_is_not_root() -> None:

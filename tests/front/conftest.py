@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from tests.front.browser import Browser, a_browser
 from tests.front.front_under_test import FrontUnderTest, a_front
 from tests.workflows.environment.harness import ControlPlane
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
@@ -25,3 +26,10 @@ async def front(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
     """The front as users run it."""
     async with a_front(plane, tmp_path_factory.mktemp("front")) as front:
         yield front
+
+
+@pytest_asyncio.fixture(scope="session")
+async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
+    """A browser; each test opens tabs of its own."""
+    async with a_browser(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser

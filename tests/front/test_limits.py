@@ -95,6 +95,12 @@ async def test_callers_without_a_token_are_limited_by_address_and_limit_no_user(
     assert (await fleet.ask("GET", PATH))[0] == 200
 
 
+async def test_files_of_the_page_are_limited_by_address_and_its_settings_by_user(fleet: Fleet) -> None:
+    paths: list[tuple[str, dict[str, Any]]] = [("/", {"Accept": "text/html"}), ("/ui/main.js", {}), ("/ui/page.css", {})]
+    assert [(await fleet.ask("GET", path, user="", **headers))[0] for path, headers in paths * 2] == [200] * 3 + [429] * 3
+    assert [(await fleet.ask("GET", "/ui/settings.json"))[0] for _ in range(4)] == [200, 200, 200, 429]
+
+
 async def test_watches_of_one_user_are_limited_and_one_that_ends_makes_room(
     fleet: Fleet, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from api_types.resources.kinds import SERVED, KindInfo
 from api_types.settings import FrontSettings
 from front.access import signing
 from front.access.signing import signed_text
+from front.page.files import FOLDER, SETTINGS
 from front.scaling import events
 from front.scaling import scaler_messages as messages
 from front.serving import access_reviews
@@ -294,6 +295,22 @@ async def test_a_watch_of_ones_own_namespace_tells_of_no_other(both: tuple[Fleet
     assert there == gone
     assert b'"late"' in there
     assert b'"other"' not in there
+
+
+HTML: dict[str, Any] = {"Accept": "text/html"}
+PAGE = ["/", *(f"/ui/{file.name}" for file in sorted(FOLDER.iterdir()) if file.name != "index.html")]
+
+
+@pytest.mark.parametrize("path", [*PAGE, SETTINGS, "/ui", "/ui/", "/ui/none.js", "/ui/index.html"])
+async def test_the_page_and_its_settings_are_the_same_whatever_objects_there_are(both: tuple[Fleet, Fleet], path: str) -> None:
+    for method in METHODS:
+        for user, who in (("ann", "a user"), ("root", "a user"), ("", "nobody")):
+            told = [await fleet.ask(method, path, user, **HTML) for fleet in both]
+            assert told[0] == told[1], (method, who)
+            reads = method in ("GET", "HEAD")
+            expected = 200 if reads and path in PAGE else 401 if not user else 200 if reads and path == SETTINGS else 404
+            assert told[0][0] == expected, (method, who)
+    assert both[0].plane.touched == both[1].plane.touched == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,96 @@
+/**
+ * Makes elements, and makes those that are shown like new ones.
+ *
+ * Text is inserted as text and nothing else: names, labels and messages come from users. The Content-Security-Policy of the page refuses
+ * everything that could read them as HTML.
+ */
+
+/**
+ * @param {string} tag
+ * @param {Record<string, string>} attributes
+ * @param {...(Node | string | null)} children null is left out
+ * @returns {HTMLElement}
+ */
+export function element(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  for (const child of children) if (child !== null) made.append(child);
+  return made;
+}
+
+/**
+ * Gives a part of a text that only screen readers read.
+ *
+ * @param {string} text
+ * @returns {HTMLElement}
+ */
+export function spoken(text) {
+  return element("span", { class: "aside" }, text);
+}
+
+/**
+ * @param {string} href of http or https
+ * @param {string} text
+ * @param {string} about what is read out after the text
+ * @returns {HTMLElement}
+ */
+export function link(href, text, about) {
+  return element("a", { href, rel: "noreferrer" }, text, spoken(` ${about}`));
+}
+
+/**
+ * Makes the children of an element like new ones, and keeps the nodes that stay, with their focus. Children with a `data-key` are the same
+ * when it is.
+ *
+ * @param {Node} parent
+ * @param {Node[]} wanted
+ */
+export function showChildren(parent, wanted) {
+  const keys = new Set(wanted.map(keyOf).filter(Boolean));
+  for (const child of [...parent.childNodes]) if (keyOf(child) && !keys.has(keyOf(child))) child.remove();
+  const keyed = new Map([...parent.childNodes].filter(keyOf).map((child) => [keyOf(child), child]));
+  let at = parent.firstChild;
+  for (const next of wanted) {
+    const key = keyOf(next);
+    const old = key ? keyed.get(key) : at && !keyOf(at) ? at : undefined;
+    if (!old) {
+      parent.insertBefore(next, at);
+      continue;
+    }
+    if (old === at) at = at.nextSibling;
+    else parent.insertBefore(old, at);
+    makeLike(old, next);
+  }
+  while (at) {
+    const following = at.nextSibling;
+    at.remove();
+    at = following;
+  }
+}
+
+/**
+ * @param {ChildNode} old
+ * @param {Node} next
+ */
+function makeLike(old, next) {
+  if (old === next) return;
+  if (old.nodeName !== next.nodeName) {
+    old.replaceWith(next);
+    return;
+  }
+  if (!(old instanceof Element) || !(next instanceof Element)) {
+    if (old.nodeValue !== next.nodeValue) old.nodeValue = next.nodeValue;
+    return;
+  }
+  for (const { name } of [...old.attributes]) if (!next.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of next.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  showChildren(old, [...next.childNodes]);
+}
+
+/**
+ * @param {Node} node
+ * @returns {string}
+ */
+function keyOf(node) {
+  return (node instanceof Element && node.getAttribute("data-key")) || "";
+}

@@ -1,0 +1,61 @@
+"""The page before the front as users run it, with a control plane and simulated clusters: placements, changes, restarts, deletions."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.front.browser import Browser
+from tests.front.front_under_test import DEPLOYMENTS, TOKENS, FrontUnderTest, a_front
+from tests.front.shown_fleet import MARKUP
+from tests.front.test_page_in_browser import CONNECTED, enter, shows
+from tests.workflows.environment.harness import a_deployment, eventually
+
+pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
+
+NAMESPACE = "page"
+PATH = DEPLOYMENTS.format(NAMESPACE)
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+async def test_placements_changes_and_deletions_are_seen_as_they_happen_and_over_a_restart(
+    browser: Browser, front: FrontUnderTest, tmp_path: Path
+) -> None:
+    async with a_front(front.plane, tmp_path) as mine, browser.tab(mine.url) as tab:
+        await shows(tab, "does not know this token", "#connection")
+        await enter(tab, "token", TOKENS["admin"])
+        await shows(tab, CONNECTED, "#connection")
+        document = a_deployment("seen", NAMESPACE, replicas=2, gpus=8)
+        document["metadata"]["annotations"] = {"note": MARKUP}
+        status, created = await mine.ask("POST", PATH, document)
+        assert status == 201, created
+        await shows(tab, "2 of 2 replicas Ready, 2 placed", "#deployments")
+        await shows(tab, f"{NAMESPACE}/seen", "#clusters")
+        assert "1 pod, 8 GPUs" in await tab.text("#clusters")
+
+        # Seen within a second after the API has it.
+        seconds = []
+        for replicas in (3, 1):
+            await mine.ask("PATCH", f"{PATH}/seen", {"spec": {"replicas": replicas}}, **MERGE)
+
+            async def placed() -> int:
+                return int((await mine.ask("GET", f"{PATH}/seen"))[1]["status"]["replicas"]["ready"])
+
+            await eventually(placed, lambda found, wanted=replicas: found == wanted, what="the replicas", longest_pause=0.05)  # type: ignore[misc]
+            since = time.monotonic()
+            await shows(tab, f"{replicas} of {replicas} replicas Ready", "#deployments")
+            seconds.append(time.monotonic() - since)
+        assert min(seconds) < 1, seconds
+
+        await mine.shut_down()
+        await shows(tab, "Not connected since", "#connection")
+        # What was seen last stays, and what happens meanwhile is seen afterwards.
+        assert f"{NAMESPACE}/seen" in await tab.text("#deployments")
+        await front.ask("PATCH", f"{PATH}/seen", {"spec": {"replicas": 2}}, **MERGE)
+        await mine.start()
+        await shows(tab, CONNECTED, "#connection")
+        await shows(tab, "2 of 2 replicas Ready", "#deployments")
+
+        await mine.ask("DELETE", f"{PATH}/seen")
+        await shows(tab, lambda text: f"{NAMESPACE}/seen" not in text, "main")
+        assert tab.problems == []
