@@ -10,6 +10,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import grpc
