@@ -10,7 +10,6 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import grpc
@@ -298,7 +297,6 @@ async def test_a_watch_of_ones_own_namespace_tells_of_no_other(both: tuple[Fleet
     assert b'"other"' not in there
 
 
-HTML: dict[str, Any] = {"Accept": "text/html"}
 PAGE = ["/", *(f"/ui/{file.name}" for file in sorted(FOLDER.iterdir()) if file.name != "index.html")]
 
 
@@ -306,7 +304,7 @@ PAGE = ["/", *(f"/ui/{file.name}" for file in sorted(FOLDER.iterdir()) if file.n
 async def test_the_page_and_its_settings_are_the_same_whatever_objects_there_are(both: tuple[Fleet, Fleet], path: str) -> None:
     for method in METHODS:
         for user, who in (("ann", "a user"), ("root", "a user"), ("", "nobody")):
-            told = [await fleet.ask(method, path, user, **HTML) for fleet in both]
+            told = [await fleet.ask(method, path, user, Accept="text/html") for fleet in both]
             assert told[0] == told[1], (method, who)
             reads = method in ("GET", "HEAD")
             expected = 200 if reads and path in PAGE else 401 if not user else 200 if reads and path == SETTINGS else 404
