@@ -291,18 +291,23 @@ class ModelServiceWorkflow(Entity[ServiceState]):
     async def answer(self) -> None:
         """Tell the directory which endpoints the route has, once that is so for its newest list and the gateway has taken it over.
 
-        A route that cannot come to have them, because its name is taken, has what it had before: others need not wait for it.
+        A route that cannot come to have them, because its name is taken, has what it had before: others need not wait for it. When it has
+        come to have them after all, the same list is answered once more, or what it no longer has would be held until the next one.
         """
         found = self.state.selected
-        if found is None or found.version == self.state.answered:
+        if found is None:
+            return
+        is_answered = found.version == self.state.answered
+        if is_answered and not self.state.answered_unapplied:
             return
         wanted = decisions.wanted_route(self.state, self.namespace, self.name)
         is_applied = wanted is not None and wanted.digest == self.state.applied_digest
-        if not is_applied and self.state.route_started and not self._name_is_taken():
+        if not is_applied and self.state.route_started and (is_answered or not self._name_is_taken()):
             return
         if is_applied and self._gateway_is_behind():
             return
         self.state.answered = found.version
+        self.state.answered_unapplied = not is_applied and self.state.route_started
         answer = Routed(service=self.name, uid=self.state.uid, version=found.version, endpoints=decisions.routed_names(self.state))
         await self.context.signal_recorded(self.directory, EndpointDirectorySignals.ROUTED, answer)
 
