@@ -153,7 +153,8 @@ def test_the_wait_for_routes_begins_anew_when_the_cluster_was_lost_meanwhile(los
     before = applies(replica)
     replica.state.endpoint, replica.state.serving = routed(sequence=4), True
     last = replica.now + timedelta(seconds=DRAIN_SECONDS, minutes=15)
-    for replica.now, count in ((replica.now, before), (last - timedelta(seconds=1), before), (last, before + 1)):
+    begun = replica.now
+    for replica.now, count in ((begun, before), (last - timedelta(seconds=1), before), (last, before + 1)):
         replica.step()
         assert applies(replica) == count
 
