@@ -31,6 +31,7 @@ from workflows.entity.registering.endpoint import GATEWAY_RECOVERS
 from workflows.entity.registering.gateway_user import GatewayUser
 from workflows.entity.start import read_carried
 from workflows.model_service import decisions
+from workflows.model_service.admission import TimeoutsAdmission
 from workflows.model_service.decisions import WantedRoute
 from workflows.model_service.state import ACCEPTED_WITHIN, UNRESOLVED_AFTER, ServiceState
 
@@ -53,6 +54,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         super().__init__(read_carried(arguments, ServiceState) or ServiceState())
         self.gateway = GatewayUser(self.context, self.state.gateway, "ModelService")
         self.directory = endpoint_directory(self.namespace)
+        self.timeouts = TimeoutsAdmission(self.title, workflow.patched)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
@@ -103,6 +105,10 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         return self.report().wire() if self.state.report_sequence else None
 
     # --- hooks of the entity ------------------------------------------------------------------------------------------------------
+
+    def check_signaled(self, document: dict[str, Any]) -> None:
+        """Refuse timeouts where a worker of before has refused them."""
+        self.timeouts.check(document)
 
     def receivers(self) -> list[str]:
         """Name the directory and the gateway, where they know of this service."""

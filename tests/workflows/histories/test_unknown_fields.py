@@ -61,3 +61,13 @@ async def test_a_gateway_that_was_not_told_what_its_class_supports_tells_nobody(
     # It has users by then, and would report to them what is new.
     history.insert(36, "control_observed", {**observed, "sequence": 2, "gateway": {**observed["gateway"], "timeouts": SUPPORTED}})
     await history.replay()
+
+
+async def test_a_service_whose_timeouts_were_refused_goes_on_without() -> None:
+    history = Recorded("ModelService")
+    history.write(18, "gateway_changed", {**history.read(18, "gateway_changed"), "timeouts": SUPPORTED})
+    applied = history.read(2, "set_spec")
+    spec = {**applied["manifest"]["spec"], "timeouts": {"request": "300s"}}
+    # The route would be applied with them.
+    history.insert(124, "set_spec", {**applied, "requestId": "later", "manifest": {**applied["manifest"], "spec": spec}})
+    await history.replay()
