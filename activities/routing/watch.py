@@ -79,6 +79,7 @@ class ControlIndex:
         self._classes: dict[Key, ClassSeen] = {}
         self._classes_listed = False
         self._class_problem = ""
+        self._class_problem_type = ""
         self.reachable = True
         self.error = ""
         self.follows_middlewares: Callable[[], bool] = lambda: True
@@ -127,10 +128,12 @@ class ControlIndex:
         self._classes_listed = True
         self._enqueue(self._gateway_owner)
 
-    def put_class_problem(self, problem: str) -> None:
-        """Keep why GatewayClasses cannot be read; empty if they can."""
-        if problem != self._class_problem:
-            self._class_problem = problem
+    def put_class_problem(self, error: ModelplaneError | None) -> None:
+        """Keep why GatewayClasses cannot be read; None if they can. The text of one error varies with each attempt; the first is kept."""
+        problem = _why_unread(error)
+        problem_type = type(error).__name__ if problem else ""
+        if problem_type != self._class_problem_type:
+            self._class_problem, self._class_problem_type = problem, problem_type
             self._enqueue(self._gateway_owner)
 
     def put_health(self, *, reachable: bool, error: str = "") -> None:
@@ -265,7 +268,7 @@ class ControlWatch:
         while True:
             wait_seconds = await self._health.probe()
             self._put_health()
-            self._index.put_class_problem(_why_unread(self._classes.lasting_problem))
+            self._index.put_class_problem(self._classes.lasting_problem)
             await asyncio.sleep(wait_seconds)
 
     def _put_health(self) -> None:

@@ -154,6 +154,9 @@ class Entity(ABC, Generic[StateT]):
         """Give more lines, in Markdown, for the Temporal UI."""
         return []
 
+    def check_signaled(self, document: dict[str, Any]) -> None:
+        """Raise InvalidManifest for what earlier workers refused, where a history has it. An update that they refused is in no history."""
+
     def merge_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Merge a newly applied spec with fields that others own, such as a replica count set by an autoscaler."""
         return spec
@@ -339,7 +342,10 @@ class Entity(ABC, Generic[StateT]):
     def _accept(self, message: SetSpec | Replace) -> None:
         """Store the manifest of a request, and whether that changed anything. Raises InvalidManifest."""
         before = admission.stored(self.state)
-        self.accept(self.admitted(message.manifest), message.by, message.reason)
+        manifest = self.admitted(message.manifest)
+        if isinstance(message, SetSpec):
+            self.check_signaled(message.manifest)
+        self.accept(manifest, message.by, message.reason)
         if admission.stored(self.state) != before:
             self.state.changing_requests = [*self.state.changing_requests, message.request_id][-REQUESTS_SHOWN:]
 

@@ -47,6 +47,9 @@ STEP_FIRST = timedelta(seconds=5)
 STEP_LATER = timedelta(seconds=30)
 STEP_CHECKS_FIRST = 24
 SERVICES_NAMED = 5
+# Workers of before dropped what a class supports. A patch that one of them did not record stays off until this run ends, which may be in
+# months, so each watch has its own.
+TIMEOUTS_PATCH = "gateway-timeouts-{run}"
 _SERVICE_PREFIX = f"{ModelServiceSignals.kind.lower()}/"
 
 
@@ -100,9 +103,10 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
             self.context.record_event("Warning", "ClusterUnreachable", f"the control cluster: {seen.error}")
         # The address is still that of the gateway while nobody can say so.
         kept: dict[str, Any] = {"address": before.address} if before and not seen.reachable else {}
-        if seen.timeouts is None and before:
+        known = before.timeouts if before else None
+        if seen.timeouts is None or (seen.timeouts != known and not workflow.patched(TIMEOUTS_PATCH.format(run=message.run))):
             # A watch that began anew has not read the class yet.
-            kept["timeouts"] = before.timeouts
+            kept["timeouts"] = known
         self.state.observed = seen.model_copy(update=kept)
         self.context.mark_changed()
 

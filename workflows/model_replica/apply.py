@@ -9,7 +9,7 @@ from workflows.entity import backoff
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
-from workflows.model_replica.decisions.cluster import access_of
+from workflows.model_replica.decisions.cluster import access_of, connection_problem
 from workflows.model_replica.decisions.observation import drift, drift_message
 from workflows.model_replica.decisions.plan import DRIFT_DELAY, ApplyReason, decide_apply, ends_all_pods, recent_repairs
 from workflows.model_replica.decisions.requests import apply_request
@@ -79,6 +79,7 @@ class ReplicaApply:
     def next_orders(self) -> list[Order]:
         """Order an apply of the present generation if one is due, or have the next pass decide again when it is."""
         state = self._context.state
+        self._forget_lost_drain()
         if access_of(state) is None or self.awaits_copies:
             self._end_drain()
             return []
@@ -128,6 +129,12 @@ class ReplicaApply:
         facts = state.cluster.facts if state.cluster else None
         time = timedelta(seconds=facts.drain_seconds if facts else 0)
         return max(until, datetime.fromisoformat(published.withdrawn_at) + time)
+
+    def _forget_lost_drain(self) -> None:
+        """End a drain on a cluster that is not connected, and its wait for routes with it: the next one may begin in hours."""
+        if self._context.state.drain_until and connection_problem(self._context.state):
+            self._context.state.routes_until = ""
+            self._end_drain()
 
     def _end_drain(self) -> None:
         if self._context.state.drain_until:

@@ -24,10 +24,11 @@ class ServiceState(EntityState):
     `report_sequence`, `report_digest`: of the last report to the EndpointDirectory. `selected`: the newest list from there. `applied`: the
     route, None if there is none, and `applied_at` when; `applied_digest`: what it was made from, empty while that is not known;
     `attempted_digest`: of the last attempt. `route_started`: a route may be on the control cluster. `answered`: the version of the last
-    list that was answered. `observed_version` orders what the watch says. `drift_since`: since when the route differs from what was
-    applied; `unresolved_since`: since when the gateway cannot resolve a backend. `middleware_started`: a Middleware may be on the
-    control cluster. `middleware_retry_at`: when one that could not be applied is tried again, after so many `middleware_attempts`.
-    `gateway_recovers_at`: when the gateway has recovered from the last outage of the control cluster, empty before the first one.
+    list that was answered, and `answered_unapplied` whether that was so while the route could not be applied. `observed_version` orders
+    what the watch says. `drift_since`: since when the route differs from what was applied; `unresolved_since`: since when the gateway
+    cannot resolve a backend. `middleware_started`: a Middleware may be on the control cluster. `middleware_retry_at`: when one that could
+    not be applied is tried again, after so many `middleware_attempts`. `gateway_recovers_at`: when the gateway has recovered from the last
+    outage of the control cluster, empty before the first one.
     """
 
     gateway: FollowedGateway = Field(default_factory=FollowedGateway)
@@ -40,6 +41,7 @@ class ServiceState(EntityState):
     attempted_digest: str = ""
     route_started: bool = False
     answered: int = 0
+    answered_unapplied: bool = False
     observed: ObservedServiceRoute | None = None
     observed_version: ObservationVersion = ObservationVersion()
     drift_since: str = ""

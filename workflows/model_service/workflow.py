@@ -31,6 +31,7 @@ from workflows.entity.registering.endpoint import GATEWAY_RECOVERS
 from workflows.entity.registering.gateway_user import GatewayUser
 from workflows.entity.start import read_carried
 from workflows.model_service import decisions
+from workflows.model_service.admission import TimeoutsAdmission
 from workflows.model_service.decisions import WantedRoute
 from workflows.model_service.state import ACCEPTED_WITHIN, UNRESOLVED_AFTER, ServiceState
 
@@ -53,6 +54,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         super().__init__(read_carried(arguments, ServiceState) or ServiceState())
         self.gateway = GatewayUser(self.context, self.state.gateway, "ModelService")
         self.directory = endpoint_directory(self.namespace)
+        self.timeouts = TimeoutsAdmission(self.title, workflow.patched)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
@@ -103,6 +105,10 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         return self.report().wire() if self.state.report_sequence else None
 
     # --- hooks of the entity ------------------------------------------------------------------------------------------------------
+
+    def check_signaled(self, document: dict[str, Any]) -> None:
+        """Refuse timeouts where a worker of before has refused them."""
+        self.timeouts.check(document)
 
     def receivers(self) -> list[str]:
         """Name the directory and the gateway, where they know of this service."""
@@ -291,18 +297,23 @@ class ModelServiceWorkflow(Entity[ServiceState]):
     async def answer(self) -> None:
         """Tell the directory which endpoints the route has, once that is so for its newest list and the gateway has taken it over.
 
-        A route that cannot come to have them, because its name is taken, has what it had before: others need not wait for it.
+        A route that cannot come to have them, because its name is taken, has what it had before: others need not wait for it. When it has
+        come to have them after all, the same list is answered once more, or what it no longer has would be held until the next one.
         """
         found = self.state.selected
-        if found is None or found.version == self.state.answered:
+        if found is None:
+            return
+        is_answered = found.version == self.state.answered
+        if is_answered and not self.state.answered_unapplied:
             return
         wanted = decisions.wanted_route(self.state, self.namespace, self.name)
         is_applied = wanted is not None and wanted.digest == self.state.applied_digest
-        if not is_applied and self.state.route_started and not self._name_is_taken():
+        if not is_applied and self.state.route_started and (is_answered or not self._name_is_taken()):
             return
         if is_applied and self._gateway_is_behind():
             return
         self.state.answered = found.version
+        self.state.answered_unapplied = not is_applied and self.state.route_started
         answer = Routed(service=self.name, uid=self.state.uid, version=found.version, endpoints=decisions.routed_names(self.state))
         await self.context.signal_recorded(self.directory, EndpointDirectorySignals.ROUTED, answer)
 

@@ -169,6 +169,20 @@ def test_an_endpoint_that_was_listed_and_perhaps_routed_is_not_withdrawn_before_
     assert list(answers(directory)) == [f"modelreplica/{NAMESPACE}/a"]
 
 
+def test_an_endpoint_is_withdrawn_when_the_same_list_is_answered_once_more_without_it() -> None:
+    """The route could not be applied at first: the object of another owner had its name."""
+    directory = a_directory()
+    directory.report_service(serving("s", by(app="a")))
+    directory.report_endpoint(reported("a", app="a"))
+    routes(directory, "s", lists(directory)["s"].version, "a")
+    directory.report_endpoint(reported("a", 2))
+    version = lists(directory)["s"].version
+    routes(directory, "s", version, "a")
+    assert answers(directory) == {}
+    routes(directory, "s", version)
+    assert list(answers(directory)) == [f"modelreplica/{NAMESPACE}/a"]
+
+
 def test_an_endpoint_that_nobody_selects_is_withdrawn_at_once_and_a_repeat_is_answered_again() -> None:
     directory = a_directory()
     directory.report_service(serving("s", by(app="other")))

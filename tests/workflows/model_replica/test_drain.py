@@ -107,7 +107,7 @@ def as_patched(name: str) -> bool:
     return name != FIRST_WAIT_PATCH
 
 
-@pytest.mark.parametrize("end", ["the apply fails", "another template cancels it", "its cluster is lost meanwhile"])
+@pytest.mark.parametrize("end", ["the apply fails", "another template cancels it"])
 @pytest.mark.parametrize("patched", [all_patched, as_patched], ids=["", "as histories of before have it"])
 def test_the_wait_for_routes_counts_from_the_first_attempt_to_apply(end: str, patched: Patched) -> None:
     replica = serving(endpoint=routed())
@@ -122,17 +122,10 @@ def test_the_wait_for_routes_counts_from_the_first_attempt_to_apply(end: str, pa
             replica.step()
             assert (applies(replica), len(replica.events("StillRouted"))) == (1, 1)
             replica.controller.retry()
-        case "another template cancels it":
+        case _:
             replica.now = first - timedelta(minutes=1)
             order(replica.state, engines(image="3"), generation=3, sequence=2)
             replica.controller.applying.cancelled()
-        case _:
-            replica.apply_failures = [NO_ANSWER]
-            replica.controller.cluster_changed(CLUSTER.model_copy(update={"sequence": 2, "connected": False}))
-            replica.step()
-            assert replica.state.drain_until == ""
-            replica.now = first
-            replica.controller.cluster_changed(CLUSTER.model_copy(update={"sequence": 3}))
     before = applies(replica)
     begun = replica.now
     replica.state.endpoint, replica.state.serving = routed(sequence=4), True
@@ -144,6 +137,26 @@ def test_the_wait_for_routes_counts_from_the_first_attempt_to_apply(end: str, pa
         replica.step()
         assert applies(replica) == count
     assert replica.state.routes_until == ""
+
+
+@pytest.mark.parametrize("lost", [{"connected": False}, {"facts": None}], ids=["it is not connected", "its facts are not known"])
+def test_the_wait_for_routes_begins_anew_when_the_cluster_was_lost_meanwhile(lost: dict[str, Any]) -> None:
+    replica = serving(endpoint=routed())
+    replica.apply_failures = [NO_ANSWER]
+    order(replica.state, engines(image="2"))
+    replica.step()
+    replica.controller.cluster_changed(CLUSTER.model_copy(update={"sequence": 2, **lost}))
+    replica.step()
+    assert (replica.state.drain_until, replica.state.routes_until) == ("", "")
+    replica.now += timedelta(hours=1)
+    replica.controller.cluster_changed(CLUSTER.model_copy(update={"sequence": 3}))
+    before = applies(replica)
+    replica.state.endpoint, replica.state.serving = routed(sequence=4), True
+    last = replica.now + timedelta(seconds=DRAIN_SECONDS, minutes=15)
+    begun = replica.now
+    for replica.now, count in ((begun, before), (last - timedelta(seconds=1), before), (last, before + 1)):
+        replica.step()
+        assert applies(replica) == count
 
 
 @pytest.mark.parametrize("follow", ["when the first attempt waited", "with the next attempt"])

@@ -183,5 +183,41 @@ async def test_one_that_it_has_routed_is_held_when_others_took_the_name() -> Non
         assert [(each.version, each.endpoints) for each in found] == [(3, ["a"])]
 
 
+LISTED = {"applied_digest": "of the list before", "route_started": True, "selected": listing(3, "b")}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("answered", ["in this run", "in the run before"])
+async def test_it_is_let_go_when_the_route_has_its_name_again(answered: str) -> None:
+    control = SimulatedControl(taken={"s"}, backends={"me-a": "", "me-b": ""})
+    had = [BackendShare(endpoint="a", weight=1), BackendShare(endpoint="b", weight=1)]
+    known = {
+        "applied": AppliedRoute(name="r", generation=1, digest="d", backends=had),
+        "observed": ObservedServiceRoute(present=True, generation=1, digest="digest-1", accepted=True),
+    }
+    if answered == "in the run before":
+        known |= {"answered": 3, "answered_unapplied": True, "failure": Failure("NameConflict", "it belongs to others")}
+    first = [(3, ["a", "b"])] if answered == "in this run" else []
+    async with a_plane(control, a_state(**LISTED, **known)) as plane:
+
+        async def given() -> list[tuple[int, list[str]]]:
+            return [(each.version, each.endpoints) for each in await answers(plane)]
+
+        async def retried(request_id: str) -> None:
+            service = plane.handle("ModelService", "s", TEAM)
+            await service.signal("retry_now", {"requestId": request_id, "by": "test"})
+            await plane.until("ModelService", "s", lambda seen: request_id in seen["appliedRequestIds"], TEAM)
+
+        await plane.until("ModelService", "s", lambda seen: "NameConflict" in message(seen, "RoutingReady"), TEAM)
+        await eventually(given, first.__eq__, what="the answer while the name is taken")
+        # Another attempt that finds the name taken says nothing new.
+        await retried("taken")
+        control.taken.clear()
+        await retried("free")
+        await eventually(given, [*first, (3, ["b"])].__eq__, what="the answer of the route that was applied")
+        await retried("once more")
+        assert await given() == [*first, (3, ["b"])]
+
+
 async def _value(found: bool) -> bool:
     return found

@@ -1,0 +1,29 @@
+"""Which specs of a service are refused because a worker of before has refused them: a replay has to do what was done."""
+
+from collections.abc import Callable
+from typing import Any
+
+from api_types.validation.manifests import InvalidManifest
+
+# Histories of before know no timeouts.
+TIMEOUTS_PATCH = "service-timeouts"
+_NO_TIMEOUTS = (
+    "unknown field; Traefik has no timeouts per route, and a time for the whole request would cut streams of tokens: "
+    "set timeouts in the client; spec.retries sends requests again that no endpoint has taken (docs/routing.md)"
+)
+
+
+class TimeoutsAdmission:
+    """Admits timeouts under a patch. One that a worker of before did not record stays off until the run ends: the next spec has another."""
+
+    def __init__(self, title: str, patched: Callable[[str], bool]) -> None:
+        self._title = title
+        self._patched = patched
+        self._refused = 0
+
+    def check(self, document: dict[str, Any]) -> None:
+        """Refuse an admitted manifest with timeouts, in the words of before, where a worker of before did. Raises InvalidManifest."""
+        if "timeouts" not in document["spec"] or self._patched(f"{TIMEOUTS_PATCH}-{self._refused}"):
+            return
+        self._refused += 1
+        raise InvalidManifest.of(self._title, "spec.timeouts", _NO_TIMEOUTS)
