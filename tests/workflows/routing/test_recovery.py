@@ -191,7 +191,7 @@ LISTED = {"applied_digest": "of the list before", "route_started": True, "select
 async def test_it_is_let_go_when_the_route_has_its_name_again(answered: str) -> None:
     control = SimulatedControl(taken={"s"}, backends={"me-a": "", "me-b": ""})
     had = [BackendShare(endpoint="a", weight=1), BackendShare(endpoint="b", weight=1)]
-    known = {
+    known: dict[str, Any] = {
         "applied": AppliedRoute(name="r", generation=1, digest="d", backends=had),
         "observed": ObservedServiceRoute(present=True, generation=1, digest="digest-1", accepted=True),
     }
