@@ -33,6 +33,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _WARNING_BYTES_MAX = 4096
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _BODY_SECONDS = 30.0
+RUNNER_OPTIONS: Mapping[str, Any] = {"auto_decompress": False}
+"""Of the server that runs the application: it unpacks no body, not even one that is refused and thrown away."""
 _OPEN = ("/healthz", "/livez", "/readyz")
 _VERSION = {"major": "1", "minor": "32", "gitVersion": "v1.32.0+modelplane", "platform": "linux/amd64"}
 
@@ -245,7 +247,12 @@ class Front:
 
 
 async def read(request: web.Request) -> bytes:
-    """Read the body of a request. Raises `Refused` for one that does not come."""
+    """Read the body of a request. Raises `Refused` for one that does not come, or is compressed.
+
+    A signature is of the bytes that were sent, and what is unpacked could be much more than what a body may have.
+    """
+    if any(value.strip().lower() not in ("", "identity") for value in request.headers.getall("Content-Encoding", [])):
+        raise errors.compressed()
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             return await request.read()

@@ -1,6 +1,7 @@
 """Signed requests for a replica count: who is believed, what is refused in which words, and that a repeat changes nothing."""
 
 import json
+import zlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -93,6 +94,17 @@ async def test_a_request_of_another_time_is_refused(served: ScalingUnderTest, cl
     headers = signature(PATH, BODY, NOW + timedelta(seconds=late))
     assert f"{TIMESTAMP} is more than 300 s from the time here" in await refused(client, PATH, BODY, headers)
     assert served.plane.sent == []
+
+
+@pytest.mark.parametrize(("encoding", "packed"), [("gzip", b"no gzip"), ("deflate", zlib.compress(BODY)), ("Identity, gzip", BODY)])
+async def test_a_compressed_body_is_refused_and_never_unpacked(
+    served: ScalingUnderTest, client: Client, encoding: str, packed: bytes
+) -> None:
+    for headers in (signature(PATH, BODY, NOW), signature(PATH, packed, NOW)):
+        status, answer = await asked(client, "POST", PATH, packed, **headers, **{"Content-Encoding": encoding})
+        assert (status, answer["reason"]) == (415, "UnsupportedMediaType")
+    assert served.plane.sent == []
+    assert (await asked(client, "POST", PATH, BODY, **signature(PATH, BODY, NOW), **{"Content-Encoding": "identity"}))[0] == 200
 
 
 async def test_headers_that_are_missing_or_odd_are_named_at_once(client: Client) -> None:
