@@ -202,7 +202,8 @@ class Front:
         raise errors.forbidden(info.group, info.plural, resource.name, message)
 
     async def _write(self, request: web.Request, resource: Resource, verb: str, form: Form) -> web.Response:
-        dry, event = _dry(request.query), event_of(request)
+        event = event_of(request)
+        event.dry_run = dry = _dry(request)
         body = await read(request)
         content_type = request.headers.get("Content-Type", "")
         if verb in ("delete", "deletecollection"):
@@ -283,8 +284,12 @@ def _review(body: bytes) -> Tree:
     return protobuf.access_review(body) if body.startswith(protobuf.MAGIC) else bodies.parse_object(body)
 
 
-def _dry(parameters: Parameters) -> bool:
-    value = parameters.get("dryRun", "")
+def _dry(request: web.Request) -> bool:
+    """Give whether nothing is to be changed. Raises `Refused` for what does not say it clearly."""
+    values = request.query.getall("dryRun", [""])
+    if len(values) > 1:
+        raise errors.bad_request("dryRun: it may be given once")
+    (value,) = values
     if value not in ("", "All"):
         raise errors.bad_request(f"dryRun: {value[:64]!r} is not All")
     return value == "All"

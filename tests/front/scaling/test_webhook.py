@@ -12,7 +12,19 @@ import pytest
 from front.access.files import BadAccessFile
 from front.access.signing import SIGNATURE, TIMESTAMP, WINDOW_SECONDS, Callers
 from front.scaling.routes import BODY_BYTES_MAX
-from tests.front.scaling.scaling_under_test import CALLERS, KEY, NOW, OTHER_KEY, Client, Json, ScalingUnderTest, asked, path_of, signature
+from tests.front.scaling.scaling_under_test import (
+    CALLERS,
+    KEY,
+    NOW,
+    OTHER_KEY,
+    TOKEN,
+    Client,
+    Json,
+    ScalingUnderTest,
+    asked,
+    path_of,
+    signature,
+)
 
 PATH = path_of("chat", "scale")
 BODY = json.dumps({"replicas": 5, "reason": "a long queue"}).encode()
@@ -105,6 +117,15 @@ async def test_a_compressed_body_is_refused_and_never_unpacked(
         assert (status, answer["reason"]) == (415, "UnsupportedMediaType")
     assert served.plane.sent == []
     assert (await asked(client, "POST", PATH, BODY, **signature(PATH, BODY, NOW), **{"Content-Encoding": "identity"}))[0] == 200
+
+
+async def test_a_dry_run_is_refused_below_v1(served: ScalingUnderTest, client: Client) -> None:
+    status, answer = await sent(client, path=f"{PATH}?dryRun=All")
+    assert (status, "nothing was changed" in answer["message"]) == (400, True)
+    mine = {"Authorization": f"Bearer {TOKEN}"}
+    for path in (path_of("chat", "metrics"), "/v1/events"):
+        assert "nothing was changed" in (await asked(client, "POST", f"{path}?dryRun=All", b"{}", **mine))[1]["message"]
+    assert served.plane.sent == []
 
 
 async def test_headers_that_are_missing_or_odd_are_named_at_once(client: Client) -> None:
