@@ -81,8 +81,8 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     front = Front(plane, projection, rules, links, limits=Limits(_allowance(settings.front)), audit_log=audit_log)
     told = Told(timedelta(seconds=settings.front.metrics_max_age))
     app = front.app(Scaling(front, told, callers).routes())
-    seconds = {"shutdown_timeout": _SHUTDOWN_SECONDS, "keepalive_timeout": _KEEPALIVE_SECONDS}
-    runner = web.AppRunner(app, access_log=None, **seconds, **RUNNER_OPTIONS)
+    options = {**RUNNER_OPTIONS, "shutdown_timeout": _SHUTDOWN_SECONDS, "keepalive_timeout": _KEEPALIVE_SECONDS}
+    runner = web.AppRunner(app, access_log=None, **options)
     await runner.setup()
     scaler: Any = None
     try:
