@@ -30,7 +30,7 @@ from front.audit.log import AuditLog, Unwritable
 from front.scaling.external_scaler import server_of
 from front.scaling.numbers import Told
 from front.scaling.routes import Scaling
-from front.serving.app import Front
+from front.serving.app import RUNNER_OPTIONS, Front
 from front.store.feed import Feed
 from front.store.projection import Projection
 
@@ -81,7 +81,8 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     front = Front(plane, projection, rules, links, limits=Limits(_allowance(settings.front)), audit_log=audit_log)
     told = Told(timedelta(seconds=settings.front.metrics_max_age))
     app = front.app(Scaling(front, told, callers).routes())
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, keepalive_timeout=_KEEPALIVE_SECONDS)
+    options = {**RUNNER_OPTIONS, "shutdown_timeout": _SHUTDOWN_SECONDS, "keepalive_timeout": _KEEPALIVE_SECONDS}
+    runner = web.AppRunner(app, access_log=None, **options)
     await runner.setup()
     scaler: Any = None
     try:

@@ -55,11 +55,20 @@ def read_event(headers: Mapping[str, str], body: bytes) -> CloudEvent:
     if headers.get("Content-Type", "").partition(";")[0].strip().lower() == STRUCTURED:
         tree = bodies.parse_object(body)
         return _event(tree, tree.get("data"))
-    attributes: Tree = {name: unquote(headers[_PREFIX + name]) for name in _ATTRIBUTES if _PREFIX + name in headers}
+    attributes: Tree = {name: _header(headers, name) for name in _ATTRIBUTES if _PREFIX + name in headers}
     if not attributes:
         raise errors.unsupported_media_type((STRUCTURED, f"{JSON} with ce- headers"))
     bodies.media_type(headers.get("Content-Type", JSON), (JSON,))
     return _event(attributes, bodies.parse(body) if body.strip() else None)
+
+
+def _header(headers: Mapping[str, str], attribute: str) -> str:
+    """Read an attribute of binary mode. Raises `Refused` for bytes that are not UTF-8, which the server gives as half surrogate pairs."""
+    try:
+        headers[_PREFIX + attribute].encode()
+    except UnicodeEncodeError:
+        raise errors.bad_request(f"the header {_PREFIX}{attribute} must be UTF-8, with percent encoding for other than ASCII") from None
+    return unquote(headers[_PREFIX + attribute])
 
 
 def _event(tree: Tree, data: object) -> CloudEvent:

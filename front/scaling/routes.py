@@ -64,6 +64,7 @@ class Scaling:
     async def _scale_as(self, request: web.Request, signed: Signed, body: bytes, now: float) -> web.Response:
         resource = _resource(request, SCALE)
         note_resource(request, resource, "update")
+        _check_not_dry(request)
         self._front.authorize(signed.user, resource, "update")
         content = request.raw_path.encode(errors="surrogateescape") + b"\n" + body
         answer = self._answers.earlier(signed, content, now)
@@ -99,6 +100,7 @@ class Scaling:
     async def _metrics_as(self, request: web.Request, user: User) -> web.Response:
         resource = _resource(request, METRICS)
         note_resource(request, resource)
+        _check_not_dry(request)
         _allow(request, "GET", "HEAD", "PUT", "POST")
         reads = request.method in ("GET", "HEAD")
         verb = "get" if reads else "update"
@@ -130,6 +132,7 @@ class Scaling:
 
     async def _event_of(self, request: web.Request, user: User) -> web.Response:
         _allow(request, "POST")
+        _check_not_dry(request)
         event = await bodies.apart(events.read_event, request.headers, await _read(request))
         if event.type not in events.RECORDED:
             return _taken("events of this type say nothing of a ModelDeployment")
@@ -143,6 +146,12 @@ class Scaling:
 
 def _taken(ignored: str) -> web.Response:
     return json_response({"recorded": not ignored, **({"ignored": ignored} if ignored else {})}, 202)
+
+
+def _check_not_dry(request: web.Request) -> None:
+    """Raise `Refused` for a request that is to change nothing: nothing below /v1 can be tried so."""
+    if "dryRun" in request.query:
+        raise errors.bad_request("dryRun is not possible for this path; nothing was changed")
 
 
 def _allow(request: web.Request, *methods: str) -> None:

@@ -33,6 +33,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _WARNING_BYTES_MAX = 4096
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _BODY_SECONDS = 30.0
+RUNNER_OPTIONS: Mapping[str, Any] = {"auto_decompress": False}
+"""Of the server that runs the application: it unpacks no body, not even one that is refused and thrown away."""
 _OPEN = ("/healthz", "/livez", "/readyz")
 _VERSION = {"major": "1", "minor": "32", "gitVersion": "v1.32.0+modelplane", "platform": "linux/amd64"}
 
@@ -200,7 +202,8 @@ class Front:
         raise errors.forbidden(info.group, info.plural, resource.name, message)
 
     async def _write(self, request: web.Request, resource: Resource, verb: str, form: Form) -> web.Response:
-        dry, event = _dry(request.query), event_of(request)
+        event = event_of(request)
+        event.dry_run = dry = _dry(request)
         body = await read(request)
         content_type = request.headers.get("Content-Type", "")
         if verb in ("delete", "deletecollection"):
@@ -245,7 +248,12 @@ class Front:
 
 
 async def read(request: web.Request) -> bytes:
-    """Read the body of a request. Raises `Refused` for one that does not come."""
+    """Read the body of a request. Raises `Refused` for one that does not come, or is compressed.
+
+    A signature is of the bytes that were sent, and what is unpacked could be much more than what a body may have.
+    """
+    if any(value.strip().lower() not in ("", "identity") for value in request.headers.getall("Content-Encoding", [])):
+        raise errors.compressed()
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             return await request.read()
@@ -276,8 +284,12 @@ def _review(body: bytes) -> Tree:
     return protobuf.access_review(body) if body.startswith(protobuf.MAGIC) else bodies.parse_object(body)
 
 
-def _dry(parameters: Parameters) -> bool:
-    value = parameters.get("dryRun", "")
+def _dry(request: web.Request) -> bool:
+    """Give whether nothing is to be changed. Raises `Refused` for what does not say it clearly."""
+    values = request.query.getall("dryRun", [""])
+    if len(values) > 1:
+        raise errors.bad_request("dryRun: it may be given once")
+    (value,) = values
     if value not in ("", "All"):
         raise errors.bad_request(f"dryRun: {value[:64]!r} is not All")
     return value == "All"

@@ -86,7 +86,6 @@ def note_resource(request: web.Request, resource: Resource, verb: str = "") -> N
     event = event_of(request)
     event.verb, event.group, event.resource = verb, resource.info.group, resource.plural
     event.namespace, event.name = resource.namespace, resource.name
-    event.dry_run = "dryRun" in request.query
 
 
 def _outcome(response: web.StreamResponse) -> str:

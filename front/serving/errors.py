@@ -84,6 +84,11 @@ def unsupported_media_type(accepted: Sequence[str]) -> Refused:
     return Refused(415, "UnsupportedMediaType", message)
 
 
+def compressed() -> Refused:
+    """Make the refusal of a body that is not sent as it is."""
+    return Refused(415, "UnsupportedMediaType", "a compressed body is not read; send it without Content-Encoding")
+
+
 def expired() -> Refused:
     """Make the refusal of a watch from a version that is too old."""
     return Refused(410, "Expired", "The resourceVersion for the provided watch is too old.")

@@ -22,7 +22,7 @@ from front.access.access_file import AccessRules
 from front.access.signing import Callers
 from front.scaling.numbers import Numbers, Told
 from front.scaling.routes import Scaling
-from front.serving.app import Front
+from front.serving.app import RUNNER_OPTIONS, Front
 from front.store.projection import LATE_MICROSECONDS, Key, Projection, Tree
 from tests.workflows.environment.harness import a_deployment
 
@@ -144,5 +144,7 @@ async def a_fleet(folder: Path, *, with_b: bool = True, **more: Any) -> AsyncIte
     callers = folder / "callers.yaml"
     callers.write_text(CALLERS)
     front = Front(cast("ControlPlane", plane), projection, AccessRules(file), **more)
-    async with TestClient(TestServer(front.app(Scaling(front, told, Callers(callers)).routes()))) as client:
+    server = TestServer(front.app(Scaling(front, told, Callers(callers)).routes()))
+    await server.start_server(**RUNNER_OPTIONS)
+    async with TestClient(server) as client:
         yield Fleet(client, plane, projection, front, told, folder)

@@ -144,6 +144,13 @@ async def test_a_dry_run_says_so_and_changed_nothing(fleet: Fleet, file: Path, q
     assert (line["dryRun"], line["name"], "changes" in line, "requestId" in line) == (True, "mine", False, False)
 
 
+async def test_the_line_has_the_dry_run_that_was_acted_on(fleet: Fleet, file: Path) -> None:
+    for query, code in (("?dryRun=", 200), ("?dryRun=&dryRun=All", 400), ("?dryRun=All&dryRun=All", 400), ("?dryRun=None", 400)):
+        assert (await fleet.ask("PUT", f"{MINE}/mine/scale{query}", body=SCALE))[0] == code
+    told = [(line["code"], line["dryRun"], bool(line.get("changes"))) for line in lines(file)]
+    assert told == [(200, False, True), *[(400, False, False)] * 3]
+
+
 async def test_reads_reviews_and_what_a_limit_refuses_have_no_line(tmp_path: Path, file: Path) -> None:
     file.parent.mkdir()
     limits = Limits(Allowance(per_second=1e-6, burst=3, requests=10, watches=10))

@@ -1,5 +1,6 @@
 """How much one user may ask for: buckets by a clock of the test, and what a client is answered."""
 
+import gzip
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -9,7 +10,7 @@ import pytest
 
 from front.access import limits as module
 from front.access.limits import Allowance, Buckets, Limits, TooMany
-from front.serving import watching
+from front.serving import access_reviews, watching
 from tests.front.fleet_of_tenants import Fleet, a_fleet
 from tests.workflows.environment.harness import eventually
 
@@ -139,3 +140,14 @@ def test_requests_that_are_being_answered_are_limited_and_each_end_makes_room(cl
         raise ZeroDivisionError
     assert not limits._requests
     assert not limits._watches
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", PATH), ("PUT", f"{PATH}/mine/scale"), ("DELETE", PATH), ("POST", access_reviews.PATH)]
+)
+async def test_a_compressed_body_is_refused_for_every_path(tmp_path: Path, method: str, path: str) -> None:
+    async with a_fleet(tmp_path) as fleet:
+        for body in (b"no gzip", gzip.compress(b"{}")):
+            status, answer = await fleet.ask(method, path, body=body, **{"Content-Encoding": "gzip"})
+            assert (status, json.loads(answer)["reason"]) == (415, "UnsupportedMediaType")
+        assert fleet.plane.touched == []

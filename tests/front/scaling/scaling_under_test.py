@@ -23,7 +23,7 @@ from front.access.signing import Callers, signed_text
 from front.audit.log import AuditLog
 from front.scaling.numbers import Told
 from front.scaling.routes import Scaling
-from front.serving.app import Front
+from front.serving.app import RUNNER_OPTIONS, Front
 from front.store.projection import Key, Projection
 
 Json = dict[str, Any]
@@ -99,7 +99,9 @@ class ScalingUnderTest:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
-        async with TestClient(TestServer(self.front.app(self.scaling.routes()))) as client:
+        server = TestServer(self.front.app(self.scaling.routes()))
+        await server.start_server(**RUNNER_OPTIONS)
+        async with TestClient(server) as client:
             yield client
 
 

@@ -1,5 +1,6 @@
 """CloudEvents of KEDA in both modes: what is recorded, what is ignored, what is refused."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -119,3 +120,17 @@ async def test_bodies_that_are_no_events_are_refused(client: Client) -> None:
     assert (await asked(client, "POST", PATH, b"{", **STRUCTURED))[0] == 400
     assert (await asked(client, "POST", PATH, json.dumps({**EVENT, "data": "x" * 70_000}).encode(), **STRUCTURED))[0] == 413
     assert (await asked(client, "GET", PATH, **MINE))[0] == 405
+
+
+@pytest.mark.parametrize("attribute", ["id", "source", "type", "subject"])
+async def test_headers_that_are_not_utf_8_are_refused_in_words(served: ScalingUnderTest, client: Client, attribute: str) -> None:
+    headers = {**MINE, "Content-Type": "application/json", **{f"ce-{key}": value for key, value in EVENT.items()}}
+    lines = [f"{name}: {value}".encode() for name, value in {**headers, "Host": "127.0.0.1", "Content-Length": "2"}.items()]
+    odd = [line + b"\xff" if line.startswith(f"ce-{attribute}:".encode()) else line for line in lines]
+    reader, writer = await asyncio.open_connection(client.host, client.port)
+    writer.write(b"\r\n".join([f"POST {PATH} HTTP/1.1".encode(), *odd, b"Connection: close", b"", b"{}"]))
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert f"the header ce-{attribute} must be UTF-8".encode() in answer
+    assert served.plane.sent == []

@@ -1,6 +1,7 @@
 """Signed requests for a replica count: who is believed, what is refused in which words, and that a repeat changes nothing."""
 
 import json
+import zlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +12,19 @@ import pytest
 from front.access.files import BadAccessFile
 from front.access.signing import SIGNATURE, TIMESTAMP, WINDOW_SECONDS, Callers
 from front.scaling.routes import BODY_BYTES_MAX
-from tests.front.scaling.scaling_under_test import CALLERS, KEY, NOW, OTHER_KEY, Client, Json, ScalingUnderTest, asked, path_of, signature
+from tests.front.scaling.scaling_under_test import (
+    CALLERS,
+    KEY,
+    NOW,
+    OTHER_KEY,
+    TOKEN,
+    Client,
+    Json,
+    ScalingUnderTest,
+    asked,
+    path_of,
+    signature,
+)
 
 PATH = path_of("chat", "scale")
 BODY = json.dumps({"replicas": 5, "reason": "a long queue"}).encode()
@@ -92,6 +105,26 @@ async def test_who_is_not_known_or_signs_something_else_is_refused_in_the_same_w
 async def test_a_request_of_another_time_is_refused(served: ScalingUnderTest, client: Client, late: int) -> None:
     headers = signature(PATH, BODY, NOW + timedelta(seconds=late))
     assert f"{TIMESTAMP} is more than 300 s from the time here" in await refused(client, PATH, BODY, headers)
+    assert served.plane.sent == []
+
+
+@pytest.mark.parametrize(("encoding", "packed"), [("gzip", b"no gzip"), ("deflate", zlib.compress(BODY)), ("Identity, gzip", BODY)])
+async def test_a_compressed_body_is_refused_and_never_unpacked(
+    served: ScalingUnderTest, client: Client, encoding: str, packed: bytes
+) -> None:
+    for headers in (signature(PATH, BODY, NOW), signature(PATH, packed, NOW)):
+        status, answer = await asked(client, "POST", PATH, packed, **headers, **{"Content-Encoding": encoding})
+        assert (status, answer["reason"]) == (415, "UnsupportedMediaType")
+    assert served.plane.sent == []
+    assert (await asked(client, "POST", PATH, BODY, **signature(PATH, BODY, NOW), **{"Content-Encoding": "identity"}))[0] == 200
+
+
+async def test_a_dry_run_is_refused_below_v1(served: ScalingUnderTest, client: Client) -> None:
+    status, answer = await sent(client, path=f"{PATH}?dryRun=All")
+    assert (status, "nothing was changed" in answer["message"]) == (400, True)
+    mine = {"Authorization": f"Bearer {TOKEN}"}
+    for path in (path_of("chat", "metrics"), "/v1/events"):
+        assert "nothing was changed" in (await asked(client, "POST", f"{path}?dryRun=All", b"{}", **mine))[1]["message"]
     assert served.plane.sent == []
 
 
