@@ -18,6 +18,8 @@ from tests.workflows.environment.replaying import completed_part, replay_all, re
 RECORDED = Path(__file__).parents[2] / "histories" / "ModelReplica" / "0.1.0.json"
 # Within so many events is a signal that makes the replica call a local activity.
 EVENTS = 60
+# The first replay of a process loads all workflows, also where every processor is busy.
+STUCK_SECONDS = 120
 
 
 async def test_a_run_that_goes_on_is_replayed_as_far_as_its_tasks_were_completed() -> None:
@@ -30,7 +32,7 @@ async def test_a_run_that_goes_on_is_replayed_as_far_as_its_tasks_were_completed
             assert all(event.event_type != EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED for event in events[:end])
             continue
         replay = asyncio.create_task(replayer().replay_workflow(history))
-        done, _ = await asyncio.wait({replay}, timeout=20)
+        done, _ = await asyncio.wait({replay}, timeout=STUCK_SECONDS)
         assert done, f"the replay of {end} events does not end"
         assert replay.result().replay_failure is None
 
@@ -46,7 +48,7 @@ async def test_a_run_that_no_worker_took_is_passed_over(testbed: Running, tmp_pa
         try:
             replay = asyncio.create_task(replay_all(client, began, tmp_path))
             # The SDK would wait for it also when it is cancelled.
-            done, _ = await asyncio.wait({replay}, timeout=60)
+            done, _ = await asyncio.wait({replay}, timeout=STUCK_SECONDS)
             assert done, "the replay does not end"
             replay.result()
         finally:
