@@ -55,7 +55,14 @@ async def eventually(
         if holds(seen):
             return seen
         await asyncio.sleep(pause)
-    raise AssertionError(f"{what or 'it'} did not hold within {within} s; last seen: {yaml.safe_dump(seen)[:6000]}")
+    raise AssertionError(f"{what or 'it'} did not hold within {within} s; last seen: {_shown(seen)[:6000]}")
+
+
+def _shown(seen: Any) -> str:
+    try:
+        return str(yaml.safe_dump(seen))
+    except yaml.YAMLError:
+        return repr(seen)
 
 
 class WorkerProcess:
