@@ -18,8 +18,9 @@ from front.access.limits import Limits, TooMany
 from front.access.tokens import API_KEY, Token, bearer_token
 from front.audit.log import AuditLog
 from front.page.files import SETTINGS, Page
-from front.serving import access_reviews, bodies, discovery, errors, openapi, protobuf
+from front.serving import access_reviews, bodies, discovery, errors, openapi
 from front.serving.auditing import Auditing, event_of, note_resource, note_user
+from front.serving.formats import protobuf
 from front.serving.reading import Form, Parameters, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
 from front.serving.scaling import scale_of

@@ -3,7 +3,7 @@
 from typing import Any
 
 from api_types.resources.kinds import SERVED, KindInfo
-from front.serving.negotiation import accepted
+from front.serving.formats.negotiation import accepted
 from front.serving.requests import GROUP_VERSIONS, SCALE, STATUS, subresources, verbs
 
 Json = dict[str, Any]

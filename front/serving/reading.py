@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from front.serving import errors, tables
-from front.serving.negotiation import wants_metadata, wants_table
+from front.serving.formats.negotiation import wants_metadata, wants_table
 from front.serving.requests import Resource
 from front.serving.selectors import Selection
 from front.store.projection import Key, Projection, Tree

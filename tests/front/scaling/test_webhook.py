@@ -1,4 +1,4 @@
-"""Signed requests for a replica count: who is believed, what is refused in which words, and that a repeat changes nothing."""
+"""Signed requests for a replica count: who is known, what is refused in which words, and that a repeat changes nothing."""
 
 import json
 import zlib

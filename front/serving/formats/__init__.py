@@ -1,0 +1,1 @@
+"""The forms in which bodies come and answers are wanted."""
