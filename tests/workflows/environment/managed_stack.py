@@ -67,6 +67,12 @@ class Managed:
         await self.until(lambda seen: any(text in message(seen, "BackendReady") for text in said))
         await self.retry(f"want {versions}")
 
+    async def want_pinned(self) -> None:
+        """Run the worker with the versions of charts that it has by itself."""
+        if self.plane.worker.settings.pop("MODELPLANE_STACK__VERSIONS", None):
+            await asyncio.to_thread(self.plane.worker.stop)
+            await asyncio.to_thread(self.plane.worker.start)
+
     async def mute(self, cluster: str) -> None:
         """Start a cluster that takes every message and answers none: no worker serves it."""
         await self.plane.client.start_workflow("Mute", id=names.workflow_id("InferenceCluster", "", cluster), task_queue="unserved")

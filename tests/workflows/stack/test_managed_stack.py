@@ -45,8 +45,9 @@ async def managed(
 
 @pytest.fixture(autouse=True)
 async def clear(managed: Managed) -> AsyncIterator[None]:
-    """Take away what a stack leaves on a cluster that stays, such as definitions."""
+    """Take away what a stack leaves on a cluster that stays, such as definitions, and the versions that a test wanted."""
     yield
+    await managed.want_pinned()
 
     def is_clear() -> bool:
         managed.world.clear()
