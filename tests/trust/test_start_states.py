@@ -126,7 +126,7 @@ async def test_a_retry_repeats_a_state_and_does_not_believe_it(client: Client) -
         MADE_UP,
         id=DEPLOYMENT,
         task_queue=queues.WORKFLOWS,
-        run_timeout=timedelta(seconds=5),
+        run_timeout=timedelta(seconds=10),
         # On a busy machine a worker may take longer to start than a run may last: no limit of attempts, and none that waits for long.
         retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1),
     )

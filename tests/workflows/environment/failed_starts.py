@@ -8,7 +8,7 @@ from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
 # A run that cannot fail would be asked for ever.
-WITHIN_SECONDS = 60
+WITHIN_SECONDS = 240
 
 
 async def refusal_of(handle: WorkflowHandle[Any, Any]) -> str:
