@@ -27,8 +27,9 @@ class ServiceState(EntityState):
     list that was answered, and `answered_unapplied` whether that was so while the route could not be applied. `observed_version` orders
     what the watch says. `drift_since`: since when the route differs from what was applied; `unresolved_since`: since when the gateway
     cannot resolve a backend. `middleware_started`: a Middleware may be on the control cluster. `middleware_retry_at`: when one that could
-    not be applied is tried again, after so many `middleware_attempts`. `gateway_recovers_at`: when the gateway has recovered from the last
-    outage of the control cluster, empty before the first one.
+    not be applied is tried again, after so many `middleware_attempts`. `timeouts_retry_at`: when timeouts that an apply left out are
+    ordered again, after so many `timeouts_attempts`. `gateway_recovers_at`: when the gateway has recovered from the last outage of the
+    control cluster, empty before the first one.
     """
 
     gateway: FollowedGateway = Field(default_factory=FollowedGateway)
@@ -52,4 +53,6 @@ class ServiceState(EntityState):
     middleware_started: bool = False
     middleware_retry_at: str = ""
     middleware_attempts: int = 0
+    timeouts_retry_at: str = ""
+    timeouts_attempts: int = 0
     gateway_recovers_at: str = ""

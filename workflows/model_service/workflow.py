@@ -6,6 +6,7 @@ endpoint that was withdrawn is only then taken down. While something is not know
 """
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from temporalio import workflow
@@ -41,6 +42,8 @@ ACCEPTED_PATCH = "answer-when-accepted"
 MIDDLEWARE_PATCH = "middleware-after-recovery"
 # In histories of before a list was answered only when the route had it.
 CONFLICT_PATCH = "answer-name-conflict"
+# In histories of before timeouts that a worker left out were not ordered again.
+TIMEOUTS_AGAIN_PATCH = "timeouts-again"
 
 
 @workflow.defn(name="ModelService")
@@ -127,6 +130,9 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         if self.state.middleware_retry_at:
             self.state.middleware_attempts = 0
             self.state.middleware_retry_at = self.context.moment().isoformat()
+        if self.state.timeouts_retry_at:
+            self.state.timeouts_attempts = 0
+            self.state.timeouts_retry_at = self.context.moment().isoformat()
         self.gateway.retry()
 
     def status(self) -> dict[str, Any]:
@@ -184,7 +190,8 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         wanted = decisions.wanted_route(self.state, self.namespace, self.name)
         if wanted is None:
             return
-        if wanted.digest == self.state.applied_digest and not self._drift_is_due() and not self._middleware_is_due():
+        is_due = self._drift_is_due, self._middleware_is_due, partial(self._timeouts_are_due, wanted)
+        if wanted.digest == self.state.applied_digest and not any(due() for due in is_due):
             self.state.failure, self.state.retry_at = NO_FAILURE, ""
             return
         if wanted.digest == self.state.attempted_digest and self.state.retry_at and self.context.is_future(self.state.retry_at):
@@ -202,7 +209,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         if not behind:
             self.state.applied_at = self.context.moment().isoformat()
         self.state.failure, self.state.retry_at, self.state.attempts = NO_FAILURE, "", 0
-        self.state.drift_since = ""
+        self.state.drift_since = self.state.timeouts_retry_at = ""
         self.context.mark_changed()
 
     async def _carry_out(self, wanted: WantedRoute) -> AppliedRoute | None:
@@ -269,6 +276,22 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             self.context.requeue_at(datetime.fromisoformat(due))
             return False
         return bool(due)
+
+    def _timeouts_are_due(self, wanted: WantedRoute) -> bool:
+        """Tell whether timeouts are ordered again that the route does not have: a worker which knows none of them left them out."""
+        state = self.state
+        if wanted.route is None or state.applied is None or state.applied.timeouts == wanted.route.timeouts:
+            state.timeouts_retry_at, state.timeouts_attempts = "", 0
+            return False
+        if not workflow.patched(TIMEOUTS_AGAIN_PATCH):
+            return False
+        if not state.timeouts_retry_at:
+            state.timeouts_retry_at = (self.context.moment() + backoff.renderer(state.timeouts_attempts)).isoformat()
+            state.timeouts_attempts += 1
+        if self.context.is_future(state.timeouts_retry_at):
+            self.context.requeue_at(datetime.fromisoformat(state.timeouts_retry_at))
+            return False
+        return True
 
     def _drift_is_due(self) -> bool:
         """Tell whether the route differs from what was applied for so long that it is applied again."""

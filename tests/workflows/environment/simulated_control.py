@@ -49,6 +49,7 @@ class SimulatedControl(SimulatedClusters):
     is not complete. `denied`: networks where endpoints may not be. `unavailable` says why no Middleware can be applied, empty if one can;
     `middlewares` are those that there are, and `named` the services whose routes name theirs. `taken`: services whose routes have the name
     of an object of another owner. `timeouts`: which ones the class of the gateway supports; None while the watch has not read it.
+    `knows_timeouts`: unset, it answers as a worker of before, which leaves them out.
     """
 
     configured: bool = True
@@ -67,6 +68,7 @@ class SimulatedControl(SimulatedClusters):
     middlewares: dict[str, RouteRetries] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
     timeouts: TimeoutSupport | None = None
+    knows_timeouts: bool = True
     _watching: WatchGateway | None = None
     _sequence: int = 0
 
@@ -96,6 +98,8 @@ class SimulatedControl(SimulatedClusters):
     @activity.defn
     async def apply_service_route(self, order: ApplyRoute) -> AppliedRoute:
         self._check()
+        if not self.knows_timeouts:
+            order = order.model_copy(update={"timeouts": None})
         backends = plan_backends(order.entries)
         if order.name in self.taken:
             raise NameConflict(f"control cluster: HTTPRoute {order.name} exists already and belongs to others")

@@ -348,6 +348,28 @@ async def test_timeouts_are_in_the_route_while_the_class_of_the_gateway_supports
         await plane.until("ModelService", "s", lambda tree: condition(tree, "TimeoutsReady") == "", TEAM)
 
 
+@pytest.mark.timeout(180)
+async def test_timeouts_that_a_worker_of_before_left_out_are_ordered_again() -> None:
+    control = SimulatedControl(timeouts=TimeoutSupport(gateway_class="c", request=True, backend_request=True), knows_timeouts=False)
+
+    def applies() -> int:
+        return control.done.count("apply route s [own]")
+
+    async with a_plane(control) as plane:
+        await plane.apply(an_endpoint("own", tier="own"))
+        service = a_service("s", selecting({"tier": "own"}))
+        await plane.apply({**service, "spec": {**service["spec"], "timeouts": {"request": "300s"}}})
+        await routed(plane, "s", "own")
+        seen = await plane.until("ModelService", "s", lambda tree: reason(tree, "TimeoutsReady") == "Configuring", TEAM)
+        assert condition(seen, "Ready") == "True"
+        left_out = applies()
+
+        control.knows_timeouts = True
+        await plane.until("ModelService", "s", lambda tree: reason(tree, "TimeoutsReady") == "TimeoutsApplied", TEAM)
+        assert control.routes["s"].timeouts == RouteTimeouts(request="300s")
+        assert applies() == left_out + 1
+
+
 def events(seen: Json, reason: str) -> list[str]:
     return [each["message"] for each in seen["status"].get("events", ()) if each["reason"] == reason]
 
