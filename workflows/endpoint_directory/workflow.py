@@ -4,7 +4,7 @@ One per namespace. It is started by the first message that is sent to it and run
 """
 
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from temporalio import workflow
@@ -16,6 +16,7 @@ from api_types.messages.entities import CancelRequested
 from api_types.messages.routing import EndpointReport, Routed, ServiceReport
 from api_types.messages.signals import EndpointDirectorySignals
 from workflows.endpoint_directory.directory import Directory
+from workflows.endpoint_directory.pace import Pace
 from workflows.endpoint_directory.state import DirectoryState
 from workflows.endpoint_directory.survey import survey
 from workflows.entity.calls.refusals import NEXT_CALL
@@ -25,14 +26,8 @@ from workflows.entity.handles import handles
 from workflows.entity.memo import memo_to_carry
 from workflows.entity.start import read_carried
 
-# A service gets at most one list in this time: a rollout changes several endpoints within a second. A route follows a replica within two
-# seconds, and the other steps of that take half a second on a busy machine.
-LIST_INTERVAL = timedelta(milliseconds=500)
-# Of histories of before.
-LONG_LIST_INTERVAL = timedelta(seconds=1)
 NAMES_SHOWN = 100
 RECORDED_PATCH = "recorded-lists"
-INTERVAL_PATCH = "two-lists-a-second"
 
 
 @workflow.defn(name="EndpointDirectory")
@@ -48,7 +43,7 @@ class EndpointDirectoryWorkflow:
         self.directory = Directory(self.namespace, self.state, self._next_number)
         self.arrivals: Counter[str] = Counter()
         self.events = list(self.state.events)
-        self._sent_at: datetime | None = None
+        self.pace = Pace(workflow.patched)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
@@ -79,18 +74,15 @@ class EndpointDirectoryWorkflow:
     async def _send_lists(self) -> None:
         if not self.directory.dirty:
             return
-        if self._sent_at and (wait := self._sent_at + self._interval() - workflow.now()) > timedelta():
+        if (wait := self.pace.wait(workflow.now())) > timedelta():
             await workflow.sleep(wait, summary="collect more changes of endpoints")
         lists = self.directory.lists()
         if not lists:
             return
-        self._sent_at = workflow.now()
+        self.pace.sent(workflow.now())
         summary = f"send {len(lists)} services their endpoints"
         missing = await send_all(list(lists.values()), summary, local=self._may_be_local(len(lists)))
         self.directory.lose([name for name, request in lists.items() if request.workflow_id in missing])
-
-    def _interval(self) -> timedelta:
-        return LIST_INTERVAL if workflow.patched(INTERVAL_PATCH) else LONG_LIST_INTERVAL
 
     def _may_be_local(self, messages: int) -> bool:
         """Tell whether messages may be sent before the history has them.

@@ -11,8 +11,10 @@ from api_types.messages.entities import RetryNow
 from api_types.messages.gateway_work import RouteRetries, RouteTimeouts
 from api_types.messages.routing import TimeoutSupport
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, condition, eventually, message, reason
+from tests.workflows.environment.history_times import times_of
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
 from tests.workflows.environment.simulated_control import ADDRESS, SimulatedControl, a_gateway, a_service, an_endpoint, selecting
+from workflows.endpoint_directory.pace import LISTS_MAX
 
 TEAM = "ml-team"
 MISSING = "InferenceGateway default does not exist"
@@ -220,6 +222,20 @@ async def test_while_the_control_cluster_does_not_answer_routes_stay_and_all_is_
         control.down = False
         await plane.gone("ModelEndpoint", "a", TEAM)
         await routed(plane, "s", "b")
+
+
+@pytest.mark.timeout(120)
+async def test_a_few_changes_at_once_reach_a_service_without_a_timer() -> None:
+    control = SimulatedControl()
+    async with a_plane(control) as plane:
+        await plane.apply(a_service("s", selecting({"tier": "own"})))
+        for name in ("a", "b"):
+            await plane.apply(an_endpoint(name, tier="own"))
+        await routed(plane, "s", "a", "b")
+        told = await times_of(plane.handle("ModelService", "s", TEAM))
+        assert 1 < len([each for each in told.signals if each.name == "endpoints_changed"]) <= LISTS_MAX
+        directory = await plane.client.get_workflow_handle(f"endpointdirectory/{TEAM}").fetch_history()
+        assert not any(event.HasField("timer_started_event_attributes") for event in directory.events)
 
 
 @pytest.mark.timeout(120)
