@@ -13,6 +13,7 @@ from activities.secrets.store import SecretKind, StoredSecret
 from api_types import errors
 from api_types.resources.kinds import BY_KIND
 from client.follow.advice import ADVICE, advice
+from client.follow.final_conditions import FINAL, OPTIONAL
 from client.refs.targets import Target
 from client.refs.tree import Tree
 from workflows.entity.failures import WAITING_FOR_WORKER, Failure
@@ -90,6 +91,15 @@ KEYS = [(kind, reason) for kind, known in ADVICE.items() for reason in known]
 @pytest.mark.parametrize(("kind", "reason"), KEYS, ids=[" ".join(key) for key in KEYS])
 def test_each_reason_is_one_that_the_kind_sets(kind: str, reason: str) -> None:
     assert reason in reasons_of(kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [(kind, text) for kind, known in FINAL.items() for each, reasons in known.items() for text in (each, *reasons)]
+    + [(kind, each) for kind, types in OPTIONAL.items() for each in types],
+)
+def test_each_condition_at_the_end_of_a_wait_is_one_that_the_kind_sets(kind: str, text: str) -> None:
+    assert text in reasons_of(kind)
 
 
 @pytest.mark.parametrize(
