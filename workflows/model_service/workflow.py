@@ -41,7 +41,7 @@ ACCEPTED_PATCH = "answer-when-accepted"
 MIDDLEWARE_PATCH = "middleware-after-recovery"
 # In histories of before a list was answered only when the route had it.
 CONFLICT_PATCH = "answer-name-conflict"
-# In histories of before a new service had the warning that it selects nothing at once, and its condition did not say what the gateway answers.
+# In histories of before a new service that selects nothing had its warning at once, and no condition said what the gateway answers.
 UNMATCHED_PATCH = "nothing-selected-yet"
 
 

@@ -21,6 +21,7 @@ from workflows.inference_cluster.gateway import Gateway
 from workflows.inference_cluster.status import ClusterView, cluster_verdict
 from workflows.model_cache.status import ClusterPhase, artifact_verdict, matched_verdict
 from workflows.model_replica.apply import _REASONS
+from workflows.model_service.decisions import NO_ENDPOINTS, RESOLVING
 
 ROOT = Path(__file__).parents[3]
 # Where the reasons of a kind's conditions are given.
@@ -202,7 +203,7 @@ NOT_OF_AN_APPLY = {
 }
 # Where the reason of a verdict is not written beside it: what gives it.
 CALLS = {"Verdict": slice(0, 2), "set_condition": slice(1, 3)}
-REASON_OF_NAME = {"WAITING_FOR_WORKER": WAITING_FOR_WORKER}
+REASON_OF_NAME = {"WAITING_FOR_WORKER": WAITING_FOR_WORKER, "RESOLVING": RESOLVING, "NO_ENDPOINTS": NO_ENDPOINTS}
 ADMISSION = "workflows/entity/admission.py"
 
 
