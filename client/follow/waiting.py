@@ -145,7 +145,7 @@ def _extra_replicas(goal: Goal, tree: Tree) -> str:
     if wanted is None or len(placements) <= int(wanted):
         return ""
     leaving = [f"{each.get('replica')} on {each.get('cluster')}" for each in placements if each.get("phase") == "Terminating"]
-    return f"{len(placements)} replicas exist, {wanted} wanted; not gone yet: {', '.join(leaving) or 'to be chosen'}"
+    return f"replicas: {len(placements)} exist, {wanted} wanted; not gone yet: {', '.join(leaving) or 'to be chosen'}"
 
 
 def raise_if_refused(target: Target, tree: Tree | None) -> None:

@@ -211,7 +211,7 @@ def test_a_scale_down_is_waited_for_until_the_replicas_that_leave_are_gone(
     leaving = a_tree(READY, replicas=1, placements=placed("Ready", "Terminating"))
     gone = a_tree(READY, replicas=1, placements=placed("Ready"))
     assert waited(monkeypatch, Goal(QWEN, 1, exact=True), leaving, leaving, gone) == [gone]
-    assert "2 replicas exist, 1 wanted; not gone yet: qwen-1 on eu" in capsys.readouterr().err
+    assert "replicas: 2 exist, 1 wanted; not gone yet: qwen-1 on eu" in capsys.readouterr().err
     # Whoever applies a manifest waits for Ready.
     assert waited(monkeypatch, Goal(QWEN, 1), leaving, gone) == [leaving]
 
@@ -226,4 +226,4 @@ def test_a_wait_for_replicas_that_do_not_leave_names_them(monkeypatch: pytest.Mo
     leaving = a_tree(READY, replicas=1, placements=placed("Ready", "Terminating"))
     with pytest.raises(TimedOut) as failure:
         waited(monkeypatch, Goal(QWEN, 1, exact=True), leaving, seconds=0)
-    assert failure.value.details == ("ModelDeployment ml/qwen: 2 replicas exist, 1 wanted; not gone yet: qwen-1 on eu",)
+    assert failure.value.details == ("ModelDeployment ml/qwen: replicas: 2 exist, 1 wanted; not gone yet: qwen-1 on eu",)
