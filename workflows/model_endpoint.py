@@ -128,6 +128,8 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
             return await self.tear_down()
         if self.state.spec is None:
             return False
+        # A spec that comes while this pass waits is judged by the next one.
+        generation = self.state.generation
         await self.gateway.follow()
         problems = self.problems()
         if problems:
@@ -138,7 +140,7 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
         verdict = self.routing_ready(problems)
         self.context.set_condition("RoutingReady", *verdict)
         self.context.set_condition("Ready", *verdict)
-        self.state.observed_generation = self.state.generation
+        self.state.observed_generation = generation
         return False
 
     async def publish_endpoint(self) -> None:

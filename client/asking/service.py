@@ -1,12 +1,15 @@
 """Where a ModelService is reached from here, and which replicas and endpoints it has."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 
 from api_types import labels
+from api_types.environment import CONFIG_VARIABLE
 from client.configuration import home_folder, load_settings, local_settings_file
 from client.errors import CommandFailed
 from client.refs.targets import Target
@@ -58,9 +61,24 @@ def _origin(address: str) -> str:
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
 
 
+def way_from_here(target: Target, tree: Tree) -> str:
+    """Say in one line how this machine reaches a service of its own fleet; empty for another fleet, or without an address."""
+    address = str(at_path(tree, ".status.address") or "")
+    local = _local_gateway() if address else ""
+    if not local:
+        return ""
+    name, _, scope = target.command.removeprefix(f"{target.kind.short}/").partition(" ")
+    options = f" {scope}" if scope else ""
+    return (
+        f"{address} is in the network of the local fleet; from this machine use `modelplane chat {name}{options}` or "
+        f"`modelplane curl {name} /v1/models{options}`, or {local}/{target.namespace}/{target.name}/v1"
+    )
+
+
 def _local_gateway() -> str:
     """Give the address of the gateway of the fleet on this machine; empty if commands are about another one."""
-    if not local_settings_file().is_file():
+    file, named = local_settings_file(), os.environ.get(CONFIG_VARIABLE)
+    if not file.is_file() or (named and Path(named).expanduser().absolute() != file):
         return ""
     from client.local.gateway import local_gateway_url  # noqa: PLC0415 - the testbed would slow the start of every other command
 

@@ -54,7 +54,8 @@ ADVICE = {
         "MiddlewareUnavailable": "do on the control cluster what the message says, then `modelplane retry {command}`",
         "SupportUnknown": "do on the control cluster what the message says; the route then follows by itself",
         "TimeoutsUnsupported": "set timeouts in the clients; a gateway that supports them later is followed by itself",
-        "NoEndpoints": "compare the selectors with the labels of `modelplane get mr,me -n {namespace} --show-labels`",
+        "NoEndpoints": "`modelplane describe {command}` names deployments that have no replica; else compare the selectors with the labels "
+        "of `modelplane get mr,me -n {namespace} --show-labels`",
         "WaitingForGateway": "see what the gateway waits for: `modelplane describe ig/default`",
     },
     "ModelReplica": {

@@ -24,9 +24,8 @@ from client.follow.requests import (
     until_answered,
     until_applied,
 )
-from client.follow.waiting import Goal, until_ready
+from client.follow.waiting import Goal, wait_until_ready
 from client.manifests.secrets import store_secrets
-from client.output.progress import Progress
 from client.refs.targets import Target
 from client.refs.tree import Tree, deleting, has_changed
 from client.temporal.control_plane import ControlPlane
@@ -78,8 +77,7 @@ async def apply_manifests(plane: ControlPlane, manifests: Sequence[Manifest], lo
 
 async def until_applied_are_ready(plane: ControlPlane, applied: Sequence[AppliedObject], seconds: float) -> list[Tree]:
     """Wait, showing progress, until everything that was applied is Ready at its new generation."""
-    with Progress() as progress:
-        return await until_ready(plane, [Goal.of(one) for one in applied], seconds, progress)
+    return await wait_until_ready(plane, [Goal.of(one) for one in applied], seconds)
 
 
 async def _each(

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from api_types import labels as keys
+from api_types.names import label_value
 from api_types.resources.kinds import BY_KIND
 from client.errors import CommandFailed
 from client.refs.targets import Target
@@ -22,6 +23,8 @@ _STEP = "  "
 _ENDPOINTS_SHOWN = 16
 # Of one entry, of those that get no requests: all of them often have one reason.
 _UNROUTED_SHOWN = 5
+# Labels of endpoints that no template has.
+_OF_REPLICAS = (keys.CLUSTER, keys.REPLICA_INDEX)
 # Less than this per line reads worse than lines that the terminal breaks.
 _WIDTH_MIN = 40
 
@@ -118,11 +121,31 @@ class _RequestPath:
                     continue
                 lines.append(await self._waiting(kind, name, tree))
         if not lines and not matched:
-            pairs = ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))
-            nothing = f"nothing in namespace {self._target.namespace} has the labels {pairs}"
-            lines = [[f"{_BAD} {'an entry before it has all that it selects' if taken else nothing}"]]
+            lines = [[f"{_BAD} an entry before it has all that it selects"]] if taken else await self._without_replicas(wanted)
         shown = [f"{_STEP * 3}{line}" for part in lines[:_UNROUTED_SHOWN] for line in part]
         return shown + _more(len(lines) - _UNROUTED_SHOWN)
+
+    async def _without_replicas(self, wanted: Mapping[str, str]) -> list[list[str]]:
+        """Give the deployments whose replicas would have the labels of an entry, where none exists; or that there are none either."""
+        own = {key: value for key, value in wanted.items() if key not in _OF_REPLICAS}
+        lines: list[list[str]] = []
+        for name, tree in await self._of_kind("ModelDeployment"):
+            has = (at_path(tree, ".spec.template.metadata.labels") or {}) | {keys.DEPLOYMENT: label_value(name)}
+            if own and all(has.get(key) == value for key, value in own.items()):
+                lines.append([self._deployment(name, tree, narrowed=len(own) < len(wanted))])
+        pairs = ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))
+        return lines or [[f"{_BAD} nothing in namespace {self._target.namespace} has the labels {pairs}"]]
+
+    def _deployment(self, name: str, tree: Tree, *, narrowed: bool) -> str:
+        """Say why a deployment has no replica with the labels; `narrowed`: which name a cluster or an index of replicas too."""
+        command = Target.of(BY_KIND["ModelDeployment"], self._target.namespace, name).command
+        count = int(at_path(tree, ".spec.replicas") or 0)
+        if not count:
+            return f"{_BAD} ModelDeployment {name}: 0 replicas (`modelplane scale {command} --replicas 1` starts one)"
+        ready = int(at_path(tree, ".status.replicas.ready") or 0)
+        no_such = ", none of which has these labels" if narrowed else ""
+        explained = f"`modelplane explain {command}` says where they are"
+        return f"{_BAD} ModelDeployment {name}: {ready} of {count} replicas ready{no_such} ({explained})"
 
     async def _waiting(self, kind: str, name: str, tree: Tree) -> list[str]:
         if kind == "ModelEndpoint":

@@ -1,16 +1,18 @@
 """`--wait`: poll until objects are Ready, or gone, and show meanwhile what they wait for."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from client.errors import START_WORKER, CommandFailed, NoAnswer, NotFound, TimedOut
 from client.follow.advice import advice
+from client.follow.final_conditions import final_failure, missing_features, said
 from client.follow.requests import UNSEEN, Requested
 from client.output.progress import Progress, Row
 from client.refs.targets import Target
-from client.refs.tree import SCALED_TO_ZERO, Tree, condition, conditions, generation, has_applied, refusal, settled
+from client.refs.tree import SCALED_TO_ZERO, Tree, at_path, condition, conditions, generation, has_applied, refusal, settled
 from client.temporal.control_plane import ControlPlane
 from client.temporal.execution import execution_of
 
@@ -19,16 +21,20 @@ _POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Goal:
-    """An object that shall be Ready at this generation or a later one; None: at that of a request that no worker has seen yet."""
+    """An object that shall be Ready at this generation or a later one; None: at that of a request that no worker has seen yet.
+
+    `exact`: and have as many replicas as its spec says, so that those which leave are gone.
+    """
 
     target: Target
     generation: int | None
     request_id: str = ""
+    exact: bool = False
 
     @classmethod
-    def of(cls, requested: Requested) -> "Goal":
+    def of(cls, requested: Requested, *, exact: bool = False) -> "Goal":
         """Give the goal of a request."""
-        return cls(requested.target, generation(requested.tree) if requested.tree else None, requested.request_id)
+        return cls(requested.target, generation(requested.tree) if requested.tree else None, requested.request_id, exact)
 
     def seen_in(self, tree: Tree | None) -> "Goal":
         """Give the goal with the generation of its request, if the object shows that it was applied."""
@@ -36,10 +42,21 @@ class Goal:
         return replace(self, generation=generation(tree)) if tree and applied else self
 
 
-async def until_ready(plane: ControlPlane, goals: Sequence[Goal], seconds: float, progress: Progress) -> list[Tree]:
-    """Wait until every goal is reached and give the objects.
+async def wait_until_ready(plane: ControlPlane, goals: Sequence[Goal], seconds: float) -> list[Tree]:
+    """Wait as `until_ready` does, showing progress, and then warn of what the specs ask for and do not get."""
+    with Progress() as progress:
+        trees = await until_ready(plane, goals, seconds, progress)
+    for goal, tree in zip(goals, trees, strict=True):
+        for missing in missing_features(goal.target, tree):
+            print(f"warning: {missing}", file=sys.stderr, flush=True)
+    return trees
 
-    Raises `TimedOut` with reasons and the next step, `NotFound`, and `CommandFailed` when the control plane refused what was sent.
+
+async def until_ready(plane: ControlPlane, goals: Sequence[Goal], seconds: float, progress: Progress) -> list[Tree]:
+    """Wait until every goal is reached and give the objects, in the order of the goals.
+
+    Raises `TimedOut` with reasons and the next step, `NotFound`, and `CommandFailed` when the control plane refused what was sent, or
+    when an object cannot become Ready with its spec.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -50,6 +67,7 @@ async def until_ready(plane: ControlPlane, goals: Sequence[Goal], seconds: float
         for goal, tree in pairs:
             if goal.generation is not None:
                 raise_if_refused(goal.target, tree)
+                _raise_if_final(goal.target, tree, goal.generation)
         if all(_reached(goal, tree) for goal, tree in pairs):
             return [tree for tree in trees if tree is not None]
         if time.monotonic() >= deadline:
@@ -101,26 +119,33 @@ def status_line(tree: Tree | None) -> str:
     blocking = [row for row in conditions(tree) if row.get("status") != "True" and row.get("type") != "Ready"]
     # A condition without a message, or with the message of an earlier one, only follows from that one.
     informative = [row for at, row in enumerate(blocking) if row.get("message") and not _repeats(str(row["message"]), blocking[:at])]
-    return "; ".join(_reason(row) for row in informative or blocking) or _reason(ready) or "accepted"
+    return "; ".join(said(row) for row in informative or blocking) or said(ready) or "accepted"
 
 
 def _repeats(message: str, rows: Sequence[Tree]) -> bool:
     return any(message in str(row.get("message") or "") for row in rows)
 
 
-def _reason(row: Tree) -> str:
-    if not row:
-        return ""
-    message = f" ({row['message']})" if row.get("message") else ""
-    return f"{row.get('type')}: {row.get('reason')}{message}"
-
-
 def _reached(goal: Goal, tree: Tree | None) -> bool:
-    return tree is not None and goal.generation is not None and settled(tree, goal.generation)
+    return tree is not None and goal.generation is not None and settled(tree, goal.generation) and not _extra_replicas(goal, tree)
 
 
 def _line(goal: Goal, tree: Tree | None) -> str:
-    return status_line(tree) if tree is None or goal.generation is not None else UNSEEN
+    if tree is None or goal.generation is None:
+        return UNSEEN if tree is not None else status_line(tree)
+    extra = _extra_replicas(goal, tree) if settled(tree, goal.generation) else ""
+    return extra or status_line(tree)
+
+
+def _extra_replicas(goal: Goal, tree: Tree) -> str:
+    """Say which replicas are not gone yet; empty if there are none, or if the wait is not for that."""
+    scale = goal.target.kind.scale
+    wanted = at_path(tree, scale.spec) if goal.exact and scale else None
+    placements = list(at_path(tree, ".status.placements") or ())
+    if wanted is None or len(placements) <= int(wanted):
+        return ""
+    leaving = [f"{each.get('replica')} on {each.get('cluster')}" for each in placements if each.get("phase") == "Terminating"]
+    return f"replicas: {len(placements)} exist, {wanted} wanted; not gone yet: {', '.join(leaving) or 'to be chosen'}"
 
 
 def raise_if_refused(target: Target, tree: Tree | None) -> None:
@@ -128,6 +153,16 @@ def raise_if_refused(target: Target, tree: Tree | None) -> None:
     if tree and (why := refusal(tree)):
         raise CommandFailed(
             f"{target.title} was refused by the control plane", details=why.splitlines(), next_step=_next_step(target, tree)
+        )
+
+
+def _raise_if_final(target: Target, tree: Tree | None, wanted_generation: int) -> None:
+    """Raise `CommandFailed` if an object cannot become Ready with its spec."""
+    if tree and (why := final_failure(target, tree, wanted_generation)):
+        raise CommandFailed(
+            f"{target.title} cannot become Ready with its spec",
+            details=[why],
+            next_step=advice(target, tree) or "fix the manifest as the message says and apply it again",
         )
 
 

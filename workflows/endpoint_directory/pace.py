@@ -1,24 +1,24 @@
 """How soon one list of endpoints may follow another.
 
 A rollout changes many endpoints, and a route follows a replica within two seconds. A timer of Temporal fires up to a second late, however
-short it is: so a few changes are told without any wait, and only of many does one wait for the next.
+short it is: so a few changes, of which each may be two lists, are told without any wait, and only of many does one wait for the next.
 """
 
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-LISTS_MAX = 4
-LISTS_WITHIN = timedelta(seconds=2)
+LISTS_MAX = 6
+LISTS_WITHIN = timedelta(seconds=3)
 # Of histories of before: the time between two lists.
 _INTERVAL = timedelta(milliseconds=500)
 _LONG_INTERVAL = timedelta(seconds=1)
 _INTERVAL_PATCH = "two-lists-a-second"
-_BURST_PATCH = "four-lists-in-two-seconds"
+_BURST_PATCH = "six-lists-in-three-seconds"
 
 
 class Pace:
-    """Allows so many lists in two seconds, and no more. It is forgotten with the run."""
+    """Allows so many lists in a time, and no more. It is forgotten with the run."""
 
     def __init__(self, patched: Callable[[str], bool]) -> None:
         self._patched = patched

@@ -19,6 +19,10 @@ from api_types.messages.routing import (
 from workflows.entity.conditions import FALSE, TRUE, UNKNOWN, Verdict, is_true
 from workflows.model_service.state import UNRESOLVED_AFTER, ServiceState
 
+# Reasons of `EndpointsResolved` while the endpoints are not known yet, and when there are none.
+RESOLVING = "Resolving"
+NO_ENDPOINTS = "NoEndpoints"
+
 _ENTRIES_SHOWN = 5
 
 
@@ -88,6 +92,10 @@ def current_list(state: ServiceState) -> ServiceEndpoints | None:
     return found if found and found.sequence == state.report_sequence and len(found.entries) == len(entries_of(state)) else None
 
 
+def _selects_any(found: ServiceEndpoints) -> bool:
+    return any(entry.matched for entry in found.entries)
+
+
 def is_shared(state: ServiceState, endpoint: SelectedEndpoint) -> bool:
     """Tell whether an older service routes an endpoint, and the gateway would confuse the two."""
     return bool(endpoint.shared_with and state.gateway.known and not state.gateway.known.isolates_backends)
@@ -110,7 +118,7 @@ def wanted_route(state: ServiceState, namespace: str, name: str) -> WantedRoute 
     if found is None or not state.gateway.connected or state.gateway.known is None:
         return None
     connects = state.gateway.known.connects
-    if not any(entry.matched for entry in found.entries):
+    if not _selects_any(found):
         return WantedRoute(None, report_digest(["none", connects]))
     route = ApplyRoute(
         namespace=namespace,
@@ -163,16 +171,16 @@ def endpoints_resolved(state: ServiceState) -> Verdict:
     """Say what the selectors match."""
     found = state.selected
     if found is None:
-        return Verdict(UNKNOWN, "Resolving", "the endpoints of the namespace are not known yet")
+        return Verdict(UNKNOWN, RESOLVING, "the endpoints of the namespace are not known yet")
     matched, ready = sum(entry.matched for entry in found.entries), sum(entry.ready for entry in found.entries)
     if not matched:
-        return Verdict(FALSE, "NoEndpoints", "No ModelEndpoints matched the configured selectors")
+        return Verdict(FALSE, NO_ENDPOINTS, "No ModelEndpoints matched the configured selectors")
     waiting = f"; {matched - ready} waiting for Backend" if matched > ready else ""
     return Verdict(TRUE, "Resolved", f"Matched {matched} endpoint(s){waiting}")
 
 
-def routing_ready(state: ServiceState, now: datetime) -> Verdict:
-    """Say whether requests are routed."""
+def routing_ready(state: ServiceState, now: datetime, *, says_404: bool = True) -> Verdict:
+    """Say whether requests are routed; `says_404`: and what the gateway answers to those of a service that selects nothing."""
     if problem := gateway_problem(state):
         return Verdict(FALSE, "WaitingForGateway", problem)
     if state.failure.type:
@@ -185,10 +193,18 @@ def routing_ready(state: ServiceState, now: datetime) -> Verdict:
             "upgrade it or select other endpoints",
         )
     if state.applied is None:
-        return Verdict(FALSE, "Configuring", "there is no route yet" if state.selected is None else "nothing can be routed")
+        return Verdict(FALSE, "Configuring", _why_no_route(state, says_404=says_404))
     if not state.applied.backends:
         return Verdict(FALSE, "Configuring", "no endpoint is ready; the gateway answers 503")
     return _accepted_by_gateway(state, now)
+
+
+def _why_no_route(state: ServiceState, *, says_404: bool) -> str:
+    if state.selected is None:
+        return "there is no route yet"
+    if says_404 and not _selects_any(state.selected):
+        return "no published endpoint matches, so there is no route: the gateway answers 404"
+    return "nothing can be routed"
 
 
 def retries_ready(state: ServiceState) -> Verdict | None:
@@ -277,7 +293,7 @@ def truncated(state: ServiceState) -> str:
 def address(state: ServiceState, namespace: str, name: str) -> str:
     """Give the address of the service; empty without a gateway address, or if it selects nothing."""
     gateway = state.gateway.known.address if state.gateway.known and state.gateway.known.present else ""
-    if not gateway or state.selected is None or not any(entry.matched for entry in state.selected.entries):
+    if not gateway or state.selected is None or not _selects_any(state.selected):
         return ""
     return f"http://{_in_brackets(gateway)}/{namespace}/{name}"
 

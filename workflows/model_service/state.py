@@ -16,6 +16,8 @@ UNRESOLVED_AFTER = timedelta(seconds=60)
 # How long an answer to the directory waits for the gateway to accept the route. It does so at once, or within a minute after an outage of
 # the control cluster, in which it connects ever more rarely. One that never says so must not hold up endpoints for ever.
 ACCEPTED_WITHIN = timedelta(minutes=2)
+# How long a new service may select nothing without a warning: its deployment may be applied after it, and models take minutes to load.
+UNMATCHED_AFTER = timedelta(minutes=5)
 
 
 class ServiceState(EntityState):
@@ -26,10 +28,11 @@ class ServiceState(EntityState):
     `attempted_digest`: of the last attempt. `route_started`: a route may be on the control cluster. `answered`: the version of the last
     list that was answered, and `answered_unapplied` whether that was so while the route could not be applied. `observed_version` orders
     what the watch says. `drift_since`: since when the route differs from what was applied; `unresolved_since`: since when the gateway
-    cannot resolve a backend. `middleware_started`: a Middleware may be on the control cluster. `middleware_retry_at`: when one that could
-    not be applied is tried again, after so many `middleware_attempts`. `timeouts_retry_at`: when timeouts that an apply left out are
-    ordered again, after so many `timeouts_attempts`. `gateway_recovers_at`: when the gateway has recovered from the last outage of the
-    control cluster, empty before the first one.
+    cannot resolve a backend; `unmatched_since`: since when a new service selects nothing, empty once it does or a warning was recorded.
+    `middleware_started`: a Middleware may be on the control cluster. `middleware_retry_at`: when one that could not be applied is tried
+    again, after so many `middleware_attempts`. `timeouts_retry_at`: when timeouts that an apply left out are ordered again, after so many
+    `timeouts_attempts`. `gateway_recovers_at`: when the gateway has recovered from the last outage of the control cluster, empty before
+    the first one.
     """
 
     gateway: FollowedGateway = Field(default_factory=FollowedGateway)
@@ -48,6 +51,7 @@ class ServiceState(EntityState):
     drift_since: str = ""
     drift_repairs: int = 0
     unresolved_since: str = ""
+    unmatched_since: str = ""
     failure: Failure = NO_FAILURE
     retry_at: str = ""
     middleware_started: bool = False

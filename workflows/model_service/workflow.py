@@ -34,7 +34,7 @@ from workflows.entity.start import read_carried
 from workflows.model_service import decisions
 from workflows.model_service.admission import TimeoutsAdmission
 from workflows.model_service.decisions import WantedRoute
-from workflows.model_service.state import ACCEPTED_WITHIN, UNRESOLVED_AFTER, ServiceState
+from workflows.model_service.state import ACCEPTED_WITHIN, UNMATCHED_AFTER, UNRESOLVED_AFTER, ServiceState
 
 # Histories of before know no such wait.
 ACCEPTED_PATCH = "answer-when-accepted"
@@ -44,6 +44,8 @@ MIDDLEWARE_PATCH = "middleware-after-recovery"
 CONFLICT_PATCH = "answer-name-conflict"
 # In histories of before timeouts that a worker left out were not ordered again.
 TIMEOUTS_AGAIN_PATCH = "timeouts-again"
+# In histories of before a new service that selects nothing had its warning at once, and no condition said what the gateway answers.
+UNMATCHED_PATCH = "nothing-selected-yet"
 
 
 @workflow.defn(name="ModelService")
@@ -361,10 +363,10 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         """Write what follows from the state into conditions and events."""
         state, now = self.state, self.context.moment()
         self._follow_resolution(now)
-        resolved, routing = decisions.endpoints_resolved(state), decisions.routing_ready(state, now)
-        before = condition_of(state.conditions, "EndpointsResolved")
-        if resolved.reason == "NoEndpoints" and (before is None or before.reason != "NoEndpoints"):
-            self.context.record_event("Warning", "NoEndpoints", resolved.message)
+        resolved = decisions.endpoints_resolved(state)
+        is_patched = resolved.reason == decisions.NO_ENDPOINTS and workflow.patched(UNMATCHED_PATCH)
+        routing = decisions.routing_ready(state, now, says_404=is_patched)
+        self._follow_selection(resolved, now, may_wait=is_patched)
         known = condition_of(state.conditions, "RoutingReady")
         if routing.status == TRUE and routing.message and (known is None or known.message != routing.message):
             self.context.record_event("Warning", "EndpointsTruncated", f"{routing.message}: an HTTPRoute has at most 16 backends")
@@ -384,6 +386,24 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         if verdict.status == FALSE and (before is None or before.message != verdict.message):
             self.context.record_event("Warning", verdict.reason, verdict.message)
         self.context.set_condition(kind, *verdict)
+
+    def _follow_selection(self, resolved: Verdict, now: datetime, *, may_wait: bool) -> None:
+        """Warn of a service that selects nothing: at once if it did before, and of a new one when it has had its time."""
+        state, before = self.state, condition_of(self.state.conditions, "EndpointsResolved")
+        since, state.unmatched_since = state.unmatched_since, ""
+        if resolved.reason != decisions.NO_ENDPOINTS:
+            return
+        is_new = before is None or before.reason == decisions.RESOLVING
+        if may_wait and (is_new or since):
+            since = since or now.isoformat()
+            due = datetime.fromisoformat(since) + UNMATCHED_AFTER
+            if due > now:
+                state.unmatched_since = since
+                self.context.requeue_at(due)
+                return
+        elif before is not None and before.reason == decisions.NO_ENDPOINTS:
+            return
+        self.context.record_event("Warning", resolved.reason, resolved.message)
 
     def _follow_resolution(self, now: datetime) -> None:
         """Remember since when the gateway cannot resolve a backend, and look again when that counts."""

@@ -80,6 +80,10 @@ async def _curl(
             for name, value in response.headers.items():
                 print(f"{name}: {value}", file=sys.stderr)
             print(file=sys.stderr)
+        last = b""
         async for chunk in response.aiter_bytes():
             _write(chunk)
+            last = chunk or last
+        if last and not last.endswith(b"\n") and sys.stdout.isatty():
+            print(flush=True)  # the prompt begins a line of its own
         return response.status_code

@@ -13,8 +13,7 @@ from client.configuration import load_settings
 from client.errors import Conflict, Refused
 from client.follow.edit import raise_if_deleted, raise_without_spec
 from client.follow.requests import Requested, current_user, new_request_id, request_each, until_applied
-from client.follow.waiting import Goal, until_ready
-from client.output.progress import Progress
+from client.follow.waiting import Goal, wait_until_ready
 from client.refs.targets import Target, objects_named
 from client.refs.tree import Tree, at_path
 from client.temporal.control_plane import ControlPlane, control_plane
@@ -27,7 +26,7 @@ def scale(
     wait: options.Wait = False,
     timeout: options.Timeout = options.WAIT_SECONDS,
 ) -> None:
-    """Set the number of replicas of a ModelDeployment."""
+    """Set the number of replicas of a ModelDeployment. With --wait it ends when all are Ready and those that leave are gone."""
     targets = objects_named(objects, namespace)
     if other := next((target for target in targets if target.kind.scale is None), None):
         raise Refused(
@@ -50,8 +49,7 @@ async def _scale(targets: list[Target], replicas: int, *, wait: bool, seconds: f
     async with control_plane(load_settings()) as plane:
         requested = await request_each(targets, lambda target: request_scale(plane, target, replicas), lambda _: f"scaled to {replicas}")
         if wait:
-            with Progress() as progress:
-                await until_ready(plane, [Goal.of(one) for one in requested], seconds, progress)
+            await wait_until_ready(plane, [Goal.of(one, exact=True) for one in requested], seconds)
 
 
 async def request_scale(plane: ControlPlane, target: Target, replicas: int) -> Requested:

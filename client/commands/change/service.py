@@ -14,8 +14,7 @@ from client.configuration import load_settings
 from client.errors import Refused
 from client.follow.edit import change
 from client.follow.requests import until_answered
-from client.follow.waiting import Goal, until_ready
-from client.output.progress import Progress
+from client.follow.waiting import Goal, wait_until_ready
 from client.output.tables import columns
 from client.refs.targets import Target, kind_named
 from client.refs.tree import Tree
@@ -121,5 +120,4 @@ async def _shift(target: Target, wanted: Mapping[str, int], *, wait: bool, secon
         if len(before) == len(after):
             print("\n".join(shares_table(before, after)))
         if wait:
-            with Progress() as progress:
-                await until_ready(plane, [Goal.of(requested)], seconds, progress)
+            await wait_until_ready(plane, [Goal.of(requested)], seconds)

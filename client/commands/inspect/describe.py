@@ -11,6 +11,7 @@ import typer
 from api_types.clock import utc_now
 from api_types.resources.kinds import BY_KIND
 from api_types.text.printable import escaped
+from client.asking.service import way_from_here
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import NoAnswer
@@ -66,7 +67,8 @@ async def description(plane: ControlPlane, target: Target) -> list[str]:
     lines += ["Conditions:", *indented(_conditions(tree))]
     if target.kind.kind == "ModelService":
         width = shutil.get_terminal_size().columns - len(INDENT) if sys.stdout.isatty() else 0
-        lines += ["Requests:", *indented(await request_path(plane, target, tree, width))]
+        way = [f"Note: {way}"] if (way := way_from_here(target, tree)) else []
+        lines += ["Requests:", *indented(await request_path(plane, target, tree, width)), *way]
     if target.kind.kind == "ServingStack":
         lines += stack_parts(tree)
     if target.kind.kind == "ModelDeployment":

@@ -2,10 +2,12 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from client.asking.service import way_from_here
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused, combine, report
@@ -14,7 +16,7 @@ from client.output.formats import Format
 from client.output.printer import ResourcePrinter, warn_unanswered
 from client.refs.selectors import Selector, parse_selector
 from client.refs.targets import DEFAULT_NAMESPACE, kinds_and_names
-from client.temporal.control_plane import control_plane
+from client.temporal.control_plane import ListedObject, control_plane
 from client.temporal.lookup import KindsAndNames, find_objects
 
 _POLL_SECONDS = 1.0
@@ -39,10 +41,13 @@ def get(
         namespaces=all_namespaces, wide=output == Format.WIDE, labels=show_labels, kinds=len({kind.kind for kind, _ in wanted}) > 1
     )
     printer = ResourcePrinter(output, layout, single=len(wanted) == 1 and wanted[0][1] is not None)
-    asyncio.run(_get(wanted, scope, parse_selector(selector), printer, watch=watch))
+    for_people = output in {Format.TABLE, Format.WIDE}
+    asyncio.run(_get(wanted, scope, parse_selector(selector), printer, watch=watch, for_people=for_people))
 
 
-async def _get(wanted: KindsAndNames, scope: str | None, selector: Selector, printer: ResourcePrinter, *, watch: bool) -> None:
+async def _get(
+    wanted: KindsAndNames, scope: str | None, selector: Selector, printer: ResourcePrinter, *, watch: bool, for_people: bool
+) -> None:
     async with control_plane(load_settings()) as plane:
         found, missing = await find_objects(plane, wanted, scope, selector)
         if found:
@@ -50,6 +55,8 @@ async def _get(wanted: KindsAndNames, scope: str | None, selector: Selector, pri
         elif not missing:
             print("No resources found" + (f" in namespace {scope}." if scope else "."), file=sys.stderr)
         warn_unanswered(found)
+        if for_people:
+            _say_way(found)
         if missing and not watch:
             raise combine(missing)
         for failure in missing:
@@ -58,3 +65,10 @@ async def _get(wanted: KindsAndNames, scope: str | None, selector: Selector, pri
             await asyncio.sleep(_POLL_SECONDS)
             found, _ = await find_objects(plane, wanted, scope, selector)
             printer.print_changes(found)
+
+
+def _say_way(found: Sequence[ListedObject]) -> None:
+    """Say on standard error how this machine reaches a service, if it is none that its address reaches; one line for all."""
+    services = (one for one in found if one.target.kind.kind == "ModelService")
+    if way := next((way for one in services if (way := way_from_here(one.target, one.tree))), ""):
+        print(f"note: {way}", file=sys.stderr)

@@ -14,6 +14,7 @@ from api_types.validation.manifests import Manifest
 from client.commands import options
 from client.follow.apply import AppliedObject, apply_manifests, until_applied_are_ready
 from client.follow.requests import until_answered
+from client.local.program import program_as_typed
 from client.manifests.applicable import read_manifests
 from client.output.columns import Layout
 from client.output.formats import Format
@@ -91,7 +92,8 @@ async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[A
     print(f"Temporal CLI  {local.temporal_program} --address {local.running.temporal_address}")
     for cluster in local.running.clusters.values():
         print(f"{cluster.name:<13} KUBECONFIG={cluster.kubeconfig}")
-    print("Next          modelplane get all, modelplane describe md/NAME, modelplane down")
+    program = program_as_typed()
+    print(f"Next          {program} get all, {program} describe {deployments[0].command if deployments else 'ic'}, {program} down")
 
 
 def _table(found: Sequence[ListedObject]) -> None:

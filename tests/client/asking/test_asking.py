@@ -225,6 +225,26 @@ def test_curl_sends_what_it_is_told(cli: Cli) -> None:
     assert cli("curl", "qwen", "/x", "-n", "ml-team").code == 1
 
 
+@pytest.mark.usefixtures("service")
+@pytest.mark.parametrize(
+    ("path", "status", "terminal", "end"),
+    [
+        ("/v1/models", HTTPStatus.OK, True, "}]}\n"),
+        ("/v1/models", HTTPStatus.OK, False, "}]}"),
+        ("/x", HTTPStatus.NOT_FOUND, True, "no route here\n"),
+    ],
+    ids=["a terminal", "a pipe", "a terminal, and the body ends its line"],
+)
+def test_a_prompt_after_curl_begins_a_line(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, path: str, status: int, end: str, *, terminal: bool
+) -> None:
+    Model.status = status
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    out = cli("curl", "qwen", path, "-n", "ml-team").out
+    assert out.endswith(end)
+    assert not out.endswith("\n\n")
+
+
 def test_curl_refuses_before_anything_is_sent(cli: Cli) -> None:
     for words, says in (
         (("/../x",), "is not a path below the service"),

@@ -20,6 +20,7 @@ from client.configuration import read_settings
 from client.errors import ExitCode
 from client.local import processes
 from client.local.gateway import local_gateway_url
+from client.local.program import program_as_typed
 from testbed.running import Running
 from testbed.testbed import Testbed
 from tests.client.conftest import Cli
@@ -75,6 +76,8 @@ def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with
         gateway = re.search(r"^Gateway +(http://127\.0\.0\.1:\d+)$", up.stdout, re.MULTILINE)
         assert gateway, up.stdout
         assert local_gateway_url(home) == gateway[1]
+        here = f"{sys.executable} -m client.main"
+        assert f"Next          {here} get all, {here} describe md/demo, {here} down\n" in up.stdout
         # It answers, and has no route yet.
         assert httpx.get(f"{gateway[1]}/v1/models", trust_env=False).status_code == httpx.codes.NOT_FOUND
         reference = cast(dict[str, str], read_settings(home / "config.yaml")["controlCluster"])
@@ -101,6 +104,27 @@ def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with
     assert wiped.returncode == 0, wiped.stderr
     assert not home.exists()
     assert processes_of(home) == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "path", "said"),
+    [
+        (".venv/bin/modelplane", "", ".venv/bin/modelplane"),
+        (".venv/bin/modelplane", "other/bin", ".venv/bin/modelplane"),
+        (".venv/bin/modelplane", ".venv/bin", "modelplane"),
+        ("a b/modelplane", "", "'a b/modelplane'"),
+        ("client/main.py", ".venv/bin", f"{sys.executable} -m client.main"),
+    ],
+    ids=["by its path", "another one is on PATH", "by PATH", "a path to be quoted", "as a module"],
+)
+def test_the_next_commands_work_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, path: str, said: str) -> None:
+    for folder in (".venv/bin", "other/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "modelplane").touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / path) if path else "")
+    monkeypatch.setattr("sys.argv", [typed, "up"])
+    assert program_as_typed() == said
 
 
 class NothingRuns:

@@ -13,6 +13,7 @@ from activities.secrets.store import SecretKind, StoredSecret
 from api_types import errors
 from api_types.resources.kinds import BY_KIND
 from client.follow.advice import ADVICE, advice
+from client.follow.final_conditions import FINAL, OPTIONAL
 from client.refs.targets import Target
 from client.refs.tree import Tree
 from workflows.entity.failures import WAITING_FOR_WORKER, Failure
@@ -20,6 +21,7 @@ from workflows.inference_cluster.gateway import Gateway
 from workflows.inference_cluster.status import ClusterView, cluster_verdict
 from workflows.model_cache.status import ClusterPhase, artifact_verdict, matched_verdict
 from workflows.model_replica.apply import _REASONS
+from workflows.model_service.decisions import NO_ENDPOINTS, RESOLVING
 
 ROOT = Path(__file__).parents[3]
 # Where the reasons of a kind's conditions are given.
@@ -90,6 +92,15 @@ KEYS = [(kind, reason) for kind, known in ADVICE.items() for reason in known]
 @pytest.mark.parametrize(("kind", "reason"), KEYS, ids=[" ".join(key) for key in KEYS])
 def test_each_reason_is_one_that_the_kind_sets(kind: str, reason: str) -> None:
     assert reason in reasons_of(kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [(kind, text) for kind, known in FINAL.items() for each, reasons in known.items() for text in (each, *reasons)]
+    + [(kind, each) for kind, types in OPTIONAL.items() for each in types],
+)
+def test_each_condition_at_the_end_of_a_wait_is_one_that_the_kind_sets(kind: str, text: str) -> None:
+    assert text in reasons_of(kind)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +203,7 @@ NOT_OF_AN_APPLY = {
 }
 # Where the reason of a verdict is not written beside it: what gives it.
 CALLS = {"Verdict": slice(0, 2), "set_condition": slice(1, 3)}
-REASON_OF_NAME = {"WAITING_FOR_WORKER": WAITING_FOR_WORKER}
+REASON_OF_NAME = {"WAITING_FOR_WORKER": WAITING_FOR_WORKER, "RESOLVING": RESOLVING, "NO_ENDPOINTS": NO_ENDPOINTS}
 ADMISSION = "workflows/entity/admission.py"
 
 

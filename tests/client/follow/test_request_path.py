@@ -50,6 +50,11 @@ def external(name: str, url: str = "https://api.together.xyz/v1") -> SelectedEnd
     return SelectedEndpoint(name=name, url=url, backend=f"me-{name}")
 
 
+def a_deployment(replicas: int, *, ready: int = 0, **labels: str) -> Tree:
+    spec = {"replicas": replicas, "template": {"metadata": {"labels": labels}}}
+    return an_object(unready("Creating", "0 of some"), spec=spec, replicas={"total": ready, "ready": ready})
+
+
 class Entry(NamedTuple):
     """An entry of a service: what it selects by, and what the directory says that this is."""
 
@@ -148,6 +153,25 @@ def stories() -> dict[str, Story]:
         ),
         "no-gateway": Story(a_service(an_entry("qwen", one), address=""), {"InferenceCluster": {"eu": CLUSTER}, "ModelReplica": replicas}),
         "nothing-matched": Story(a_service(an_entry("qwen")), {**healthy, "ModelReplica": {"other": an_object(labels={DEPLOYMENT: "x"})}}),
+        "deployment-of-none": Story(
+            a_service(an_entry("qwen")), {**healthy, "ModelDeployment": {"qwen": a_deployment(0), "x": a_deployment(2)}}
+        ),
+        "deployment-without-room": Story(a_service(an_entry("qwen")), {**healthy, "ModelDeployment": {"qwen": a_deployment(3)}}),
+        "deployment-elsewhere": Story(
+            a_service(an_entry("qwen", labels={DEPLOYMENT: "qwen", "modelplane.ai/cluster": "us"})),
+            {
+                **healthy,
+                "ModelDeployment": {"qwen": a_deployment(1, ready=1)},
+                "ModelReplica": {one.name: an_object(labels={DEPLOYMENT: "qwen", "modelplane.ai/cluster": "eu"})},
+            },
+        ),
+        "deployment-by-label": Story(
+            a_service(an_entry("gold", labels={"tier": "gold"})),
+            {**healthy, "ModelDeployment": {"a": a_deployment(0, tier="gold"), "b": a_deployment(0, tier="silver")}},
+        ),
+        "any-deployment": Story(
+            a_service(an_entry("us", labels={"modelplane.ai/cluster": "us"})), {**healthy, "ModelDeployment": {"qwen": a_deployment(0)}}
+        ),
         "replica-starts": Story(a_service(an_entry("qwen")), {**healthy, "ModelReplica": {one.name: starting}}),
         "endpoint-waits": Story(
             a_service(an_entry("external", together, matched=2, labels=by_tier)),

@@ -7,12 +7,14 @@ import pytest
 
 from api_types import labels
 from api_types.resources.kinds import BY_KIND
-from client.errors import NoAnswer, TimedOut
+from client.errors import CommandFailed, ExitCode, NoAnswer, TimedOut
 from client.follow import waiting
+from client.follow.apply import AppliedObject, until_applied_are_ready
 from client.follow.requests import Requested
-from client.follow.waiting import Goal, until_gone, until_ready
+from client.follow.waiting import Goal, until_gone, until_ready, wait_until_ready
 from client.output.progress import Progress
 from client.refs.targets import Target
+from client.refs.tree import SCALED_TO_ZERO
 from client.temporal.control_plane import ControlPlane
 from client.temporal.execution import Execution
 from workflows.inference_cluster.state import ClusterState
@@ -109,3 +111,119 @@ def test_a_wait_for_a_request_that_no_worker_sees_says_so(monkeypatch: pytest.Mo
 
 async def no_execution(_plane: ControlPlane, _target: Target) -> Execution:
     return Execution("")
+
+
+class Shown:
+    """A control plane that shows an object as it is at each look; the last one stays."""
+
+    def __init__(self, *trees: dict[str, Any]) -> None:
+        self.trees = list(trees)
+
+    async def describe(self, _target: Target) -> dict[str, Any]:
+        return self.trees.pop(0) if len(self.trees) > 1 else self.trees[0]
+
+
+def a_tree(*conditions: dict[str, Any], generation: int = 1, observed: int = 1, **more: Any) -> dict[str, Any]:
+    spec = {"replicas": more.pop("replicas")} if "replicas" in more else {}
+    return {
+        "metadata": {"generation": generation},
+        "spec": spec,
+        "status": {"observedGeneration": observed, "conditions": list(conditions), **more},
+    }
+
+
+def a_condition(kind: str, status: str, reason: str, message: str = "", **fields: Any) -> dict[str, Any]:
+    return {"type": kind, "status": status, "reason": reason, "message": message, **fields}
+
+
+def waited(monkeypatch: pytest.MonkeyPatch, goal: Goal, *trees: dict[str, Any], seconds: float = 60) -> list[dict[str, Any]]:
+    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(waiting, "execution_of", no_execution)
+    return asyncio.run(wait_until_ready(cast("ControlPlane", Shown(*trees)), [goal], seconds))
+
+
+READY = a_condition("Ready", "True", "Available")
+KIMI = Target.of(BY_KIND["ModelEndpoint"], "ml", "kimi")
+CHAT = Target.of(BY_KIND["ModelService"], "ml", "chat")
+INVALID_URL = 'Invalid spec.url: http://localhost: "localhost" is not a fully qualified host name'
+FINAL_FAILURES = [
+    (KIMI, a_condition("RoutingReady", "False", "InvalidURL", INVALID_URL), "fix the manifest as the message says and apply it again"),
+    (QWEN, a_condition("ReplicasScheduled", "False", "InvalidNodeSelector", "bad CEL"), "fix the CEL expression; "),
+    (OSLO, a_condition("ClusterReady", "False", "ProviderNotSupported", "no GKE"), "this source cannot be provisioned yet; "),
+]
+
+
+@pytest.mark.parametrize(("target", "failure", "next_step"), FINAL_FAILURES, ids=[row[1]["reason"] for row in FINAL_FAILURES])
+def test_a_failure_that_does_not_pass_by_itself_ends_the_wait(
+    monkeypatch: pytest.MonkeyPatch, target: Target, failure: dict[str, Any], next_step: str
+) -> None:
+    with pytest.raises(CommandFailed) as failed:
+        waited(monkeypatch, Goal(target, 1), a_tree(failure, a_condition("Ready", "False", "Unavailable")))
+    assert failed.value.code == ExitCode.FAILED
+    assert failed.value.message == f"{target.title} cannot become Ready with its spec"
+    assert failed.value.details == (f"{failure['type']}: {failure['reason']} ({failure['message']})",)
+    assert failed.value.next_step.startswith(next_step)
+
+
+@pytest.mark.parametrize(
+    ("observed", "of"), [(1, 1), (1, 2), (2, 1)], ids=["not observed yet", "observed in part", "a condition that stays"]
+)
+def test_what_is_said_of_the_spec_before_does_not_end_the_wait(monkeypatch: pytest.MonkeyPatch, observed: int, of: int) -> None:
+    before = a_condition("RoutingReady", "False", "InvalidURL", INVALID_URL, observedGeneration=of)
+    corrected = a_tree(READY, generation=2, observed=2)
+    assert waited(monkeypatch, Goal(KIMI, 2), a_tree(before, generation=2, observed=observed), corrected) == [corrected]
+
+
+def test_a_failure_that_may_pass_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = a_condition("ReplicasScheduled", "False", "InsufficientCapacity", "0/2 clusters are available")
+    with pytest.raises(TimedOut):
+        waited(monkeypatch, Goal(QWEN, 1), a_tree(full, a_condition("Ready", "False", "Creating")), seconds=0)
+
+
+def test_an_apply_that_waited_ends_with_what_the_spec_asks_for_and_does_not_get(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    retries = a_condition("RetriesReady", "False", "MiddlewareUnavailable", "do this")
+    timeouts = a_condition("TimeoutsReady", "False", "TimeoutsUnsupported", "do that")
+    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.001)
+    tree = a_tree(READY, retries, timeouts)
+    asyncio.run(until_applied_are_ready(cast("ControlPlane", Shown(tree)), [AppliedObject(CHAT, "r", tree)], 60))
+    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")] == [
+        "warning: ModelService ml/chat: RetriesReady: MiddlewareUnavailable (do this)",
+        "warning: ModelService ml/chat: TimeoutsReady: TimeoutsUnsupported (do that)",
+    ]
+
+
+@pytest.mark.parametrize("status", ["True", "Unknown", ""])
+def test_a_wait_warns_of_nothing_else(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], status: str) -> None:
+    conditions = [a_condition(kind, status, "Any") for kind in ("RetriesReady", "TimeoutsReady") if status]
+    waited(monkeypatch, Goal(CHAT, 1), a_tree(READY, *conditions, a_condition("Other", "False", "Any")))
+    assert "warning" not in capsys.readouterr().err
+
+
+def placed(*phases: str) -> list[dict[str, Any]]:
+    return [{"replica": f"qwen-{at}", "cluster": "eu", "phase": phase} for at, phase in enumerate(phases)]
+
+
+def test_a_scale_down_is_waited_for_until_the_replicas_that_leave_are_gone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leaving = a_tree(READY, replicas=1, placements=placed("Ready", "Terminating"))
+    gone = a_tree(READY, replicas=1, placements=placed("Ready"))
+    assert waited(monkeypatch, Goal(QWEN, 1, exact=True), leaving, leaving, gone) == [gone]
+    assert "replicas: 2 exist, 1 wanted; not gone yet: qwen-1 on eu" in capsys.readouterr().err
+    # Whoever applies a manifest waits for Ready.
+    assert waited(monkeypatch, Goal(QWEN, 1), leaving, gone) == [leaving]
+
+
+def test_a_scale_to_zero_is_waited_for_until_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    off = a_condition("Ready", "False", SCALED_TO_ZERO)
+    leaving, gone = (a_tree(off, replicas=0, placements=each) for each in (placed("Terminating"), []))
+    assert waited(monkeypatch, Goal(QWEN, 1, exact=True), leaving, gone) == [gone]
+
+
+def test_a_wait_for_replicas_that_do_not_leave_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaving = a_tree(READY, replicas=1, placements=placed("Ready", "Terminating"))
+    with pytest.raises(TimedOut) as failure:
+        waited(monkeypatch, Goal(QWEN, 1, exact=True), leaving, seconds=0)
+    assert failure.value.details == ("ModelDeployment ml/qwen: replicas: 2 exist, 1 wanted; not gone yet: qwen-1 on eu",)

@@ -9,7 +9,7 @@ from workflows.endpoint_directory.pace import LISTS_MAX, LISTS_WITHIN, Pace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TICK = timedelta(milliseconds=20)
-INTERVAL_PATCH, BURST_PATCH = "two-lists-a-second", "four-lists-in-two-seconds"
+INTERVAL_PATCH, BURST_PATCH = "two-lists-a-second", "six-lists-in-three-seconds"
 
 
 def sent_in_a_flood(*patches: str, lists: int = 12) -> list[timedelta]:
@@ -23,7 +23,7 @@ def sent_in_a_flood(*patches: str, lists: int = 12) -> list[timedelta]:
     return sent
 
 
-def test_a_few_changes_are_told_without_a_wait_and_many_four_in_two_seconds() -> None:
+def test_a_few_changes_are_told_without_a_wait_and_many_six_in_three_seconds() -> None:
     sent = sent_in_a_flood(BURST_PATCH)
     assert sent[:LISTS_MAX] == [TICK * number for number in range(LISTS_MAX)]
     assert {later - earlier for earlier, later in zip(sent, sent[LISTS_MAX:], strict=False)} == {LISTS_WITHIN}
