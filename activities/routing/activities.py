@@ -24,6 +24,7 @@ from activities.render.services.endpoint import Backend, endpoint_objects, slice
 from activities.render.services.route import service_route
 from activities.render.services.route_plan import plan_backends
 from activities.routing import middlewares
+from activities.routing.absent import find_absent
 from activities.routing.applying import apply_item, delete_objects
 from activities.routing.control_cluster import ControlCluster
 from activities.routing.watch import ControlWatch
@@ -175,7 +176,7 @@ class RoutingActivities:
         check_caller(_GATEWAY, "", SINGLETON_NAME)
         gateway = Owner(_GATEWAY, "", SINGLETON_NAME, order.uid)
         send = partial(_signal, activity.client(), run_number(order.number, activity.info().attempt))
-        watch = ControlWatch(gateway, self.control.api, send, self.unreachable_after_seconds)
+        watch = ControlWatch(gateway, self.control.api, send, find_absent, self.unreachable_after_seconds)
         await until_first_ends(watch.run(), _heartbeat(watch), until_shutdown())
 
 
