@@ -1,6 +1,6 @@
 """Apply and delete one object on the control cluster, unless it belongs to another owner."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from temporalio import activity
@@ -9,6 +9,7 @@ from activities.cluster_objects.answers import reading
 from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
 from activities.cluster_objects.deletion import Deleter
 from activities.cluster_objects.ownership import owner_of
+from activities.heartbeat import Progress
 from activities.render.objects.manifest import Item, Owner
 from api_types.errors import NameConflict, StillThere
 
@@ -22,13 +23,26 @@ async def apply_item(cluster: ClusterApi, item: Item, owner: Owner) -> Json:
     live = await cluster.get(target)
     with reading(target):
         if live is not None:
-            found = owner_of(live)
-            # One of an earlier object of this name, which was deleted by force, is taken over.
-            if (found.kind, found.namespace, found.name) != (owner.kind, owner.namespace, owner.name):
+            if not is_of_name(live, owner):
+                found = owner_of(live)
                 raise NameConflict(f"control cluster: {target} exists already and belongs to {found}; delete it or choose another name")
             if live["metadata"].get("deletionTimestamp"):
                 raise StillThere(f"control cluster: {target} is being deleted; it is applied again when it is gone")
     return await cluster.apply(item.manifest)
+
+
+def is_of_name(live: Json, owner: Owner) -> bool:
+    """Tell whether an object is of an owner, or of an earlier one of its name, which was deleted by force: that is taken over."""
+    found = owner_of(live)
+    return (found.kind, found.namespace, found.name) == (owner.kind, owner.namespace, owner.name)
+
+
+async def delete_taken_over(cluster: ClusterApi, owner: Owner, report: Callable[[Progress], None], targets: Sequence[ObjectId]) -> None:
+    """Delete objects of an owner, or of an earlier one of its name. Raises StillThere if that takes too long."""
+    for target in targets:
+        live = await cluster.get(target)
+        if live is not None and is_of_name(live, owner):
+            await delete_objects(Deleter(cluster, owner_of(live).uid, report, None), [target])
 
 
 async def delete_objects(deleter: Deleter, targets: Sequence[ObjectId]) -> None:

@@ -200,6 +200,9 @@ async def test_what_an_object_of_this_name_left_is_taken_over_by_the_next_one(co
     service = await control.get(kinds.SERVICE, applied.backend)
     assert service
     assert service["metadata"]["annotations"][labels.OWNER_UID] == "after"
+    # With a slice for each, requests would go to both addresses.
+    await control.run(control.activities.apply_endpoint_backend, a_backend(control, "https://x.example", uid="last"))
+    assert [each["metadata"]["name"] for each in await stored_slices(control, applied.backend)] == [f"{applied.backend}-fqdn"]
 
 
 async def test_two_attempts_at_once_end_in_one_object(control: Control) -> None:
