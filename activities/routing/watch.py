@@ -278,6 +278,8 @@ class ControlWatch:
         await self._connected.wait()
         while True:
             await reflector.run()
+            # With the definition of a kind all its objects are gone, and nothing else tells their owners.
+            reflector.forget()
             await asyncio.sleep(_RESTART_SECONDS)
 
     async def _notify_absent(self) -> None:
