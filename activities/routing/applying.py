@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 from temporalio import activity
 
 from activities.cluster_objects.answers import reading
 from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
 from activities.cluster_objects.deletion import Deleter
+from activities.cluster_objects.kinds import SERVICE
 from activities.cluster_objects.ownership import owner_of
 from activities.heartbeat import Progress
 from activities.render.objects.manifest import Item, Owner
-from api_types.errors import NameConflict, StillThere
+from api_types.errors import InvalidInput, NameConflict, StillThere
 
 # Nothing that is deleted here has finalizers of ours.
 _GONE_WITHIN = timedelta(seconds=40)
@@ -28,7 +30,18 @@ async def apply_item(cluster: ClusterApi, item: Item, owner: Owner) -> Json:
                 raise NameConflict(f"control cluster: {target} exists already and belongs to {found}; delete it or choose another name")
             if live["metadata"].get("deletionTimestamp"):
                 raise StillThere(f"control cluster: {target} is being deleted; it is applied again when it is gone")
+    try:
+        return await cluster.apply(item.manifest)
+    except InvalidInput:
+        if live is None or target.kind != SERVICE or _ports(live) == _ports(item.manifest):
+            raise
+    # Others changed a port of it. That is theirs now, ours would be a second one, and of several each needs a name.
+    await cluster.delete(target, uid=live["metadata"]["uid"], propagation="Background")
     return await cluster.apply(item.manifest)
+
+
+def _ports(service: Json) -> list[Any]:
+    return [port.get("port") for port in service["spec"].get("ports") or ()]
 
 
 def is_of_name(live: Json, owner: Owner) -> bool:
