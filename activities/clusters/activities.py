@@ -1,14 +1,12 @@
 """Connect to a cluster, and watch it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from temporalio import activity
 from temporalio.client import Client
-from temporalio.service import RPCError
 
 from activities.caller import check_caller
 from activities.cluster_objects import kinds
@@ -23,11 +21,10 @@ from activities.clusters.watch.capacity_tracker import capacity_tracker
 from activities.clusters.watch.cluster_watch import ClusterWatch
 from activities.clusters.watch.observation_index import REPLICA
 from activities.heartbeat import heartbeating
-from activities.messaging.entity_client import EntityClient
-from activities.messaging.messages import QueryEach, Survey
 from activities.observe.cache import MODEL_CACHE
 from activities.observe.gateway import observe_gateway
 from activities.secrets.store import SecretReader
+from activities.watching.absent import answers_of_others
 from activities.watching.health import UNREACHABLE_AFTER_SECONDS
 from activities.watching.running import deliver, run_number, until_first_ends, until_shutdown
 from api_types import labels
@@ -40,7 +37,8 @@ from api_types.messages.signals import ObservedSignals
 
 _KIND = "InferenceCluster"
 _HEARTBEAT_SECONDS = 10.0
-_SURVEY_RETRY_SECONDS = 5.0
+# Of replicas and caches.
+_ACCOUNT = "account"
 
 
 class ClusterActivities:
@@ -138,34 +136,17 @@ async def _signal(client: Client, cluster: Owner, run: int, owner: Owner, observ
     return await deliver(client, request)
 
 
-async def _find_absent(cluster: str, here: frozenset[str]) -> list[Owner]:
+async def _find_absent(cluster: str, here: frozenset[str]) -> AsyncIterator[Owner]:
     """Find the replicas and caches that should have objects on a cluster and are not among `here`."""
-    replicas = [ReplicaAccount.model_validate(answer) for answer in await _accounts(Survey(kinds=[REPLICA], cluster=cluster), here)]
+    async for _, answer in answers_of_others([REPLICA], _ACCOUNT, here, cluster=cluster):
+        replica = ReplicaAccount.model_validate(answer)
+        if not replica.deleting:
+            yield Owner(REPLICA, replica.namespace, replica.name, replica.uid)
     # Caches span clusters, so visibility cannot find them by one.
-    caches = [CacheAccount.model_validate(answer) for answer in await _accounts(Survey(kinds=[MODEL_CACHE]), here)]
-    return [
-        *(Owner(REPLICA, account.namespace, account.name, account.uid) for account in replicas if not account.deleting),
-        *(Owner(MODEL_CACHE, account.namespace, account.name, account.uid) for account in caches if cluster in account.clusters),
-    ]
-
-
-async def _accounts(survey: Survey, here: frozenset[str]) -> list[Any]:
-    """Query the account of every workflow that a survey finds, page by page, except for those among `here`."""
-    messaging, found, after = EntityClient(), list[Any](), ""
-    while True:
-        try:
-            page = await messaging.survey(survey.model_copy(update={"after": after}))
-            answers, left = list[Any](), sorted(page.answers.keys() - here)
-            while left:
-                accounts = await messaging.query_each(QueryEach(workflow_ids=left, query="account"))
-                answers, left = [*answers, *accounts.answers.values()], list(accounts.left)
-        except RPCError:
-            await asyncio.sleep(_SURVEY_RETRY_SECONDS)
-            continue
-        found += answers
-        after = page.after
-        if not after:
-            return found
+    async for _, answer in answers_of_others([MODEL_CACHE], _ACCOUNT, here):
+        cache = CacheAccount.model_validate(answer)
+        if cluster in cache.clusters:
+            yield Owner(MODEL_CACHE, cache.namespace, cache.name, cache.uid)
 
 
 async def _heartbeat(watch: ClusterWatch) -> None:

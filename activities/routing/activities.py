@@ -15,7 +15,7 @@ from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ObjectId
 from activities.cluster_objects.deletion import Deleter
 from activities.cluster_objects.namespaces import ensure_namespace
-from activities.cluster_objects.ownership import Owner
+from activities.cluster_objects.ownership import Owner, owner_of
 from activities.heartbeat import heartbeating
 from activities.observe.control import backend_digest, names_middleware
 from activities.observe.digest import content_digest
@@ -24,7 +24,8 @@ from activities.render.services.endpoint import Backend, endpoint_objects, slice
 from activities.render.services.route import service_route
 from activities.render.services.route_plan import plan_backends
 from activities.routing import middlewares
-from activities.routing.applying import apply_item, delete_objects
+from activities.routing.absent import find_absent
+from activities.routing.applying import apply_item, delete_objects, delete_taken_over
 from activities.routing.control_cluster import ControlCluster
 from activities.routing.watch import ControlWatch
 from activities.watching.health import UNREACHABLE_AFTER_SECONDS
@@ -88,9 +89,8 @@ class RoutingActivities:
             (applied_slice, service) = stored
             name: str = service["metadata"]["name"]
             others = [each for each in slice_names(name) if each != applied_slice["metadata"]["name"]]
-            await delete_objects(
-                Deleter(cluster, order.uid, report, None), [ObjectId(kinds.ENDPOINT_SLICE, order.namespace, each) for each in others]
-            )
+            # With one of an earlier endpoint of this name requests would go to the addresses of both.
+            await delete_taken_over(cluster, owner, report, [ObjectId(kinds.ENDPOINT_SLICE, order.namespace, each) for each in others])
         return AppliedBackend(backend=name, digest=backend_digest(content_digest(service), [content_digest(applied_slice)]))
 
     @activity.defn
@@ -124,17 +124,19 @@ class RoutingActivities:
             middleware = await middlewares.apply_middleware(cluster, owner, order.retries) if order.retries else middlewares.NONE
             # An attempt before this one may have applied or deleted what the gateway does not know yet.
             again = activity.info().attempt > 1
-            before = await cluster.get(target) if order.middleware_left or order.gateway_recovers else None
+            before = await cluster.get(target)
+            # Also an earlier service of this name, which was deleted by force, may have left one, whatever its route names.
+            middleware_left = order.middleware_left or (before is not None and owner_of(before).uid != order.uid)
             if order.gateway_recovers and middleware.digest and not names_middleware(before):
                 middleware = middlewares.NOT_LOADED_YET
             if middleware.is_new or (middleware.digest and again):
                 await asyncio.sleep(self.load_seconds)
             route_item = service_route(owner, backends, middleware=bool(middleware.digest), timeouts=order.timeouts)
             stored = await apply_item(cluster, route_item, owner)
-            if order.middleware_left and not order.retries:
+            if middleware_left and not order.retries:
                 if names_middleware(before) or again:
                     await asyncio.sleep(self.load_seconds)
-                await middlewares.delete_middleware(Deleter(cluster, order.uid, report, None), order.namespace, order.name)
+                await middlewares.delete_middleware_taken_over(cluster, owner, report)
         return AppliedRoute(
             name=stored["metadata"]["name"],
             generation=int(stored["metadata"].get("generation") or 0),
@@ -175,7 +177,7 @@ class RoutingActivities:
         check_caller(_GATEWAY, "", SINGLETON_NAME)
         gateway = Owner(_GATEWAY, "", SINGLETON_NAME, order.uid)
         send = partial(_signal, activity.client(), run_number(order.number, activity.info().attempt))
-        watch = ControlWatch(gateway, self.control.api, send, self.unreachable_after_seconds)
+        watch = ControlWatch(gateway, self.control.api, send, find_absent, self.unreachable_after_seconds)
         await until_first_ends(watch.run(), _heartbeat(watch), until_shutdown())
 
 

@@ -1,16 +1,19 @@
 """Apply and delete one object on the control cluster, unless it belongs to another owner."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 from temporalio import activity
 
 from activities.cluster_objects.answers import reading
 from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
 from activities.cluster_objects.deletion import Deleter
+from activities.cluster_objects.kinds import SERVICE
 from activities.cluster_objects.ownership import owner_of
+from activities.heartbeat import Progress
 from activities.render.objects.manifest import Item, Owner
-from api_types.errors import NameConflict, StillThere
+from api_types.errors import InvalidInput, NameConflict, StillThere
 
 # Nothing that is deleted here has finalizers of ours.
 _GONE_WITHIN = timedelta(seconds=40)
@@ -22,13 +25,37 @@ async def apply_item(cluster: ClusterApi, item: Item, owner: Owner) -> Json:
     live = await cluster.get(target)
     with reading(target):
         if live is not None:
-            found = owner_of(live)
-            # One of an earlier object of this name, which was deleted by force, is taken over.
-            if (found.kind, found.namespace, found.name) != (owner.kind, owner.namespace, owner.name):
+            if not is_of_name(live, owner):
+                found = owner_of(live)
                 raise NameConflict(f"control cluster: {target} exists already and belongs to {found}; delete it or choose another name")
             if live["metadata"].get("deletionTimestamp"):
                 raise StillThere(f"control cluster: {target} is being deleted; it is applied again when it is gone")
+    try:
+        return await cluster.apply(item.manifest)
+    except InvalidInput:
+        if live is None or target.kind != SERVICE or _ports(live) == _ports(item.manifest):
+            raise
+    # Others changed a port of it. That is theirs now, ours would be a second one, and of several each needs a name.
+    await cluster.delete(target, uid=live["metadata"]["uid"], propagation="Background")
     return await cluster.apply(item.manifest)
+
+
+def _ports(service: Json) -> list[Any]:
+    return [port.get("port") for port in service["spec"].get("ports") or ()]
+
+
+def is_of_name(live: Json, owner: Owner) -> bool:
+    """Tell whether an object is of an owner, or of an earlier one of its name, which was deleted by force: that is taken over."""
+    found = owner_of(live)
+    return (found.kind, found.namespace, found.name) == (owner.kind, owner.namespace, owner.name)
+
+
+async def delete_taken_over(cluster: ClusterApi, owner: Owner, report: Callable[[Progress], None], targets: Sequence[ObjectId]) -> None:
+    """Delete objects of an owner, or of an earlier one of its name. Raises StillThere if that takes too long."""
+    for target in targets:
+        live = await cluster.get(target)
+        if live is not None and is_of_name(live, owner):
+            await delete_objects(Deleter(cluster, owner_of(live).uid, report, None), [target])
 
 
 async def delete_objects(deleter: Deleter, targets: Sequence[ObjectId]) -> None:

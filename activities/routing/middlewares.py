@@ -4,6 +4,8 @@ A rule that names a Middleware which Traefik does not load answers 500, and its 
 Gateway is ours, or says that Middlewares are loaded.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import structlog
@@ -12,11 +14,12 @@ from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ObjectId, Selection
 from activities.cluster_objects.deletion import Deleter
 from activities.cluster_objects.ownership import owner_of
+from activities.heartbeat import Progress
 from activities.observe.control import GATEWAY
 from activities.observe.digest import content_digest
 from activities.render.objects.manifest import Owner
 from activities.render.services.retries import service_middleware
-from activities.routing.applying import apply_item, delete_objects
+from activities.routing.applying import apply_item, delete_objects, delete_taken_over
 from api_types import labels, names
 from api_types.errors import InvalidInput, NameConflict, PermissionDenied, ServerError, StackMissing
 from api_types.messages.gateway_work import RouteRetries
@@ -79,8 +82,20 @@ async def apply_middleware(cluster: ClusterApi, owner: Owner, retries: RouteRetr
 
 async def delete_middleware(deleter: Deleter, namespace: str, service: str) -> None:
     """Delete the Middleware of a service. A user of the kubeconfig who may not read one has made none."""
-    try:
+    with _allowed(namespace, service):
         await delete_objects(deleter, [target_of(namespace, service)])
+
+
+async def delete_middleware_taken_over(cluster: ClusterApi, owner: Owner, report: Callable[[Progress], None]) -> None:
+    """Delete the Middleware of a service, or of an earlier one of its name."""
+    with _allowed(owner.namespace, owner.name):
+        await delete_taken_over(cluster, owner, report, [target_of(owner.namespace, owner.name)])
+
+
+@contextmanager
+def _allowed(namespace: str, service: str) -> Iterator[None]:
+    try:
+        yield
     except PermissionDenied as error:
         log.warning("a Middleware may be left", namespace=namespace, service=service, problem=error.message)
 

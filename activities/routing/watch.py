@@ -26,6 +26,7 @@ from activities.observe.control import (
 )
 from activities.routing.control_cluster import ROLES_FILE
 from activities.routing.middlewares import THE_GATEWAY
+from activities.watching.absent import FindAbsent
 from activities.watching.health import UNREACHABLE_AFTER_SECONDS, Health, Resolve
 from activities.watching.notifier import ChangeNotifier, Send
 from activities.watching.reflector import Budget, Key, Reflector
@@ -87,6 +88,10 @@ class ControlIndex:
     def counts(self) -> dict[str, int]:
         """Give how much is kept, for the heartbeat."""
         return {"owners": len(self._owned), "routes": len(self._routes), "backends": len(self._services)}
+
+    def workflow_ids(self) -> frozenset[str]:
+        """Give the ids of the workflows that have objects here."""
+        return frozenset(owner.workflow_id for owner, owned in self._owned.items() if owned)
 
     def put_route(self, key: Key, seen: RouteSeen | None) -> None:
         """Keep a route, or drop it."""
@@ -219,11 +224,21 @@ def _why_unread(problem: ModelplaneError | None) -> str:
 
 
 class ControlWatch:
-    """The control cluster, watched until cancelled."""
+    """The control cluster, watched until cancelled.
+
+    `find_absent` is called once, with the workflow ids that have objects there, for the owners that may have lost all of theirs.
+    """
 
     def __init__(
-        self, gateway: Owner, resolve: Resolve, send: Send[ControlObserved], unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS
+        self,
+        gateway: Owner,
+        resolve: Resolve,
+        send: Send[ControlObserved],
+        find_absent: FindAbsent,
+        unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
     ) -> None:
+        self._find_absent = find_absent
+        self._all_listed = asyncio.Event()
         self._notifier: ChangeNotifier[ControlObserved] = ChangeNotifier(send, self._is_blocked)
         self._index = ControlIndex(gateway, self._notifier.enqueue)
         self._health = Health(resolve, self._recovered, unreachable_after_seconds)
@@ -255,6 +270,7 @@ class ControlWatch:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._notifier.run(self._index))
             tasks.create_task(self._stay_connected())
+            tasks.create_task(self._notify_absent())
             for reflector in (*self._reflectors, self._middlewares, self._classes):
                 tasks.create_task(self._keep_running(reflector))
 
@@ -262,7 +278,23 @@ class ControlWatch:
         await self._connected.wait()
         while True:
             await reflector.run()
+            # With the definition of a kind all its objects are gone, and nothing else tells their owners.
+            reflector.forget()
             await asyncio.sleep(_RESTART_SECONDS)
+
+    async def _notify_absent(self) -> None:
+        await self._all_listed.wait()
+        async for owner in self._find_absent(self._index.workflow_ids()):
+            self._notifier.enqueue(owner)
+
+    def _listed(self) -> None:
+        """Record that a selection was listed; when all are, owners may be notified."""
+        if self._all_are_listed():
+            self._all_listed.set()
+        self._notifier.wake()
+
+    def _all_are_listed(self) -> bool:
+        return all(reflector.synced for reflector in self._reflectors)
 
     async def _stay_connected(self) -> None:
         while True:
@@ -282,7 +314,7 @@ class ControlWatch:
     def _reflector(
         self, selection: Selection, read: Callable[[Json], Any], on_change: Callable[[Key, Any], None], budget: Budget
     ) -> Reflector[Any]:
-        return Reflector(self._current, selection, read, on_change, self._notifier.wake, budget=budget)
+        return Reflector(self._current, selection, read, on_change, self._listed, budget=budget)
 
     def _current(self) -> ClusterApi:
         if self._client is None:
@@ -300,4 +332,4 @@ class ControlWatch:
         """Tell whether an owner must wait until everything was listed once: a partial list looks like deleted objects."""
         if owner == self._gateway and self._health.lost:
             return False
-        return not all(reflector.synced for reflector in self._reflectors)
+        return not self._all_are_listed()

@@ -156,7 +156,8 @@ class Reflector(Generic[Record]):
             self._follow_task.cancel()
 
     def forget(self) -> None:
-        """Drop all that is kept; it must not run any more."""
+        """Drop all that is kept; it must not run. When it runs again, it lists everything."""
+        self._version = ""
         self._replace({})
 
     def take_over(self, predecessor: "Reflector[Record]") -> None:

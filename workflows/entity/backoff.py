@@ -1,6 +1,6 @@
 """How long a workflow waits between attempts that it makes itself, on top of the retries inside one activity."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 _TRANSIENT_SECONDS = (2, 120)
 _AFTER_RETRIES_SECONDS = (8, 3600)
@@ -11,6 +11,10 @@ _POLL_SECONDS = (10, 600)
 _DELETION_CHECK_SECONDS = (30, 900)
 _REPAIR_SECONDS = (2, 300)
 _RENDERER_SECONDS = (15, 1800)
+
+# Repairs that follow one another within this time are a fight over a field, and each waits longer than the one before. It exceeds the
+# longest of these waits, so that a fight that goes on stays one.
+DRIFT_MEMORY = timedelta(minutes=15)
 
 
 def transient(attempt: int) -> timedelta:
@@ -75,3 +79,8 @@ def repair(repairs: int) -> timedelta:
     """
     shortest, longest = _REPAIR_SECONDS
     return timedelta(seconds=min(shortest * 2 ** min(repairs, 8), longest))
+
+
+def recent_repairs(repairs: int, repaired_at: str, now: datetime) -> int:
+    """Count the repairs that followed one another, up to now: none if the last one was long ago."""
+    return repairs if repaired_at and now - datetime.fromisoformat(repaired_at) <= DRIFT_MEMORY else 0

@@ -16,8 +16,9 @@ class GatewayState(EntityState):
     `users`: the workflow ids of services and endpoints that registered, `registrations` the last one of each, `unanswered` those of them
     that got no report yet. `reported`: digest of the last report. `connects` counts connections to the control cluster, `connected` says
     whether there is one. `watches` numbers the watches. `installed`: digest of what is installed, empty while something is missing;
-    `taken_steps`: those that were begun and not taken back; `waiting_step`: what the installation waits for. `kubernetes_version` is that
-    of the control cluster; `denied_cidrs`: networks where endpoints may not be, None before a worker has looked.
+    `repairs`: how often it was installed again since the gateway was last accepted, `repair_at`: when it is the next time. `taken_steps`:
+    those that were begun and not taken back; `waiting_step`: what the installation waits for. `kubernetes_version` is that of the control
+    cluster; `denied_cidrs`: networks where endpoints may not be, None before a worker has looked.
     """
 
     users: list[str] = Field(default_factory=list)
@@ -32,6 +33,8 @@ class GatewayState(EntityState):
     observed: ObservedGateway | None = None
     observed_version: ObservationVersion = ObservationVersion()
     installed: str = ""
+    repairs: int = 0
+    repair_at: str = ""
     taken_steps: list[InstallStep] = Field(default_factory=list)
     waiting_step: str = ""
     failure: Failure = NO_FAILURE

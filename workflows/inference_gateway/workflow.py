@@ -50,6 +50,8 @@ SERVICES_NAMED = 5
 # Workers of before dropped what a class supports. A patch that one of them did not record stays off until this run ends, which may be in
 # months, so each watch has its own.
 TIMEOUTS_PATCH = "gateway-timeouts-{run}"
+# In histories of before only a gateway that had just been Ready was installed again.
+REPAIR_PATCH = "repair-until-accepted"
 _SERVICE_PREFIX = f"{ModelServiceSignals.kind.lower()}/"
 
 
@@ -252,6 +254,7 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
             self._repair()
             self.context.set_condition("Ready", FALSE, "Installing", self.state.observed.message)
         else:
+            self.state.repairs, self.state.repair_at = 0, ""
             self.context.set_condition("Ready", TRUE, "Available", self.state.observed.message)
 
     def _controller_problem(self) -> str:
@@ -269,10 +272,26 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         return f"chart {self.state.chart_version} is below the floor: of two services that select one endpoint only the older one routes it"
 
     def _repair(self) -> None:
-        """Install again what others have changed or deleted, if it was complete before."""
-        if not self.is_external and is_true(self.state.conditions, "Ready"):
+        """Install again what others have changed or deleted, if it was complete before; ever later while that does not help."""
+        if self.is_external:
+            return
+        if is_true(self.state.conditions, "Ready"):
             self.state.installed = ""
             self.context.requeue_after(STEP_FIRST)
+        elif self.state.installed and workflow.patched(REPAIR_PATCH):
+            self._repair_when_due()
+
+    def _repair_when_due(self) -> None:
+        """Install again what was lost while that could not be seen, as in an outage, or once more before it was accepted."""
+        now = self.context.moment()
+        self.state.repair_at = self.state.repair_at or (now + backoff.after_retries(self.state.repairs)).isoformat()
+        due = datetime.fromisoformat(self.state.repair_at)
+        if due > now:
+            self.context.requeue_at(due)
+            return
+        self.state.repairs, self.state.repair_at = self.state.repairs + 1, ""
+        self.state.installed = ""
+        self.context.requeue()
 
     # --- reports ------------------------------------------------------------------------------------------------------------------
 

@@ -27,12 +27,12 @@ class ServiceState(EntityState):
     route, None if there is none, and `applied_at` when; `applied_digest`: what it was made from, empty while that is not known;
     `attempted_digest`: of the last attempt. `route_started`: a route may be on the control cluster. `answered`: the version of the last
     list that was answered, and `answered_unapplied` whether that was so while the route could not be applied. `observed_version` orders
-    what the watch says. `drift_since`: since when the route differs from what was applied; `unresolved_since`: since when the gateway
-    cannot resolve a backend; `unmatched_since`: since when a new service selects nothing, empty once it does or a warning was recorded.
-    `middleware_started`: a Middleware may be on the control cluster. `middleware_retry_at`: when one that could not be applied is tried
-    again, after so many `middleware_attempts`. `timeouts_retry_at`: when timeouts that an apply left out are ordered again, after so many
-    `timeouts_attempts`. `gateway_recovers_at`: when the gateway has recovered from the last outage of the control cluster, empty before
-    the first one.
+    what the watch says. `drift_since`: since when the route differs from what was applied; `drift_repairs`: the repairs that followed one
+    another so far, the last one at `drift_repaired_at`. `unresolved_since`: since when the gateway cannot resolve a backend;
+    `unmatched_since`: since when a new service selects nothing, empty once it does or a warning was recorded. `middleware_started`: a
+    Middleware may be on the control cluster. `middleware_retry_at`: when one that could not be applied is tried again, after so many
+    `middleware_attempts`. `timeouts_retry_at`: when timeouts that an apply left out are ordered again, after so many `timeouts_attempts`.
+    `gateway_recovers_at`: when the gateway has recovered from the last outage of the control cluster, empty before the first one.
     """
 
     gateway: FollowedGateway = Field(default_factory=FollowedGateway)
@@ -50,6 +50,7 @@ class ServiceState(EntityState):
     observed_version: ObservationVersion = ObservationVersion()
     drift_since: str = ""
     drift_repairs: int = 0
+    drift_repaired_at: str = ""
     unresolved_since: str = ""
     unmatched_since: str = ""
     failure: Failure = NO_FAILURE

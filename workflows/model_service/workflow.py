@@ -28,7 +28,7 @@ from workflows.entity.conditions import FALSE, TRUE, Verdict, condition_of
 from workflows.entity.entity import Entity
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after, failure_of
 from workflows.entity.handles import handles
-from workflows.entity.registering.endpoint import GATEWAY_RECOVERS
+from workflows.entity.registering.endpoint import GATEWAY_RECOVERS, REPAIRS_PATCH
 from workflows.entity.registering.gateway_user import GatewayUser
 from workflows.entity.start import read_carried
 from workflows.model_service import decisions
@@ -301,12 +301,15 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             self.state.drift_since = ""
             return False
         now = self.context.moment()
-        self.state.drift_since = self.state.drift_since or now.isoformat()
+        if not self.state.drift_since:
+            self.state.drift_since = now.isoformat()
+            if workflow.patched(REPAIRS_PATCH):
+                self.state.drift_repairs = backoff.recent_repairs(self.state.drift_repairs, self.state.drift_repaired_at, now)
         due = datetime.fromisoformat(self.state.drift_since) + backoff.repair(self.state.drift_repairs)
         if due > now:
             self.context.requeue_at(due)
             return False
-        self.state.drift_repairs = min(self.state.drift_repairs + 1, 16)
+        self.state.drift_repairs, self.state.drift_repaired_at = min(self.state.drift_repairs + 1, 16), now.isoformat()
         drifted = "Middleware" if decisions.middleware_drifted(self.state) else "HTTPRoute"
         self.context.record_event("Warning", "DriftDetected", f"the {drifted} was changed or deleted by others; it is applied again")
         return True

@@ -1,7 +1,7 @@
 """The watch over one cluster: which objects are watched, what is kept of them, which owners are signalled."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from activities.observe.gateway import observe_gateway
 from activities.observe.objects import read_object
 from activities.observe.pods import read_pod
 from activities.render.objects.propagation import CONFIG_MAP, SECRET
+from activities.watching.absent import FindAbsent
 from activities.watching.health import RETRY_SECONDS, UNREACHABLE_AFTER_SECONDS, Health, Resolve
 from activities.watching.notifier import ChangeNotifier, Send
 from activities.watching.reflector import Budget, Key, Reflector
@@ -32,7 +33,6 @@ from api_types.messages.observations import Observed
 
 _DISCOVERY_SECONDS = 60.0
 
-FindAbsent = Callable[[frozenset[str]], Awaitable[Iterable[Owner]]]
 _MANAGED = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
 _OF_CACHES = f"{_MANAGED},{labels.CACHE}"
 _GATEWAY_NAME = f"metadata.name={labels.GATEWAY_NAME}"
@@ -132,7 +132,7 @@ class ClusterWatch:
     async def _notify_absent(self) -> None:
         await self._all_listed.wait()
         here = frozenset(owner.workflow_id for owner in self._index.owners())
-        for owner in await self._find_absent(here):
+        async for owner in self._find_absent(here):
             self._notifier.enqueue(owner)
 
     async def _stay_connected(self) -> None:

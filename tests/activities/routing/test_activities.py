@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from http import HTTPStatus
 
 import pytest
 
@@ -200,6 +201,22 @@ async def test_what_an_object_of_this_name_left_is_taken_over_by_the_next_one(co
     service = await control.get(kinds.SERVICE, applied.backend)
     assert service
     assert service["metadata"]["annotations"][labels.OWNER_UID] == "after"
+    # With a slice for each, requests would go to both addresses.
+    await control.run(control.activities.apply_endpoint_backend, a_backend(control, "https://x.example", uid="last"))
+    assert [each["metadata"]["name"] for each in await stored_slices(control, applied.backend)] == [f"{applied.backend}-fqdn"]
+
+
+async def test_a_port_that_others_changed_is_put_back(control: Control) -> None:
+    order = a_backend(control, "http://10.0.0.1:8081")
+    applied = await control.run(control.activities.apply_endpoint_backend, order)
+    path, session = f"/api/v1/namespaces/{control.namespace}/services/{applied.backend}", control.api._session  # type: ignore[attr-defined]
+    change = [{"op": "replace", "path": "/spec/ports/0/port", "value": 7777}]
+    answer = await session.request("PATCH", path, body=change, content_type="application/json-patch+json")
+    assert answer.status == HTTPStatus.OK, answer.body
+    again = await control.run(control.activities.apply_endpoint_backend, order)
+    service = await control.get(kinds.SERVICE, applied.backend)
+    assert service
+    assert ([port["port"] for port in service["spec"]["ports"]], again.digest) == ([8081], applied.digest)
 
 
 async def test_two_attempts_at_once_end_in_one_object(control: Control) -> None:

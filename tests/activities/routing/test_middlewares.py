@@ -110,6 +110,13 @@ async def test_a_middleware_is_there_before_the_route_names_it_and_until_it_name
         assert await stored(control) == (None, None)
 
 
+async def test_the_middleware_of_an_earlier_service_of_this_name_goes_with_the_first_route_that_needs_none(control: Control) -> None:
+    async with operator.middlewares(control.cluster), a_gateway(control.api, ENABLED):
+        await applied(control, an_order(control, RETRIES))
+        await applied(control, an_order(control, None).model_copy(update={"uid": "later"}))
+        assert await stored(control) == (None, False)
+
+
 class Pauses:
     """The pauses that are there for the gateway: whether there was a Middleware in each, and the route named it. They pass at once."""
 

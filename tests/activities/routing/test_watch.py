@@ -1,7 +1,7 @@
 """The watch over the control cluster, on a real API server: what owners are told of what happens to their objects."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -49,14 +49,23 @@ class Watched:
 
 @asynccontextmanager
 async def watching(
-    cluster: ClusterApi, unreachable_after: float = 120, resolve: Callable[[], ClusterApi] | None = None
+    cluster: ClusterApi,
+    unreachable_after: float = 120,
+    resolve: Callable[[], ClusterApi] | None = None,
+    known: Sequence[Owner] = (),
 ) -> AsyncIterator[Watched]:
+    """Watch a cluster; `known` are owners that may have objects there."""
     watched = Watched()
 
     async def api() -> ClusterApi:
         return resolve() if resolve else cluster
 
-    task = asyncio.create_task(ControlWatch(GATEWAY, api, watched.send, unreachable_after).run())
+    async def find_absent(here: frozenset[str]) -> AsyncIterator[Owner]:
+        for owner in known:
+            if owner.workflow_id not in here:
+                yield owner
+
+    task = asyncio.create_task(ControlWatch(GATEWAY, api, watched.send, find_absent, unreachable_after).run())
     try:
         yield watched
     finally:
@@ -125,6 +134,18 @@ async def test_the_owner_of_an_endpoint_is_told_when_its_backend_is_changed_or_d
         again = await control.run(control.activities.apply_endpoint_backend, order)
         assert again.digest == applied.digest
         await watched.until(owner, lambda each: bool(each.backend and each.backend.digest == applied.digest))
+
+
+async def test_owners_that_lost_all_their_objects_before_the_watch_began_are_told(control: Control) -> None:
+    order = ApplyBackend(owner="ModelEndpoint", namespace=control.namespace, name="kept", uid="u", url="http://10.0.0.1")
+    kept, lost = (Owner("ModelEndpoint", control.namespace, name, "u") for name in ("kept", "lost"))
+    service = Owner("ModelService", control.namespace, "s", "u")
+    applied = await control.run(control.activities.apply_endpoint_backend, order)
+    async with watching(control.api, known=[kept, lost, service]) as watched:
+        await watched.until(lost, lambda each: bool(each.backend and each.backend.digest == ""))
+        await watched.until(service, lambda each: bool(each.route and not each.route.present))
+        await watched.until(kept, lambda each: bool(each.backend and each.backend.digest == applied.digest))
+        assert len(watched.sent[kept]) == 1
 
 
 async def test_stk_66_the_gateway_is_told_its_address_and_that_it_is_gone(control: Control) -> None:

@@ -1,5 +1,6 @@
 """When a cluster counts as lost, by a clock that a test sets (spec/workflows.md 4)."""
 
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,8 +62,9 @@ async def test_a_watch_has_a_limit(given: tuple[float, ...], limit: float) -> No
     async def send(owner: Owner, observed: Observed) -> bool:
         return bool(owner and observed)
 
-    async def find_absent(here: frozenset[str]) -> list[Owner]:
-        return [Owner("ModelReplica", "ml", name, "u") for name in here]
+    async def find_absent(here: frozenset[str]) -> AsyncIterator[Owner]:
+        for name in here:
+            yield Owner("ModelReplica", "ml", name, "u")
 
     watch = ClusterWatch(Owner("InferenceCluster", "", "eu", "u"), resolve, send, find_absent, *given)
     assert watch._health._unreachable_after_seconds == limit

@@ -8,6 +8,7 @@ import pytest
 
 from api_types.messages.gateway_work import AppliedBackend
 from api_types.messages.routing import EndpointWithdrawn
+from workflows.entity import backoff
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import Failure
 from workflows.entity.registering.endpoint import (
@@ -124,3 +125,20 @@ def test_so_is_that_an_endpoint_has_no_backend_for_now(patched: bool) -> None:
     owner.publication.report_again()
     assert owner.backends() == ["me-qwen"], "what is published is reported again"
     assert owner.backends() == []
+
+
+@pytest.mark.parametrize(
+    ("since", "wait"), [(backoff.DRIFT_MEMORY, backoff.repair(12)), (2 * backoff.DRIFT_MEMORY, backoff.repair(0))], ids=["a fight", "new"]
+)
+def test_a_repair_waits_longer_than_the_one_before_if_that_was_not_long_ago(since: timedelta, wait: timedelta) -> None:
+    owner = Owner(lambda _: True)
+    owner.apply()
+    owner.send(owner.orders())
+    state = owner.publication._state
+    state.observed, state.drift_repairs, state.drift_repaired_at = "of others", 12, (owner.now - since).isoformat()
+    assert owner.orders() == []
+    owner.now += wait - timedelta(seconds=1)
+    assert owner.orders() == []
+    owner.now += timedelta(seconds=1)
+    assert isinstance(owner.orders()[0], ApplyBackendOrder)
+    assert state.drift_repaired_at == owner.now.isoformat()

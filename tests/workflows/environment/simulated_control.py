@@ -44,20 +44,23 @@ ADDRESS = "10.245.255.1"
 class SimulatedControl(SimulatedClusters):
     """The activities on clusters and on the control cluster.
 
-    `configured`: there is one. `down`: it does not answer. `address` is that of its gateway. `done` has what was applied and removed, in
-    order, as `apply route qwen [a, b]`; `routes` and `backends` are what is there now. `waits`: what a step waits for that
-    is not complete. `denied`: networks where endpoints may not be. `unavailable` says why no Middleware can be applied, empty if one can;
-    `middlewares` are those that there are, and `named` the services whose routes name theirs. `taken`: services whose routes have the name
-    of an object of another owner. `timeouts`: which ones the class of the gateway supports; None while the watch has not read it.
-    `knows_timeouts`: unset, it answers as a worker of before, which leaves them out.
+    `configured`: there is one. `down`: it does not answer. `gateway`: it has its Gateway, which the last step installs. `address` is that
+    of its gateway. `done` has what was applied and removed, in order, as `apply route qwen [a, b]`; `routes` and `backends` are what is
+    there now. `waits`: what a step waits for that is not complete; `ineffective`: steps after which others undo what they did. `denied`:
+    networks where endpoints may not be. `unavailable` says why no Middleware can be applied, empty if one can; `middlewares` are those that
+    there are, and `named` the services whose routes name theirs. `taken`: services whose routes have the name of an object of another
+    owner. `timeouts`: which ones the class of the gateway supports; None while the watch has not read it. `knows_timeouts`: unset, it
+    answers as a worker of before, which leaves them out.
     """
 
     configured: bool = True
     down: bool = False
+    gateway: bool = True
     address: str = ADDRESS
     resolves: bool = True
     follows: bool = True
     waits: dict[str, str] = field(default_factory=dict)
+    ineffective: set[str] = field(default_factory=set)
     denied: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     routes: dict[str, ApplyRoute] = field(default_factory=dict)
@@ -146,14 +149,14 @@ class SimulatedControl(SimulatedClusters):
     @activity.defn
     async def watch_gateway(self, order: WatchGateway) -> None:
         self._watching = order
-        shown: tuple[bool, str, TimeoutSupport | None] | None = None
+        shown: tuple[bool, bool, str, TimeoutSupport | None] | None = None
         while True:
-            if (seen := (self.down, self.address, self.timeouts)) != shown:
+            if (seen := (self.down, self.gateway, self.address, self.timeouts)) != shown:
                 shown = seen
                 gateway = ObservedGateway(
                     reachable=not self.down,
                     error="no answer" if self.down else "",
-                    accepted=not self.down,
+                    accepted=not self.down and self.gateway,
                     address="" if self.down else self.address,
                     message="" if self.address else "Gateway modelplane-system/modelplane has no address yet",
                     timeouts=None if self.down else self.timeouts,
@@ -167,6 +170,7 @@ class SimulatedControl(SimulatedClusters):
     async def run_install_step(self, order: RunInstallStep) -> InstallStepResult:
         self._check()
         self.done.append(f"{'remove' if order.remove else 'install'} {order.step}")
+        self.gateway = self.gateway or (order.step == "gateway" and order.step not in self.ineffective)
         return InstallStepResult(done=order.step not in self.waits, message=self.waits.get(order.step, ""))
 
     def activities(self) -> list[Callable[..., Any]]:

@@ -7,7 +7,7 @@ import pytest
 from api_types.messages.cluster_work import Applied
 from tests.workflows.environment.serverless import Serverless
 from tests.workflows.model_replica.builders import APPLIED, a_replica, observed
-from workflows.model_replica.decisions.plan import DRIFT_MEMORY
+from workflows.entity.backoff import DRIFT_MEMORY
 from workflows.model_replica.orders import Apply
 from workflows.model_replica.workflow import ModelReplicaWorkflow
 

@@ -92,3 +92,23 @@ async def test_a_step_that_is_not_complete_or_fails_is_named_and_taken_again() -
         await plane.force("InferenceGateway", "default")
         await plane.gone("InferenceGateway", "default")
         assert control.done[-3:] == REMOVED[1:]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("lost", ["in an outage", "once more before it was accepted"])
+async def test_a_gateway_that_is_lost_is_installed_again_until_it_is_accepted(lost: str) -> None:
+    control = SimulatedControl()
+    async with simulated_plane(control) as plane:
+        await plane.apply(a_gateway(installed=True))
+        await ready(plane)
+        control.done.clear()
+        if lost == "in an outage":
+            control.down = True
+            await plane.until("InferenceGateway", "default", lambda tree: reason(tree, "Ready") == "ClusterUnreachable")
+            control.gateway, control.down = False, False
+        else:
+            control.ineffective.add("gateway")
+            control.gateway = False
+            await done(control, PLAIN)
+            control.ineffective.clear()
+        await plane.until("InferenceGateway", "default", lambda tree: condition(tree, "Ready") == "True" and control.done[-4:] == PLAIN)

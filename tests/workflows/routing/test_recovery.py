@@ -27,6 +27,7 @@ from tests.workflows.environment.harness import ControlPlane, Json, eventually, 
 from tests.workflows.environment.run_before import serving_runs_before, start_continued
 from tests.workflows.environment.simulated_clusters import simulated_plane
 from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway, a_service, an_endpoint, selecting
+from workflows.entity import backoff
 from workflows.entity.failures import Failure
 from workflows.entity.registering.gateway_user import FollowedGateway
 from workflows.model_service import decisions
@@ -91,6 +92,26 @@ async def test_so_does_one_whose_own_attempt_found_the_outage(monkeypatch: pytes
         seen = await plane.until("ModelService", "s", has("MiddlewareUnavailable"), TEAM)
         assert NOT_YET in message(seen, "RetriesReady")
         await plane.until("ModelService", "s", has("MiddlewareApplied"), TEAM)
+
+
+# --- repairs ----------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(120)
+async def test_what_others_delete_comes_back_at_once_however_often_that_was_so_long_ago() -> None:
+    control = SimulatedControl(backends={"me-a": ""})
+    lost: dict[str, Any] = {
+        "applied": AppliedRoute(name="r", generation=1, digest="d", backends=[BackendShare(endpoint="a", weight=1)]),
+        "route_started": True,
+        "observed": ObservedServiceRoute(present=False),
+        "drift_repairs": 12,
+        "drift_repaired_at": (utc_now() - 2 * backoff.DRIFT_MEMORY).isoformat(),
+    }
+    state = a_state(**lost)
+    wanted = decisions.wanted_route(state, TEAM, "s")
+    assert wanted
+    async with a_plane(control, state.model_copy(update={"applied_digest": wanted.digest})):
+        await eventually(lambda: _value("apply route s [a]" in control.done), bool, within=30, what="the route")
 
 
 # --- answers to the directory -----------------------------------------------------------------------------------------------------------

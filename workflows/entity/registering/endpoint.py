@@ -33,6 +33,8 @@ GATEWAY_RECOVERS = timedelta(seconds=60)
 RECOVERY_PATCH = "publish-after-recovery"
 # In histories of before only a published endpoint was reported to a directory that was started anew.
 WITHDRAWN_AGAIN_PATCH = "withdraw-again"
+# In histories of before each repair of what others changed waited longer than the last one, however long ago that was.
+REPAIRS_PATCH = "forget-old-repairs"
 
 
 class PublishedEndpoint(BaseModel):
@@ -42,6 +44,8 @@ class PublishedEndpoint(BaseModel):
     report that was answered, `withdrawn_at` when. `repeat`: the last report is sent again, numbered anew. `backend_started`: a backend may
     be on the control cluster. `applied_from`: what it was made from. `publish_at`: when a gateway that may have lost its watch knows the
     backend; empty if it does. `observed` is the digest that the watch saw, `observed_version` orders these.
+    `drift_since`: since when it differs from what was applied; `drift_repairs`: the repairs that followed one another so far, the last one
+    at `drift_repaired_at`.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
@@ -59,6 +63,7 @@ class PublishedEndpoint(BaseModel):
     observed_version: ObservationVersion = ObservationVersion()
     drift_since: str = ""
     drift_repairs: int = 0
+    drift_repaired_at: str = ""
     failure: Failure = NO_FAILURE
     retry_at: str = ""
     attempts: int = 0
@@ -301,12 +306,15 @@ class EndpointPublication:
             state.drift_since = ""
             return False
         now = self._context.moment()
-        state.drift_since = state.drift_since or now.isoformat()
+        if not state.drift_since:
+            state.drift_since = now.isoformat()
+            if self._patched(REPAIRS_PATCH):
+                state.drift_repairs = backoff.recent_repairs(state.drift_repairs, state.drift_repaired_at, now)
         due = datetime.fromisoformat(state.drift_since) + backoff.repair(state.drift_repairs)
         if due > now:
             self._context.requeue_at(due)
             return False
-        state.drift_repairs = min(state.drift_repairs + 1, 16)
+        state.drift_repairs, state.drift_repaired_at = min(state.drift_repairs + 1, 16), now.isoformat()
         self._context.record_event("Warning", "DriftDetected", "the backend of the endpoint was changed or deleted by others")
         return True
 

@@ -1,7 +1,7 @@
 """When a ModelReplica applies, and why: a pure decision over its state and the time."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from activities.render.objects.inventory_keys import ENGINE_PREFIX
@@ -13,10 +13,6 @@ from workflows.model_replica.state import ModelReplicaState
 
 # An observation may be older than the last apply: drift counts once it persists for so long.
 DRIFT_DELAY = backoff.repair(0)
-
-# Repairs that follow one another within this time are a fight over a field, and each waits longer than the one before. It exceeds the
-# longest of these waits, so that a fight that goes on stays one.
-DRIFT_MEMORY = timedelta(minutes=15)
 
 ApplyReason = Literal["spec", "copies", "renderer", "drift"]
 
@@ -86,9 +82,7 @@ def _copies_are_due(state: ModelReplicaState, applied: Applied) -> bool:
 
 def recent_repairs(state: ModelReplicaState, now: datetime) -> int:
     """Count the repairs of drift that followed one another, up to now."""
-    if not state.drift_repaired_at or now - datetime.fromisoformat(state.drift_repaired_at) > DRIFT_MEMORY:
-        return 0
-    return state.drift_repairs
+    return backoff.recent_repairs(state.drift_repairs, state.drift_repaired_at, now)
 
 
 def _drift_due(state: ModelReplicaState, since: datetime, now: datetime) -> datetime:

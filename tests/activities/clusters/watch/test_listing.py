@@ -43,8 +43,9 @@ async def test_w6_an_owner_waits_until_a_new_watch_has_listed_every_kind() -> No
         sent.append(owner)
         return bool(observed)
 
-    async def find_absent(here: frozenset[str]) -> list[Owner]:
-        return [] if REPLICA.workflow_id in here else [REPLICA]
+    async def find_absent(here: frozenset[str]) -> AsyncIterator[Owner]:
+        if REPLICA.workflow_id not in here:
+            yield REPLICA
 
     watch = ClusterWatch(CLUSTER, resolve, send, find_absent)
     async with in_background(watch.run()):

@@ -18,8 +18,9 @@ async def watching(cluster: ClusterApi, owner: Owner, send: Send[Observed]) -> A
     async def resolve() -> ClusterApi:
         return cluster
 
-    async def find_absent(_: frozenset[str]) -> list[Owner]:
-        return []
+    async def find_absent(here: frozenset[str]) -> AsyncIterator[Owner]:
+        for _ in here - here:
+            yield owner
 
     watch = ClusterWatch(owner, resolve, send, find_absent)
     async with in_background(watch.run()):
