@@ -154,6 +154,11 @@ class RoutingActivities:
         cluster = await self.control.api()
         async with heartbeating() as report:
             route = ObjectId(kinds.HTTP_ROUTE, order.namespace, names.service_route_name(order.namespace, order.name))
+            if order.taken_over:
+                owner = RenderedOwner(_SERVICE, order.namespace, order.name, order.uid, generation=0)
+                await delete_taken_over(cluster, owner, report, [route])
+                await middlewares.delete_middleware_taken_over(cluster, owner, report)
+                return
             deleter = Deleter(cluster, order.uid, report, None)
             await delete_objects(deleter, [route])
             if order.middleware_left:

@@ -117,12 +117,16 @@ class AppliedRoute(Message):
 
 
 class RemoveRoute(Message):
-    """Delete the HTTPRoute of a service, then the Middleware that there may be. What belongs to another owner is left."""
+    """Delete the HTTPRoute of a service, then the Middleware that there may be. What belongs to another owner is left.
+
+    `taken_over`: also those that an earlier service of its name has left, whose workflow was terminated.
+    """
 
     namespace: Name
     name: Name
     uid: Id
     middleware_left: bool | None = None
+    taken_over: bool | None = None
 
 
 # --- the gateway --------------------------------------------------------------------------------------------------------------------

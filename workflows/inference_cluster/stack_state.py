@@ -96,7 +96,7 @@ class StackState(_Carried):
         notes: what users should know, by step.
         failures, attempts, retry_at: of steps that failed: why, how often in a row, and when they are tried again.
         rewrites: components of which something is missing on the cluster although their release is as wanted.
-        repairs: how often something of a target was found missing and was applied again.
+        repairs: how often something of a target was found missing and was applied again; `repaired_at` when that was last found.
         stages: since when each stage has open steps. `late`: stages that take longer than usual.
         seen: what was seen last; `covered`: of which targets, with the revision of each release and the number of the plan of each group.
         address: the last address of the gateway, to tell when it changes.
@@ -122,6 +122,7 @@ class StackState(_Carried):
     retry_at: dict[str, str] = Field(default_factory=dict)
     rewrites: list[str] = Field(default_factory=list)
     repairs: dict[str, int] = Field(default_factory=dict)
+    repaired_at: dict[str, str] = Field(default_factory=dict)
     stages: dict[str, str] = Field(default_factory=dict)
     late: list[str] = Field(default_factory=list)
     seen: StackSeen | None = None

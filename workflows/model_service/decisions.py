@@ -16,6 +16,7 @@ from api_types.messages.routing import (
     ServiceEndpoints,
     TimeoutSupport,
 )
+from workflows.entity import backoff
 from workflows.entity.conditions import FALSE, TRUE, UNKNOWN, Verdict, is_true
 from workflows.model_service.state import UNRESOLVED_AFTER, ServiceState
 
@@ -179,8 +180,22 @@ def endpoints_resolved(state: ServiceState) -> Verdict:
     return Verdict(TRUE, "Resolved", f"Matched {matched} endpoint(s){waiting}")
 
 
-def routing_ready(state: ServiceState, now: datetime, *, says_404: bool = True) -> Verdict:
-    """Say whether requests are routed; `says_404`: and what the gateway answers to those of a service that selects nothing."""
+def lost_at(state: ServiceState) -> datetime | None:
+    """Give when a route counts as lost that was applied, and that the watch does not see any more; None while it sees it.
+
+    What the watch saw may be older than the last apply, so that is not at once.
+    """
+    seen = state.observed
+    if state.applied is None or seen is None or seen.present or not state.drift_since:
+        return None
+    return datetime.fromisoformat(state.drift_since) + backoff.repair(0)
+
+
+def routing_ready(state: ServiceState, now: datetime, *, says_404: bool = True, says_lost: bool = True) -> Verdict:
+    """Say whether requests are routed; `says_404`: and what the gateway answers to those of a service that selects nothing.
+
+    `says_lost`: also that others have deleted the route.
+    """
     if problem := gateway_problem(state):
         return Verdict(FALSE, "WaitingForGateway", problem)
     if state.failure.type:
@@ -196,6 +211,8 @@ def routing_ready(state: ServiceState, now: datetime, *, says_404: bool = True) 
         return Verdict(FALSE, "Configuring", _why_no_route(state, says_404=says_404))
     if not state.applied.backends:
         return Verdict(FALSE, "Configuring", "no endpoint is ready; the gateway answers 503")
+    if says_lost and (lost := lost_at(state)) and lost <= now:
+        return Verdict(FALSE, "Configuring", "others have deleted the HTTPRoute; it is applied again")
     return _accepted_by_gateway(state, now)
 
 

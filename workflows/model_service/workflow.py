@@ -46,6 +46,10 @@ CONFLICT_PATCH = "answer-name-conflict"
 TIMEOUTS_AGAIN_PATCH = "timeouts-again"
 # In histories of before a new service that selects nothing had its warning at once, and no condition said what the gateway answers.
 UNMATCHED_PATCH = "nothing-selected-yet"
+# In histories of before a route that others had deleted was ready until it was applied again.
+LOST_PATCH = "lost-route-is-told"
+# In histories of before a new service that selects nothing left the route of one of its name that was terminated.
+LEFT_PATCH = "remove-what-was-left"
 
 
 @workflow.defn(name="ModelService")
@@ -243,12 +247,18 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         return recovers and workflow.patched(MIDDLEWARE_PATCH)
 
     async def _remove_route(self) -> None:
-        if not self.state.route_started:
+        # A service of this name whose workflow was terminated may have left a route, which its first apply would take over.
+        may_be_left = not self.state.applied_digest and not self.state.deleting and workflow.patched(LEFT_PATCH)
+        if not self.state.route_started and not may_be_left:
             return
         await workflow.execute_activity_method(
             RoutingActivities.remove_service_route,
             RemoveRoute(
-                namespace=self.namespace, name=self.name, uid=self.state.uid, middleware_left=self.state.middleware_started or None
+                namespace=self.namespace,
+                name=self.name,
+                uid=self.state.uid,
+                middleware_left=self.state.middleware_started or None,
+                taken_over=may_be_left or None,
             ),
             **activity_options.on_cluster(activity_options.APPLY, f"remove the route of {self.namespace}/{self.name}"),
         )
@@ -368,7 +378,11 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         self._follow_resolution(now)
         resolved = decisions.endpoints_resolved(state)
         is_patched = resolved.reason == decisions.NO_ENDPOINTS and workflow.patched(UNMATCHED_PATCH)
-        routing = decisions.routing_ready(state, now, says_404=is_patched)
+        lost_at = decisions.lost_at(state)
+        says_lost = lost_at is not None and workflow.patched(LOST_PATCH)
+        if lost_at and says_lost and lost_at > now:
+            self.context.requeue_at(lost_at)
+        routing = decisions.routing_ready(state, now, says_404=is_patched, says_lost=says_lost)
         self._follow_selection(resolved, now, may_wait=is_patched)
         known = condition_of(state.conditions, "RoutingReady")
         if routing.status == TRUE and routing.message and (known is None or known.message != routing.message):

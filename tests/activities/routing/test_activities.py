@@ -195,6 +195,15 @@ async def test_stk_101_an_object_of_another_owner_is_neither_changed_nor_deleted
     assert await control.get(kinds.HTTP_ROUTE, applied.name) is None
 
 
+async def test_what_a_service_of_this_name_left_is_removed_where_that_is_ordered(control: Control) -> None:
+    applied = await control.run(control.activities.apply_service_route, a_route(control, RouteEntry(), uid="before"))
+    removal_after = RemoveRoute(namespace=control.namespace, name="test-service", uid="after")
+    await control.run(control.activities.remove_service_route, removal_after)
+    assert await control.get(kinds.HTTP_ROUTE, applied.name)
+    await control.run(control.activities.remove_service_route, removal_after.model_copy(update={"taken_over": True}))
+    assert await control.get(kinds.HTTP_ROUTE, applied.name) is None
+
+
 async def test_what_an_object_of_this_name_left_is_taken_over_by_the_next_one(control: Control) -> None:
     await control.run(control.activities.apply_endpoint_backend, a_backend(control, "http://10.0.0.1", uid="before"))
     applied = await control.run(control.activities.apply_endpoint_backend, a_backend(control, "http://10.0.0.2", uid="after"))

@@ -240,6 +240,23 @@ async def test_a_few_changes_at_once_reach_a_service_without_a_timer() -> None:
 
 
 @pytest.mark.timeout(120)
+async def test_a_service_that_selects_nothing_removes_what_a_terminated_one_of_its_name_left() -> None:
+    control = SimulatedControl()
+    async with a_plane(control) as plane:
+        await plane.apply(an_endpoint("own", tier="own"))
+        await plane.apply(a_service("s", selecting({"tier": "own"})))
+        await routed(plane, "s", "own")
+        await plane.handle("ModelService", "s", TEAM).terminate()
+        await plane.apply(a_service("s", selecting({"tier": "other"})))
+        await eventually(lambda: _value(control.routes == {}), bool, what="the removal of the route")
+        # Once, however often it is looked at.
+        await plane.handle("ModelService", "s", TEAM).signal("retry_now", RetryNow(request_id="again", by="test").wire())
+        await plane.apply(a_service("s", selecting({"tier": "own"})))
+        await routed(plane, "s", "own")
+        assert control.done.count("remove route s") == 1
+
+
+@pytest.mark.timeout(120)
 async def test_an_endpoint_is_held_until_the_gateway_has_taken_over_the_route_without_it() -> None:
     control = SimulatedControl()
     async with a_plane(control) as plane:

@@ -62,6 +62,8 @@ CONFIRM_SECONDS = 15
 LOOK_SECONDS = 7 * 24 * 3600
 # A helm that is stopped leaves a release pending, which is recovered only minutes later; so its end is waited for.
 END_OF_STEPS = timedelta(minutes=6)
+# In histories of before each repair waited longer than the last one, however long ago that was.
+REPAIRS_PATCH = "forget-old-stack-repairs"
 
 
 class StackInstaller:
@@ -358,9 +360,12 @@ class StackInstaller:
 
     def _repair(self, targets: list[str]) -> None:
         """Have what is missing applied again, ever later if it keeps being taken away."""
+        now = self._context.moment()
         for target in targets:
             repairs = self._stack.repairs.get(target, 0)
-            self._stack.repairs[target] = repairs + 1
+            if repairs and workflow.patched(REPAIRS_PATCH):
+                repairs = backoff.recent_repairs(repairs, self._stack.repaired_at.get(target, ""), now)
+            self._stack.repairs[target], self._stack.repaired_at[target] = repairs + 1, now.isoformat()
             self._stack.retry_at[target] = (self._context.moment() + backoff.repair(repairs)).isoformat()
         self._context.record_event("Warning", "StackRepaired", f"something is missing and is applied again: {', '.join(targets)}")
         self._stack.rewrites = list(dict.fromkeys([*self._stack.rewrites, *targets]))
