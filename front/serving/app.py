@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import structlog
@@ -16,6 +15,7 @@ from front.access.authentication import authenticate
 from front.access.certificates import of_connection
 from front.access.limits import Limits, TooMany
 from front.access.tokens import API_KEY, Token, bearer_token
+from front.audit.event import AuditEvent
 from front.audit.log import AuditLog
 from front.page.files import SETTINGS, Page
 from front.serving import access_reviews, bodies, discovery, errors, openapi
@@ -61,7 +61,7 @@ class Front:
 
     def app(self, routes: Sequence[web.AbstractRouteDef] = ()) -> web.Application:
         """Give the application. `routes`: of what it serves besides the Kubernetes API; writes and refusals are treated as all are."""
-        app = web.Application(middlewares=[self._auditing.middleware, self._guard], client_max_size=bodies.BYTES_MAX)
+        app = web.Application(middlewares=[self._auditing.middleware, self._guard])
         app.router.add_routes(routes)
         # With line breaks too: whatever the path is, it is answered here.
         app.router.add_route("*", r"/{path:[\s\S]*}", self._answer)
@@ -81,9 +81,6 @@ class Front:
             response = json_response(refused.status, refused.code)
             response.headers["Retry-After"] = str(limit.seconds)
             return response
-        except web.HTTPRequestEntityTooLarge:
-            too_large = errors.too_large(bodies.BYTES_MAX)
-            return json_response(too_large.status, too_large.code)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:
@@ -110,7 +107,7 @@ class Front:
             if found:
                 return await self._on_resource(request, found, user)
             if path == access_reviews.PATH and request.method == "POST":
-                review = await bodies.apart(_review, await read(request))
+                review = await bodies.apart(_review, await read(request, bodies.SMALL_BYTES_MAX))
                 return json_response(access_reviews.reviewed(review, user, self._rules), 201)
             if request.method in ("GET", "HEAD") and (document := _document(path, request.headers.get("Accept", ""))):
                 return json_response(document, content_type=_content_type(document))
@@ -205,7 +202,7 @@ class Front:
     async def _write(self, request: web.Request, resource: Resource, verb: str, form: Form) -> web.Response:
         event = event_of(request)
         event.dry_run = dry = _dry(request)
-        body = await read(request)
+        body = await read(request, bodies.SMALL_BYTES_MAX if resource.subresource == SCALE else bodies.BYTES_MAX)
         content_type = request.headers.get("Content-Type", "")
         if verb in ("delete", "deletecollection"):
             options = await bodies.apart(bodies.parse_object, body) if body.strip() else {}
@@ -216,8 +213,7 @@ class Front:
             tree = await self.writer.delete(resource, options, event, dry=dry)
             return json_response(form.one(resource, tree) if tree.get("kind") != "Status" else tree)
         if resource.subresource == SCALE:
-            wanted = partial(self._body_of_scale, body, content_type, verb)
-            return json_response(await self.writer.scale(resource, wanted, event, dry=dry))
+            return json_response(await self._scale(resource, body, content_type, verb, event, dry=dry))
         if verb == "patch":
             kind = bodies.media_type(content_type, bodies.PATCHES)
             patch = await bodies.apart(bodies.parse, body)
@@ -228,11 +224,13 @@ class Front:
             tree, warnings = await write(resource, await bodies.apart(bodies.parse_object, body), event, dry=dry)
         return json_response(form.one(resource, tree), 201 if verb == "create" else 200, warnings)
 
-    def _body_of_scale(self, body: bytes, content_type: str, verb: str, before: Tree) -> Tree:
+    async def _scale(self, resource: Resource, body: bytes, content_type: str, verb: str, event: AuditEvent, *, dry: bool) -> Tree:
         if verb == "patch":
-            return bodies.patched(before, bodies.media_type(content_type, bodies.PATCHES), bodies.parse(body))
+            kind = bodies.media_type(content_type, bodies.PATCHES)
+            return await self.writer.patch_scale(resource, kind, await bodies.apart(bodies.parse, body), event, dry=dry)
         bodies.media_type(content_type, bodies.OBJECTS)
-        return bodies.parse_object(body)
+        wanted = await bodies.apart(bodies.parse_object, body)
+        return await self.writer.scale(resource, lambda _: wanted, event, dry=dry)
 
     async def _delete_all(self, request: web.Request, resource: Resource, options: Tree, form: Form, *, dry: bool) -> web.Response:
         found = listed(self.projection, resource, {key: value for key, value in request.query.items() if key != "limit"}, Form())
@@ -248,18 +246,25 @@ class Front:
         return json_response(form.many(resource, found["items"], found["metadata"]))
 
 
-async def read(request: web.Request) -> bytes:
-    """Read the body of a request. Raises `Refused` for one that does not come, or is compressed.
+async def read(request: web.Request, bytes_max: int = bodies.BYTES_MAX) -> bytes:
+    """Read the body of a request. Raises `Refused` for one that does not come, is compressed, or has more than `bytes_max`.
 
     A signature is of the bytes that were sent, and what is unpacked could be much more than what a body may have.
     """
     if any(value.strip().lower() not in ("", "identity") for value in request.headers.getall("Content-Encoding", [])):
         raise errors.compressed()
+    if (request.content_length or 0) > bytes_max:
+        raise errors.too_large(bytes_max)
+    body = bytearray()
     try:
         async with asyncio.timeout(_BODY_SECONDS):
-            return await request.read()
+            while part := await request.content.readany():
+                body += part
+                if len(body) > bytes_max:
+                    raise errors.too_large(bytes_max)
     except TimeoutError:
         raise errors.Refused(408, "Timeout", "the body of the request did not arrive in time") from None
+    return bytes(body)
 
 
 def _is_watch(method: str, parameters: Parameters) -> bool:

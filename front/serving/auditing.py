@@ -10,7 +10,7 @@ from client.follow.requests import new_request_id
 from front.access.access_file import User
 from front.audit.event import AuditEvent
 from front.audit.log import AuditLog, Unwritable
-from front.serving import access_reviews, errors
+from front.serving import access_reviews, bodies, errors
 from front.serving.requests import Resource
 
 log = structlog.get_logger("modelplane.front")
@@ -76,7 +76,8 @@ def event_of(request: web.Request) -> AuditEvent:
 
 
 def note_user(request: web.Request, user: User) -> None:
-    """Note who asks."""
+    """Note who asks, for the audit log and for the turns of bodies."""
+    bodies.USER.set(user.name)
     event = event_of(request)
     event.user, event.groups = user.name, user.groups
 
