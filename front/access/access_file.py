@@ -98,8 +98,10 @@ class AccessRules:
 
     def refresh(self) -> str:
         """Read the file again if it has changed; gives what is wrong with it, if it cannot be used."""
+        before = self._file.content
         problem = self._file.refresh()
-        self._use(self._file.content)
+        if self._file.content is not before:
+            self._use(self._file.content)
         return problem
 
     def user_of(self, token: str) -> User | None:
