@@ -94,7 +94,7 @@ class Front:
             return self._health(path)
         if file := self._page.answer(request, path):
             # It is the same for everybody, so nobody is asked who they are.
-            self.limits.address_asks(request.remote or "")
+            self.limits.page_asks(request.remote or "")
             return file
         with self.admitted(request, watch=_is_watch(request.method, request.query)) as user:
             return await self._routed(request, path, user)
