@@ -62,6 +62,7 @@ class Front:
     def app(self, routes: Sequence[web.AbstractRouteDef] = ()) -> web.Application:
         """Give the application. `routes`: of what it serves besides the Kubernetes API; writes and refusals are treated as all are."""
         app = web.Application(middlewares=[self._auditing.middleware, self._guard])
+        app.on_cleanup.append(self._auditing.end)
         app.router.add_routes(routes)
         # With line breaks too: whatever the path is, it is answered here.
         app.router.add_route("*", r"/{path:[\s\S]*}", self._answer)
