@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import structlog
@@ -19,11 +19,12 @@ from front.audit.event import AuditEvent
 from front.audit.log import AuditLog
 from front.page.files import SETTINGS, Page
 from front.serving import access_reviews, bodies, discovery, errors, openapi
-from front.serving.auditing import Auditing, event_of, note_resource, note_user
+from front.serving.auditing import Auditing, event_of, note_resource, note_user, user_of
 from front.serving.formats import protobuf
 from front.serving.reading import Form, Parameters, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
 from front.serving.scaling import scale_of
+from front.serving.sending import sent
 from front.serving.watching import Watch, goes_on, streamed
 from front.serving.writing import Writer
 from front.store.projection import Projection, Tree
@@ -61,7 +62,7 @@ class Front:
 
     def app(self, routes: Sequence[web.AbstractRouteDef] = ()) -> web.Application:
         """Give the application. `routes`: of what it serves besides the Kubernetes API; writes and refusals are treated as all are."""
-        app = web.Application(middlewares=[self._auditing.middleware, self._guard])
+        app = web.Application(middlewares=[self._send, self._auditing.middleware, self._guard])
         app.on_cleanup.append(self._auditing.end)
         app.router.add_routes(routes)
         # With line breaks too: whatever the path is, it is answered here.
@@ -69,6 +70,14 @@ class Front:
         return app
 
     # --- every request ----------------------------------------------------------------------------------------------------------------
+
+    @web.middleware
+    async def _send(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Send every answer, and count it as a request of its user for so long."""
+        response = await handler(request)
+        user = user_of(request)
+        with self.limits.sending(user) if user else nullcontext():
+            return await sent(request, response)
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
