@@ -1,8 +1,10 @@
 """Lines of the audit log that wait: none is lost with the request that it is of, and callers who are not known fill no disk."""
 
 import asyncio
+import errno
 import json
 import os
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -68,6 +70,48 @@ async def test_a_line_is_written_if_its_request_is_cancelled_while_it_waits(pipe
         task.cancel()
     assert [type(each) for each in await asyncio.gather(*waiting, return_exceptions=True)] == [asyncio.CancelledError] * 3
     await eventually(pipe.read, lambda taken: taken == FULL + b"second\nthird\n", what="all lines")
+
+
+@dataclass
+class Stuck:
+    """A log in a file, whose thread does nothing until the test says so."""
+
+    audit_log: AuditLog
+    goes_on: threading.Event
+
+
+@pytest.fixture
+def stuck(tmp_path: Path) -> Iterator[Stuck]:
+    made = Stuck(AuditLog(str(tmp_path / "audit")), threading.Event())
+    made.audit_log._thread.submit(made.goes_on.wait, 20)
+    yield made
+    made.goes_on.set()
+
+
+async def test_a_request_that_is_cancelled_cancels_no_other_that_waits(stuck: Stuck, tmp_path: Path) -> None:
+    cancelled, other = (asyncio.create_task(stuck.audit_log.write(partial(bytes, line))) for line in (b"first\n", b"second\n"))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    stuck.goes_on.set()
+    await other
+    assert (tmp_path / "audit").read_bytes() == b"first\nsecond\n"
+
+
+async def test_a_line_that_is_written_is_not_told_to_be_lost_with_one_after_it(stuck: Stuck, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+
+    def full(to: int, text: bytes) -> int:
+        if text == b"second\n":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(to, text)
+
+    monkeypatch.setattr(os, "write", full)
+    waiting = [asyncio.create_task(stuck.audit_log.write(partial(bytes, line))) for line in (b"first\n", b"second\n")]
+    await asyncio.sleep(0)
+    stuck.goes_on.set()
+    written = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(each) for each in written] == [type(None), Unwritable]
 
 
 async def test_nothing_is_carried_out_while_many_lines_wait(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
