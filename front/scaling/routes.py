@@ -4,17 +4,20 @@
 takes CloudEvents of KEDA.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMessage
 
 from client.refs.tree import at_path
 from front.access.access_file import User
-from front.access.signing import BadSignature, Callers, Signed
+from front.access.signing import BadSignature, Callers, Presented, Signed, presented_in
 from front.access.tokens import any_token
 from front.scaling import events
+from front.scaling.fields import shown
 from front.scaling.numbers import NAMES, OBSERVED_AT, Told, read_numbers
 from front.scaling.webhook import Answers, read_wanted, request_id_of
 from front.serving import bodies, errors
@@ -54,9 +57,12 @@ class Scaling:
             if self._callers is None:
                 raise errors.Refused(404, "NotFound", "signed requests are not served here; the setting is front.webhookKeys")
             _allow(request, "POST")
+            with _signature_checked():
+                # Whoever does not even claim to be a caller has no body read.
+                presented = presented_in(request.headers, self._told.now().timestamp())
             body = await _read(request)
             now = self._told.now().timestamp()
-            signed = self._signed(self._callers, request, body, now)
+            signed = self._signed(self._callers, request, presented, body, now)
         note_user(request, signed.user)
         with self._front.limits.admitted(signed.user.name, watch=False):
             return await self._scale_as(request, signed, body, now)
@@ -73,13 +79,11 @@ class Scaling:
             self._answers.keep(signed, content, answer, now)
         return json_response(answer)
 
-    def _signed(self, callers: Callers, request: web.Request, body: bytes, now: float) -> Signed:
+    def _signed(self, callers: Callers, request: web.Request, presented: Presented, body: bytes, now: float) -> Signed:
         if problem := callers.refresh():
             log.error("the file of keys cannot be read; the one of before holds", problem=problem)
-        try:
-            return callers.verify(request.headers, request.method, request.raw_path, body, now)
-        except BadSignature as error:
-            raise errors.unauthorized(f"Unauthorized: {error}") from None
+        with _signature_checked():
+            return callers.verify(presented, request.method, request.raw_path, body, now)
 
     async def _scaled(self, request: web.Request, resource: Resource, signed: Signed, body: bytes) -> Tree:
         bodies.media_type(request.headers.get("Content-Type", ""), bodies.OBJECTS)
@@ -144,6 +148,15 @@ class Scaling:
         return _taken("")
 
 
+@contextmanager
+def _signature_checked() -> Iterator[None]:
+    """Refuse what is not signed as it must be. Raises `Refused` (401)."""
+    try:
+        yield
+    except BadSignature as error:
+        raise errors.unauthorized(f"Unauthorized: {error}") from None
+
+
 def _taken(ignored: str) -> web.Response:
     return json_response({"recorded": not ignored, **({"ignored": ignored} if ignored else {})}, 202)
 
@@ -169,10 +182,12 @@ def _resource(request: web.Request, subresource: str) -> Resource:
 
 
 async def _read(request: web.Request) -> bytes:
-    """Read a body that must be small. Raises `Refused`."""
+    """Read a body that must be small, and no more of a larger one. Raises `Refused`."""
     if (request.content_length or 0) > BODY_BYTES_MAX:
         raise errors.too_large(BODY_BYTES_MAX)
-    body = await read(request)
-    if len(body) > BODY_BYTES_MAX:
-        raise errors.too_large(BODY_BYTES_MAX)
-    return body
+    try:
+        return await read(request.clone(client_max_size=BODY_BYTES_MAX))
+    except web.HTTPRequestEntityTooLarge:
+        raise errors.too_large(BODY_BYTES_MAX) from None
+    except (web.RequestPayloadError, BadHttpMessage) as error:
+        raise errors.bad_request(f"the body of the request cannot be read: {shown(str(error))}; send it again") from None

@@ -102,7 +102,7 @@ async def test_a_caller_who_is_not_known_and_breaks_off_has_no_line(
 
     monkeypatch.setattr("front.scaling.routes.read", breaks_off)
     with pytest.raises(Exception, match="disconnected"):
-        await asked(client, "POST", SCALE, COUNT)
+        await asked(client, "POST", SCALE, COUNT, **signature(SCALE, COUNT, NOW))
     assert lines(served) == []
     with pytest.raises(Exception, match="disconnected"):
         await asked(client, "PUT", METRICS, {"queueDepth": 1}, **ANN)

@@ -198,7 +198,8 @@ async def test_a_large_body_is_refused_also_when_its_length_is_not_said(client: 
         for _ in range(5):
             yield b" " * (BODY_BYTES_MAX // 4)
 
-    async with client.post(PATH, data=parts(), headers={"Content-Type": "application/json"}) as answer:
+    headers = {"Content-Type": "application/json", **signature(PATH, b"", NOW)}
+    async with client.post(PATH, data=parts(), headers=headers) as answer:
         assert (answer.status, (await answer.json())["reason"]) == (413, "RequestEntityTooLarge")
 
 
