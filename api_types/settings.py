@@ -310,6 +310,9 @@ class FrontSettings(Section):
     tls_cert: Path | None = None
     tls_key: Path | None = None
     webhook_keys: Path | None = Field(default=None, description="Programs whose signed requests scale deployments, with their keys.")
+    webhook_audience: OptionalObjectName = Field(
+        default="", description="Name of this control plane in what these programs sign, such as the host that they call."
+    )
     metrics_max_age: Seconds = Field(default=120, description="Seconds after which numbers told of a deployment are not given.")
     scaler_listen: OptionalAddress = Field(default="", description="Address of the external scaler of KEDA; empty: there is none.")
     scaler_client_ca: Path | None = Field(

@@ -69,7 +69,7 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     """
     host, port = _address(settings.front)
     rules, tls = access_rules(settings.front, host), _tls(settings.front)
-    callers, credentials = _callers(settings.front), scaler_credentials(settings.front)
+    callers, credentials = webhook_callers(settings.front), scaler_credentials(settings.front)
     audit_log = _audit_log(settings.front)
     listener = listener or _listener(settings.front, host, port)
     client = await connect(settings, within_seconds=CONNECT_SECONDS)
@@ -117,11 +117,17 @@ def access_rules(front: FrontSettings, host: str) -> AccessRules | None:
     return None
 
 
-def _callers(front: FrontSettings) -> Callers | None:
+def webhook_callers(front: FrontSettings) -> Callers | None:
+    """Read the file of those who sign; None where no request is signed. Raises `Refused`."""
     if front.webhook_keys is None:
         return None
+    if not front.webhook_audience:
+        raise Refused(
+            "front.webhookKeys without front.webhookAudience: a request that is signed for another control plane would be taken here",
+            next_step="set front.webhookAudience to the name of this control plane; docs/scaling.md shows how callers sign it",
+        )
     try:
-        return Callers(front.webhook_keys)
+        return Callers(front.webhook_keys, front.webhook_audience)
     except BadAccessFile as error:
         raise Refused(f"front.webhookKeys: {error}", next_step="docs/scaling.md shows one") from error
 

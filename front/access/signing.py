@@ -7,6 +7,9 @@
 
 A caller has the rights that the access file gives to this name and these groups. Several keys, so that one can be replaced. The file is
 read again when it changes. A key is used here alone, and is in no message, history or log.
+
+What is signed names the control plane that is meant, its audience: else a request to one would be good at each other one where its caller
+has the same key.
 """
 
 import hashlib
@@ -88,9 +91,9 @@ class BadSignature(Exception):
 class Callers:
     """The file of callers as it was last read."""
 
-    def __init__(self, file: Path) -> None:
-        """Read it. Raises `BadAccessFile`."""
-        self._file = WatchedFile(file, CallersFile)
+    def __init__(self, file: Path, audience: str) -> None:
+        """Read it. `audience`: which control plane a signature must be for. Raises `BadAccessFile`."""
+        self._file, self._audience = WatchedFile(file, CallersFile), audience
 
     def refresh(self) -> str:
         """Read the file again if it has changed; gives what is wrong with it, if it cannot be used."""
@@ -102,7 +105,7 @@ class Callers:
         _check_time(presented, now)
         known = next((each for each in self._file.content.callers if each.name == presented.caller), None)
         keys = [bytes.fromhex(key) for key in known.keys] if known else _NOBODY
-        signed = signed_text(presented.timestamp, presented.request_id, method, target, body)
+        signed = signed_text(self._audience, presented.timestamp, presented.request_id, method=method, target=target, body=body)
         # All are compared, for the same reason.
         matches = [hmac.compare_digest(hmac.digest(key, signed, hashlib.sha256).hex(), presented.signature) for key in keys]
         if known is None or not any(matches):
@@ -131,6 +134,6 @@ def _check_time(presented: Presented, now: float) -> None:
         raise BadSignature(f"{TIMESTAMP} is more than {WINDOW_SECONDS} s from the time here; sign again with the present time")
 
 
-def signed_text(timestamp: str, request_id: str, method: str, target: str, body: bytes) -> bytes:
+def signed_text(audience: str, timestamp: str, request_id: str, *, method: str, target: str, body: bytes) -> bytes:
     """Give the bytes that are signed. Only the body may have line breaks, so no two requests have the same."""
-    return f"{SCHEME}\n{timestamp}\n{request_id}\n{method}\n{target}\n".encode(errors="surrogateescape") + body
+    return f"{SCHEME}\n{audience}\n{timestamp}\n{request_id}\n{method}\n{target}\n".encode(errors="surrogateescape") + body

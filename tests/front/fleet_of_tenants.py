@@ -37,6 +37,7 @@ rules:
 - {{groups: [team-a], namespaces: [a], resources: ["*", "*/scale", "*/status", "*/metrics", "*/events"], verbs: ["*"]}}
 - {{users: [root], namespaces: ["*"], clusterScoped: true, resources: ["*"], verbs: ["*"]}}
 """
+AUDIENCE = "front"
 KEYS = {"ann": "5a" * 32, "root": "c3" * 32}
 CALLERS = f"callers: [{{name: ann, groups: [team-a], keys: [{KEYS['ann']}]}}, {{name: root, keys: [{KEYS['root']}]}}]"
 
@@ -144,7 +145,7 @@ async def a_fleet(folder: Path, *, with_b: bool = True, **more: Any) -> AsyncIte
     callers = folder / "callers.yaml"
     callers.write_text(CALLERS)
     front = Front(cast("ControlPlane", plane), projection, AccessRules(file), **more)
-    server = TestServer(front.app(Scaling(front, told, Callers(callers)).routes()))
+    server = TestServer(front.app(Scaling(front, told, Callers(callers, AUDIENCE)).routes()))
     await server.start_server(**RUNNER_OPTIONS)
     async with TestClient(server) as client:
         yield Fleet(client, plane, projection, front, told, folder)

@@ -28,7 +28,7 @@ from front.serving.reading import _token
 from front.serving.requests import subresources
 from front.store.projection import Key
 from testbed.cluster.pki import Authority
-from tests.front.fleet_of_tenants import KEYS, START, Fleet, a_fleet, an_object
+from tests.front.fleet_of_tenants import AUDIENCE, KEYS, START, Fleet, a_fleet, an_object
 from tests.front.scaling.keda import a_scaler
 from tests.workflows.environment.harness import eventually
 
@@ -154,7 +154,7 @@ async def scaled(fleet: Fleet, method: str, path: str, body: bytes | None, user:
     headers = {"Content-Type": events.STRUCTURED if path == "/v1/events" else JSON}
     if path.endswith("/scale"):
         timestamp, request_id = str(int(utc_now().timestamp())), "r" * 16
-        signed = signed_text(timestamp, request_id, method, path, body or b"")
+        signed = signed_text(AUDIENCE, timestamp, request_id, method=method, target=path, body=body or b"")
         proof = hmac.digest(bytes.fromhex(KEYS[user]), signed, hashlib.sha256).hex()
         headers |= dict(zip(signing.HEADERS, (user, timestamp, request_id, proof), strict=True))
         user = ""

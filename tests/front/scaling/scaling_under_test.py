@@ -28,6 +28,7 @@ from front.store.projection import Key, Projection
 
 Json = dict[str, Any]
 Client = TestClient[Request, Application]
+AUDIENCE = "front"
 KEY, OTHER_KEY = "5a" * 32, "c3" * 40
 TOKEN = "token-of-ann"  # noqa: S105 - of this test
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -82,6 +83,7 @@ class ScalingUnderTest:
     now: datetime = NOW
     limits: Limits | None = None
     audit_log: AuditLog | None = None
+    audience: str = AUDIENCE
 
     def __post_init__(self) -> None:
         self.projection = Projection()
@@ -95,7 +97,7 @@ class ScalingUnderTest:
         self.told = Told(AGE_MAX, lambda: self.now)
         plane = cast("ControlPlane", self.plane)
         self.front = Front(plane, self.projection, AccessRules(access), limits=self.limits, audit_log=self.audit_log)
-        self.scaling = Scaling(self.front, self.told, Callers(callers))
+        self.scaling = Scaling(self.front, self.told, Callers(callers, self.audience))
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
@@ -110,11 +112,19 @@ def path_of(name: str, subresource: str, namespace: str = "a") -> str:
 
 
 def signature(
-    path: str, body: bytes, at: datetime, *, request_id: str = "r" * 16, caller: str = "burst", key: str = KEY, method: str = "POST"
+    path: str,
+    body: bytes,
+    at: datetime,
+    *,
+    request_id: str = "r" * 16,
+    caller: str = "burst",
+    key: str = KEY,
+    method: str = "POST",
+    audience: str = AUDIENCE,
 ) -> dict[str, str]:
     """The headers of a signed request."""
     timestamp = str(int(at.timestamp()))
-    signed = signed_text(timestamp, request_id, method, path, body)
+    signed = signed_text(audience, timestamp, request_id, method=method, target=path, body=body)
     values = (caller, timestamp, request_id, hmac.digest(bytes.fromhex(key), signed, hashlib.sha256).hex())
     return dict(zip(signing.HEADERS, values, strict=True))
 
