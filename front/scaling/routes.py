@@ -17,9 +17,10 @@ from front.access.access_file import User
 from front.access.signing import BadSignature, Callers, Presented, Signed, presented_in
 from front.access.tokens import any_token
 from front.scaling import events
+from front.scaling.answers import Answers
 from front.scaling.fields import shown
 from front.scaling.numbers import NAMES, OBSERVED_AT, Told, read_numbers
-from front.scaling.webhook import Answers, read_wanted, request_id_of
+from front.scaling.webhook import read_wanted, request_id_of
 from front.serving import bodies, errors
 from front.serving.app import Front, json_response, read
 from front.serving.auditing import event_of, note_resource, note_user
@@ -73,10 +74,7 @@ class Scaling:
         _check_not_dry(request)
         self._front.authorize(signed.user, resource, "update")
         content = request.raw_path.encode(errors="surrogateescape") + b"\n" + body
-        answer = self._answers.earlier(signed, content, now)
-        if answer is None:
-            answer = await self._scaled(request, resource, signed, body)
-            self._answers.keep(signed, content, answer, now)
+        answer = await self._answers.once(signed, content, now, lambda: self._scaled(request, resource, signed, body))
         return json_response(answer)
 
     def _signed(self, callers: Callers, request: web.Request, presented: Presented, body: bytes, now: float) -> Signed:

@@ -39,7 +39,12 @@ rules:
 - {{users: [ann, keda], namespaces: [a], resources: [modeldeployments/metrics, modeldeployments/events], verbs: [get, update, create]}}
 - {{groups: [scalers], namespaces: [a], resources: [modeldeployments/scale], verbs: [update]}}
 """
-CALLERS = f"callers: [{{name: burst, groups: [scalers], keys: [{KEY}, {OTHER_KEY}]}}, {{name: idle, keys: [{KEY}]}}]"
+CALLERS = f"""
+callers:
+- {{name: burst, groups: [scalers], keys: [{KEY}, {OTHER_KEY}]}}
+- {{name: steady, groups: [scalers], keys: [{KEY}]}}
+- {{name: idle, keys: [{KEY}]}}
+"""
 
 
 def a_deployment(name: str, namespace: str = "a", uid: str = "") -> Json:
