@@ -78,7 +78,8 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     plane, feed = ControlPlane(client, settings), Feed(ControlPlane(client, settings), projection)
     following = asyncio.create_task(feed.run())
     links = {"temporalUi": settings.temporal.ui, "temporalNamespace": settings.temporal.namespace}
-    front = Front(plane, projection, rules, links, limits=Limits(_allowance(settings.front)), audit_log=audit_log)
+    allowance = _allowance(settings.front)
+    front = Front(plane, projection, rules, links, limits=Limits(allowance), audit_log=audit_log)
     told = Told(timedelta(seconds=settings.front.metrics_max_age))
     app = front.app(Scaling(front, told, callers).routes())
     options = {**RUNNER_OPTIONS, "shutdown_timeout": _SHUTDOWN_SECONDS, "keepalive_timeout": _KEEPALIVE_SECONDS}
@@ -87,7 +88,7 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     scaler: Any = None
     try:
         if settings.front.scaler_listen:
-            scaler = _listening(settings.front, server_of(front, told), credentials)
+            scaler = _listening(settings.front, server_of(front, told, allowance), credentials)
             await scaler.start()
         await web.SockSite(runner, listener, ssl_context=tls).start()
         log.info("serving", listen=settings.front.listen, temporal=settings.temporal.address, tls=tls is not None)
