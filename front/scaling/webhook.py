@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
+from api_types.messages.entities import WEBHOOK_REQUEST
 from api_types.validation.manifests import InvalidManifest, admit_scale
 from front.access.signing import Signed
 from front.scaling.fields import Fields
@@ -40,4 +41,4 @@ def read_wanted(resource: Resource, tree: Tree) -> Wanted:
 
 def request_id_of(signed: Signed) -> str:
     """Give the id by which the deployment's workflow knows a repeat, also one that another front gets."""
-    return "webhook-" + hashlib.sha256(f"{signed.user.name}\0{signed.request_id}".encode()).hexdigest()[:40]
+    return WEBHOOK_REQUEST + hashlib.sha256(f"{signed.user.name}\0{signed.request_id}".encode()).hexdigest()[:40]

@@ -57,6 +57,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         cache = await self.cache.follow() if self.controller.is_active else {}
         await carry_out(self.controller.next_orders(cache), self.controller.replicas)
         self.controller.conclude()
+        self.controller.show_writers(workflow.patched)
         return self.controller.is_gone
 
     # --- messages from users --------------------------------------------------------------------------------------------------------
