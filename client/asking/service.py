@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 import httpx
 
 from api_types import labels
-from client.configuration import home_folder, load_settings, local_settings_file
+from client.configuration import front_named, home_folder, load_settings, local_settings_file
 from client.errors import CommandFailed
+from client.fleet.connection import fleet_objects
 from client.refs.targets import Target
 from client.refs.tree import Tree, at_path, condition
-from client.temporal.control_plane import control_plane
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ async def find_service(target: Target, gateway: str | None) -> ServiceAddress:
 
     `gateway` is used in place of the gateway's own address, as is that of the fleet which runs on this machine.
     """
-    async with control_plane(load_settings()) as plane:
+    async with fleet_objects(load_settings()) as plane:
         tree = await plane.describe(target)
     base = gateway or _local_gateway() or _origin(str(at_path(tree, ".status.address") or ""))
     if not base:
@@ -60,7 +60,7 @@ def _origin(address: str) -> str:
 
 def _local_gateway() -> str:
     """Give the address of the gateway of the fleet on this machine; empty if commands are about another one."""
-    if not local_settings_file().is_file():
+    if front_named() or not local_settings_file().is_file():
         return ""
     from client.local.gateway import local_gateway_url  # noqa: PLC0415 - the testbed would slow the start of every other command
 

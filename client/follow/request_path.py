@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from api_types import labels as keys
 from api_types.resources.kinds import BY_KIND
 from client.errors import CommandFailed
+from client.fleet.objects import Objects
 from client.refs.targets import Target
 from client.refs.tree import Tree, at_path, condition, labels
-from client.temporal.control_plane import ControlPlane
 
 _GOOD, _BAD, _STANDBY = "✓", "✗", "·"
 _STEP = "  "
@@ -26,14 +26,14 @@ _UNROUTED_SHOWN = 5
 _WIDTH_MIN = 40
 
 
-async def request_path(plane: ControlPlane, target: Target, service: Tree, width: int = 0) -> list[str]:
+async def request_path(plane: Objects, target: Target, service: Tree, width: int = 0) -> list[str]:
     """Draw it in lines of at most `width` cells; 0: each hop is one line."""
     lines = await _RequestPath(plane, target, service).draw()
     return [part for line in lines for part in _wrapped(line, width)]
 
 
 class _RequestPath:
-    def __init__(self, plane: ControlPlane, target: Target, service: Tree) -> None:
+    def __init__(self, plane: Objects, target: Target, service: Tree) -> None:
         self._plane = plane
         self._target = target
         self._service = service

@@ -7,11 +7,11 @@ from api_types.resources.secrets import Stored
 from api_types.settings import Settings
 from api_types.validation.manifests import Manifest
 from client.commands import options
-from client.configuration import load_settings
+from client.configuration import load_settings, require_temporal
+from client.fleet.connection import fleet_objects
 from client.follow.apply import apply_manifests, until_applied_are_ready
 from client.manifests.applicable import read_manifests
-from client.manifests.secrets import store_secrets
-from client.temporal.control_plane import control_plane
+from client.manifests.secrets import STORED_ELSEWHERE, store_secrets
 
 
 def apply(
@@ -28,9 +28,10 @@ def apply(
 
 async def _apply(settings: Settings, manifests: Sequence[Manifest], *, wait: bool, seconds: float) -> None:
     if all(isinstance(manifest, Stored) for manifest in manifests):
+        require_temporal(STORED_ELSEWHERE)
         await store_secrets(manifests, settings)  # needs no connection to Temporal
         return
-    async with control_plane(settings) as plane:
+    async with fleet_objects(settings) as plane:
         applied = await apply_manifests(plane, manifests)
         if wait:
             await until_applied_are_ready(plane, applied, seconds)
