@@ -54,6 +54,10 @@ class Objects(Protocol):
         """Create the object or change it."""
         ...
 
+    async def check_spec(self, target: Target, message: SetSpec) -> None:
+        """Have `set_spec` checked without doing it, as far as anything but the object's workflow can. Raises what `set_spec` would."""
+        ...
+
     async def change_spec(self, target: Target, message: SetSpec, read: Tree) -> None:
         """Change the object that was `read`. Raises `NotFound`, and `Modified` where it is known to have changed since."""
         ...

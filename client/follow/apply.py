@@ -53,6 +53,7 @@ class _Checked:
     manifest: Manifest
     exists: bool
     request_id: str = ""
+    before: Tree | None = None
 
 
 async def apply_manifests(plane: Objects, manifests: Sequence[Manifest], look_seconds: float = 0.0) -> list[AppliedObject]:
@@ -75,6 +76,24 @@ async def apply_manifests(plane: Objects, manifests: Sequence[Manifest], look_se
     applied = show_results(await _each(plane, _answer, sent, failures), lambda one: one.outcome)
     raise_failures(failures)
     return applied
+
+
+async def check_manifests(plane: Objects, manifests: Sequence[Manifest]) -> None:
+    """Check manifests as `apply_manifests` does before it sends them, and print what would become of each. Raises the failures together."""
+    failures: list[CommandFailed] = []
+    stored = [manifest for manifest in manifests if isinstance(manifest, Stored)]
+    if stored:
+        plane.temporal(STORED_ELSEWHERE)
+    written = [manifest for manifest in manifests if manifest.kind in BY_KIND]
+    checked = await _each(plane, partial(_check, look_seconds=0.0), written, failures)
+    good = await _each(plane, _check_only, checked, failures)
+    for warning in await warnings_of(plane, manifests):
+        print(f"warning: {warning}", file=sys.stderr)
+    for manifest in stored:
+        print(f"{manifest.kind.lower()}/{manifest.metadata.name} applied (dry run)")
+    for one in good:
+        print(f"{one.target.label} {_expected_outcome(one)} (dry run)")
+    raise_failures(failures)
 
 
 async def until_applied_are_ready(plane: Objects, applied: Sequence[AppliedObject], seconds: float) -> list[Tree]:
@@ -107,13 +126,22 @@ async def _check(plane: Objects, manifest: Manifest, *, look_seconds: float) -> 
     except NoAnswer:
         return _Checked(target, manifest, exists=True)  # its workflow makes the same checks
     _check_change(target, before, manifest)
-    return _Checked(target, manifest, exists=True)
+    return _Checked(target, manifest, exists=True, before=before)
 
 
 async def _send(plane: Objects, checked: _Checked) -> _Checked:
-    request = SetSpec(request_id=new_request_id(), by=current_user(), manifest=dump(checked.manifest))
+    request = _request(checked)
     await plane.set_spec(checked.target, request)
     return replace(checked, request_id=request.request_id)
+
+
+async def _check_only(plane: Objects, checked: _Checked) -> _Checked:
+    await plane.check_spec(checked.target, _request(checked))
+    return checked
+
+
+def _request(checked: _Checked) -> SetSpec:
+    return SetSpec(request_id=new_request_id(), by=current_user(), manifest=dump(checked.manifest))
 
 
 async def _answer(plane: Objects, sent: _Checked) -> AppliedObject:
@@ -138,6 +166,20 @@ def _check_change(target: Target, before: Tree, manifest: Manifest) -> None:
         ) from refused
     for warning in update_warnings(old, manifest):
         print(f"warning: {warning}", file=sys.stderr)
+
+
+def _expected_outcome(checked: _Checked) -> Outcome:
+    """Say what the workflow would do, as far as that can be seen from what there is."""
+    if not checked.exists:
+        return "created"
+    if checked.before is None or not checked.before.get("spec"):
+        return "applied"
+    return "unchanged" if _written(dump(load(checked.before))) == _written(dump(checked.manifest)) else "configured"
+
+
+def _written(document: Tree) -> list[object]:
+    metadata = document["metadata"]
+    return [document["spec"], metadata.get("labels") or {}, metadata.get("annotations") or {}]
 
 
 def _outcome(sent: _Checked, after: Tree | None) -> Outcome:

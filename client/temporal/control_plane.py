@@ -193,6 +193,9 @@ class ControlPlane:
         except RPCError as error:
             raise self._failure_to_send(error, target) from error
 
+    async def check_spec(self, target: Target, message: SetSpec) -> None:
+        """Check nothing: a workflow checks what it is sent, and there is nobody else to ask."""
+
     async def change_spec(self, target: Target, message: SetSpec, read: Tree) -> None:
         """Send an object that runs another manifest. Whoever writes last wins: `read` is not compared. Raises `NotFound`, `Unreachable`."""
         del read

@@ -114,8 +114,15 @@ class FrontObjects:
         del target
         return Execution()
 
-    async def set_spec(self, target: Target, message: SetSpec, *, dry: bool = False) -> None:
+    async def set_spec(self, target: Target, message: SetSpec) -> None:
         """Create an object, or replace it by what a user wrote."""
+        await self._set_spec(target, message, dry=False)
+
+    async def check_spec(self, target: Target, message: SetSpec) -> None:
+        """Have the front check what it would be sent, the rights of the user too."""
+        await self._set_spec(target, message, dry=True)
+
+    async def _set_spec(self, target: Target, message: SetSpec, *, dry: bool) -> None:
         before = await self.find(target)
         try:
             await self._put(target, message, before, dry=dry)
