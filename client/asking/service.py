@@ -54,7 +54,10 @@ def _clusters(tree: Tree) -> dict[str, str]:
 
 
 def _origin(address: str) -> str:
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return ""
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
 
 

@@ -90,7 +90,7 @@ class _RequestPath:
             found = await self._read("ModelEndpoint", self._target.namespace, name)
             return [f"{_mark(found)} ModelEndpoint {name}: {sent}{_why(found)}"]
         replica = await self._read("ModelReplica", self._target.namespace, name)
-        host = urlsplit(str(endpoint.get("url") or "")).hostname or ""
+        host = _host(str(endpoint.get("url") or ""))
         return [f"{_mark(replica)} ModelReplica {name}: {sent}{_why(replica)}", await self._cluster(cluster, host)]
 
     async def _cluster(self, name: str, host: str) -> str:
@@ -151,6 +151,13 @@ class _RequestPath:
         except CommandFailed as error:
             message = error.message.removeprefix(f"{target.title} ")
             return {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "", "message": message}]}}
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _retries(service: Tree) -> list[str]:

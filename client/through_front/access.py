@@ -29,18 +29,20 @@ _SHOWN_MAX = 200
 
 @dataclass(frozen=True)
 class FrontAccess:
-    """`url`: without a slash at its end. `token`: empty for a user with a certificate, and where none is needed. `tls`: None for http."""
+    """`url`: without a slash at its end. `token`: empty for a user with a certificate, and where none is needed.
+
+    `tls`: for http one that trusts nobody.
+    """
 
     url: str
     token: str = field(default="", repr=False)
-    tls: ssl.SSLContext | None = None
+    tls: ssl.SSLContext = field(default_factory=lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
 
 def read_access() -> FrontAccess:
     """Read it from the environment. Raises `Refused` for what cannot be used."""
     url = _checked_url(front_named())
-    tls = _tls() if url.startswith("https:") else None
-    return FrontAccess(url, _token(), tls)
+    return FrontAccess(url, _token(), _tls()) if url.startswith("https:") else FrontAccess(url, _token())
 
 
 def _checked_url(written: str) -> str:

@@ -6,6 +6,7 @@ of other releases, and one that does not fit is refused as a whole.
 
 import json
 import math
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -104,9 +105,14 @@ def _read(tree: Any, kind: KindInfo, title: str) -> Tree:
     return {key: value for key, value in tree.items() if key not in _INTERNAL}
 
 
+@cache
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation)
+
+
 def _problems(field: str, annotation: Any, value: Any) -> list[str]:
     try:
-        TypeAdapter(annotation).validate_python(value)
+        _adapter(annotation).validate_python(value)
     except ValidationError as error:
         return [f"{'.'.join((field, *map(str, each['loc'])))}: {each['msg']}" for each in error.errors()[:_PROBLEMS_SHOWN]]
     return []

@@ -128,7 +128,7 @@ def http_client(access: FrontAccess) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         base_url=access.url,
         headers=headers,
-        verify=access.tls or True,
+        verify=access.tls,
         trust_env=False,
         follow_redirects=False,
         timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from client.errors import ExitCode
+from client.output.printer import ResourcePrinter
 from testbed.cluster.pki import Authority
 from tests.front.command_line import CommandLine, Shown
 from tests.front.front_under_test import TOKENS, FrontUnderTest
@@ -148,28 +149,6 @@ async def test_an_unknown_token_and_an_unknown_authority_are_said_without_the_to
     assert (wrong.code, "is not trusted" in wrong.err, "--ca-file" in wrong.err) == (ExitCode.UNREACHABLE, True, True)
 
 
-async def test_a_change_is_not_written_over_what_another_user_changes_meanwhile(front: FrontUnderTest, commands: Commands) -> None:
-    """The pause and the last of six counts are both there: the pause was not made of an object that was read before that."""
-    await commands.run("apply", "-f", commands.file("busy"))
-
-    async def scaled(count: int) -> int:
-        return (
-            await front.ask(
-                "PATCH",
-                f"/apis/modelplane.ai/v1alpha1/namespaces/{TEAM}/modeldeployments/busy/scale",
-                {"spec": {"replicas": count}},
-                **{"Content-Type": "application/merge-patch+json"},
-            )
-        )[0]
-
-    paused = asyncio.create_task(commands.run("rollout", "pause", "md/busy", "-n", TEAM))
-    counts = [await scaled(count) for count in range(2, 8)]
-    await paused
-    kept = await front.plane.describe("ModelDeployment", "busy", TEAM)
-    assert (set(counts), kept["spec"]["replicas"], kept["spec"]["rollout"]["paused"]) == ({200}, 7, True)
-    await commands.run("delete", "md/busy", "-n", TEAM, *WAIT)
-
-
 async def test_a_watch_goes_on_and_shows_what_changes(front: FrontUnderTest, commands: Commands) -> None:
     await commands.run("apply", "-f", commands.file("seen"), *WAIT)
     with pytest.MonkeyPatch.context() as patch:
@@ -187,10 +166,8 @@ async def _scaled(front: FrontUnderTest) -> bool:
 
 
 async def _watched(commands: Commands, patch: pytest.MonkeyPatch) -> str:
-    from client.commands.inspect import get  # noqa: PLC0415
-
     changes = 0
-    printed = get.ResourcePrinter.print_changes
+    printed = ResourcePrinter.print_changes
 
     def counted(self: Any, found: Any) -> None:
         nonlocal changes
@@ -199,7 +176,7 @@ async def _watched(commands: Commands, patch: pytest.MonkeyPatch) -> str:
         if any(one.tree["spec"]["replicas"] == 2 for one in found):
             raise KeyboardInterrupt
 
-    patch.setattr(get.ResourcePrinter, "print_changes", counted)
+    patch.setattr(ResourcePrinter, "print_changes", counted)
     return (await commands.run("get", "md", "-n", TEAM, "-w", code=130)).out
 
 
