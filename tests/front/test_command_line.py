@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ import pytest_asyncio
 from client.errors import ExitCode
 from client.output.printer import ResourcePrinter
 from testbed.cluster.pki import Authority
-from tests.front.command_line import CommandLine, Shown
+from tests.front.command_line import OF_FRONT, CommandLine, Shown
 from tests.front.front_under_test import TOKENS, FrontUnderTest
 from tests.workflows.environment.harness import a_deployment, eventually
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
 
 TEAM = "team-a"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "front.md"
 WAIT = ("--wait", "--timeout", "120")
 
 
@@ -147,6 +149,18 @@ async def test_an_unknown_token_and_an_unknown_authority_are_said_without_the_to
     assert "nobody-knows" not in unknown.err
     wrong = await commands.line.run("get", "md", change=lambda patch: patch.delenv("MODELPLANE_CA_FILE"))
     assert (wrong.code, "is not trusted" in wrong.err, "--ca-file" in wrong.err) == (ExitCode.UNREACHABLE, True, True)
+
+
+async def test_the_commands_of_the_documentation_work_in_their_order(front: FrontUnderTest, commands: Commands) -> None:
+    section = DOCUMENT.read_text().partition("## `modelplane` through the front")[2].partition("\n## ")[0]
+    shown = [line.split()[1:] for line in section.splitlines() if line.startswith("modelplane ")]
+    assert len(shown) == 7
+    file = commands.file("qwen")
+    for words in shown:
+        await commands.run(*({"deployment.yaml": file, "ml-team": TEAM}.get(word, word) for word in words))
+    assert await front.plane.describe("ModelDeployment", "qwen", TEAM) == {}
+    listed = set(re.findall(r"`(MODELPLANE_[A-Z_]+)`", section))
+    assert listed == set(OF_FRONT)
 
 
 async def test_a_watch_goes_on_and_shows_what_changes(front: FrontUnderTest, commands: Commands) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from api_types.resources.kinds import BY_KIND
 from client.commands.inspect import describe
+from client.errors import Forbidden
 from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane
 from client.temporal.execution import Execution
@@ -51,6 +52,16 @@ async def test_what_keeps_a_deployment_from_being_ready_comes_first() -> None:
 async def test_a_deployment_that_is_being_deleted_has_no_next_step() -> None:
     deleted = "2026-01-01T00:00:00Z"
     assert await next_steps(NO_ROOM, pending=PENDING, deletionTimestamp=deleted) == []
+
+
+async def test_a_deployment_whose_replicas_the_user_may_not_list_is_described_without_them() -> None:
+    hidden = Forbidden("you may not do this with modelreplicas", next_step="none")
+    plane = AsyncMock(
+        ControlPlane, **{"describe.return_value": {"metadata": {}}, "list.side_effect": hidden, "execution.return_value": Execution()}
+    )
+    lines = await describe.description(plane, Target.of(BY_KIND["ModelDeployment"], "ml", "qwen"))
+    assert lines[lines.index("Replicas:") + 1].strip() == hidden.message
+    assert [line for line in lines if line.startswith("Temporal:")] == []
 
 
 @pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
