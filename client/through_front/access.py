@@ -96,7 +96,6 @@ def _tls() -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(authorities) if authorities else None)
     except (OSError, ssl.SSLError) as error:
         raise _unusable("--ca-file", authorities, error, "certificates of authorities in PEM") from error
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if certificate and key:
         try:
             # A key that needs a password is refused: nobody may be there to type it.

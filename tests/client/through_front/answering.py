@@ -16,12 +16,13 @@ DEPLOYMENTS = "/apis/modelplane.ai/v1alpha1/namespaces/ml/modeldeployments"
 
 @dataclass(frozen=True)
 class Said:
-    """One answer. `seconds`: how long it takes until it begins."""
+    """One answer. `seconds`: how long it takes until it begins; `drips`: it comes byte by byte and never ends."""
 
     status: int = 200
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    drips: bool = False
 
     @property
     def content(self) -> bytes:
@@ -53,6 +54,8 @@ async def answering(script: Script) -> AsyncIterator[Answering]:
         seen.bodies.append(await request.read())
         said = script(request, len(seen.asked))
         await asyncio.sleep(said.seconds)
+        if said.drips:
+            return await dripping(request)
         return web.Response(status=said.status, body=said.content, headers={"Content-Type": "application/json", **said.headers})
 
     app = web.Application(client_max_size=64 * 1024 * 1024)
@@ -64,6 +67,16 @@ async def answering(script: Script) -> AsyncIterator[Answering]:
         yield seen
     finally:
         await server.close()
+
+
+async def dripping(request: web.Request) -> web.StreamResponse:
+    """Send a byte every moment until the client goes."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while request.transport is not None and not request.transport.is_closing():
+        await response.write(b" ")
+        await asyncio.sleep(0.02)
+    return response
 
 
 def always(said: Said) -> Script:

@@ -1,5 +1,6 @@
 """What the front refuses, and what is no front: exit code, plain words, a next step, and never a traceback."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -118,6 +119,13 @@ async def test_an_answer_that_does_not_come_ends_the_command(line: Line, monkeyp
         written = await line(front.url).run("scale", "md/qwen", "-n", "ml", "--replicas", "2")
     assert (read.code, "did not answer in time" in read.err, "carried" in read.err) == (ExitCode.UNREACHABLE, True, False)
     assert (written.code, "it may have carried the request out" in written.err) == (ExitCode.UNREACHABLE, True)
+
+
+async def test_an_answer_that_never_ends_ends_the_command(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_ANSWER_SECONDS", 0.5)
+    async with asyncio.timeout(20), answering(always(Said(drips=True))) as front:
+        shown = await line(front.url).run(*GET)
+    assert (shown.code, "did not answer in time" in shown.err) == (ExitCode.UNREACHABLE, True)
 
 
 async def test_a_front_that_is_not_there_is_named(line: Line) -> None:
