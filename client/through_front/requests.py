@@ -132,5 +132,4 @@ def http_client(access: FrontAccess) -> httpx.AsyncClient:
         trust_env=False,
         follow_redirects=False,
         timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
-        limits=httpx.Limits(max_connections=_AT_ONCE),
     )

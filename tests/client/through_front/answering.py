@@ -32,12 +32,14 @@ class Said:
 
 @dataclass
 class Answering:
-    """The server, and what it was asked: method and path with its query, headers, body."""
+    """The server, and what it was asked: method and path with its query, headers, body; and how many requests at once."""
 
     url: str = ""
     asked: list[tuple[str, str]] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
+    at_once: int = 0
+    most_at_once: int = 0
 
 
 Script = Callable[[web.Request, int], Said]
@@ -53,7 +55,10 @@ async def answering(script: Script) -> AsyncIterator[Answering]:
         seen.headers.append(request.headers.copy())
         seen.bodies.append(await request.read())
         said = script(request, len(seen.asked))
+        seen.at_once += 1
+        seen.most_at_once = max(seen.most_at_once, seen.at_once)
         await asyncio.sleep(said.seconds)
+        seen.at_once -= 1
         if said.drips:
             return await dripping(request)
         return web.Response(status=said.status, body=said.content, headers={"Content-Type": "application/json", **said.headers})

@@ -1,5 +1,6 @@
 """Writing through the front: nothing is written over, what was answered counts as applied, fronts that are behind are waited for."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from copy import deepcopy
@@ -23,7 +24,7 @@ from client.refs.tree import Tree
 from client.through_front import objects as through_front
 from client.through_front.access import FrontAccess
 from client.through_front.objects import FrontObjects, front_objects
-from tests.client.through_front.answering import Said, a_status, answering
+from tests.client.through_front.answering import Said, a_status, always, answering
 from tests.client.through_front.test_answers import deployment
 from tests.front.fleet_of_tenants import TOKENS, Fleet, a_fleet
 from tests.workflows.environment.harness import a_deployment
@@ -143,6 +144,12 @@ async def test_an_object_that_another_user_creates_or_deletes_meanwhile_is_writt
             await objects.set_spec(QWEN, SetSpec(request_id="r", manifest=a_deployment("qwen", "ml")))
         assert [method for method, _ in front.asked] == ["GET", "POST", "GET", "PUT"]
     assert issubclass(AlreadyExists, Conflict)
+
+
+async def test_a_command_about_many_objects_does_not_use_up_what_the_front_answers_at_once() -> None:
+    async with answering(always(Said(200, deployment(), seconds=0.05))) as front, front_objects(FrontAccess(front.url)) as objects:
+        found = await asyncio.gather(*(objects.exists(QWEN) for _ in range(80)))
+    assert (all(found), len(front.asked), front.most_at_once) == (True, 80, 16)
 
 
 @pytest.mark.parametrize("behind", ["older", "none"])
