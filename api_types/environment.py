@@ -22,9 +22,21 @@ _CAPITAL = re.compile(r"([A-Z])")
 # The variables of this project that are no settings.
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"
 HOME_VARIABLE = f"{PREFIX}HOME"
+SERVER_VARIABLE = f"{PREFIX}SERVER"
+TOKEN_VARIABLE = f"{PREFIX}TOKEN"
+TOKEN_FILE_VARIABLE = f"{PREFIX}TOKEN_FILE"
+CA_FILE_VARIABLE = f"{PREFIX}CA_FILE"
+CLIENT_CERT_VARIABLE = f"{PREFIX}CLIENT_CERT"
+CLIENT_KEY_VARIABLE = f"{PREFIX}CLIENT_KEY"
 OTHERS = {
     CONFIG_VARIABLE: "names the file with the settings",
     HOME_VARIABLE: "folder of the fleet that `modelplane up` starts",
+    SERVER_VARIABLE: "address of the front that commands go through instead of Temporal",
+    TOKEN_VARIABLE: "token for the front",
+    TOKEN_FILE_VARIABLE: "file with the token for the front",
+    CA_FILE_VARIABLE: "authorities that the certificate of the front is checked with, in PEM",
+    CLIENT_CERT_VARIABLE: "certificate of the user for the front, in PEM",
+    CLIENT_KEY_VARIABLE: "key of that certificate, in PEM",
     f"{PREFIX}PROGRAMS": "folder of the testbed's programs",
     f"{PREFIX}TESTBED_HOME": "folder of a testbed that tests use and leave running",
     f"{PREFIX}TEST_CASES": "multiplies the counts of random test cases",

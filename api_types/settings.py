@@ -21,6 +21,7 @@ from api_types.model_sources import read_image
 from api_types.pins import images
 from api_types.sections.base import Section, camel
 from api_types.sections.clouds import EksSettings, GkeSettings
+from api_types.sections.front import FrontSettings
 from api_types.setting_types import (
     IMAGE_CHECK,
     Address,
@@ -30,7 +31,6 @@ from api_types.setting_types import (
     Image,
     Mirror,
     ObjectName,
-    OptionalAddress,
     OptionalObjectName,
     OptionalQuantity,
     OptionalUrl,
@@ -298,31 +298,6 @@ class WorkerSettings(Section):
     )
     max_cached_workflows: int = Field(default=2000, ge=0)
     graceful_shutdown_seconds: Seconds = 20
-
-
-class FrontSettings(Section):
-    """The HTTP front, `modelplane-front`: a Kubernetes API for tenants and their tools."""
-
-    listen: Address = "127.0.0.1:8443"
-    access_file: Path | None = Field(
-        default=None, description="Users with hashes of their tokens, and rules; only loopback may do without."
-    )
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    webhook_keys: Path | None = Field(default=None, description="Programs whose signed requests scale deployments, with their keys.")
-    metrics_max_age: Seconds = Field(default=120, description="Seconds after which numbers told of a deployment are not given.")
-    scaler_listen: OptionalAddress = Field(default="", description="Address of the external scaler of KEDA; empty: there is none.")
-    scaler_client_ca: Path | None = Field(
-        default=None, description="Certificates of the authorities that sign the certificates of KEDA, in PEM."
-    )
-    client_ca: Path | None = Field(
-        default=None, description="Authorities that sign certificates of users: the common name is the user, organizations are its groups."
-    )
-    audit_file: str = Field(default="-", min_length=1, description="Where each write is recorded as a line of JSON; - is standard output.")
-    requests_per_second: float = Field(default=50, gt=0, le=100_000, description="Of one user, and of one address without a valid token.")
-    burst: int = Field(default=200, ge=1, le=1_000_000, description="Requests of one user at once after a pause.")
-    max_concurrent_requests: int = Field(default=50, ge=1, description="Requests of one user that are answered at once, without watches.")
-    max_watches: int = Field(default=100, ge=1, description="Watches of one user.")
 
 
 class LogSettings(Section):

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from api_types.environment import CONFIG_VARIABLE, HOME_VARIABLE
+from api_types.environment import CONFIG_VARIABLE, HOME_VARIABLE, SERVER_VARIABLE
 from api_types.settings import Settings, UnreadableSettings, bad_settings, read_settings_file
 from client.errors import Refused
 
@@ -49,6 +49,26 @@ def settings_of(tree: Mapping[str, object], source: str = _VARIABLES) -> Setting
         return Settings.model_validate(tree)
     except ValidationError as error:
         raise Refused("the settings are not usable", details=bad_settings(error), next_step=f"fix these keys in {source}") from error
+
+
+def front_named() -> str:
+    """Give the address of the front that commands go through, as it was written; empty if they go to Temporal."""
+    return os.environ.get(SERVER_VARIABLE, "").strip()
+
+
+def needs_temporal(why: str) -> Refused:
+    """Make the error for what cannot be done through the front; `why` completes `this needs Temporal: `."""
+    return Refused(
+        f"this command needs Temporal: {why}",
+        details=[f"commands go through the front at {front_named()}"],
+        next_step=f"run it where Temporal is reached, without --server and with {SERVER_VARIABLE} unset; or ask who administers the fleet",
+    )
+
+
+def require_temporal(why: str) -> None:
+    """Raise `Refused` if commands go through the front; see `needs_temporal`."""
+    if front_named():
+        raise needs_temporal(why)
 
 
 @contextmanager

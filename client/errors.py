@@ -50,6 +50,10 @@ class Refused(CommandFailed):
     code = ExitCode.REFUSED
 
 
+class Forbidden(Refused):
+    """The user has no right to do this, or to see these objects."""
+
+
 class NotFound(CommandFailed):
     """An object does not exist."""
 
@@ -60,6 +64,10 @@ class Conflict(CommandFailed):
     """The object was changed concurrently, or is being deleted."""
 
     code = ExitCode.CONFLICT
+
+
+class Modified(Conflict):
+    """The object was changed since it was read."""
 
 
 class AlreadyExists(Conflict):
@@ -73,13 +81,13 @@ class TimedOut(CommandFailed):
 
 
 class Unreachable(CommandFailed):
-    """Temporal does not answer, or no worker does."""
+    """Temporal does not answer, the front does not, or no worker does."""
 
     code = ExitCode.UNREACHABLE
 
 
 class NoAnswer(Unreachable):
-    """Temporal has the workflow of the object, but no worker answered for it."""
+    """The object is known, but no worker answered for it."""
 
 
 def combine(failures: Sequence[CommandFailed]) -> CommandFailed:

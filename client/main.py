@@ -14,20 +14,25 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from client.errors import CommandFailed, ExitCode, report
+from client.errors import CommandFailed, ExitCode, Refused, report
 from client.output.terminal import escaping
 from client.temporal.shutdown import exit_process
 
 _INTERRUPTED = 130
 _PACKAGE = "modelplane-temporal"
+_LOCAL = "it is for a fleet on this machine, with a Temporal of its own"
 
 
 class Command(NamedTuple):
-    """One command: the module below `client.commands` and its function or group there, and the line of `--help`."""
+    """One command: the module below `client.commands` and its function or group there, and the line of `--help`.
+
+    `needs_temporal`: why it has no use where commands go through the front; empty for those that do, or that say so themselves.
+    """
 
     module: str
     attribute: str
     summary: str
+    needs_temporal: str = ""
 
 
 COMMANDS = {
@@ -54,9 +59,9 @@ COMMANDS = {
     "events": Command("inspect.events", "show_events", "Show the events of objects, the latest last."),
     "validate": Command("preview.validate", "validate", "Check manifests and report every error at once."),
     "schema": Command("inspect.schema", "schema", "Print the JSON Schema of a kind, or list the kinds."),
-    "up": Command("local.up", "up", "Start Temporal, simulated GPU clusters and a worker on this machine."),
-    "down": Command("local.down", "down", "Stop the fleet on this machine."),
-    "logs": Command("inspect.logs", "logs", "Show the log of a part of the testbed."),
+    "up": Command("local.up", "up", "Start Temporal, simulated GPU clusters and a worker on this machine.", _LOCAL),
+    "down": Command("local.down", "down", "Stop the fleet on this machine.", _LOCAL),
+    "logs": Command("inspect.logs", "logs", "Show the log of a part of the testbed.", _LOCAL),
     "ui": Command("inspect.ui", "ui", "Print the address in the Temporal UI and open it."),
 }
 
@@ -108,17 +113,58 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _refuse_token(given: str | None) -> None:
+    if given is not None:
+        raise Refused(
+            "a token is not taken from the arguments: every user of this machine sees them",
+            next_step="write it into a file and name that with --token-file, or set MODELPLANE_TOKEN; and replace the token that was shown",
+        )
+
+
+def _from_front(title: str, option: str) -> Any:
+    return typer.Option(option, help=title, show_default=False)
+
+
 @app.callback()
 def common(
+    *,
+    context: typer.Context,
     config: Annotated[Path | None, typer.Option("--config", help="Settings file; also MODELPLANE_CONFIG.", show_default=False)] = None,
+    server: Annotated[
+        str | None, _from_front("Address of a front that commands go through instead of Temporal; also MODELPLANE_SERVER.", "--server")
+    ] = None,
+    token_file: Annotated[
+        Path | None, _from_front("File with the token for the front; also MODELPLANE_TOKEN_FILE. MODELPLANE_TOKEN has it.", "--token-file")
+    ] = None,
+    ca_file: Annotated[
+        Path | None, _from_front("Authorities that the front's certificate is checked with; also MODELPLANE_CA_FILE.", "--ca-file")
+    ] = None,
+    client_cert: Annotated[
+        Path | None, _from_front("Your certificate for the front, in place of a token; also MODELPLANE_CLIENT_CERT.", "--client-cert")
+    ] = None,
+    client_key: Annotated[Path | None, _from_front("The key of that certificate; also MODELPLANE_CLIENT_KEY.", "--client-key")] = None,
+    token: Annotated[str | None, typer.Option("--token", hidden=True, callback=_refuse_token)] = None,
     show_version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Take the options that stand before any command."""
-    del show_version
-    if config:
-        from api_types.environment import CONFIG_VARIABLE  # noqa: PLC0415 - the models of the settings would slow down --help
+    del show_version, token
+    if any((config, server, token_file, ca_file, client_cert, client_key)):
+        from api_types import environment  # noqa: PLC0415 - the models of the settings would slow down --help
 
-        os.environ[CONFIG_VARIABLE] = str(config)
+        named = {
+            environment.CONFIG_VARIABLE: config,
+            environment.SERVER_VARIABLE: server,
+            environment.TOKEN_FILE_VARIABLE: token_file,
+            environment.CA_FILE_VARIABLE: ca_file,
+            environment.CLIENT_CERT_VARIABLE: client_cert,
+            environment.CLIENT_KEY_VARIABLE: client_key,
+        }
+        os.environ.update({variable: str(value) for variable, value in named.items() if value is not None})
+    command = COMMANDS.get(context.invoked_subcommand or "")
+    if command and command.needs_temporal:
+        from client.configuration import require_temporal  # noqa: PLC0415 - as above
+
+        require_temporal(command.needs_temporal)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

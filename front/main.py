@@ -8,6 +8,7 @@ import socket
 import ssl
 import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,15 +17,19 @@ from aiohttp import web
 from cryptography import x509
 
 from activities.log import configure_logging
-from api_types.settings import FrontSettings, Settings
+from api_types.sections.front import FrontSettings
+from api_types.settings import Settings
 from client.configuration import load_settings
 from client.errors import CommandFailed, ExitCode, Refused
 from client.temporal.connection import connect
 from client.temporal.control_plane import ControlPlane
 from client.temporal.shutdown import exit_process
+from front.access.access import Access
 from front.access.access_file import AccessRules
 from front.access.files import BadAccessFile
 from front.access.limits import Allowance, Limits
+from front.access.request_header import Proxies
+from front.access.reviews import BadKubeconfig, Reviews, reviews_by
 from front.access.signing import Callers
 from front.audit.log import AuditLog, Unwritable
 from front.scaling.external_scaler import server_of
@@ -68,8 +73,8 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     Raises `Refused` for settings that do not go together, `Unreachable`.
     """
     host, port = _address(settings.front)
-    rules, tls = access_rules(settings.front, host), _tls(settings.front)
-    callers, credentials = _callers(settings.front), scaler_credentials(settings.front)
+    access, tls = access_of(settings.front, host), _tls(settings.front)
+    callers, credentials = webhook_callers(settings.front), scaler_credentials(settings.front)
     audit_log = _audit_log(settings.front)
     listener = listener or _listener(settings.front, host, port)
     client = await connect(settings, within_seconds=CONNECT_SECONDS)
@@ -78,7 +83,8 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     plane, feed = ControlPlane(client, settings), Feed(ControlPlane(client, settings), projection)
     following = asyncio.create_task(feed.run())
     links = {"temporalUi": settings.temporal.ui, "temporalNamespace": settings.temporal.namespace}
-    front = Front(plane, projection, rules, links, limits=Limits(_allowance(settings.front)), audit_log=audit_log)
+    allowance = _allowance(settings.front)
+    front = Front(plane, projection, access, links, limits=Limits(allowance), audit_log=audit_log)
     told = Told(timedelta(seconds=settings.front.metrics_max_age))
     app = front.app(Scaling(front, told, callers).routes())
     options = {**RUNNER_OPTIONS, "shutdown_timeout": _SHUTDOWN_SECONDS, "keepalive_timeout": _KEEPALIVE_SECONDS}
@@ -87,7 +93,7 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     scaler: Any = None
     try:
         if settings.front.scaler_listen:
-            scaler = _listening(settings.front, server_of(front, told), credentials)
+            scaler = _listening(settings.front, server_of(front, told, allowance), credentials)
             await scaler.start()
         await web.SockSite(runner, listener, ssl_context=tls).start()
         log.info("serving", listen=settings.front.listen, temporal=settings.temporal.address, tls=tls is not None)
@@ -99,6 +105,15 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
         if scaler:
             await scaler.stop(_SHUTDOWN_SECONDS)
         await runner.cleanup()
+        access.close()
+
+
+def access_of(front: FrontSettings, host: str) -> Access:
+    """Read who may come in; it is open where no setting says who. Raises `Refused`."""
+    proxies, reviews = _proxies(front), _reviews(front)
+    rules = access_rules(front, host) if front.access_file or not (proxies or reviews) else None
+    authorities = _authorities("front.clientCa", front.client_ca) if front.client_ca else ()
+    return Access(rules, proxies=proxies, reviews=reviews, authorities=authorities)
 
 
 def access_rules(front: FrontSettings, host: str) -> AccessRules | None:
@@ -117,11 +132,44 @@ def access_rules(front: FrontSettings, host: str) -> AccessRules | None:
     return None
 
 
-def _callers(front: FrontSettings) -> Callers | None:
-    if front.webhook_keys is None:
+def _proxies(front: FrontSettings) -> Proxies | None:
+    if front.request_header_ca is None:
+        return None
+    if front.tls_cert is None or (front.access_file is None and not front.review_kubeconfig):
+        raise Refused(
+            "front.requestHeaderCa: API servers are known by a certificate, which needs TLS, and their users need rules",
+            next_step="set front.tlsCert and front.tlsKey, and front.reviewKubeconfig or front.accessFile",
+        )
+    return Proxies(_authorities("front.requestHeaderCa", front.request_header_ca), frozenset(front.request_header_names))
+
+
+def _authorities(setting: str, file: Path) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(file.expanduser().read_bytes())
+    except (OSError, ValueError) as error:
+        raise Refused(f"{setting}: {error}", next_step="name a file with the certificates of authorities, in PEM") from error
+
+
+def _reviews(front: FrontSettings) -> Reviews | None:
+    if not front.review_kubeconfig:
         return None
     try:
-        return Callers(front.webhook_keys)
+        return reviews_by(front.review_kubeconfig)
+    except BadKubeconfig as error:
+        raise Refused(f"front.reviewKubeconfig: {error}", next_step="name a kubeconfig, or `in-cluster`") from error
+
+
+def webhook_callers(front: FrontSettings) -> Callers | None:
+    """Read the file of those who sign; None where no request is signed. Raises `Refused`."""
+    if front.webhook_keys is None:
+        return None
+    if not front.webhook_audience:
+        raise Refused(
+            "front.webhookKeys without front.webhookAudience: a request that is signed for another control plane would be taken here",
+            next_step="set front.webhookAudience to the name of this control plane; docs/scaling.md shows how callers sign it",
+        )
+    try:
+        return Callers(front.webhook_keys, front.webhook_audience)
     except BadAccessFile as error:
         raise Refused(f"front.webhookKeys: {error}", next_step="docs/scaling.md shows one") from error
 
@@ -198,10 +246,10 @@ def _is_loopback(host: str) -> bool:
 def _tls(front: FrontSettings) -> ssl.SSLContext | None:
     if (front.tls_cert is None) is not (front.tls_key is None):
         raise Refused("a certificate needs its key, and a key its certificate", next_step="set both front.tlsCert and front.tlsKey")
-    if front.client_ca is not None and (front.tls_cert is None or front.access_file is None):
+    if front.client_ca is not None and (front.tls_cert is None or (front.access_file is None and not front.review_kubeconfig)):
         raise Refused(
             "front.clientCa: certificates of clients need TLS, and rules of what their users may do",
-            next_step="set front.tlsCert, front.tlsKey and front.accessFile",
+            next_step="set front.tlsCert and front.tlsKey, and front.accessFile or front.reviewKubeconfig",
         )
     if front.tls_cert is None or front.tls_key is None:
         return None
@@ -210,11 +258,13 @@ def _tls(front: FrontSettings) -> ssl.SSLContext | None:
         context.load_cert_chain(front.tls_cert.expanduser(), front.tls_key.expanduser())
     except (OSError, ssl.SSLError) as error:
         raise Refused(f"front.tlsCert, front.tlsKey: {error}", next_step="name a certificate and its key, both in PEM") from error
-    if front.client_ca is not None:
+    for setting, file in (("front.clientCa", front.client_ca), ("front.requestHeaderCa", front.request_header_ca)):
+        if file is None:
+            continue
         try:
-            context.load_verify_locations(front.client_ca.expanduser())
+            context.load_verify_locations(file.expanduser())
         except (OSError, ssl.SSLError) as error:
-            raise Refused(f"front.clientCa: {error}", next_step="name a file with the certificates of authorities, in PEM") from error
+            raise Refused(f"{setting}: {error}", next_step="name a file with the certificates of authorities, in PEM") from error
         # Whoever has none may have a token.
         context.verify_mode = ssl.CERT_OPTIONAL
     return context

@@ -24,6 +24,10 @@ class UserRequest(Message):
     by: Name = ""
 
 
+WEBHOOK_REQUEST = "webhook-"
+"""What the ids of requests begin with that a program has signed for the webhook of the front."""
+
+
 class SetSpec(UserRequest):
     """Create or change an object: the whole manifest, and why, where that is recorded."""
 

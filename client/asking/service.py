@@ -10,11 +10,11 @@ import httpx
 
 from api_types import labels
 from api_types.environment import CONFIG_VARIABLE
-from client.configuration import home_folder, load_settings, local_settings_file
+from client.configuration import front_named, home_folder, load_settings, local_settings_file
 from client.errors import CommandFailed
+from client.fleet.connection import fleet_objects
 from client.refs.targets import Target
 from client.refs.tree import Tree, at_path, condition
-from client.temporal.control_plane import control_plane
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ async def find_service(target: Target, gateway: str | None) -> ServiceAddress:
 
     `gateway` is used in place of the gateway's own address, as is that of the fleet which runs on this machine.
     """
-    async with control_plane(load_settings()) as plane:
+    async with fleet_objects(load_settings()) as plane:
         tree = await plane.describe(target)
     base = gateway or _local_gateway() or _origin(str(at_path(tree, ".status.address") or ""))
     if not base:
@@ -57,7 +57,10 @@ def _clusters(tree: Tree) -> dict[str, str]:
 
 
 def _origin(address: str) -> str:
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return ""
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
 
 
@@ -78,7 +81,7 @@ def way_from_here(target: Target, tree: Tree) -> str:
 def _local_gateway() -> str:
     """Give the address of the gateway of the fleet on this machine; empty if commands are about another one."""
     file, named = local_settings_file(), os.environ.get(CONFIG_VARIABLE)
-    if not file.is_file() or (named and Path(named).expanduser().absolute() != file):
+    if front_named() or not file.is_file() or (named and Path(named).expanduser().absolute() != file):
         return ""
     from client.local.gateway import local_gateway_url  # noqa: PLC0415 - the testbed would slow the start of every other command
 

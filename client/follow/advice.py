@@ -45,6 +45,7 @@ ADVICE = {
         "NoClusters": "no cluster has the labels that the selectors ask for: compare with `modelplane get ic --show-labels`",
         "InsufficientCapacity": "free or add nodes, or ask for less: `modelplane get icl -o yaml` shows what a node of each class has",
         "ModelCacheNotFound": "apply the ModelCache that modelCacheRef names, in the same namespace",
+        "SeveralAutoscalers": "let one of those that the message names set the count, and end the others: docs/scaling.md",
         "ModelStarting": "`modelplane get mr -n {namespace} -o wide` shows each replica and what it waits for",
     },
     "ModelEndpoint": {

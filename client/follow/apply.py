@@ -1,4 +1,4 @@
-"""Applying manifests: every object by signal-with-start `set_spec`, Secrets and ConfigMaps to the secret store and never to Temporal."""
+"""Applying manifests: every object by `set_spec`, Secrets and ConfigMaps to the secret store and never to Temporal."""
 
 import asyncio
 import sys
@@ -12,6 +12,7 @@ from api_types.resources.kinds import BY_KIND
 from api_types.resources.secrets import Stored
 from api_types.validation.manifests import InvalidManifest, Manifest, admit_update, dump, load, update_warnings
 from client.errors import CommandFailed, NoAnswer, NotFound, Refused
+from client.fleet.objects import Objects
 from client.follow.edit import being_deleted, raise_if_not_accepted
 from client.follow.fleet_warnings import warnings_of
 from client.follow.requests import (
@@ -25,10 +26,9 @@ from client.follow.requests import (
     until_applied,
 )
 from client.follow.waiting import Goal, wait_until_ready
-from client.manifests.secrets import store_secrets
+from client.manifests.secrets import STORED_ELSEWHERE, store_secrets
 from client.refs.targets import Target
 from client.refs.tree import Tree, deleting, has_changed
-from client.temporal.control_plane import ControlPlane
 
 # "applied" while no worker has said what it changed.
 Outcome = Literal["created", "configured", "unchanged", "applied"]
@@ -52,15 +52,17 @@ class _Checked:
     manifest: Manifest
     exists: bool
     request_id: str = ""
+    before: Tree | None = None
 
 
-async def apply_manifests(plane: ControlPlane, manifests: Sequence[Manifest], look_seconds: float = 0.0) -> list[AppliedObject]:
+async def apply_manifests(plane: Objects, manifests: Sequence[Manifest], look_seconds: float = 0.0) -> list[AppliedObject]:
     """Send manifests in order of their kinds, and then wait for all answers; prints the outcome of each. The failures are raised together.
 
     What is sent needs no worker. Where one tells in time what the object is now, a change that cannot be made is not sent: it is asked
     once, or again and again for `look_seconds`.
     """
-    await store_secrets([manifest for manifest in manifests if isinstance(manifest, Stored)], plane.settings)
+    if stored := [manifest for manifest in manifests if isinstance(manifest, Stored)]:
+        await store_secrets(stored, plane.temporal(STORED_ELSEWHERE).settings)
     failures: list[CommandFailed] = []
     checked = await _each(
         plane, partial(_check, look_seconds=look_seconds), [manifest for manifest in manifests if manifest.kind in BY_KIND], failures
@@ -75,14 +77,32 @@ async def apply_manifests(plane: ControlPlane, manifests: Sequence[Manifest], lo
     return applied
 
 
-async def until_applied_are_ready(plane: ControlPlane, applied: Sequence[AppliedObject], seconds: float) -> list[Tree]:
+async def check_manifests(plane: Objects, manifests: Sequence[Manifest]) -> None:
+    """Check manifests as `apply_manifests` does before it sends them, and print what would become of each. Raises the failures together."""
+    failures: list[CommandFailed] = []
+    stored = [manifest for manifest in manifests if isinstance(manifest, Stored)]
+    if stored:
+        plane.temporal(STORED_ELSEWHERE)
+    written = [manifest for manifest in manifests if manifest.kind in BY_KIND]
+    checked = await _each(plane, partial(_check, look_seconds=0.0), written, failures)
+    good = await _each(plane, _check_only, checked, failures)
+    for warning in await warnings_of(plane, manifests):
+        print(f"warning: {warning}", file=sys.stderr)
+    for manifest in stored:
+        print(f"{manifest.kind.lower()}/{manifest.metadata.name} applied (dry run)")
+    for one in good:
+        print(f"{one.target.label} {_expected_outcome(one)} (dry run)")
+    raise_failures(failures)
+
+
+async def until_applied_are_ready(plane: Objects, applied: Sequence[AppliedObject], seconds: float) -> list[Tree]:
     """Wait, showing progress, until everything that was applied is Ready at its new generation."""
     return await wait_until_ready(plane, [Goal.of(one) for one in applied], seconds)
 
 
 async def _each(
-    plane: ControlPlane,
-    step: Callable[[ControlPlane, ItemT], Awaitable[ResultT]],
+    plane: Objects,
+    step: Callable[[Objects, ItemT], Awaitable[ResultT]],
     items: Sequence[ItemT],
     failures: list[CommandFailed],
 ) -> list[ResultT]:
@@ -92,7 +112,7 @@ async def _each(
     return [result for result in results if not isinstance(result, CommandFailed)]
 
 
-async def _check(plane: ControlPlane, manifest: Manifest, *, look_seconds: float) -> _Checked:
+async def _check(plane: Objects, manifest: Manifest, *, look_seconds: float) -> _Checked:
     """Look at the object, and check that it can be changed in this way. Raises `Conflict`, `Refused`, `Unreachable`."""
     target = Target.of(BY_KIND[manifest.kind], manifest.metadata.namespace, manifest.metadata.name)
     if not await plane.exists(target):
@@ -104,16 +124,25 @@ async def _check(plane: ControlPlane, manifest: Manifest, *, look_seconds: float
     except NoAnswer:
         return _Checked(target, manifest, exists=True)  # its workflow makes the same checks
     _check_change(target, before, manifest)
-    return _Checked(target, manifest, exists=True)
+    return _Checked(target, manifest, exists=True, before=before)
 
 
-async def _send(plane: ControlPlane, checked: _Checked) -> _Checked:
-    request = SetSpec(request_id=new_request_id(), by=current_user(), manifest=dump(checked.manifest))
+async def _send(plane: Objects, checked: _Checked) -> _Checked:
+    request = _request(checked)
     await plane.set_spec(checked.target, request)
     return replace(checked, request_id=request.request_id)
 
 
-async def _answer(plane: ControlPlane, sent: _Checked) -> AppliedObject:
+async def _check_only(plane: Objects, checked: _Checked) -> _Checked:
+    await plane.check_spec(checked.target, _request(checked))
+    return checked
+
+
+def _request(checked: _Checked) -> SetSpec:
+    return SetSpec(request_id=new_request_id(), by=current_user(), manifest=dump(checked.manifest))
+
+
+async def _answer(plane: Objects, sent: _Checked) -> AppliedObject:
     requested = raise_if_not_accepted(await until_applied(plane, sent.target, sent.request_id))
     return AppliedObject(requested.target, requested.request_id, requested.tree, requested.gone, _outcome(sent, requested.tree))
 
@@ -135,6 +164,20 @@ def _check_change(target: Target, before: Tree, manifest: Manifest) -> None:
         ) from refused
     for warning in update_warnings(old, manifest):
         print(f"warning: {warning}", file=sys.stderr)
+
+
+def _expected_outcome(checked: _Checked) -> Outcome:
+    """Say what the workflow would do, as far as that can be seen from what there is."""
+    if not checked.exists:
+        return "created"
+    if checked.before is None or not checked.before.get("spec"):
+        return "applied"
+    return "unchanged" if _written(dump(load(checked.before))) == _written(dump(checked.manifest)) else "configured"
+
+
+def _written(document: Tree) -> list[object]:
+    metadata = document["metadata"]
+    return [document["spec"], metadata.get("labels") or {}, metadata.get("annotations") or {}]
 
 
 def _outcome(sent: _Checked, after: Tree | None) -> Outcome:

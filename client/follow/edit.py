@@ -1,24 +1,35 @@
 """Changing an existing object: read it, change its manifest, send all of it, and wait until it is applied or refused."""
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from api_types.messages.entities import SetSpec
-from api_types.messages.signals import EntitySignals
-from client.errors import Conflict, Refused
+from client.errors import Conflict, Modified, Refused
+from client.fleet.objects import Objects
 from client.follow.requests import Requested, current_user, new_request_id, until_answered, until_applied
 from client.refs.targets import Target
 from client.refs.tree import Tree, deleting, refusal
-from client.temporal.control_plane import ControlPlane
 
+# Before an object is read again that was changed while it was being changed here: a front learns of that within a second.
+_PAUSES = (0.3, 0.6, 1.0, 1.5)
 _KEPT = ("name", "namespace", "labels", "annotations")
 
 
-async def change(plane: ControlPlane, target: Target, new_spec: Callable[[Tree], Tree], *, reason: str = "") -> Requested:
+async def change(plane: Objects, target: Target, new_spec: Callable[[Tree], Tree], *, reason: str = "") -> Requested:
     """Send an object with another spec; where nothing changes nothing is sent, and the request has no id.
 
-    `new_spec` takes the described object, which only a worker can give. Raises `NotFound`, `Conflict`, `Refused`, `NoAnswer`, and whatever
-    `new_spec` raises.
+    `new_spec` takes the described object, which only a worker can give; it may be called again where the object was changed meanwhile.
+    Raises `NotFound`, `Conflict`, `Refused`, `NoAnswer`, and whatever `new_spec` raises.
     """
+    for pause in _PAUSES:
+        with suppress(Modified):
+            return await _change(plane, target, new_spec, reason)
+        await asyncio.sleep(pause)
+    return await _change(plane, target, new_spec, reason)
+
+
+async def _change(plane: Objects, target: Target, new_spec: Callable[[Tree], Tree], reason: str) -> Requested:
     tree = await until_answered(lambda: plane.describe(target))
     if deleting(tree):
         raise being_deleted(target)
@@ -27,7 +38,7 @@ async def change(plane: ControlPlane, target: Target, new_spec: Callable[[Tree],
     if spec == tree["spec"]:
         return Requested(target, "", tree)
     request = SetSpec(request_id=new_request_id(), by=current_user(), manifest=_as_manifest(tree, spec), reason=reason)
-    await plane.signal(target, EntitySignals.SET_SPEC, request)
+    await plane.change_spec(target, request, tree)
     return raise_if_not_accepted(await until_applied(plane, target, request.request_id))
 
 

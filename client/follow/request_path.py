@@ -13,9 +13,9 @@ from api_types import labels as keys
 from api_types.names import label_value
 from api_types.resources.kinds import BY_KIND
 from client.errors import CommandFailed
+from client.fleet.objects import Objects
 from client.refs.targets import Target
 from client.refs.tree import Tree, at_path, condition, labels
-from client.temporal.control_plane import ControlPlane
 
 _GOOD, _BAD, _STANDBY = "✓", "✗", "·"
 _STEP = "  "
@@ -29,14 +29,14 @@ _OF_REPLICAS = (keys.CLUSTER, keys.REPLICA_INDEX)
 _WIDTH_MIN = 40
 
 
-async def request_path(plane: ControlPlane, target: Target, service: Tree, width: int = 0) -> list[str]:
+async def request_path(plane: Objects, target: Target, service: Tree, width: int = 0) -> list[str]:
     """Draw it in lines of at most `width` cells; 0: each hop is one line."""
     lines = await _RequestPath(plane, target, service).draw()
     return [part for line in lines for part in _wrapped(line, width)]
 
 
 class _RequestPath:
-    def __init__(self, plane: ControlPlane, target: Target, service: Tree) -> None:
+    def __init__(self, plane: Objects, target: Target, service: Tree) -> None:
         self._plane = plane
         self._target = target
         self._service = service
@@ -93,7 +93,7 @@ class _RequestPath:
             found = await self._read("ModelEndpoint", self._target.namespace, name)
             return [f"{_mark(found)} ModelEndpoint {name}: {sent}{_why(found)}"]
         replica = await self._read("ModelReplica", self._target.namespace, name)
-        host = urlsplit(str(endpoint.get("url") or "")).hostname or ""
+        host = _host(str(endpoint.get("url") or ""))
         return [f"{_mark(replica)} ModelReplica {name}: {sent}{_why(replica)}", await self._cluster(cluster, host)]
 
     async def _cluster(self, name: str, host: str) -> str:
@@ -174,6 +174,13 @@ class _RequestPath:
         except CommandFailed as error:
             message = error.message.removeprefix(f"{target.title} ")
             return {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "", "message": message}]}}
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _retries(service: Tree) -> list[str]:

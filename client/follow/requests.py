@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from client.errors import RUN_WORKER, CommandFailed, NoAnswer, NotFound, combine
+from client.fleet.objects import Objects
 from client.refs.targets import Target
 from client.refs.tree import Tree, has_applied
-from client.temporal.control_plane import ControlPlane
 
 # How long a command waits for the answer to its request; Temporal keeps the request however long that takes.
 ANSWER_SECONDS = 15.0
@@ -79,7 +79,7 @@ async def until_answered(read: Callable[[], Awaitable[ResultT]], seconds: float 
         await asyncio.sleep(next(pauses))
 
 
-async def until_applied(plane: ControlPlane, target: Target, request_id: str, seconds: float | None = None) -> Requested:
+async def until_applied(plane: Objects, target: Target, request_id: str, seconds: float | None = None) -> Requested:
     """Wait until the workflow of the object has applied a request that was sent, or for `ANSWER_SECONDS` if nothing else is said."""
     deadline = time.monotonic() + (ANSWER_SECONDS if seconds is None else seconds)
     pauses = _pauses()

@@ -5,17 +5,17 @@ import time
 from collections.abc import Mapping, Sequence
 
 from client.errors import CommandFailed, TimedOut
+from client.fleet.objects import Objects
 from client.follow.advice import advice
 from client.follow.waiting import describe_or_none, raise_if_refused, status_line
 from client.output.progress import Progress, Row
 from client.refs.targets import Target
 from client.refs.tree import Tree, at_path, condition, generation, settled
-from client.temporal.control_plane import ControlPlane
 
 _POLL_SECONDS = 0.5
 
 
-async def until_rolled_out(plane: ControlPlane, targets: Sequence[Target], seconds: float, progress: Progress) -> Mapping[Target, Tree]:
+async def until_rolled_out(plane: Objects, targets: Sequence[Target], seconds: float, progress: Progress) -> Mapping[Target, Tree]:
     """Wait until all replicas of every deployment are Ready with the present template. Raises `TimedOut`, `NotFound`, `CommandFailed`."""
     deadline = time.monotonic() + seconds
     while True:

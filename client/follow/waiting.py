@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from client.errors import START_WORKER, CommandFailed, NoAnswer, NotFound, TimedOut
+from client.fleet.objects import Objects
 from client.follow.advice import advice
 from client.follow.final_conditions import final_failure, missing_features, said
 from client.follow.requests import UNSEEN, Requested
 from client.output.progress import Progress, Row
 from client.refs.targets import Target
 from client.refs.tree import SCALED_TO_ZERO, Tree, at_path, condition, conditions, generation, has_applied, refusal, settled
-from client.temporal.control_plane import ControlPlane
-from client.temporal.execution import execution_of
 
 _POLL_SECONDS = 0.5
 
@@ -42,7 +41,7 @@ class Goal:
         return replace(self, generation=generation(tree)) if tree and applied else self
 
 
-async def wait_until_ready(plane: ControlPlane, goals: Sequence[Goal], seconds: float) -> list[Tree]:
+async def wait_until_ready(plane: Objects, goals: Sequence[Goal], seconds: float) -> list[Tree]:
     """Wait as `until_ready` does, showing progress, and then warn of what the specs ask for and do not get."""
     with Progress() as progress:
         trees = await until_ready(plane, goals, seconds, progress)
@@ -52,7 +51,7 @@ async def wait_until_ready(plane: ControlPlane, goals: Sequence[Goal], seconds: 
     return trees
 
 
-async def until_ready(plane: ControlPlane, goals: Sequence[Goal], seconds: float, progress: Progress) -> list[Tree]:
+async def until_ready(plane: Objects, goals: Sequence[Goal], seconds: float, progress: Progress) -> list[Tree]:
     """Wait until every goal is reached and give the objects, in the order of the goals.
 
     Raises `TimedOut` with reasons and the next step, `NotFound`, and `CommandFailed` when the control plane refused what was sent, or
@@ -75,7 +74,7 @@ async def until_ready(plane: ControlPlane, goals: Sequence[Goal], seconds: float
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def until_gone(plane: ControlPlane, targets: Sequence[Target], seconds: float, progress: Progress) -> None:
+async def until_gone(plane: Objects, targets: Sequence[Target], seconds: float, progress: Progress) -> None:
     """Wait until none of the objects exists. Raises `TimedOut` that says what they wait for."""
     deadline = time.monotonic() + seconds
     left: dict[Target, str] = dict.fromkeys(targets, "being deleted")
@@ -170,7 +169,7 @@ def _next_step(target: Target, tree: Tree) -> str:
     return advice(target, tree) or f"`modelplane describe {target.command}` shows all that is known"
 
 
-async def describe_or_none(plane: ControlPlane, target: Target) -> Tree | None:
+async def describe_or_none(plane: Objects, target: Target) -> Tree | None:
     """Give an object, or None while no worker answers. Raises `NotFound`, `Unreachable`."""
     try:
         return await plane.describe(target)
@@ -178,7 +177,7 @@ async def describe_or_none(plane: ControlPlane, target: Target) -> Tree | None:
         return None
 
 
-async def _teardown_state(plane: ControlPlane, target: Target) -> str:
+async def _teardown_state(plane: Objects, target: Target) -> str:
     """Say what an object waits for; empty once it is gone."""
     try:
         return "; ".join(await plane.waiting(target)) or "being deleted"
@@ -188,12 +187,12 @@ async def _teardown_state(plane: ControlPlane, target: Target) -> str:
         return "no worker answers for it"
 
 
-async def _timed_out(plane: ControlPlane, missing: Sequence[tuple[Goal, Tree | None]], seconds: float) -> TimedOut:
+async def _timed_out(plane: Objects, missing: Sequence[tuple[Goal, Tree | None]], seconds: float) -> TimedOut:
     target, tree = missing[0][0].target, missing[0][1]
     details: list[str] = []
     for goal, seen in missing:
         details.append(f"{goal.target.title}: {_line(goal, seen)}")
-        details += [f"  failing: {step}" for step in (await execution_of(plane, goal.target)).failing]
+        details += [f"  failing: {step}" for step in (await plane.execution(goal.target)).failing]
     return TimedOut(
         f"not Ready after {seconds:g} s; the control plane keeps trying",
         details=details,

@@ -11,6 +11,9 @@ from api_types.settings import Settings
 from api_types.validation.manifests import Manifest
 from client.errors import CommandFailed, NotFound, Refused
 
+STORED_ELSEWHERE = "Secrets and ConfigMaps go to the secret store of the fleet, which the front does not reach"
+"""Why they are not written through the front."""
+
 
 async def store_secrets(manifests: Sequence[Manifest], settings: Settings) -> None:
     """Write Secrets and ConfigMaps to the secret store and print the outcome of each."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from api_types.clock import utc_now
 from api_types.resources.kinds import KindInfo
+from client.errors import CommandFailed
 from client.output.columns import MARK, Layout, header, row
 from client.output.formats import Format, render
 from client.output.tables import columns, measure
@@ -64,6 +65,12 @@ def warn_unanswered(found: Sequence[ListedObject]) -> None:
         within = f"{ANSWER_WAIT.total_seconds():g} s"
         what = f"{unanswered} of {len(found)} objects did not answer within {within}: values marked {MARK} are the last known ones"
         print(f"warning: {what}; is a worker running?", file=sys.stderr)
+
+
+def warn_hidden(hidden: Sequence[CommandFailed]) -> None:
+    """Warn on standard error of kinds that this user may not list."""
+    for failure in hidden:
+        print(f"warning: {failure.message}", file=sys.stderr)
 
 
 def _version(one: ListedObject) -> str:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 from temporalio.client import (
     Client,
@@ -33,15 +33,17 @@ from api_types import errors, queues
 from api_types.clock import timestamp
 from api_types.errors import error_message, error_type
 from api_types.messages.delivery import MessageT, ReceiverT, Signal
-from api_types.messages.entities import Replace, SetSpec
-from api_types.messages.signals import EntitySignals
+from api_types.messages.entities import Delete, Replace, Scale, SetSpec
+from api_types.messages.signals import EntitySignals, ModelDeploymentSignals
 from api_types.payloads.unreadable import UnreadablePayload
 from api_types.resources.kinds import KindInfo
 from api_types.settings import Settings
+from client.configuration import require_temporal
 from client.errors import RUN_WORKER, START_WORKER, AlreadyExists, CommandFailed, Conflict, NoAnswer, NotFound, Refused, Unreachable
 from client.refs.targets import Target
 from client.refs.tree import Tree
 from client.temporal.connection import connect, unreachable
+from client.temporal.execution import Execution, execution_of
 
 QUERIES_AT_ONCE = 32
 # How long an object has to answer a query; what does not is shown from its search attributes.
@@ -49,6 +51,8 @@ ANSWER_WAIT = timedelta(seconds=3)
 # How long a caller waits who needs to know whether a change was accepted.
 WRITE_WAIT = timedelta(seconds=20)
 _REPLACE = "replace"
+# What commands need of Temporal that say nothing else.
+_WHY = "the front serves objects, and nothing else of the fleet"
 
 # What a query returns while no worker polls, before the first workflow task is done, or when the worker stops in between.
 UNANSWERED = {
@@ -81,6 +85,11 @@ class ControlPlane:
         self.client = client
         self.settings = settings
         self._gate = asyncio.Semaphore(QUERIES_AT_ONCE)
+
+    def temporal(self, why: str) -> Self:
+        """Give the connection to Temporal, which this is: see `client/fleet/objects.py`."""
+        del why
+        return self
 
     async def describe(self, target: Target) -> Tree:
         """Give the object as its manifest with status. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
@@ -183,6 +192,26 @@ class ControlPlane:
             )
         except RPCError as error:
             raise self._failure_to_send(error, target) from error
+
+    async def check_spec(self, target: Target, message: SetSpec) -> None:
+        """Check nothing: a workflow checks what it is sent, and there is nobody else to ask."""
+
+    async def change_spec(self, target: Target, message: SetSpec, read: Tree) -> None:
+        """Send an object that runs another manifest. Whoever writes last wins: `read` is not compared. Raises `NotFound`, `Unreachable`."""
+        del read
+        await self.signal(target, EntitySignals.SET_SPEC, message)
+
+    async def scale(self, target: Target, message: Scale) -> None:
+        """Send a deployment a replica count. Raises `NotFound`, `Unreachable`."""
+        await self.signal(target, ModelDeploymentSignals.SCALE, message)
+
+    async def delete(self, target: Target, message: Delete) -> None:
+        """Request the deletion of an object. Raises `NotFound`, `Unreachable`."""
+        await self.signal(target, EntitySignals.DELETE, message)
+
+    async def execution(self, target: Target) -> Execution:
+        """Describe the workflow of an object; if Temporal does not answer, only its page is known."""
+        return await execution_of(self.client, self.settings, target)
 
     async def replace(self, target: Target, message: Replace, *, create: bool) -> Tree:
         """Change an object and give it as it is then; `create`: it must not exist yet.
@@ -316,8 +345,9 @@ class ControlPlane:
 
 
 @asynccontextmanager
-async def control_plane(settings: Settings) -> AsyncIterator[ControlPlane]:
-    """Connect to Temporal while a command runs."""
+async def control_plane(settings: Settings, why: str = _WHY) -> AsyncIterator[ControlPlane]:
+    """Connect to Temporal while a command runs that needs it, and `why`. Raises `Refused` where commands go through the front."""
+    require_temporal(why)
     yield ControlPlane(await connect(settings), settings)
 
 

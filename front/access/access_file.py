@@ -60,10 +60,11 @@ class AccessFile(Section):
 
 @dataclass(frozen=True)
 class User:
-    """Who asks."""
+    """Who asks. `extra`: what else an API server says of its user, which it needs to decide what this one may do."""
 
     name: str
     groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, str], ...] = ()
 
 
 ANYBODY = User("system:anonymous-admin")
@@ -98,8 +99,10 @@ class AccessRules:
 
     def refresh(self) -> str:
         """Read the file again if it has changed; gives what is wrong with it, if it cannot be used."""
+        before = self._file.content
         problem = self._file.refresh()
-        self._use(self._file.content)
+        if self._file.content is not before:
+            self._use(self._file.content)
         return problem
 
     def user_of(self, token: str) -> User | None:

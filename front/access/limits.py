@@ -62,13 +62,18 @@ class Buckets:
 
 
 class Limits:
-    """The limits of all users. None for an allowance: there are none, which is for tests alone."""
+    """The limits of all users, and of addresses: of callers who are not known, and of those for the page.
+
+    None for an allowance: there are none, which is for tests alone.
+    """
 
     def __init__(self, allowance: Allowance | None, now: Callable[[], float] = time.monotonic) -> None:
         """`now` gives seconds that never go back."""
         self._allowance = allowance
         self._users = Buckets(allowance, now) if allowance else None
         self._addresses = Buckets(allowance, now) if allowance else None
+        # The page is for everybody: behind an address that many share, it is not kept from them by one who sends wrong tokens.
+        self._pages = Buckets(allowance, now) if allowance else None
         self._requests: Counter[str] = Counter()
         self._watches: Counter[str] = Counter()
 
@@ -78,11 +83,14 @@ class Limits:
             raise TooMany(f'too many requests of the user "{name}"; ask again later', seconds)
 
     def address_asks(self, address: str) -> None:
-        """Count a request of a caller who is not known, or need not be. Raises `TooMany`."""
+        """Count a request of a caller who is not known. Raises `TooMany`."""
         if self._addresses and (seconds := self._addresses.take(_network(address))):
-            raise TooMany(
-                "too many requests from this address for the page, or without a valid token or certificate; ask again later", seconds
-            )
+            raise TooMany("too many requests from this address without a valid token or certificate; ask again later", seconds)
+
+    def page_asks(self, address: str) -> None:
+        """Count a request for a file of the page, which needs no token. Raises `TooMany`."""
+        if self._pages and (seconds := self._pages.take(_network(address))):
+            raise TooMany("too many requests from this address for the page; ask again later", seconds)
 
     @contextmanager
     def unknown(self, address: str) -> Iterator[None]:
@@ -107,13 +115,25 @@ class Limits:
         most = (self._allowance.watches if watch else self._allowance.requests) if self._allowance else None
         if most is not None and counted[name] >= most:
             raise TooMany(f'the user "{name}" has {most} {what}, which is the most; end some, or ask again later', _BUSY_SECONDS)
-        counted[name] += 1
-        try:
+        with _counted(counted, name):
             yield
-        finally:
-            counted[name] -= 1
-            if not counted[name]:
-                del counted[name]
+
+    @contextmanager
+    def sending(self, name: str) -> Iterator[None]:
+        """Count an answer for as long as it is being sent, as a request that is being answered; what is done already is not refused."""
+        with _counted(self._requests, name):
+            yield
+
+
+@contextmanager
+def _counted(counts: Counter[str], name: str) -> Iterator[None]:
+    counts[name] += 1
+    try:
+        yield
+    finally:
+        counts[name] -= 1
+        if not counts[name]:
+            del counts[name]
 
 
 def _network(address: str) -> str:

@@ -7,6 +7,9 @@
 
 A caller has the rights that the access file gives to this name and these groups. Several keys, so that one can be replaced. The file is
 read again when it changes. A key is used here alone, and is in no message, history or log.
+
+What is signed names the control plane that is meant, its audience: else a request to one would be good at each other one where its caller
+has the same key.
 """
 
 import hashlib
@@ -64,6 +67,16 @@ class CallersFile(Section):
 
 
 @dataclass(frozen=True)
+class Presented:
+    """The headers of a signed request, of which each has its form. Whether the signature is right is not known yet."""
+
+    caller: str
+    timestamp: str
+    request_id: str
+    signature: str
+
+
+@dataclass(frozen=True)
 class Signed:
     """A request whose signature is that of a caller. `request_id`: chosen by the caller, the same for a repeat."""
 
@@ -78,34 +91,49 @@ class BadSignature(Exception):
 class Callers:
     """The file of callers as it was last read."""
 
-    def __init__(self, file: Path) -> None:
-        """Read it. Raises `BadAccessFile`."""
-        self._file = WatchedFile(file, CallersFile)
+    def __init__(self, file: Path, audience: str) -> None:
+        """Read it. `audience`: which control plane a signature must be for. Raises `BadAccessFile`."""
+        self._file, self._audience = WatchedFile(file, CallersFile), audience
 
     def refresh(self) -> str:
         """Read the file again if it has changed; gives what is wrong with it, if it cannot be used."""
         return self._file.refresh()
 
-    def verify(self, headers: Mapping[str, str], method: str, target: str, body: bytes, now: float) -> Signed:
+    def verify(self, presented: Presented, method: str, target: str, body: bytes, now: float) -> Signed:
         """Give who signed a request. `target`: path and query as they were sent; `now`: seconds since 1970. Raises `BadSignature`."""
-        caller, timestamp, request_id, signature = (headers.get(name, "") for name in HEADERS)
-        shapes = ((TIMESTAMP, _TIMESTAMP, timestamp), (REQUEST_ID, _REQUEST_ID, request_id), (SIGNATURE, _SIGNATURE, signature))
-        wrong = [] if caller else [CALLER]
-        wrong += [name for name, shape, value in shapes if not shape.fullmatch(value)]
-        if wrong:
-            raise BadSignature(f"missing or malformed: {', '.join(wrong)}")
-        known = next((each for each in self._file.content.callers if each.name == caller), None)
+        # Again: the body may have come so slowly that what was ordered before is forgotten by now.
+        _check_time(presented, now)
+        known = next((each for each in self._file.content.callers if each.name == presented.caller), None)
         keys = [bytes.fromhex(key) for key in known.keys] if known else _NOBODY
-        signed = signed_text(timestamp, request_id, method, target, body)
+        signed = signed_text(self._audience, presented.timestamp, presented.request_id, method=method, target=target, body=body)
         # All are compared, for the same reason.
-        matches = [hmac.compare_digest(hmac.digest(key, signed, hashlib.sha256).hex(), signature) for key in keys]
+        matches = [hmac.compare_digest(hmac.digest(key, signed, hashlib.sha256).hex(), presented.signature) for key in keys]
         if known is None or not any(matches):
             raise BadSignature("no caller of this name has a key with this signature")
-        if abs(now - int(timestamp)) > WINDOW_SECONDS:
-            raise BadSignature(f"{TIMESTAMP} is more than {WINDOW_SECONDS} s from the time here; sign again with the present time")
-        return Signed(User(known.name, (*known.groups, AUTHENTICATED)), request_id)
+        return Signed(User(known.name, (*known.groups, AUTHENTICATED)), presented.request_id)
 
 
-def signed_text(timestamp: str, request_id: str, method: str, target: str, body: bytes) -> bytes:
+def presented_in(headers: Mapping[str, str], now: float) -> Presented:
+    """Read the headers of a signed request, before its body is. `now`: seconds since 1970. Raises `BadSignature`."""
+    presented = Presented(*(headers.get(name, "") for name in HEADERS))
+    shapes = (
+        (TIMESTAMP, _TIMESTAMP, presented.timestamp),
+        (REQUEST_ID, _REQUEST_ID, presented.request_id),
+        (SIGNATURE, _SIGNATURE, presented.signature),
+    )
+    wrong = [] if presented.caller else [CALLER]
+    wrong += [name for name, shape, value in shapes if not shape.fullmatch(value)]
+    if wrong:
+        raise BadSignature(f"missing or malformed: {', '.join(wrong)}")
+    _check_time(presented, now)
+    return presented
+
+
+def _check_time(presented: Presented, now: float) -> None:
+    if abs(now - int(presented.timestamp)) > WINDOW_SECONDS:
+        raise BadSignature(f"{TIMESTAMP} is more than {WINDOW_SECONDS} s from the time here; sign again with the present time")
+
+
+def signed_text(audience: str, timestamp: str, request_id: str, *, method: str, target: str, body: bytes) -> bytes:
     """Give the bytes that are signed. Only the body may have line breaks, so no two requests have the same."""
-    return f"{SCHEME}\n{timestamp}\n{request_id}\n{method}\n{target}\n".encode(errors="surrogateescape") + body
+    return f"{SCHEME}\n{audience}\n{timestamp}\n{request_id}\n{method}\n{target}\n".encode(errors="surrogateescape") + body

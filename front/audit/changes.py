@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from front.audit.escaped import fitting
+
 Json = dict[str, Any]
 
 CHANGES_MAX = 64
 VALUE_MAX = 256
 """Characters of a value in JSON; of a longer one its length is given."""
-_PATH_MAX = 512
 HIDDEN_BELOW = frozenset({"annotations", "args", "command", "env"})
 """Fields of which no value is shown, at whatever depth they are."""
 _PRIVATE_ADDRESS = re.compile(r"://[^\s]*[@?]")
@@ -37,7 +38,7 @@ class Difference:
     def shown(self) -> Json:
         """Write it for the log; a side that has no value is left out."""
         sides = {} if self.hidden else {"old": self.old, "new": self.new}
-        return {"path": self.path[:_PATH_MAX]} | {side: _bounded(value) for side, value in sides.items() if value is not _MISSING}
+        return {"path": fitting(self.path)} | {side: _bounded(value) for side, value in sides.items() if value is not _MISSING}
 
 
 def differences(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[list[Json], int]:

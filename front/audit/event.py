@@ -6,10 +6,12 @@ from typing import Any
 
 from api_types.clock import utc_now
 from front.audit.changes import differences
+from front.audit.escaped import fitting
 
 Tree = dict[str, Any]
 
-_TEXT_MAX = 512
+LINE_BYTES_MAX = 128 * 1024
+"""Of a line: nine texts and 64 groups of 512 bytes, and 64 changes with a path and two values."""
 _GROUPS_MAX = 64
 
 
@@ -27,7 +29,10 @@ class Change:
 
 @dataclass
 class AuditEvent:
-    """A request: who, what about, and what was sent for it. What is not known, as of a caller without a token, is empty."""
+    """A request: who, what about, and what was sent for it. What is not known, as of a caller without a token, is empty.
+
+    `omitted`: of a line in place of those of several requests, how many they are.
+    """
 
     id: str
     method: str
@@ -41,6 +46,7 @@ class AuditEvent:
     namespace: str = ""
     name: str = ""
     dry_run: bool = False
+    omitted: int = 0
     received: str = field(default_factory=lambda: utc_now().isoformat(timespec="milliseconds").replace("+00:00", "Z"))
     changes: dict[str, Change] = field(default_factory=dict)
 
@@ -62,20 +68,22 @@ class AuditEvent:
         told: Tree = {
             "time": self.received,
             "id": self.id,
-            "user": self.user[:_TEXT_MAX],
-            "groups": [group[:_TEXT_MAX] for group in self.groups[:_GROUPS_MAX]],
-            "address": self.address,
-            "method": self.method[:_TEXT_MAX],
-            "path": self.path[:_TEXT_MAX],
-            "verb": self.verb,
-            "group": self.group,
-            "resource": self.resource,
-            "namespace": self.namespace,
-            "name": name[:_TEXT_MAX],
+            "user": fitting(self.user),
+            "groups": [fitting(group) for group in self.groups[:_GROUPS_MAX]],
+            "address": fitting(self.address),
+            "method": fitting(self.method),
+            "path": fitting(self.path),
+            "verb": fitting(self.verb),
+            "group": fitting(self.group),
+            "resource": fitting(self.resource),
+            "namespace": fitting(self.namespace),
+            "name": fitting(name),
             "dryRun": self.dry_run,
             "code": code,
             "outcome": outcome,
         }
+        if self.omitted:
+            told["omitted"] = self.omitted
         if change:
             told |= {"requestId": change.request_id, "before": _version(change.before), "after": _version(change.after)}
             if change.after is not None:

@@ -16,7 +16,7 @@ import structlog
 
 from front.access.access_file import ANYBODY, User
 from front.access.certificates import of_pem
-from front.access.limits import TooMany
+from front.access.limits import Allowance, TooMany
 from front.scaling import scaler_messages as messages
 from front.scaling.fields import NUMBER_MAX, Fields, shown
 from front.scaling.numbers import NAMES, QUEUE_DEPTH, RUNNING_REQUESTS, Told
@@ -31,7 +31,19 @@ log = structlog.get_logger("modelplane.front")
 DEPLOYMENT, METRIC, TARGET, ACTIVATION = "deployment", "metric", "targetValue", "activationValue"
 # How often a stream looks again whether numbers are old by now, and whether its user still may.
 CHECK_SECONDS = 5.0
-_MESSAGE_BYTES_MAX = 64 * 1024
+OPTIONS: Mapping[str, int] = {
+    "grpc.so_reuseport": 0,
+    "grpc.max_receive_message_length": 64 * 1024,
+    # KEDA has one for each address that its triggers name.
+    "grpc.max_allowed_incoming_connections": 256,
+    # One that does not come to its first call, or makes none any more, makes room for another.
+    "grpc.server_handshake_timeout_ms": 10_000,
+    "grpc.max_connection_idle_ms": 300_000,
+    # A peer that is gone without a word would else hold its streams for ever.
+    "grpc.keepalive_time_ms": 60_000,
+    "grpc.http2.ping_timeout_ms": 20_000,
+}
+"""Of the server. It ends connections that ping more often than every five minutes, which is gRPC's own default."""
 # Each ScaledObject with `external-push` holds one stream.
 _CALLS_MAX = 4096
 _CODES = {
@@ -114,17 +126,17 @@ class ExternalScaler:
 
     async def _is_active(self, reference: Any, context: Any) -> Any:
         with self._admitted(context):
-            return messages.IsActiveResponse(result=self._active(self._allowed(reference, context)))
+            return messages.IsActiveResponse(result=self._active(await self._allowed(reference, context)))
 
     async def _metric_spec(self, reference: Any, context: Any) -> Any:
         with self._admitted(context):
-            trigger = self._allowed(reference, context)
+            trigger = await self._allowed(reference, context)
         spec = {"metricName": trigger.metric, "targetSize": max(1, round(trigger.target)), "targetSizeFloat": trigger.target}
         return messages.GetMetricSpecResponse(metricSpecs=[spec])
 
     async def _metrics(self, request: Any, context: Any) -> Any:
         with self._admitted(context):
-            trigger = self._allowed(request.scaledObjectRef, context)
+            trigger = await self._allowed(request.scaledObjectRef, context)
             if request.metricName not in ("", trigger.metric):
                 raise errors.bad_request(f"metricName: must be {trigger.metric}, which the trigger names, got {shown(request.metricName)}")
             values = self._values(trigger)
@@ -136,7 +148,7 @@ class ExternalScaler:
         told: bool | None = None
         with self._admitted(context, watch=True):
             while True:
-                trigger = self._allowed(reference, context)
+                trigger = await self._allowed(reference, context)
                 active = self._active_if_known(trigger)
                 if active is not None and active != told:
                     told = active
@@ -155,11 +167,11 @@ class ExternalScaler:
     def _user_of(self, context: Any) -> User:
         return ANYBODY if self._front.is_open else _user_of(context.auth_context())
 
-    def _allowed(self, reference: Any, context: Any) -> Trigger:
+    async def _allowed(self, reference: Any, context: Any) -> Trigger:
         """Give what a call is about. Raises `Refused`, in the same words whether the deployment exists or not."""
         user = self._user_of(context)
         trigger = read_trigger(reference)
-        self._front.authorize(user, trigger.resource, "get")
+        await self._front.authorize(user, trigger.resource, "get")
         self._front.check_complete()
         return trigger
 
@@ -184,9 +196,11 @@ class ExternalScaler:
             return None
 
 
-def server_of(front: Front, told: Told) -> Any:
-    """Make the server of gRPC, which listens nowhere yet."""
-    options = (("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX), ("grpc.so_reuseport", 0))
+def server_of(front: Front, told: Told, allowance: Allowance) -> Any:
+    """Make the server of gRPC, which listens nowhere yet. `allowance`: of one user."""
+    # A connection is of one user. gRPC has calls beyond this wait, so there is room for those that are refused by the limits of the user.
+    streams_max = 2 * (allowance.watches + allowance.requests)
+    options = (*OPTIONS.items(), ("grpc.max_concurrent_streams", streams_max))
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_CALLS_MAX)
     server.add_generic_rpc_handlers((ExternalScaler(front, told).handler(),))
     return server

@@ -4,7 +4,8 @@
 takes CloudEvents of KEDA.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import structlog
@@ -12,11 +13,12 @@ from aiohttp import web
 
 from client.refs.tree import at_path
 from front.access.access_file import User
-from front.access.signing import BadSignature, Callers, Signed
+from front.access.signing import BadSignature, Callers, Presented, Signed, presented_in
 from front.access.tokens import any_token
 from front.scaling import events
+from front.scaling.answers import Answers
 from front.scaling.numbers import NAMES, OBSERVED_AT, Told, read_numbers
-from front.scaling.webhook import Answers, read_wanted, request_id_of
+from front.scaling.webhook import read_wanted, request_id_of
 from front.serving import bodies, errors
 from front.serving.app import Front, json_response, read
 from front.serving.auditing import event_of, note_resource, note_user
@@ -54,9 +56,12 @@ class Scaling:
             if self._callers is None:
                 raise errors.Refused(404, "NotFound", "signed requests are not served here; the setting is front.webhookKeys")
             _allow(request, "POST")
-            body = await _read(request)
+            with _signature_checked():
+                # Whoever does not even claim to be a caller has no body read.
+                presented = presented_in(request.headers, self._told.now().timestamp())
+            body = await read(request, BODY_BYTES_MAX)
             now = self._told.now().timestamp()
-            signed = self._signed(self._callers, request, body, now)
+            signed = self._signed(self._callers, request, presented, body, now)
         note_user(request, signed.user)
         with self._front.limits.admitted(signed.user.name, watch=False):
             return await self._scale_as(request, signed, body, now)
@@ -65,21 +70,16 @@ class Scaling:
         resource = _resource(request, SCALE)
         note_resource(request, resource, "update")
         _check_not_dry(request)
-        self._front.authorize(signed.user, resource, "update")
+        await self._front.authorize(signed.user, resource, "update")
         content = request.raw_path.encode(errors="surrogateescape") + b"\n" + body
-        answer = self._answers.earlier(signed, content, now)
-        if answer is None:
-            answer = await self._scaled(request, resource, signed, body)
-            self._answers.keep(signed, content, answer, now)
+        answer = await self._answers.once(signed, content, now, lambda: self._scaled(request, resource, signed, body))
         return json_response(answer)
 
-    def _signed(self, callers: Callers, request: web.Request, body: bytes, now: float) -> Signed:
+    def _signed(self, callers: Callers, request: web.Request, presented: Presented, body: bytes, now: float) -> Signed:
         if problem := callers.refresh():
             log.error("the file of keys cannot be read; the one of before holds", problem=problem)
-        try:
-            return callers.verify(request.headers, request.method, request.raw_path, body, now)
-        except BadSignature as error:
-            raise errors.unauthorized(f"Unauthorized: {error}") from None
+        with _signature_checked():
+            return callers.verify(presented, request.method, request.raw_path, body, now)
 
     async def _scaled(self, request: web.Request, resource: Resource, signed: Signed, body: bytes) -> Tree:
         bodies.media_type(request.headers.get("Content-Type", ""), bodies.OBJECTS)
@@ -105,13 +105,13 @@ class Scaling:
         reads = request.method in ("GET", "HEAD")
         verb = "get" if reads else "update"
         note_resource(request, resource, verb)
-        self._front.authorize(user, resource, verb)
+        await self._front.authorize(user, resource, verb)
         self._front.check_complete()
         if reads:
             tree = get(self._front.projection, resource)
             return json_response(self.shown(resource, tree))
         bodies.media_type(request.headers.get("Content-Type", ""), bodies.OBJECTS)
-        body = await bodies.apart(bodies.parse_object, await _read(request))
+        body = await bodies.apart(bodies.parse_object, await read(request, BODY_BYTES_MAX))
         tree = get(self._front.projection, resource)
         numbers = read_numbers(body, tree["metadata"]["uid"], resource.name, self._told.now(), self._told.age_max)
         self._told.tell(resource.key, numbers)
@@ -133,15 +133,24 @@ class Scaling:
     async def _event_of(self, request: web.Request, user: User) -> web.Response:
         _allow(request, "POST")
         _check_not_dry(request)
-        event = await bodies.apart(events.read_event, request.headers, await _read(request))
+        event = await bodies.apart(events.read_event, request.headers, await read(request, BODY_BYTES_MAX))
         if event.type not in events.RECORDED:
             return _taken("events of this type say nothing of a ModelDeployment")
         resource = events.deployment_of(event)
         note_resource(request, resource, "create")
-        self._front.authorize(user, resource, "create")
+        await self._front.authorize(user, resource, "create")
         if not await self._front.writer.record_event(resource, events.report_of(event, user.name), event_of(request)):
             return _taken(f"there is no ModelDeployment {resource.namespace}/{resource.name}")
         return _taken("")
+
+
+@contextmanager
+def _signature_checked() -> Iterator[None]:
+    """Refuse what is not signed as it must be. Raises `Refused` (401)."""
+    try:
+        yield
+    except BadSignature as error:
+        raise errors.unauthorized(f"Unauthorized: {error}") from None
 
 
 def _taken(ignored: str) -> web.Response:
@@ -166,13 +175,3 @@ def _resource(request: web.Request, subresource: str) -> Resource:
     if found is None or (found.namespace, found.name) != (namespace, name):
         raise errors.Refused(404, "NotFound", "the server could not find the requested resource")
     return replace(found, subresource=subresource)
-
-
-async def _read(request: web.Request) -> bytes:
-    """Read a body that must be small. Raises `Refused`."""
-    if (request.content_length or 0) > BODY_BYTES_MAX:
-        raise errors.too_large(BODY_BYTES_MAX)
-    body = await read(request)
-    if len(body) > BODY_BYTES_MAX:
-        raise errors.too_large(BODY_BYTES_MAX)
-    return body

@@ -1,16 +1,18 @@
 """SelfSubjectAccessReview: what `kubectl auth can-i` asks."""
 
 from api_types.resources.kinds import SERVED
-from front.access.access_file import ANY, AccessRules, Attempt, User
+from front.access.access import Access
+from front.access.access_file import ANY, Attempt, User
+from front.access.reviews import Unanswered
 from front.serving import errors
-from front.serving.discovery import ACCESS_GROUP, ACCESS_VERSION
+from front.serving.documents.discovery import ACCESS_GROUP, ACCESS_VERSION
 from front.store.projection import Tree
 
 PATH = f"/apis/{ACCESS_GROUP}/{ACCESS_VERSION}/selfsubjectaccessreviews"
 _CLUSTER_SCOPED = {info.plural for info in SERVED if not info.namespaced}
 
 
-def reviewed(review: Tree, user: User, rules: AccessRules | None) -> Tree:
+async def reviewed(review: Tree, user: User, access: Access) -> Tree:
     """Answer a review. Raises `Refused`."""
     spec = review.get("spec")
     wanted = spec.get("resourceAttributes") if isinstance(spec, dict) else None
@@ -24,8 +26,11 @@ def reviewed(review: Tree, user: User, rules: AccessRules | None) -> Tree:
         name=wanted.get("name", ""),
         namespaced=resource not in _CLUSTER_SCOPED,
     )
-    allowed = rules is None or rules.allows(user, attempt)
-    status = {"allowed": allowed} | ({} if allowed else {"reason": "no rule of the access file allows it"})
+    try:
+        allowed = await access.allows(user, attempt)
+    except Unanswered as silence:
+        raise errors.undecided() from silence
+    status = {"allowed": allowed} | ({} if allowed else {"reason": "no rule allows it"})
     spec = {"resourceAttributes": wanted}
     kind = {"apiVersion": f"{ACCESS_GROUP}/{ACCESS_VERSION}", "kind": "SelfSubjectAccessReview"}
     return {**kind, "metadata": {}, "spec": spec, "status": status}

@@ -3,27 +3,30 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMessage
 
 from client.temporal.control_plane import ControlPlane
-from front.access.access_file import ANYBODY, AccessRules, User
-from front.access.authentication import authenticate
-from front.access.certificates import of_connection
+from front.access.access import Access
+from front.access.access_file import ANYBODY, Attempt, User
 from front.access.limits import Limits, TooMany
+from front.access.reviews import Unanswered
 from front.access.tokens import API_KEY, Token, bearer_token
+from front.audit.event import AuditEvent
 from front.audit.log import AuditLog
 from front.page.files import SETTINGS, Page
-from front.serving import access_reviews, bodies, discovery, errors, openapi
-from front.serving.auditing import Auditing, event_of, note_resource, note_user
+from front.serving import access_reviews, bodies, errors
+from front.serving.auditing import Auditing, event_of, note_resource, note_user, user_of
+from front.serving.documents import discovery, openapi, openapi_v2
 from front.serving.formats import protobuf
 from front.serving.reading import Form, Parameters, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
 from front.serving.scaling import scale_of
+from front.serving.sending import sent
 from front.serving.watching import Watch, goes_on, streamed
 from front.serving.writing import Writer
 from front.store.projection import Projection, Tree
@@ -47,27 +50,36 @@ class Front:
         self,
         plane: ControlPlane,
         projection: Projection,
-        rules: AccessRules | None,
+        access: Access,
         page_settings: Mapping[str, str] | None = None,
         *,
         limits: Limits | None = None,
         audit_log: AuditLog | None = None,
     ) -> None:
-        """`rules` None: everybody who reaches this server may do everything, which is for a loopback address alone."""
-        self.projection, self._rules = projection, rules
+        """`access` that is open is for a loopback address alone."""
+        self.projection, self._access = projection, access
         self.limits, self._auditing = limits or Limits(None), Auditing(audit_log)
         self._page, self._page_settings = Page(), dict(page_settings or {})
         self.writer = Writer(plane, projection)
 
     def app(self, routes: Sequence[web.AbstractRouteDef] = ()) -> web.Application:
         """Give the application. `routes`: of what it serves besides the Kubernetes API; writes and refusals are treated as all are."""
-        app = web.Application(middlewares=[self._auditing.middleware, self._guard], client_max_size=bodies.BYTES_MAX)
+        app = web.Application(middlewares=[self._send, self._auditing.middleware, self._guard])
+        app.on_cleanup.append(self._auditing.end)
         app.router.add_routes(routes)
         # With line breaks too: whatever the path is, it is answered here.
         app.router.add_route("*", r"/{path:[\s\S]*}", self._answer)
         return app
 
     # --- every request ----------------------------------------------------------------------------------------------------------------
+
+    @web.middleware
+    async def _send(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Send every answer, and count it as a request of its user for so long."""
+        response = await handler(request)
+        user = user_of(request)
+        with self.limits.sending(user) if user else nullcontext():
+            return await sent(request, response)
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -81,9 +93,6 @@ class Front:
             response = json_response(refused.status, refused.code)
             response.headers["Retry-After"] = str(limit.seconds)
             return response
-        except web.HTTPRequestEntityTooLarge:
-            too_large = errors.too_large(bodies.BYTES_MAX)
-            return json_response(too_large.status, too_large.code)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:
@@ -97,7 +106,7 @@ class Front:
             return self._health(path)
         if file := self._page.answer(request, path):
             # It is the same for everybody, so nobody is asked who they are.
-            self.limits.address_asks(request.remote or "")
+            self.limits.page_asks(request.remote or "")
             return file
         with self.admitted(request, watch=_is_watch(request.method, request.query)) as user:
             return await self._routed(request, path, user)
@@ -110,8 +119,8 @@ class Front:
             if found:
                 return await self._on_resource(request, found, user)
             if path == access_reviews.PATH and request.method == "POST":
-                review = await bodies.apart(_review, await read(request))
-                return json_response(access_reviews.reviewed(review, user, self._rules), 201)
+                review = await bodies.apart(_review, await read(request, bodies.SMALL_BYTES_MAX))
+                return json_response(await access_reviews.reviewed(review, user, self._access), 201)
             if request.method in ("GET", "HEAD") and (document := _document(path, request.headers.get("Accept", ""))):
                 return json_response(document, content_type=_content_type(document))
         raise errors.Refused(404, "NotFound", "the server could not find the requested resource")
@@ -137,14 +146,14 @@ class Front:
 
     def user_of(self, request: web.Request, token: Token = bearer_token) -> User:
         """Give who asks, and count nothing. Raises `Refused`."""
-        if self._rules is None:
+        if self._access.is_open:
             # A page in a browser of this machine can send requests here too, under the name of a host of its own.
             if "Origin" in request.headers or (request.url.host or "") not in _LOOPBACK:
                 raise errors.Refused(403, "Forbidden", "without an access file only programs of this machine are served")
             return ANYBODY
         self.refresh()
         sent = token(request.headers.getall("Authorization", []), request.headers.getall(API_KEY, []))
-        user = authenticate(sent, of_connection(request.get_extra_info("peercert")), self._rules)
+        user = self._access.user_of(sent, request.headers, request.transport)
         if user is None:
             raise errors.unauthorized()
         return user
@@ -152,7 +161,7 @@ class Front:
     @property
     def is_open(self) -> bool:
         """Whether everybody who reaches this server may do everything."""
-        return self._rules is None
+        return self._access.is_open
 
     def check_complete(self) -> None:
         """Raise `Refused` (503) while it is not known which objects there are."""
@@ -161,7 +170,7 @@ class Front:
 
     def refresh(self) -> None:
         """Read the access file again if it has changed."""
-        if self._rules is not None and (problem := self._rules.refresh()):
+        if problem := self._access.refresh():
             log.error("the access file cannot be read; the one of before holds", problem=problem)
 
     # --- objects ----------------------------------------------------------------------------------------------------------------------
@@ -171,7 +180,7 @@ class Front:
         note_resource(request, resource)
         verb = _verb(request.method, resource, parameters)
         note_resource(request, resource, verb)
-        self.authorize(user, resource, verb)
+        await self.authorize(user, resource, verb)
         self.check_complete()
         form = Form.of(request.headers.get("Accept", ""), parameters)
         if verb == "watch":
@@ -184,28 +193,34 @@ class Front:
             return json_response(scale_of(resource, tree) if resource.subresource == SCALE else form.one(resource, tree))
         return await self._write(request, resource, verb, form)
 
-    def _may_watch(self, request: web.Request, resource: Resource) -> bool:
+    async def _may_watch(self, request: web.Request, resource: Resource) -> bool:
         try:
-            self.authorize(self.user_of(request), resource, "watch")
+            await self.authorize(self.user_of(request), resource, "watch")
         except errors.Refused:
             return False
         return True
 
-    def authorize(self, user: User, resource: Resource, verb: str) -> None:
+    async def authorize(self, user: User, resource: Resource, verb: str) -> None:
         """Raise `Refused` if a user may not do this, whether the object exists or not."""
         self.refresh()
         attempt = resource.attempt(verb)
-        if self._rules is None or self._rules.allows(user, attempt):
+        if await self._allows(user, attempt):
             return
         where = f'in the namespace "{resource.namespace}"' if resource.namespace else "at the cluster scope"
         info = resource.info
         message = f'User "{user.name}" cannot {verb} resource "{resource.plural}" in API group "{info.group}" {where}'
         raise errors.forbidden(info.group, info.plural, resource.name, message)
 
+    async def _allows(self, user: User, attempt: Attempt) -> bool:
+        try:
+            return await self._access.allows(user, attempt)
+        except Unanswered as silence:
+            raise errors.undecided() from silence
+
     async def _write(self, request: web.Request, resource: Resource, verb: str, form: Form) -> web.Response:
         event = event_of(request)
         event.dry_run = dry = _dry(request)
-        body = await read(request)
+        body = await read(request, bodies.SMALL_BYTES_MAX if resource.subresource == SCALE else bodies.BYTES_MAX)
         content_type = request.headers.get("Content-Type", "")
         if verb in ("delete", "deletecollection"):
             options = await bodies.apart(bodies.parse_object, body) if body.strip() else {}
@@ -216,23 +231,24 @@ class Front:
             tree = await self.writer.delete(resource, options, event, dry=dry)
             return json_response(form.one(resource, tree) if tree.get("kind") != "Status" else tree)
         if resource.subresource == SCALE:
-            wanted = partial(self._body_of_scale, body, content_type, verb)
-            return json_response(await self.writer.scale(resource, wanted, event, dry=dry))
+            return json_response(await self._scale(resource, body, content_type, verb, event, dry=dry))
         if verb == "patch":
             kind = bodies.media_type(content_type, bodies.PATCHES)
             patch = await bodies.apart(bodies.parse, body)
             tree, warnings = await self.writer.patch(resource, kind, patch, event, dry=dry)
         else:
-            bodies.media_type(content_type, bodies.OBJECTS)
+            bodies.media_type(content_type, bodies.OBJECTS, silent="" if verb == "create" else bodies.JSON)
             write = self.writer.create if verb == "create" else self.writer.update
             tree, warnings = await write(resource, await bodies.apart(bodies.parse_object, body), event, dry=dry)
         return json_response(form.one(resource, tree), 201 if verb == "create" else 200, warnings)
 
-    def _body_of_scale(self, body: bytes, content_type: str, verb: str, before: Tree) -> Tree:
+    async def _scale(self, resource: Resource, body: bytes, content_type: str, verb: str, event: AuditEvent, *, dry: bool) -> Tree:
         if verb == "patch":
-            return bodies.patched(before, bodies.media_type(content_type, bodies.PATCHES), bodies.parse(body))
-        bodies.media_type(content_type, bodies.OBJECTS)
-        return bodies.parse_object(body)
+            kind = bodies.media_type(content_type, bodies.PATCHES)
+            return await self.writer.patch_scale(resource, kind, await bodies.apart(bodies.parse, body), event, dry=dry)
+        bodies.media_type(content_type, bodies.OBJECTS, silent=bodies.JSON)
+        wanted = await bodies.apart(bodies.parse_object, body)
+        return await self.writer.scale(resource, lambda _: wanted, event, dry=dry)
 
     async def _delete_all(self, request: web.Request, resource: Resource, options: Tree, form: Form, *, dry: bool) -> web.Response:
         found = listed(self.projection, resource, {key: value for key, value in request.query.items() if key != "limit"}, Form())
@@ -248,18 +264,27 @@ class Front:
         return json_response(form.many(resource, found["items"], found["metadata"]))
 
 
-async def read(request: web.Request) -> bytes:
-    """Read the body of a request. Raises `Refused` for one that does not come, or is compressed.
+async def read(request: web.Request, bytes_max: int = bodies.BYTES_MAX) -> bytes:
+    """Read the body of a request. Raises `Refused` for one that does not come, is compressed, or has more than `bytes_max`.
 
     A signature is of the bytes that were sent, and what is unpacked could be much more than what a body may have.
     """
     if any(value.strip().lower() not in ("", "identity") for value in request.headers.getall("Content-Encoding", [])):
         raise errors.compressed()
+    if (request.content_length or 0) > bytes_max:
+        raise errors.too_large(bytes_max)
+    body = bytearray()
     try:
         async with asyncio.timeout(_BODY_SECONDS):
-            return await request.read()
+            while part := await request.content.readany():
+                body += part
+                if len(body) > bytes_max:
+                    raise errors.too_large(bytes_max)
     except TimeoutError:
         raise errors.Refused(408, "Timeout", "the body of the request did not arrive in time") from None
+    except (web.RequestPayloadError, BadHttpMessage) as error:
+        raise errors.bad_request(f"the body of the request cannot be read: {str(error)[:256]!r}; send it again") from None
+    return bytes(body)
 
 
 def _is_watch(method: str, parameters: Parameters) -> bool:
@@ -302,7 +327,7 @@ def _document(path: str, accept: str) -> Tree | None:
     aggregated = discovery.aggregated_version(accept)
     match parts:
         case [""]:
-            return {"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]}
+            return {"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]}
         case ["version"]:
             return _VERSION
         case ["api"]:
@@ -313,6 +338,8 @@ def _document(path: str, accept: str) -> Tree | None:
             return discovery.group(group)
         case ["apis", group, version] if discovery.has(group, version):
             return discovery.resources(group, version)
+        case ["openapi", "v2"]:
+            return openapi_v2.document()
         case ["openapi", "v3"]:
             return openapi.index()
         case ["openapi", "v3", "apis", group, version] if discovery.has(group, version):

@@ -10,7 +10,8 @@ from client.follow.requests import new_request_id
 from front.access.access_file import User
 from front.audit.event import AuditEvent
 from front.audit.log import AuditLog, Unwritable
-from front.serving import access_reviews, errors
+from front.audit.unknown_callers import UnknownCallers
+from front.serving import access_reviews, bodies, errors
 from front.serving.requests import Resource
 
 log = structlog.get_logger("modelplane.front")
@@ -29,6 +30,7 @@ class Auditing:
     def __init__(self, audit_log: AuditLog | None) -> None:
         """Take the log."""
         self._log = audit_log
+        self._unknown = UnknownCallers(audit_log) if audit_log else None
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -45,9 +47,9 @@ class Auditing:
         except BaseException:
             self._record_interrupted(self._log, event)
             raise
-        response.headers[HEADER] = event.id
-        if response.status in _NOT_RECORDED:
+        if response.status in _NOT_RECORDED or self._is_omitted(event):
             return response
+        response.headers[HEADER] = event.id
         try:
             await self._log.write(lambda: event.lines(response.status, _outcome(response)))
         except Unwritable as problem:
@@ -62,8 +64,18 @@ class Auditing:
         """
         if not event.user:
             return
+        audit_log.append(lambda: event.lines(0, "Interrupted"))
+
+    def _is_omitted(self, event: AuditEvent) -> bool:
+        return self._unknown is not None and not event.user and not self._unknown.has_line()
+
+    async def end(self, _: web.Application) -> None:
+        """Have all lines written, after the last request was answered or ended."""
+        if self._log is None or self._unknown is None:
+            return
+        self._unknown.tell()
         try:
-            audit_log.write_at_once(event.lines(0, "Interrupted"))
+            await self._log.end()
         except Unwritable as problem:
             _tell(problem)
 
@@ -75,8 +87,14 @@ def event_of(request: web.Request) -> AuditEvent:
     return request[_EVENT]
 
 
+def user_of(request: web.Request) -> str:
+    """Give the name of who asks; empty while that is not known."""
+    return event_of(request).user if _EVENT in request else ""
+
+
 def note_user(request: web.Request, user: User) -> None:
-    """Note who asks."""
+    """Note who asks, for the audit log and for the turns of bodies."""
+    bodies.USER.set(user.name)
     event = event_of(request)
     event.user, event.groups = user.name, user.groups
 

@@ -1,7 +1,7 @@
 """Bodies of requests: read in bounded size, as JSON or YAML, and patches applied to objects.
 
 A client may send any text. What is small and large to build is refused before it is built, and all of it is done apart from the thread that
-answers requests (`apart`).
+answers requests (`apart`), for one request of each user at a time: no user holds up the others for longer than one body takes.
 """
 
 import asyncio
@@ -9,7 +9,9 @@ import copy
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import jsonpatch
 import jsonpointer
@@ -20,7 +22,10 @@ from front.serving import errors
 from front.store.projection import Tree
 
 BYTES_MAX = 2 * 1024 * 1024
-OBJECTS = ("application/json", "application/yaml")
+SMALL_BYTES_MAX = 16 * 1024
+"""Of a Scale, a patch of one, and an access review, which every user may send."""
+JSON = "application/json"
+OBJECTS = (JSON, "application/yaml")
 MERGE, JSON_PATCH, STRATEGIC = "application/merge-patch+json", "application/json-patch+json", "application/strategic-merge-patch+json"
 PATCHES = (MERGE, JSON_PATCH, STRATEGIC)
 _OPERATIONS_MAX = 1_000
@@ -29,12 +34,17 @@ _COPIED_BYTES_MAX = 1024 * 1024
 # What the library raises for operations that are not written as such.
 _NOT_A_PATCH = (TypeError, KeyError, IndexError, ValueError, AttributeError, RecursionError)
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="front")
+USER: ContextVar[str] = ContextVar("USER", default="")
+"""Whose request the present task answers."""
+# Those that a request uses now.
+_TURNS: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 ResultT = TypeVar("ResultT")
 
 
 async def apart(work: Callable[..., ResultT], *arguments: Any) -> ResultT:
-    """Work on what a client sent, for a second or more, while others are answered."""
-    return await asyncio.get_running_loop().run_in_executor(_THREAD, work, *arguments)
+    """Work on what a client sent, for a second or more, while others are answered; other requests of its user wait."""
+    async with _TURNS.setdefault(USER.get(), asyncio.Lock()):
+        return await asyncio.get_running_loop().run_in_executor(_THREAD, work, *arguments)
 
 
 def parse(body: bytes) -> Any:
@@ -66,9 +76,13 @@ def _is_deep(tree: Any) -> bool:
     return True
 
 
-def media_type(content_type: str, allowed: tuple[str, ...]) -> str:
-    """Give the media type of a body. Raises `Refused` for one that is not read; a page of a browser can send one without any."""
-    found = content_type.partition(";")[0].strip().lower()
+def media_type(content_type: str, allowed: tuple[str, ...], *, silent: str = "") -> str:
+    """Give the media type of a body. Raises `Refused` for one that is not read.
+
+    `silent`: what a body without one is. The HorizontalPodAutoscaler and KEDA update scales so; a page of a browser can send one too, by
+    POST.
+    """
+    found = content_type.partition(";")[0].strip().lower() or silent
     if found not in allowed:
         raise errors.unsupported_media_type(allowed)
     return found

@@ -99,6 +99,11 @@ def unavailable(message: str) -> Refused:
     return Refused(503, "ServiceUnavailable", message)
 
 
+def undecided() -> Refused:
+    """Make the refusal of what nobody can say at this moment whether the caller may do it."""
+    return unavailable("the API server that says what users may do does not answer; ask again in a moment")
+
+
 def too_many(message: str, seconds: int) -> Refused:
     """Make the refusal of a caller who has reached a limit, who may ask again after some seconds."""
     return Refused(429, "TooManyRequests", message, retryAfterSeconds=seconds)

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing
 from typing import Any
 
 from aiohttp import web
@@ -12,15 +13,16 @@ from front.serving import errors, tables
 from front.serving.reading import Form, Parameters, check_all_are_read, number, selection
 from front.serving.requests import Resource
 from front.serving.selectors import Selection
+from front.serving.sending import WRITE_SECONDS
 from front.store.projection import Expired, Key, Projection, Stored, Tree, Watcher
+
+GoesOn = Callable[[], Awaitable[bool]]
 
 BOOKMARK_SECONDS = 60.0
 CHECK_SECONDS = 10.0
 # A watch ends after this time if its client names none, and goes on with another request.
 SECONDS_DEFAULT, SECONDS_MAX = 1800, 86_400
 _TABLE: Tree = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": []}
-# A client that has not read a line for so long has to begin anew; it has missed nothing that it could not list.
-WRITE_SECONDS = 30.0
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -40,46 +42,70 @@ class Watch:
         self._known: dict[Key, Stored | None] = {}
         self._headed = True
         self._high = 0
+        self._asked = time.monotonic()
 
-    async def lines(self, goes_on: Callable[[], bool]) -> AsyncIterator[bytes]:
+    async def lines(self, goes_on: GoesOn) -> AsyncGenerator[bytes, None]:
         """Give the lines of the answer until its time is over, or it does not go on, which is looked at every few seconds."""
         watcher = self._projection.watch(self._resource.info.kind)
         try:
             for line in self._first():
+                if not await self._goes_on(goes_on):
+                    return
                 yield line
+                # A client that reads fast never waits, and others are answered meanwhile.
+                await asyncio.sleep(0)
             async for line in self._following(watcher, goes_on):
                 yield line
         finally:
             self._projection.unwatch(watcher)
 
-    def _first(self) -> list[bytes]:
-        """Tell what there is already: everything for a client that has nothing, else what changed since it was told last."""
+    async def _goes_on(self, goes_on: GoesOn) -> bool:
+        """Ask whether it goes on, unless that was asked a few seconds ago: many lines may come at once, or be read slowly."""
+        now = time.monotonic()
+        if now - self._asked < CHECK_SECONDS:
+            return True
+        self._asked = now
+        return await goes_on()
+
+    def _first(self) -> Iterator[bytes]:
+        """Tell what there is already: everything for a client that has nothing, else what changed since it was told last.
+
+        What there is, is taken at once, and each line is made when the one before it was read.
+        """
         self._high = max(self._from, self._projection.high)
         if self._initial or not self._from:
             held = sorted(self._projection.of_kind(self._resource.info.kind).items())
-            found = [line for key, stored in held for line in self._events(key, stored)]
-            return [*found, self._bookmark(initial=True)] if self._initial and self._bookmarks else found
+            bookmark = self._bookmark(initial=True) if self._initial and self._bookmarks else b""
+            for key, stored in held:
+                yield from self._events(key, stored)
+            if bookmark:
+                yield bookmark
+            return
         try:
             changed = self._projection.changed_since(self._resource.info.kind, self._from)
         except Expired:
             self._seconds = 0
-            return [_line("ERROR", errors.expired().status)]
+            yield _line("ERROR", errors.expired().status)
+            return
         news = dict(changed)
         for key, stored in (self._projection.of_kind(self._resource.info.kind) | news).items():
             if stored.first <= self._from and self._wanted.has_key(key) and self._wanted.had_labels(stored, self._from):
                 self._known[key] = None if key in news else stored
-        return [line for key, stored in changed for line in self._events(key, stored)]
+        for key, stored in changed:
+            yield from self._events(key, stored)
 
-    async def _following(self, watcher: Watcher, goes_on: Callable[[], bool]) -> AsyncIterator[bytes]:
+    async def _following(self, watcher: Watcher, goes_on: GoesOn) -> AsyncGenerator[bytes, None]:
         end = time.monotonic() + self._seconds
         told = time.monotonic()
         while (left := end - time.monotonic()) > 0:
             changes = await watcher.take(min(left, CHECK_SECONDS))
-            if not goes_on():
+            if not await goes_on():
                 return
             for key, stored in changes:
                 self._high = max(self._high, stored.version)
                 for line in self._events(key, stored):
+                    if not await self._goes_on(goes_on):
+                        return
                     yield line
             if changes:
                 told = time.monotonic()
@@ -126,15 +152,17 @@ def _line(event: str, tree: Tree) -> bytes:
     return json.dumps({"type": event, "object": tree}, separators=(",", ":")).encode() + b"\n"
 
 
-async def streamed(request: web.Request, lines: AsyncIterator[bytes]) -> web.StreamResponse:
-    """Send the lines; a client goes whenever it likes."""
+async def streamed(request: web.Request, lines: AsyncGenerator[bytes, None]) -> web.StreamResponse:
+    """Send the lines; a client goes whenever it likes. One that does not read has to begin anew, and can list all that it missed."""
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
     await response.prepare(request)
     try:
-        async for line in lines:
-            async with asyncio.timeout(WRITE_SECONDS):
-                await response.write(line)
-        await response.write_eof()
+        async with aclosing(lines):
+            async for line in lines:
+                async with asyncio.timeout(WRITE_SECONDS):
+                    await response.write(line)
+        async with asyncio.timeout(WRITE_SECONDS):
+            await response.write_eof()
     except ConnectionError:
         return response
     except TimeoutError:
@@ -143,11 +171,11 @@ async def streamed(request: web.Request, lines: AsyncIterator[bytes]) -> web.Str
     return response
 
 
-def goes_on(request: web.Request, may: Callable[[], bool]) -> Callable[[], bool]:
+def goes_on(request: web.Request, may: GoesOn) -> GoesOn:
     """Give a check whether a watch goes on: its client is there, and its user still may."""
 
-    def check() -> bool:
+    async def check() -> bool:
         transport = request.transport
-        return transport is not None and not transport.is_closing() and may()
+        return transport is not None and not transport.is_closing() and await may()
 
     return check

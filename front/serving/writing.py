@@ -122,7 +122,19 @@ class Writer:
         `request_id`: the same again changes nothing; empty for a request that is never repeated.
         """
         before = await self.present(resource)
-        count = wanted_replicas(resource, before, wanted(scale_of(resource, before)))
+        document = wanted(scale_of(resource, before))
+        return await self._scaled(resource, before, document, event, dry=dry, request_id=request_id, reason=reason)
+
+    async def patch_scale(self, resource: Resource, kind: str, patch: Any, event: AuditEvent, *, dry: bool) -> Tree:
+        """Set the replica count by a patch of the Scale. Raises `Refused`."""
+        before = await self.present(resource)
+        document = await bodies.apart(bodies.patched, scale_of(resource, before), kind, patch)
+        return await self._scaled(resource, before, document, event, dry=dry)
+
+    async def _scaled(
+        self, resource: Resource, before: Tree, document: Tree, event: AuditEvent, *, dry: bool, request_id: str = "", reason: str = ""
+    ) -> Tree:
+        count = wanted_replicas(resource, before, document)
         if dry:
             return {**scale_of(resource, before), "spec": {"replicas": count}}
         message = Scale(request_id=request_id or new_request_id(), by=event.user, replicas=count, reason=reason)

@@ -14,6 +14,7 @@ README = Path(__file__).parents[2] / "README.md"
 ROW = re.compile(r"\| `([a-z][A-Za-z0-9]*\.[A-Za-z]+)` \|([^|]*)\|")
 # Defaults that README tells in words.
 IN_WORDS = {
+    "front.requestHeaderNames": "`front-proxy-client`",
     "queues.serve": "all",
     "secrets.directory": "`~/.local/share/modelplane/secrets`",
     "workloads.refusedAnnotations": "those by which webhooks and runtimes add containers, volumes, devices or rights",

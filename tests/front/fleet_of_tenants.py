@@ -18,6 +18,7 @@ from api_types.messages.signals import ModelDeploymentSignals
 from api_types.resources.kinds import SERVED, KindInfo
 from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane, not_found
+from front.access.access import Access
 from front.access.access_file import AccessRules
 from front.access.signing import Callers
 from front.scaling.numbers import Numbers, Told
@@ -37,6 +38,7 @@ rules:
 - {{groups: [team-a], namespaces: [a], resources: ["*", "*/scale", "*/status", "*/metrics", "*/events"], verbs: ["*"]}}
 - {{users: [root], namespaces: ["*"], clusterScoped: true, resources: ["*"], verbs: ["*"]}}
 """
+AUDIENCE = "front"
 KEYS = {"ann": "5a" * 32, "root": "c3" * 32}
 CALLERS = f"callers: [{{name: ann, groups: [team-a], keys: [{KEYS['ann']}]}}, {{name: root, keys: [{KEYS['root']}]}}]"
 
@@ -143,8 +145,8 @@ async def a_fleet(folder: Path, *, with_b: bool = True, **more: Any) -> AsyncIte
     file.write_text(ACCESS)
     callers = folder / "callers.yaml"
     callers.write_text(CALLERS)
-    front = Front(cast("ControlPlane", plane), projection, AccessRules(file), **more)
-    server = TestServer(front.app(Scaling(front, told, Callers(callers)).routes()))
+    front = Front(cast("ControlPlane", plane), projection, Access(AccessRules(file)), **more)
+    server = TestServer(front.app(Scaling(front, told, Callers(callers, AUDIENCE)).routes()))
     await server.start_server(**RUNNER_OPTIONS)
     async with TestClient(server) as client:
         yield Fleet(client, plane, projection, front, told, folder)

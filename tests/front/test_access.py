@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from api_types.settings import FrontSettings
+from api_types.sections.front import FrontSettings
 from client.errors import Refused as Unusable
 from front.access.access_file import AccessFile, AccessRules
 from front.access.files import BadAccessFile, load
@@ -158,3 +158,24 @@ def test_only_a_loopback_address_may_do_without_a_file(file: Path) -> None:
         access_rules(FrontSettings(listen="0.0.0.0:8443"), "0.0.0.0")  # noqa: S104 - the point
     with pytest.raises(Unusable, match="No such file"):
         access_rules(FrontSettings(listen="127.0.0.1:8443", access_file=file.parent / "none"), "127.0.0.1")
+
+
+def test_users_and_rules_are_taken_from_the_file_once_each_time_that_it_changes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules, taken = AccessRules(file), []
+    use = AccessRules._use
+
+    def noted(self: AccessRules, content: AccessFile) -> None:
+        taken.append(content)
+        use(self, content)
+
+    monkeypatch.setattr(AccessRules, "_use", noted)
+    for _ in range(3):
+        assert not rules.refresh()
+    assert not taken
+    file.write_text(FILE.replace("alice", "alicia"))
+    for _ in range(3):
+        assert not rules.refresh()
+    assert len(taken) == 1
+    user = rules.user_of(TOKEN)
+    assert user
+    assert user.name == "alicia"

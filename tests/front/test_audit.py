@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from api_types.resources.kinds import BY_KIND
-from api_types.settings import FrontSettings
+from api_types.sections.front import FrontSettings
 from client.errors import Refused
 from front.access.limits import Allowance, Limits
 from front.audit import log as module
@@ -248,7 +248,7 @@ async def test_a_pipe_that_nobody_reads_delays_a_write_for_a_bounded_time(tmp_pa
         await audit_log.check()
     monkeypatch.setattr(module, "_END_SECONDS", 0.2)
     with pytest.raises(Unwritable, match="takes no lines"):
-        audit_log.write_at_once(b"x")
+        await audit_log.end()
     os.close(reader)
 
 

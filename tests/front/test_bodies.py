@@ -52,6 +52,13 @@ def test_a_body_whose_type_is_not_said_is_refused(content_type: str) -> None:
     assert refusal.value.code == 415
 
 
+def test_a_body_without_a_media_type_is_what_the_caller_says_it_is() -> None:
+    assert bodies.media_type("", bodies.OBJECTS, silent=bodies.JSON) == bodies.JSON
+    assert bodies.media_type("application/yaml", bodies.OBJECTS, silent=bodies.JSON) == "application/yaml"
+    with pytest.raises(Refused):
+        bodies.media_type("text/plain", bodies.OBJECTS, silent=bodies.JSON)
+
+
 def patched(kind: str, patch: Any) -> Any:
     return bodies.patched(OBJECT, kind, patch)
 

@@ -1,7 +1,7 @@
 """Certificates of clients, over real TLS: the common name is the user, the organizations are its groups."""
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -12,12 +12,12 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from api_types.clock import utc_now
-from api_types.settings import FrontSettings
+from api_types.sections.front import FrontSettings
 from client.errors import Refused
 from client.temporal.control_plane import ControlPlane
 from front.access import certificates
-from front.access.access_file import AccessRules
-from front.access.authentication import authenticate
+from front.access.access import Access
+from front.access.access_file import AccessRules, User
 from front.access.certificates import of_connection
 from front.main import _tls
 from front.serving import watching
@@ -41,7 +41,7 @@ async def served(folder: Path) -> AsyncIterator[TestServer]:
     settings = FrontSettings(access_file=access, tls_cert=pair.certificate, tls_key=pair.key, client_ca=pki.ca)
     projection = Projection()
     projection.complete = True
-    server = TestServer(Front(cast("ControlPlane", None), projection, AccessRules(access)).app())
+    server = TestServer(Front(cast("ControlPlane", None), projection, Access(AccessRules(access))).app())
     await server.start_server(ssl=_tls(settings))
     try:
         yield server
@@ -105,6 +105,12 @@ async def test_a_certificate_that_expires_ends_its_connection_and_its_watch(tmp_
             assert answer.status == 401
 
 
+def user_of(certificate: Mapping[str, object]) -> User | None:
+    held = of_connection(certificate)
+    assert held
+    return held.user()
+
+
 @pytest.mark.parametrize(
     "subject",
     [
@@ -117,12 +123,10 @@ async def test_a_certificate_that_expires_ends_its_connection_and_its_watch(tmp_
     ],
     ids=["no subject", "no name", "a long name", "two names", "many groups", "a group alone"],
 )
-def test_a_subject_that_is_no_user_is_nobody(tmp_path: Path, subject: tuple[object, ...]) -> None:
-    file = tmp_path / "access.yaml"
-    file.write_text(ACCESS)
-    assert authenticate(None, of_connection({"subject": subject, "notAfter": "Jan  1 00:00:00 2100 GMT"}), AccessRules(file)) is None
+def test_a_subject_that_is_no_user_is_nobody(subject: tuple[object, ...]) -> None:
+    assert user_of({"subject": subject, "notAfter": "Jan  1 00:00:00 2100 GMT"}) is None
     valid = {"subject": ((("organizationName", "g"),), (("commonName", "eve"),)), "notAfter": "Jan  1 00:00:00 2100 GMT"}
-    found = authenticate(None, of_connection(valid), AccessRules(file))
+    found = user_of(valid)
     assert found
     assert (found.name, found.groups) == ("eve", ("g", "system:authenticated"))
 

@@ -102,6 +102,14 @@ async def test_files_of_the_page_are_limited_by_address_and_its_settings_by_user
     assert [(await fleet.ask("GET", "/ui/settings.json"))[0] for _ in range(4)] == [200, 200, 200, 429]
 
 
+async def test_callers_without_a_token_and_requests_for_the_page_do_not_limit_each_other(fleet: Fleet, clock: Clock) -> None:
+    assert [(await fleet.ask("POST", PATH, user=""))[0] for _ in range(4)] == [401, 401, 401, 429]
+    assert [(await fleet.ask("GET", "/", user="", Accept="text/html"))[0] for _ in range(4)] == [200, 200, 200, 429]
+    clock.now += 2
+    assert [(await fleet.ask("GET", "/", user="", Accept="text/html"))[0] for _ in range(4)] == [200, 200, 200, 429]
+    assert [(await fleet.ask("POST", PATH, user=""))[0] for _ in range(4)] == [401, 401, 401, 429]
+
+
 async def test_watches_of_one_user_are_limited_and_one_that_ends_makes_room(
     fleet: Fleet, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

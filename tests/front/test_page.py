@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
 from client.temporal.control_plane import ControlPlane
+from front.access.access import Access
 from front.access.access_file import AccessRules
 from front.page.accepting import prefers_html
 from front.page.files import FOLDER
@@ -27,7 +28,7 @@ STYLE = (FOLDER / "page.css").read_text()
 
 @asynccontextmanager
 async def served(rules: AccessRules | None = None) -> AsyncIterator[Client]:
-    front = Front(cast("ControlPlane", None), Projection(), rules, SETTINGS)
+    front = Front(cast("ControlPlane", None), Projection(), Access(rules), SETTINGS)
     async with TestClient(TestServer(front.app())) as client:
         yield client
 

@@ -13,6 +13,7 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from client.temporal.control_plane import ControlPlane
+from front.access.access import Access
 from front.access.access_file import AccessRules
 from front.serving.app import Front
 from front.store.projection import Key, Projection
@@ -29,7 +30,7 @@ LINKS = {"temporalUi": "https://temporal.example/", "temporalNamespace": "fleet"
 
 @asynccontextmanager
 async def served(projection: Projection, rules: AccessRules | None = None, **settings: str) -> AsyncIterator[str]:
-    front = Front(cast("ControlPlane", None), projection, rules, settings or LINKS)
+    front = Front(cast("ControlPlane", None), projection, Access(rules), settings or LINKS)
     server = TestServer(front.app())
     await server.start_server()
     try:

@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
 from client.temporal.control_plane import ControlPlane
+from front.access.access import Access
 from front.access.access_file import AccessRules
 from front.serving import watching
 from front.serving.app import Front
@@ -51,7 +52,7 @@ def projection() -> Projection:
 
 @asynccontextmanager
 async def served(projection: Projection, rules: AccessRules | None = None) -> AsyncIterator[Client]:
-    front = Front(cast("ControlPlane", None), projection, rules)
+    front = Front(cast("ControlPlane", None), projection, Access(rules))
     async with TestClient(TestServer(front.app())) as client:
         yield client
 

@@ -17,7 +17,7 @@ import pytest
 
 from api_types.clock import utc_now
 from api_types.resources.kinds import SERVED, KindInfo
-from api_types.settings import FrontSettings
+from api_types.sections.front import FrontSettings
 from front.access import signing
 from front.access.signing import signed_text
 from front.page.files import FOLDER, SETTINGS
@@ -28,14 +28,14 @@ from front.serving.reading import _token
 from front.serving.requests import subresources
 from front.store.projection import Key
 from testbed.cluster.pki import Authority
-from tests.front.fleet_of_tenants import KEYS, START, Fleet, a_fleet, an_object
+from tests.front.fleet_of_tenants import AUDIENCE, KEYS, START, Fleet, a_fleet, an_object
 from tests.front.scaling.keda import a_scaler
 from tests.workflows.environment.harness import eventually
 
 SCALED = "/v1/namespaces/{namespace}/modeldeployments/{name}"
 ROUTES = {("*", f"{SCALED}/scale"), ("*", f"{SCALED}/metrics"), ("*", "/v1/events"), ("*", "/{path}")}
 """All routes of the router; what the last one serves is listed below."""
-DOCUMENTS = ("/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version")
+DOCUMENTS = ("/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
 """Paths of `/`, which are the same for everybody."""
 SUBRESOURCES = {"", "scale", "status"}
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "REPORT")
@@ -154,7 +154,7 @@ async def scaled(fleet: Fleet, method: str, path: str, body: bytes | None, user:
     headers = {"Content-Type": events.STRUCTURED if path == "/v1/events" else JSON}
     if path.endswith("/scale"):
         timestamp, request_id = str(int(utc_now().timestamp())), "r" * 16
-        signed = signed_text(timestamp, request_id, method, path, body or b"")
+        signed = signed_text(AUDIENCE, timestamp, request_id, method=method, target=path, body=body or b"")
         proof = hmac.digest(bytes.fromhex(KEYS[user]), signed, hashlib.sha256).hex()
         headers |= dict(zip(signing.HEADERS, (user, timestamp, request_id, proof), strict=True))
         user = ""

@@ -95,10 +95,13 @@ class EntityContext(Generic[StateT_co]):
         self.state.events = with_event(self.state.events, kind, reason, message, now=self.now())
         self.mark_changed()
 
-    def record_report(self, kind: str, reason: str, message: str) -> None:
-        """Record what another system reports. Few of a reason are kept: no system may displace what this object itself records."""
+    def record_report(self, kind: str, reason: str, message: str) -> bool:
+        """Record what another system reports; False if that repeats what it has reported before. The caller marks the change.
+
+        Few of a reason are kept: no system may displace what this object itself records.
+        """
         self.state.events = with_event(self.state.events, kind, reason, message, now=self.now(), of_reason_max=REFUSALS_KEPT)
-        self.mark_changed()
+        return self.state.events[-1].count == 1
 
     def record_refusal(self, reason: str, message: str) -> None:
         """Record what was sent and is not done. It changes nothing, so nothing is reconciled and no user's change conflicts with it."""

@@ -3,7 +3,9 @@
 Nothing here waits or calls. The cache is followed, and replicas of an earlier deployment are found, by parts of the workflow of their own.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from math import ceil
 from typing import Any
 
 from api_types.messages.entities import Scale
@@ -11,17 +13,20 @@ from api_types.messages.scheduling import Evict, Forgotten, PlacementResponse, R
 from api_types.messages.signals import FLEET_SCHEDULER
 from api_types.resources.status import LastScale
 from scheduler import deployment_view, to_wire
-from workflows.entity.conditions import TRUE
+from workflows.entity.conditions import TRUE, condition_of
 from workflows.entity.context import EntityContext
 from workflows.entity.manifest import manifest_of
 from workflows.model_deployment.decisions.plan import placement_inputs
 from workflows.model_deployment.decisions.scaling import scale_problem
 from workflows.model_deployment.decisions.status import conditions_of
+from workflows.model_deployment.decisions.writers import SCALED_BY_ONE, scaled_by_one, with_writer
 from workflows.model_deployment.orders import Order
 from workflows.model_deployment.placements import Placements
 from workflows.model_deployment.replicas import ReplicaController
 from workflows.model_deployment.state import DeploymentState, GenerationTimings
 from workflows.model_deployment.teardown import DeploymentTeardown
+
+WRITERS_PATCH = "several-autoscalers"
 
 
 class DeploymentController:
@@ -91,6 +96,18 @@ class DeploymentController:
                 state.timings = state.timings.model_copy(update={"ready_seconds": seconds})
         state.observed_generation = state.generation
 
+    def show_writers(self, patched: Callable[[str], bool]) -> None:
+        """Write, or remove, the condition that several autoscalers scale this deployment. `patched`: whether a history has that."""
+        state, context = self._state, self._context
+        verdict, seconds = scaled_by_one(state.scale_writers if self.is_active else [], context.moment().timestamp())
+        if (verdict is None and condition_of(state.conditions, SCALED_BY_ONE) is None) or not patched(WRITERS_PATCH):
+            return
+        if verdict is None:
+            context.remove_condition(SCALED_BY_ONE)
+        else:
+            context.set_condition(SCALED_BY_ONE, *verdict)
+            context.requeue_after(timedelta(seconds=ceil(seconds)))
+
     # --- messages -------------------------------------------------------------------------------------------------------------------
 
     def scale(self, message: Scale) -> None:
@@ -102,6 +119,7 @@ class DeploymentController:
             return
         before, count = state.spec["replicas"], message.replicas
         state.last_scale = LastScale(replicas=count, by=message.by, at=context.now(), request_id=message.request_id)
+        state.scale_writers = with_writer(state.scale_writers, message, context.moment().timestamp())
         if count != before:
             why = f": {message.reason}" if message.reason else ""
             context.record_event("Normal", "Scaled", f"from {before} to {count} by {message.by or 'unknown'}{why}")

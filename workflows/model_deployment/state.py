@@ -129,6 +129,14 @@ class GenerationTimings(Message):
     ready_seconds: float | None = None
 
 
+class ScaleWriter(Message):
+    """Who sets the replica count: the last times, in seconds since 1970, and whether that is a program."""
+
+    by: str
+    automatic: bool = False
+    times: list[float]
+
+
 class ReplicaIdentity(NamedTuple):
     """A replica, and whether it is being deleted."""
 
@@ -169,6 +177,7 @@ class DeploymentState(EntityState):
         cache: what its cache last reported; `cache_registered`: the name of the cache at which it is registered.
         adapters: how it follows the caches of its adapters, by name.
         applied_replicas: the replica count that was last applied; another one may have been ordered since.
+        scale_writers: who has set the replica count in the last minutes, the newest at the end.
         last_request: the number of the last request for placements; `request_id`: its id.
         requested_inputs: what the last request was made from; None if the next pass has to request in any case.
         answer: the answer that arrived and is not carried out yet; `answered`: the last request was answered, last with `answer_sequence`.
@@ -196,6 +205,7 @@ class DeploymentState(EntityState):
     replicas: Compact[dict[str, TrackedReplica]] = Field(default_factory=dict)
     applied_replicas: int | None = None
     last_scale: LastScale | None = None
+    scale_writers: list[ScaleWriter] = Field(default_factory=list)
     last_request: int = Field(default=0, alias="asks")
     request_id: str = Field(default="", alias="asked")
     requested_inputs: Annotated[PlacementInputs | None, BeforeValidator(none_if_empty), Field(alias="askedFor")] = None

@@ -26,6 +26,8 @@ from workflows.model_deployment.decisions.scaling import record_applied_replicas
 from workflows.model_deployment.decisions.status import status_of
 from workflows.model_deployment.state import DeploymentState
 
+REPEATED_PATCH = "repeated-reports-change-nothing"
+
 
 @workflow.defn(name="ModelDeployment")
 class ModelDeploymentWorkflow(Entity[DeploymentState]):
@@ -55,6 +57,7 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         cache = await self.cache.follow() if self.controller.is_active else {}
         await carry_out(self.controller.next_orders(cache), self.controller.replicas)
         self.controller.conclude()
+        self.controller.show_writers(workflow.patched)
         return self.controller.is_gone
 
     # --- messages from users --------------------------------------------------------------------------------------------------------
@@ -68,8 +71,13 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
     @handles(ModelDeploymentSignals.RECORD_EVENT)
     def record_event(self, message: RecordEvent) -> None:
         """Show what another system reports; nothing is decided by it."""
-        if self.accept_request(message.request_id):
-            self.context.record_report(message.type, message.reason, message.message)
+        if not self.accept_request(message.request_id):
+            return
+        if self.context.record_report(message.type, message.reason, message.message) or not workflow.patched(REPEATED_PATCH):
+            self.context.mark_changed()
+        else:
+            # What was reported is known: no watch is told, and no user's change conflicts with it.
+            self.context.requeue()
 
     def merge_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Keep the replica count that an autoscaler ordered, and the template that this spec replaces."""

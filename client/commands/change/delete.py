@@ -13,20 +13,22 @@ from api_types.messages.signals import EntitySignals
 from api_types.resources.kinds import BY_KIND
 from api_types.resources.secrets import Stored
 from client.commands import options
-from client.configuration import load_settings
+from client.configuration import load_settings, require_temporal
 from client.errors import CommandFailed, NotFound, Refused, combine
+from client.fleet.connection import fleet_objects
+from client.fleet.lookup import find_objects
+from client.fleet.objects import Objects
 from client.follow.drain_check import EVICT, check_loss
 from client.follow.requests import Requested, current_user, new_request_id, result_of, show_results, until_applied
 from client.follow.waiting import until_gone
 from client.manifests.documents import admit_documents, read_documents
-from client.manifests.secrets import delete_secrets
+from client.manifests.secrets import STORED_ELSEWHERE, delete_secrets
 from client.output.progress import Progress
 from client.output.tables import NONE, columns
 from client.refs.selectors import parse_selector
 from client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names, objects_named, with_workflow
 from client.refs.tree import Tree
-from client.temporal.control_plane import ControlPlane, control_plane
-from client.temporal.lookup import find_objects
+from client.temporal.control_plane import ControlPlane
 
 _LEFT_FIELDS = ("location", "kind", "namespace", "name", "reason")
 _LEFT_TITLES = ["WHERE", "KIND", "NAMESPACE", "NAME", "WHY"]
@@ -41,6 +43,11 @@ class DeleteOptions:
     purge_crds: bool = False
     force: Force | None = None
     ignore_not_found: bool = False
+
+    @property
+    def for_workflows(self) -> bool:
+        """Whether this is more than a deletion, which only the workflow of an object takes."""
+        return self.evict or self.purge_crds or self.force is not None
 
 
 def delete(
@@ -114,16 +121,21 @@ async def _delete(
     settings = load_settings()
     targets, stored = _from_files(files, namespace) if files else ([], [])
     failures: list[CommandFailed] = []
+    if stored:
+        require_temporal(STORED_ELSEWHERE)
+    if how.for_workflows:
+        require_temporal("--evict, --purge-crds and --force are for the workflow of an object")
     if targets or not files:
-        async with control_plane(settings) as plane:
+        async with fleet_objects(settings) as plane:
             if not files:
                 targets = await _selected(plane, objects or (), namespace, selector)
                 if not selector:
                     await _require_existing(plane, targets, how)
-            await _check_loss(plane, targets, how)
+            if how.evict:
+                await _check_loss(plane.temporal("an eviction is planned first"), targets, how)
             deleting, failures = await _request_deletions(plane, targets, how)
             if deleting and how.force:
-                await _follow_forced(plane, deleting, seconds)
+                await _follow_forced(plane.temporal("what a forced teardown left behind is told by the workflow"), deleting, seconds)
             elif deleting and wait:
                 with Progress() as progress:
                     await until_gone(plane, deleting, seconds, progress)
@@ -132,14 +144,16 @@ async def _delete(
         raise combine(failures)
 
 
-async def _selected(plane: ControlPlane, words: Sequence[str], namespace: str | None, selector: str | None) -> list[Target]:
+async def _selected(plane: Objects, words: Sequence[str], namespace: str | None, selector: str | None) -> list[Target]:
     if not selector:
         return objects_named(words, namespace)
-    found, _ = await find_objects(plane, kinds_and_names(words), namespace or DEFAULT_NAMESPACE, parse_selector(selector))
-    return [one.target for one in found]
+    found = await find_objects(plane, kinds_and_names(words), namespace or DEFAULT_NAMESPACE, parse_selector(selector))
+    if found.hidden:
+        raise combine(found.hidden)
+    return [one.target for one in found.objects]
 
 
-async def _require_existing(plane: ControlPlane, targets: Sequence[Target], how: DeleteOptions) -> None:
+async def _require_existing(plane: Objects, targets: Sequence[Target], how: DeleteOptions) -> None:
     """Check all objects before the first is deleted. Raises `NotFound`, `Unreachable`, `Refused`."""
     for target in targets:
         _check_options(target, how)
@@ -156,17 +170,13 @@ async def _require_existing(plane: ControlPlane, targets: Sequence[Target], how:
 
 async def _check_loss(plane: ControlPlane, targets: Sequence[Target], how: DeleteOptions) -> None:
     """Check what an eviction takes down before anything is sent. Raises `CommandFailed`, `NotFound`, `NoAnswer`."""
-    if not how.evict:
-        return
     for target in targets:
         _check_options(target, how)
     there = [target for target in targets if not how.ignore_not_found or await plane.exists(target)]
     await check_loss(plane, there, EVICT, allow_loss=how.allow_loss)
 
 
-async def _request_deletions(
-    plane: ControlPlane, targets: Sequence[Target], how: DeleteOptions
-) -> tuple[list[Target], list[CommandFailed]]:
+async def _request_deletions(plane: Objects, targets: Sequence[Target], how: DeleteOptions) -> tuple[list[Target], list[CommandFailed]]:
     """Send all requests in order, then wait for the answers; gives the objects that are being deleted, and the failures."""
     sent = [await result_of(request_deletion(plane, target, how)) for target in targets]
     wanted = [one for one in sent if isinstance(one, Requested)]
@@ -176,19 +186,20 @@ async def _request_deletions(
     return [one.target for one in wanted], [one for one in sent if isinstance(one, CommandFailed)]
 
 
-async def request_deletion(plane: ControlPlane, target: Target, how: DeleteOptions) -> Requested | None:
+async def request_deletion(plane: Objects, target: Target, how: DeleteOptions) -> Requested | None:
     """Signal the deletion of one object; None if it does not exist and need not. Raises `NotFound`, `Refused`, `Unreachable`."""
     _check_options(target, how)
     message = Delete(request_id=new_request_id(), by=current_user(), evict=how.evict, purge_crds=how.purge_crds)
     try:
-        await plane.signal(target, EntitySignals.DELETE, message)
+        await plane.delete(target, message)
     except NotFound:
         if how.ignore_not_found:
             return None
         raise
     if how.force:
         with suppress(NotFound):  # it was gone before there was a step to skip
-            await plane.signal(target, EntitySignals.FORCE, how.force.model_copy(update={"request_id": new_request_id()}))
+            forced = plane.temporal("a step is skipped by the workflow")
+            await forced.signal(target, EntitySignals.FORCE, how.force.model_copy(update={"request_id": new_request_id()}))
     return Requested(target, message.request_id)
 
 

@@ -16,6 +16,8 @@ from api_types.taints import with_cordon, with_taint, without_taint
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused
+from client.fleet.connection import fleet_objects
+from client.fleet.objects import Objects
 from client.follow.drain_check import DRAIN, check_loss
 from client.follow.drain_progress import until_drained
 from client.follow.edit import change
@@ -23,7 +25,7 @@ from client.follow.requests import request_each
 from client.output.progress import Progress
 from client.refs.targets import Target, kinds_and_names
 from client.refs.tree import Tree
-from client.temporal.control_plane import ControlPlane, control_plane
+from client.temporal.control_plane import control_plane
 
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="An InferenceCluster: `oslo` or `ic/oslo`.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in condition SchedulingDisabled and in the events.")]
@@ -65,7 +67,7 @@ def _cluster(word: str) -> Target:
 
 
 async def _drain(target: Target, reason: str, *, allow_loss: bool, wait: bool, seconds: float) -> None:
-    async with control_plane(load_settings()) as plane:
+    async with control_plane(load_settings(), "a drain is planned first, with what the scheduler knows") as plane:
         await check_loss(plane, [target], DRAIN, allow_loss=allow_loss)
         await _request(plane, target, with_taint, reason, ("drain requested", "is drained already"))
         if wait:
@@ -74,11 +76,13 @@ async def _drain(target: Target, reason: str, *, allow_loss: bool, wait: bool, s
 
 
 async def _change(target: Target, taint: Callable[[Tree], Tree], reason: str, outcomes: tuple[str, str]) -> None:
-    async with control_plane(load_settings()) as plane:
+    async with fleet_objects(load_settings()) as plane:
+        if reason:
+            plane.temporal("a --reason is recorded by the workflow of the cluster")
         await _request(plane, target, taint, reason, outcomes)
 
 
-async def _request(plane: ControlPlane, target: Target, taint: Callable[[Tree], Tree], reason: str, outcomes: tuple[str, str]) -> None:
+async def _request(plane: Objects, target: Target, taint: Callable[[Tree], Tree], reason: str, outcomes: tuple[str, str]) -> None:
     """Change the taints of a cluster; `outcomes` says what is printed where they are other ones, and where they are the same."""
     done, already = outcomes
     await request_each(

@@ -39,7 +39,7 @@ def force_finalizer(
 
 
 async def _send(target: Target, message: ForceFinalizer) -> None:
-    async with control_plane(load_settings()) as plane:
+    async with control_plane(load_settings(), "it is a signal to the workflow of a cluster") as plane:
         await plane.signal(target, InferenceClusterSignals.FORCE_FINALIZER, message)
         requested = until_applied(plane, target, message.request_id)
         await request_each(

@@ -47,13 +47,13 @@ def set_policy(
 
 
 async def _get() -> dict[str, Any]:
-    async with control_plane(load_settings()) as plane:
+    async with control_plane(load_settings(), "the policy is kept by the scheduler") as plane:
         await plane.start_scheduler()
         return await until_answered(lambda: _answer(plane))
 
 
 async def _set(wanted: dict[str, Any]) -> None:
-    async with control_plane(load_settings()) as plane:
+    async with control_plane(load_settings(), "the policy is kept by the scheduler") as plane:
         if await replace_policy(plane, wanted):
             print("fleet policy configured")
         else:

@@ -23,7 +23,7 @@ def retry(
 
 
 async def _retry(targets: list[Target]) -> None:
-    async with control_plane(load_settings()) as plane:
+    async with control_plane(load_settings(), "a retry is a signal to the workflow of an object") as plane:
         await request_each(targets, lambda target: request_retry(plane, target), lambda _: "retry requested")
 
 

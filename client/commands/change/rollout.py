@@ -15,6 +15,7 @@ from api_types.labels import RESTARTED_AT
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused
+from client.fleet.connection import fleet_objects
 from client.follow.advice import rollout_advice
 from client.follow.edit import change
 from client.follow.requests import Requested, request_each, until_answered
@@ -119,12 +120,12 @@ def _deployments(words: list[str], namespace: str | None) -> list[Target]:
 
 
 async def _change_each(targets: list[Target], new_spec: Callable[[Tree], Tree], done: str, already: str) -> None:
-    async with control_plane(load_settings()) as plane:
+    async with fleet_objects(load_settings()) as plane:
         await request_each(targets, lambda target: change(plane, target, new_spec), lambda one: done if one.request_id else already)
 
 
 async def _undo(targets: list[Target], to: int | None) -> None:
-    async with control_plane(load_settings()) as plane:
+    async with control_plane(load_settings(), "earlier templates are kept by the workflow of a deployment") as plane:
         await request_each(
             targets,
             lambda target: roll_back(plane, target, to),
@@ -139,7 +140,7 @@ async def roll_back(plane: ControlPlane, target: Target, to: int | None) -> Requ
 
 
 async def _status(targets: list[Target], seconds: float) -> None:
-    async with control_plane(load_settings()) as plane:
+    async with fleet_objects(load_settings()) as plane:
         with Progress() as progress:
             trees = await until_rolled_out(plane, targets, seconds, progress)
         for target, tree in trees.items():

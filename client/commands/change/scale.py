@@ -6,17 +6,17 @@ from typing import Annotated
 import typer
 
 from api_types.messages.entities import Scale
-from api_types.messages.signals import ModelDeploymentSignals
 from api_types.validation.manifests import InvalidManifest, admit_scale
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Conflict, Refused
+from client.fleet.connection import fleet_objects
+from client.fleet.objects import Objects
 from client.follow.edit import raise_if_deleted, raise_without_spec
 from client.follow.requests import Requested, current_user, new_request_id, request_each, until_applied
 from client.follow.waiting import Goal, wait_until_ready
 from client.refs.targets import Target, objects_named
 from client.refs.tree import Tree, at_path
-from client.temporal.control_plane import ControlPlane, control_plane
 
 
 def scale(
@@ -46,16 +46,16 @@ def _check(target: Target, replicas: int) -> None:
 
 
 async def _scale(targets: list[Target], replicas: int, *, wait: bool, seconds: float) -> None:
-    async with control_plane(load_settings()) as plane:
+    async with fleet_objects(load_settings()) as plane:
         requested = await request_each(targets, lambda target: request_scale(plane, target, replicas), lambda _: f"scaled to {replicas}")
         if wait:
             await wait_until_ready(plane, [Goal.of(one, exact=True) for one in requested], seconds)
 
 
-async def request_scale(plane: ControlPlane, target: Target, replicas: int) -> Requested:
+async def request_scale(plane: Objects, target: Target, replicas: int) -> Requested:
     """Signal the count and wait until it is applied. Raises `Refused`, `NotFound`, `Conflict`."""
     message = Scale(request_id=new_request_id(), by=current_user(), replicas=replicas)
-    await plane.signal(target, ModelDeploymentSignals.SCALE, message)
+    await plane.scale(target, message)
     requested = await until_applied(plane, target, message.request_id)
     raise_if_deleted(requested)
     if requested.tree:

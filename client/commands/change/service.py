@@ -12,13 +12,13 @@ from api_types.hints import nearest
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused
+from client.fleet.connection import fleet_objects
 from client.follow.edit import change
 from client.follow.requests import until_answered
 from client.follow.waiting import Goal, wait_until_ready
 from client.output.tables import columns
 from client.refs.targets import Target, kind_named
 from client.refs.tree import Tree
-from client.temporal.control_plane import control_plane
 
 WEIGHT_MAX = 1_000_000
 
@@ -112,7 +112,7 @@ def _priority(entry: Mapping[str, Any]) -> int:
 
 
 async def _shift(target: Target, wanted: Mapping[str, int], *, wait: bool, seconds: float) -> None:
-    async with control_plane(load_settings()) as plane:
+    async with fleet_objects(load_settings()) as plane:
         before = (await until_answered(lambda: plane.describe(target))).get("spec", {}).get("endpoints", [])
         requested = await change(plane, target, lambda tree: shifted(tree, wanted))
         after = (requested.tree or {}).get("spec", {}).get("endpoints", before)

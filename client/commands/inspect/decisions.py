@@ -54,7 +54,7 @@ def decisions(
 
 
 async def _read(target: Target, limit: int, runs: int) -> PastDecisions:
-    async with control_plane(load_settings()) as plane:
+    async with control_plane(load_settings(), "past decisions are in the history of the scheduler") as plane:
         with Progress() as progress:
 
             def show(number: int, total: int, count: int) -> None:

@@ -14,7 +14,9 @@ from api_types.text.printable import escaped
 from client.asking.service import way_from_here
 from client.commands import options
 from client.configuration import load_settings
-from client.errors import NoAnswer
+from client.errors import Forbidden, NoAnswer
+from client.fleet.connection import fleet_objects
+from client.fleet.objects import Objects
 from client.follow.advice import advice, rollout_advice
 from client.follow.request_path import request_path
 from client.output.columns import Layout, header, row
@@ -22,8 +24,6 @@ from client.output.formats import as_yaml
 from client.output.tables import INDENT, NONE, age, columns, indented
 from client.refs.targets import Target, kinds_and_names
 from client.refs.tree import Tree, at_path, condition, conditions, deleting, events
-from client.temporal.control_plane import ControlPlane, control_plane
-from client.temporal.execution import execution_of
 
 _SHOWN_ELSEWHERE = ("conditions", "events", "phase", "observedGeneration", "teardown", "components", "stages")
 
@@ -37,7 +37,7 @@ def describe(
 
 
 async def _describe(words: Sequence[str], namespace: str | None) -> None:
-    async with control_plane(load_settings()) as plane:
+    async with fleet_objects(load_settings()) as plane:
         targets: list[Target] = []
         for kind, name in kinds_and_names(words):
             named = (
@@ -52,12 +52,12 @@ async def _describe(words: Sequence[str], namespace: str | None) -> None:
             print("\n".join(await description(plane, target)))
 
 
-async def description(plane: ControlPlane, target: Target) -> list[str]:
+async def description(plane: Objects, target: Target) -> list[str]:
     """Give the lines that describe one object. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
     try:
         tree = await plane.describe(target)
     except NoAnswer as error:
-        failing = (await execution_of(plane, target)).failing
+        failing = (await plane.execution(target)).failing
         raise NoAnswer(error.message, details=[*error.details, *failing], next_step=error.next_step) from error
     lines = _heading(target, tree)
     lines += ["Spec:", *indented(as_yaml(tree.get("spec") or {}).splitlines())]
@@ -79,13 +79,13 @@ async def description(plane: ControlPlane, target: Target) -> list[str]:
     if deleting(tree):
         lines += ["Waiting for:", *indented(await plane.waiting(target) or [NONE])]
     lines += ["Events:", *indented(_events(tree))]
-    execution = await execution_of(plane, target)
+    execution = await plane.execution(target)
     if execution.failing:
         lines += ["Failing steps, tried again:", *indented(execution.failing)]
     if not deleting(tree):
         next_steps = ["" if ready else advice(target, tree), rollout_advice(target, tree)]
         lines += [f"Next: {step}" for step in next_steps if step]
-    return [*lines, f"Temporal: {execution.link}"]
+    return [*lines, *([f"Temporal: {execution.link}"] if execution.link else [])]
 
 
 def _heading(target: Target, tree: Tree) -> list[str]:
@@ -171,8 +171,11 @@ def stack_parts(tree: Tree) -> list[str]:
     return [*lines, "Open stages:", *indented(columns(["STAGE", "WHAT", "WAITS FOR"], stages))] if stages else lines
 
 
-async def _replicas(plane: ControlPlane, target: Target) -> list[str]:
+async def _replicas(plane: Objects, target: Target) -> list[str]:
     kind = BY_KIND["ModelReplica"]
     layout = Layout(wide=True)
-    found = await plane.list(kind, target.namespace, deployment=target.name)
+    try:
+        found = await plane.list(kind, target.namespace, deployment=target.name)
+    except Forbidden as failure:
+        return [failure.message]
     return columns(header(kind, layout), [row(kind, seen, layout, utc_now()) for seen in found]) if found else [NONE]

@@ -12,14 +12,15 @@ from api_types.resources.kinds import SERVED
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused, combine
+from client.fleet.connection import fleet_objects
+from client.fleet.lookup import KindsAndNames, find_objects
 from client.output.formats import Format, as_json, as_yaml
-from client.output.printer import warn_unanswered
+from client.output.printer import warn_hidden, warn_unanswered
 from client.output.tables import age, columns, measure
 from client.refs.selectors import parse_selector
 from client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names
 from client.refs.tree import Tree, events
-from client.temporal.control_plane import ListedObject, control_plane
-from client.temporal.lookup import KindsAndNames, find_objects
+from client.temporal.control_plane import ListedObject
 
 _POLL_SECONDS = 1.0
 _TITLES = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"]
@@ -65,16 +66,17 @@ def show_events(
 
 async def _show(wanted: KindsAndNames, scope: str | None, selector: str | None, output: Format, *, watch: bool) -> None:
     chosen = parse_selector(selector)
-    async with control_plane(load_settings()) as plane:
-        found, missing = await find_objects(plane, wanted, scope, chosen)
+    async with fleet_objects(load_settings()) as plane:
+        found, missing, hidden = await find_objects(plane, wanted, scope, chosen)
         warn_unanswered(found)
+        warn_hidden(hidden)
         if missing:
             raise combine(missing)
         shown = in_order(found)
         _print(shown, output, titled=True)
         while watch:
             await asyncio.sleep(_POLL_SECONDS)
-            found, _ = await find_objects(plane, wanted, scope, chosen)
+            found = (await find_objects(plane, wanted, scope, chosen)).objects
             present, known = in_order(found), {one.key for one in shown}
             _print([one for one in present if one.key not in known], output, titled=False)
             shown = present

@@ -47,7 +47,7 @@ def explain(
 
 
 async def _explain(targets: Sequence[Target], after: str) -> list[Tree]:
-    async with control_plane(load_settings()) as plane:
+    async with control_plane(load_settings(), "an explanation needs what the scheduler knows") as plane:
         for target in targets:
             await plane.describe(target)  # fail early, before the whole fleet is read
         live = await read_live(plane)

@@ -11,13 +11,14 @@ from client.asking.service import way_from_here
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused, combine, report
+from client.fleet.connection import fleet_objects
+from client.fleet.lookup import KindsAndNames, find_objects
 from client.output.columns import Layout
 from client.output.formats import Format
-from client.output.printer import ResourcePrinter, warn_unanswered
+from client.output.printer import ResourcePrinter, warn_hidden, warn_unanswered
 from client.refs.selectors import Selector, parse_selector
 from client.refs.targets import DEFAULT_NAMESPACE, kinds_and_names
-from client.temporal.control_plane import ListedObject, control_plane
-from client.temporal.lookup import KindsAndNames, find_objects
+from client.temporal.control_plane import ListedObject
 
 _POLL_SECONDS = 1.0
 
@@ -48,13 +49,14 @@ def get(
 async def _get(
     wanted: KindsAndNames, scope: str | None, selector: Selector, printer: ResourcePrinter, *, watch: bool, for_people: bool
 ) -> None:
-    async with control_plane(load_settings()) as plane:
-        found, missing = await find_objects(plane, wanted, scope, selector)
+    async with fleet_objects(load_settings()) as plane:
+        found, missing, hidden = await find_objects(plane, wanted, scope, selector)
         if found:
             printer.print_all(found)
         elif not missing:
             print("No resources found" + (f" in namespace {scope}." if scope else "."), file=sys.stderr)
         warn_unanswered(found)
+        warn_hidden(hidden)
         if for_people:
             _say_way(found)
         if missing and not watch:
@@ -63,8 +65,7 @@ async def _get(
             print(report(failure), file=sys.stderr)
         while watch:
             await asyncio.sleep(_POLL_SECONDS)
-            found, _ = await find_objects(plane, wanted, scope, selector)
-            printer.print_changes(found)
+            printer.print_changes((await find_objects(plane, wanted, scope, selector)).objects)
 
 
 def _say_way(found: Sequence[ListedObject]) -> None:

@@ -36,7 +36,7 @@ def replay_decision(
 
 
 async def _replay(wanted: DecisionId) -> Tree:
-    async with control_plane(load_settings()) as plane:
+    async with control_plane(load_settings(), "past decisions are in the history of the scheduler") as plane:
         return await decide_again(plane, wanted)
 
 

@@ -12,7 +12,6 @@ from client.commands import options
 from client.configuration import load_settings
 from client.refs.targets import objects_named
 from client.temporal.control_plane import control_plane, not_found
-from client.temporal.execution import execution_of
 from client.temporal.links import list_link
 
 
@@ -31,9 +30,9 @@ def ui(
 async def _links(objects: Sequence[str], namespace: str | None) -> list[str]:
     settings = load_settings()
     targets = objects_named(objects, namespace) if objects else []
-    async with control_plane(settings) as plane:  # no link to a Temporal that does not answer
+    async with control_plane(settings, "it is what the page is of") as plane:  # no link to a Temporal that does not answer
         for target in targets:
             # Nor to an object that does not exist; a worker is not asked: its page is what shows why none answers.
             if not await plane.exists(target):
                 raise not_found(target)
-        return [(await execution_of(plane, target)).link for target in targets] or [list_link(settings)]
+        return [(await plane.execution(target)).link for target in targets] or [list_link(settings)]

@@ -20,7 +20,6 @@ from client.output.columns import Layout
 from client.output.formats import Format
 from client.output.printer import ResourcePrinter
 from client.temporal.control_plane import ControlPlane, ListedObject, control_plane
-from client.temporal.execution import execution_of
 from client.temporal.links import list_link
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[A
             print(f"\nplaced {pace['placedSeconds']:.2f} s and Ready {pace['readySeconds']:.1f} s after it was accepted")
         print()
         _table(await plane.list(BY_KIND["ModelReplica"], target.namespace, deployment=target.name))
-        print(f"\n{target.title} in the Temporal UI: {(await execution_of(plane, target)).link}")
+        print(f"\n{target.title} in the Temporal UI: {(await plane.execution(target)).link}")
     print(f"\nTemporal UI   {list_link(local.settings)}")
     if gateway := local_gateway_url(local.running.home):
         print(f"Gateway       {gateway}")

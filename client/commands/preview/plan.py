@@ -201,7 +201,7 @@ def _offline_context(trees: list[Tree], policy: SchedulerOptions) -> QuestionCon
 
 
 async def _live(wanted: ProposedChanges) -> LiveFleet:
-    async with control_plane(load_settings()) as plane:
+    async with control_plane(load_settings(), "a plan of the live fleet needs what the scheduler knows") as plane:
         return await read_live(plane, wanted.deployments)
 
 

@@ -12,6 +12,7 @@ from api_types.environment import CONFIG_VARIABLE
 from api_types.resources.kinds import BY_KIND
 from client.asking.service import way_from_here
 from client.commands.inspect import describe, get
+from client.fleet.lookup import Found
 from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane, ListedObject
 from client.temporal.execution import Execution
@@ -62,21 +63,21 @@ def test_a_service_of_another_fleet_is_reached_by_its_address(local: Path, monke
 @pytest.mark.parametrize(("output", "said"), [("table", 1), ("wide", 1), ("json", 0), ("name", 0)])
 def test_get_says_it_once_beside_a_table(cli: Cli, monkeypatch: pytest.MonkeyPatch, output: str, said: int) -> None:
     found = [ListedObject(CHAT, a_service("")), ListedObject(DEMO, a_service()), ListedObject(DEMO, a_service())]
-    monkeypatch.setattr(get, "find_objects", AsyncMock(return_value=(found, [])))
-    monkeypatch.setattr(get, "control_plane", no_control_plane)
+    monkeypatch.setattr(get, "find_objects", AsyncMock(return_value=Found(found, [], [])))
+    monkeypatch.setattr(get, "fleet_objects", no_objects)
     result = cli("get", "ms", "-A", "-o", output)
     assert result.code == 0
     assert (result.err, WAY in result.out) == (f"note: {WAY}\n" * said, False)
 
 
 @pytest.mark.usefixtures("local")
-async def test_describe_says_it_below_the_way_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(describe, "execution_of", AsyncMock(return_value=Execution("http://ui")))
-    plane = AsyncMock(ControlPlane, **{"describe.return_value": a_service(), "list.return_value": []})
+async def test_describe_says_it_below_the_way_of_a_request() -> None:
+    answers = {"describe.return_value": a_service(), "list.return_value": [], "execution.return_value": Execution("http://ui")}
+    plane = AsyncMock(ControlPlane, **answers)
     lines = await describe.description(plane, DEMO)
     assert lines[lines.index("Events:") - 1] == f"Note: {WAY}"
 
 
 @asynccontextmanager
-async def no_control_plane(_settings: object) -> AsyncIterator[None]:
+async def no_objects(_settings: object) -> AsyncIterator[None]:
     yield None

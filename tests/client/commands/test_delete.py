@@ -22,11 +22,13 @@ class Plane:
         self.applied: list[str] = []
         self.messages: list[Any] = []
 
+    def temporal(self, _why: str) -> "Plane":
+        return self
+
     async def exists(self, target: Target) -> bool:
         return target.name in {"oslo", "qwen"}
 
-    async def signal(self, target: Target, signal: Any, message: Any) -> None:
-        del signal
+    async def delete(self, target: Target, message: Any) -> None:
         if not await self.exists(target):
             raise NotFound(f"{target.title} does not exist", next_step="none")
         self.sent.append(target.label)
@@ -47,7 +49,7 @@ def plane(monkeypatch: pytest.MonkeyPatch) -> Plane:
     async def connected(_settings: Settings) -> AsyncIterator[Plane]:
         yield fake
 
-    monkeypatch.setattr(delete, "control_plane", connected)
+    monkeypatch.setattr(delete, "fleet_objects", connected)
     return fake
 
 

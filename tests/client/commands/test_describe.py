@@ -8,6 +8,7 @@ import pytest
 
 from api_types.resources.kinds import BY_KIND
 from client.commands.inspect import describe
+from client.errors import Forbidden
 from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane
 from client.temporal.execution import Execution
@@ -20,44 +21,62 @@ RESTART = (
 NO_ROOM = {"type": "Ready", "status": "False", "reason": "InsufficientCapacity"}
 
 
-async def next_steps(monkeypatch: pytest.MonkeyPatch, *conditions: dict[str, Any], pending: list[str], **metadata: str) -> list[str]:
+async def next_steps(*conditions: dict[str, Any], pending: list[str], **metadata: str) -> list[str]:
     """Describe a deployment that has no replicas; gives the lines that say what to do next."""
-    monkeypatch.setattr(describe, "execution_of", AsyncMock(return_value=Execution("http://ui")))
     tree = {"metadata": metadata, "status": {"rollout": {"pending": pending}, "conditions": list(conditions)}}
-    plane = AsyncMock(ControlPlane, **{"describe.return_value": tree, "list.return_value": [], "waiting.return_value": []})
+    plane = AsyncMock(
+        ControlPlane,
+        **{
+            "describe.return_value": tree,
+            "list.return_value": [],
+            "execution.return_value": Execution("http://ui"),
+            "waiting.return_value": [],
+        },
+    )
     lines = await describe.description(plane, Target.of(BY_KIND["ModelDeployment"], "ml", "qwen"))
     return [line for line in lines if line.startswith("Next: ")]
 
 
-async def test_a_deployment_with_pending_changes_is_told_how_they_reach_its_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deployment_with_pending_changes_is_told_how_they_reach_its_pods() -> None:
     ready = {"type": "Ready", "status": "True", "reason": "Available"}
-    assert await next_steps(monkeypatch, ready, pending=PENDING) == [RESTART]
-    assert await next_steps(monkeypatch, ready, pending=[]) == []
+    assert await next_steps(ready, pending=PENDING) == [RESTART]
+    assert await next_steps(ready, pending=[]) == []
 
 
-async def test_what_keeps_a_deployment_from_being_ready_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = await next_steps(monkeypatch, NO_ROOM, pending=PENDING)
+async def test_what_keeps_a_deployment_from_being_ready_comes_first() -> None:
+    first, second = await next_steps(NO_ROOM, pending=PENDING)
     assert first.startswith("Next: free or add nodes")
     assert second == RESTART
 
 
-async def test_a_deployment_that_is_being_deleted_has_no_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deployment_that_is_being_deleted_has_no_next_step() -> None:
     deleted = "2026-01-01T00:00:00Z"
-    assert await next_steps(monkeypatch, NO_ROOM, pending=PENDING, deletionTimestamp=deleted) == []
+    assert await next_steps(NO_ROOM, pending=PENDING, deletionTimestamp=deleted) == []
+
+
+async def test_a_deployment_whose_replicas_the_user_may_not_list_is_described_without_them() -> None:
+    hidden = Forbidden("you may not do this with modelreplicas", next_step="none")
+    plane = AsyncMock(
+        ControlPlane, **{"describe.return_value": {"metadata": {}}, "list.side_effect": hidden, "execution.return_value": Execution()}
+    )
+    lines = await describe.description(plane, Target.of(BY_KIND["ModelDeployment"], "ml", "qwen"))
+    assert lines[lines.index("Replicas:") + 1].strip() == hidden.message
+    assert [line for line in lines if line.startswith("Temporal:")] == []
 
 
 @pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
 async def test_the_way_of_a_request_fits_the_terminal_and_a_pipe_gets_each_hop_in_one_line(
     monkeypatch: pytest.MonkeyPatch, *, terminal: bool
 ) -> None:
-    monkeypatch.setattr(describe, "execution_of", AsyncMock(return_value=Execution("http://ui")))
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((60, 20)))
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     gateway = {
         "metadata": {},
         "status": {"conditions": [{"type": "Ready", "status": "False", "reason": "Installing", "message": "waits " * 20}]},
     }
-    plane = AsyncMock(ControlPlane, **{"describe.return_value": gateway, "list.return_value": []})
+    plane = AsyncMock(
+        ControlPlane, **{"describe.return_value": gateway, "list.return_value": [], "execution.return_value": Execution("http://ui")}
+    )
     lines = await describe.description(plane, Target.of(BY_KIND["ModelService"], "ml", "qwen"))
     drawn = lines[lines.index("Requests:") + 1 : lines.index("Events:")]
     assert (max(map(len, drawn)) <= 60, len(drawn) > 2) == (terminal, terminal)

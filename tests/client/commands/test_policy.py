@@ -70,7 +70,7 @@ def test_a_policy_that_no_worker_has_seen_in_time_is_no_failure(
     answer: tuple[dict[str, Any], str] | None, monkeypatch: pytest.MonkeyPatch, cli: Cli, tmp_path: Path
 ) -> None:
     @asynccontextmanager
-    async def connected(_settings: Settings) -> AsyncIterator[Plane]:
+    async def connected(_settings: Settings, _why: str) -> AsyncIterator[Plane]:
         yield Plane(answer)
 
     monkeypatch.setattr(policy, "ANSWER_SECONDS", 0.0)
@@ -88,7 +88,7 @@ def test_a_policy_that_is_lost_is_not_shown_as_the_one_that_was_set(lost: str, m
     plane.lost = lost
 
     @asynccontextmanager
-    async def connected(_settings: Settings) -> AsyncIterator[Plane]:
+    async def connected(_settings: Settings, _why: str) -> AsyncIterator[Plane]:
         yield plane
 
     monkeypatch.setattr(policy, "control_plane", connected)
@@ -99,7 +99,7 @@ def test_a_policy_that_is_lost_is_not_shown_as_the_one_that_was_set(lost: str, m
 
 def test_a_policy_is_read_from_standard_input(monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     @asynccontextmanager
-    async def connected(_settings: Settings) -> AsyncIterator[Plane]:
+    async def connected(_settings: Settings, _why: str) -> AsyncIterator[Plane]:
         yield Plane((WANTED, ""))
 
     monkeypatch.setattr(policy, "control_plane", connected)

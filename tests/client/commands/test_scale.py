@@ -20,7 +20,7 @@ class Scaled:
         self.request_id = ""
         self.looks = 0
 
-    async def signal(self, _target: object, _signal: object, message: Any) -> None:
+    async def scale(self, _target: object, message: Any) -> None:
         self.request_id = message.request_id
 
     async def describe(self, _target: object) -> dict[str, Any]:
@@ -36,10 +36,10 @@ def test_a_scale_down_waits_until_the_replicas_that_leave_are_gone(cli: Cli, mon
     plane = Scaled()
 
     @asynccontextmanager
-    async def control_plane(_settings: object) -> AsyncIterator[Scaled]:
+    async def fleet_objects(_settings: object) -> AsyncIterator[Scaled]:
         yield plane
 
-    monkeypatch.setattr(scale, "control_plane", control_plane)
+    monkeypatch.setattr(scale, "fleet_objects", fleet_objects)
     monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.001)
     result = cli("scale", "md/qwen", "--replicas", "1", "--wait")
     assert (result.code, result.out, plane.looks) == (0, "modeldeployment/qwen scaled to 1\n", 5)

@@ -36,7 +36,7 @@ class Server:
 
 def connect_to(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
-    async def connected(settings: Settings) -> AsyncIterator[ControlPlane]:
+    async def connected(settings: Settings, _why: str) -> AsyncIterator[ControlPlane]:
         yield ControlPlane(server, settings)  # type: ignore[arg-type] # the part of a client that is used
 
     monkeypatch.setattr(ui, "control_plane", connected)

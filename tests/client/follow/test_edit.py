@@ -44,8 +44,10 @@ class Plane:
             raise NotFound(f"{target.title} does not exist", next_step="none")
         return tree | {"appliedRequestIds": [message.request_id for message in self.sent]}
 
-    async def signal(self, target: Target, signal: Any, message: SetSpec | Scale) -> None:
-        del signal
+    async def change_spec(self, target: Target, message: SetSpec, _read: Tree) -> None:
+        await self.scale(target, message)
+
+    async def scale(self, target: Target, message: SetSpec | Scale) -> None:
         if self.states[0] is None:
             raise NotFound(f"{target.title} does not exist", next_step="none")
         self.sent.append(message)

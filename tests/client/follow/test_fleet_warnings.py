@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from api_types.resources.kinds import BY_KIND, KindInfo
-from client.errors import NoAnswer
+from client.errors import Forbidden, NoAnswer
 from client.follow.fleet_warnings import warnings_of
 from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane, ListedObject
@@ -39,11 +39,25 @@ class Fleet:
         return {} if found else None
 
 
+class Hidden(Fleet):
+    """A fleet of which the user may see nothing."""
+
+    async def list(self, kind: KindInfo, namespace: str | None) -> Sequence[ListedObject]:
+        await super().list(kind, namespace)
+        raise Forbidden("you may not do this", next_step="none")
+
+    async def find(self, target: Target) -> dict[str, Any] | None:
+        await super().find(target)
+        raise Forbidden("you may not do this", next_step="none")
+
+
 CASES: list[tuple[str, Fleet, list[dict[str, Any]], list[str], list[str]]] = [
     ("nothing is read for a manifest that names nothing", Fleet({}), [a_deployment()], [], []),
     ("a cluster has the labels", Fleet({"tier": "gold"}), [GOLD], [], ["InferenceCluster"]),
     ("no cluster has the labels", Fleet({"tier": "silver"}), [GOLD], [NO_CLUSTER], ["InferenceCluster"]),
     ("a cluster that does not answer may have them", Fleet({}, answered=False), [GOLD], [], ["InferenceCluster"]),
+    ("clusters that the user may not list may have them", Hidden({}), [GOLD], [], ["InferenceCluster"]),
+    ("a cache that the user may not see may exist", Hidden({}), [CACHED], [], ["modelcache/ml/weights"]),
     (
         "a cluster in the files has them",
         Fleet({}),

@@ -76,6 +76,9 @@ class Late:
     def __init__(self) -> None:
         self.looks = 0
 
+    async def execution(self, _target: Target) -> Execution:
+        return Execution()
+
     async def describe(self, target: Target) -> dict[str, Any]:
         self.looks += 1
         if self.looks == 1:
@@ -100,17 +103,12 @@ def test_a_wait_begins_with_the_request_that_no_worker_has_seen(monkeypatch: pyt
     assert (plane.looks, tree["status"]["observedGeneration"]) == (4, 2)
 
 
-def test_a_wait_for_a_request_that_no_worker_sees_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "execution_of", no_execution)
+def test_a_wait_for_a_request_that_no_worker_sees_says_so() -> None:
     plane = Late()
     plane.looks = -10_000
     with pytest.raises(TimedOut) as failure, Progress() as progress:
         asyncio.run(until_ready(cast("ControlPlane", plane), [Goal.of(Requested(QWEN, "r1"))], 0.0, progress))
     assert failure.value.details == ("ModelDeployment ml/qwen: accepted by Temporal, not yet seen by a worker",)
-
-
-async def no_execution(_plane: ControlPlane, _target: Target) -> Execution:
-    return Execution("")
 
 
 class Shown:
@@ -121,6 +119,9 @@ class Shown:
 
     async def describe(self, _target: Target) -> dict[str, Any]:
         return self.trees.pop(0) if len(self.trees) > 1 else self.trees[0]
+
+    async def execution(self, _target: Target) -> Execution:
+        return Execution("")
 
 
 def a_tree(*conditions: dict[str, Any], generation: int = 1, observed: int = 1, **more: Any) -> dict[str, Any]:
@@ -138,7 +139,6 @@ def a_condition(kind: str, status: str, reason: str, message: str = "", **fields
 
 def waited(monkeypatch: pytest.MonkeyPatch, goal: Goal, *trees: dict[str, Any], seconds: float = 60) -> list[dict[str, Any]]:
     monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.001)
-    monkeypatch.setattr(waiting, "execution_of", no_execution)
     return asyncio.run(wait_until_ready(cast("ControlPlane", Shown(*trees)), [goal], seconds))
 
 

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import grpc
 import pytest
 
-from api_types.settings import FrontSettings
+from api_types.sections.front import FrontSettings
+from front.access.limits import Allowance
 from front.main import scaler_credentials
 from front.scaling import scaler_messages as messages
 from front.scaling.external_scaler import server_of
@@ -34,9 +35,9 @@ class Keda:
     def __init__(self, channel: Any) -> None:
         self._channel = channel
 
-    async def ask(self, method: str, request: Any, answer: Any) -> Any:
+    async def ask(self, method: str, request: Any, answer: Any, seconds: float = 30) -> Any:
         call = self._channel.unary_unary(f"/externalscaler.ExternalScaler/{method}", _bytes, answer.FromString)
-        return await call(request, timeout=30)
+        return await call(request, timeout=seconds)
 
     async def is_active(self, request: Any) -> bool:
         return bool((await self.ask("IsActive", request, messages.IsActiveResponse)).result)
@@ -51,19 +52,39 @@ class Keda:
             await self.ask(method, request, messages.IsActiveResponse)
         return refused.value.code(), refused.value.details() or ""
 
-    def stream(self, request: Any) -> Any:
+    async def disconnected(self) -> None:
+        """Wait until its connection is closed."""
+        while (state := self._channel.get_state()) is grpc.ChannelConnectivity.READY:
+            await self._channel.wait_for_state_change(state)
+
+    def stream(self, request: Any, seconds: float = 60) -> Any:
         call = self._channel.unary_stream("/externalscaler.ExternalScaler/StreamIsActive", _bytes, messages.IsActiveResponse.FromString)
-        return call(request, timeout=60)
+        return call(request, timeout=seconds)
 
 
 def _bytes(message: Any) -> bytes:
     return message if isinstance(message, bytes) else bytes(message.SerializeToString())
 
 
+ALLOWANCE = Allowance(per_second=50, burst=200, requests=50, watches=100)
+
+
+@asynccontextmanager
+async def a_server(served: Scaled, allowance: Allowance = ALLOWANCE) -> AsyncIterator[str]:
+    """A scaler that runs without TLS; gives its address."""
+    server = server_of(served.front, served.told, allowance)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
 @asynccontextmanager
 async def a_scaler(served: Scaled, settings: FrontSettings | None = None, client: str = "keda") -> AsyncIterator[Keda]:
     """A scaler that runs; with settings behind TLS, for the client with that certificate (none, if the name is empty)."""
-    server = server_of(served.front, served.told)
+    server = server_of(served.front, served.told, ALLOWANCE)
     credentials = scaler_credentials(settings) if settings else None
     port = server.add_secure_port("127.0.0.1:0", credentials) if credentials else server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -17,6 +17,7 @@ from client.errors import NotFound
 from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane
 from front.access import signing
+from front.access.access import Access
 from front.access.access_file import AccessRules
 from front.access.limits import Limits
 from front.access.signing import Callers, signed_text
@@ -28,6 +29,7 @@ from front.store.projection import Key, Projection
 
 Json = dict[str, Any]
 Client = TestClient[Request, Application]
+AUDIENCE = "front"
 KEY, OTHER_KEY = "5a" * 32, "c3" * 40
 TOKEN = "token-of-ann"  # noqa: S105 - of this test
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -38,7 +40,12 @@ rules:
 - {{users: [ann, keda], namespaces: [a], resources: [modeldeployments/metrics, modeldeployments/events], verbs: [get, update, create]}}
 - {{groups: [scalers], namespaces: [a], resources: [modeldeployments/scale], verbs: [update]}}
 """
-CALLERS = f"callers: [{{name: burst, groups: [scalers], keys: [{KEY}, {OTHER_KEY}]}}, {{name: idle, keys: [{KEY}]}}]"
+CALLERS = f"""
+callers:
+- {{name: burst, groups: [scalers], keys: [{KEY}, {OTHER_KEY}]}}
+- {{name: steady, groups: [scalers], keys: [{KEY}]}}
+- {{name: idle, keys: [{KEY}]}}
+"""
 
 
 def a_deployment(name: str, namespace: str = "a", uid: str = "") -> Json:
@@ -82,6 +89,7 @@ class ScalingUnderTest:
     now: datetime = NOW
     limits: Limits | None = None
     audit_log: AuditLog | None = None
+    audience: str = AUDIENCE
 
     def __post_init__(self) -> None:
         self.projection = Projection()
@@ -94,8 +102,8 @@ class ScalingUnderTest:
         callers.write_text(CALLERS)
         self.told = Told(AGE_MAX, lambda: self.now)
         plane = cast("ControlPlane", self.plane)
-        self.front = Front(plane, self.projection, AccessRules(access), limits=self.limits, audit_log=self.audit_log)
-        self.scaling = Scaling(self.front, self.told, Callers(callers))
+        self.front = Front(plane, self.projection, Access(AccessRules(access)), limits=self.limits, audit_log=self.audit_log)
+        self.scaling = Scaling(self.front, self.told, Callers(callers, self.audience))
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
@@ -110,11 +118,19 @@ def path_of(name: str, subresource: str, namespace: str = "a") -> str:
 
 
 def signature(
-    path: str, body: bytes, at: datetime, *, request_id: str = "r" * 16, caller: str = "burst", key: str = KEY, method: str = "POST"
+    path: str,
+    body: bytes,
+    at: datetime,
+    *,
+    request_id: str = "r" * 16,
+    caller: str = "burst",
+    key: str = KEY,
+    method: str = "POST",
+    audience: str = AUDIENCE,
 ) -> dict[str, str]:
     """The headers of a signed request."""
     timestamp = str(int(at.timestamp()))
-    signed = signed_text(timestamp, request_id, method, path, body)
+    signed = signed_text(audience, timestamp, request_id, method=method, target=path, body=body)
     values = (caller, timestamp, request_id, hmac.digest(bytes.fromhex(key), signed, hashlib.sha256).hex())
     return dict(zip(signing.HEADERS, values, strict=True))
 

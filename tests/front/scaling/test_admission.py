@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
+from front.access.access import Access
 from front.access.limits import Allowance, Limits, TooMany
 from front.audit.log import AuditLog
 from front.scaling import events, external_scaler
@@ -97,12 +98,12 @@ async def test_a_caller_who_is_not_known_and_breaks_off_has_no_line(
 ) -> None:
     """Else whoever sends half a request again and again would fill the disk."""
 
-    async def breaks_off(_: Any) -> bytes:
+    async def breaks_off(*_: Any) -> bytes:
         raise asyncio.CancelledError
 
     monkeypatch.setattr("front.scaling.routes.read", breaks_off)
     with pytest.raises(Exception, match="disconnected"):
-        await asked(client, "POST", SCALE, COUNT)
+        await asked(client, "POST", SCALE, COUNT, **signature(SCALE, COUNT, NOW))
     assert lines(served) == []
     with pytest.raises(Exception, match="disconnected"):
         await asked(client, "PUT", METRICS, {"queueDepth": 1}, **ANN)
@@ -189,7 +190,7 @@ def reference() -> Any:
 
 @pytest.mark.parametrize("method", ["IsActive", "GetMetricSpec", "GetMetrics"])
 async def test_calls_of_keda_are_limited(served: ScalingUnderTest, method: str) -> None:
-    served.front._rules = None
+    served.front._access = Access()
     served.told.tell(CHAT, Numbers("chat", served.now, {"queueDepth": 1}))
     request = messages.GetMetricsRequest(scaledObjectRef=reference()) if method == "GetMetrics" else reference()
     async with a_scaler(served) as keda:
@@ -205,7 +206,7 @@ async def test_streams_of_keda_are_limited_as_watches_and_one_that_ends_makes_ro
     served: ScalingUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(external_scaler, "CHECK_SECONDS", 0.05)
-    served.front._rules = None
+    served.front._access = Access()
     served.told.tell(CHAT, Numbers("chat", served.now, {"queueDepth": 1}))
     async with a_scaler(served) as keda:
         stream = keda.stream(reference())

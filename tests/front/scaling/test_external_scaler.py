@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from api_types.settings import FrontSettings
+from api_types.sections.front import FrontSettings
 from client.errors import Refused
 from front.access import certificates
+from front.access.access import Access
 from front.access.access_file import AUTHENTICATED, User
 from front.main import scaler_credentials
 from front.scaling import external_scaler
@@ -42,7 +43,7 @@ def reference(name: str = "chat", namespace: str = "a", **metadata: str) -> Any:
 @pytest.fixture
 async def keda(served: ScalingUnderTest) -> AsyncIterator[Keda]:
     """A scaler before a front without an access file."""
-    served.front._rules = None
+    served.front._access = Access()
     async with a_scaler(served) as keda:
         yield keda
 

@@ -13,7 +13,7 @@ from api_types.clock import utc_now
 from front.scaling import scaler_messages as messages
 from testbed.cluster.pki import Authority
 from tests.front.front_under_test import TOKENS, FrontUnderTest, a_front
-from tests.front.scaling.scaling_under_test import KEY, path_of, signature
+from tests.front.scaling.scaling_under_test import AUDIENCE, KEY, path_of, signature
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
@@ -31,7 +31,12 @@ async def front(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
         address = f"127.0.0.1:{free.getsockname()[1]}"
     pki = Authority(folder / "pki", {"keda": ("keda", NAMESPACE)})
     pki.ensure()
-    settings = {"webhookKeys": str(folder / "callers.yaml"), "scalerListen": address, "scalerClientCa": str(pki.ca)}
+    settings = {
+        "webhookKeys": str(folder / "callers.yaml"),
+        "webhookAudience": AUDIENCE,
+        "scalerListen": address,
+        "scalerClientCa": str(pki.ca),
+    }
     async with a_front(plane, folder, **settings) as front:
         yield front
 

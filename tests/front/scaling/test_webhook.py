@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
+from api_types.sections.front import FrontSettings
+from client.errors import Refused
 from front.access.files import BadAccessFile
 from front.access.signing import SIGNATURE, TIMESTAMP, WINDOW_SECONDS, Callers
+from front.main import webhook_callers
 from front.scaling.routes import BODY_BYTES_MAX
 from tests.front.scaling.scaling_under_test import (
+    AUDIENCE,
     CALLERS,
     KEY,
     NOW,
@@ -77,6 +81,13 @@ async def test_two_fronts_send_a_repeat_under_one_id(tmp_path: Path) -> None:
     assert len(ids) == 1
 
 
+async def test_a_signature_is_good_for_one_control_plane(tmp_path: Path) -> None:
+    """Also where a caller has the same key at both."""
+    async with ScalingUnderTest(tmp_path, audience="fleet.example.com").client() as client:
+        assert (await sent(client, audience="fleet.example.com"))[0] == 200
+        assert (await sent(client))[0] == 401
+
+
 async def refused(client: Client, path: str, body: bytes, headers: dict[str, str]) -> str:
     status, answer = await asked(client, "POST", path, body, **headers)
     assert (status, answer["reason"]) == (401, "Unauthorized")
@@ -95,6 +106,8 @@ async def test_who_is_not_known_or_signs_something_else_is_refused_in_the_same_w
         await refused(client, path_of("none", "scale"), BODY, good),
         await refused(client, PATH + "?dryRun=All", BODY, good),
         await refused(client, PATH, BODY, signature(PATH, BODY, NOW, method="PUT")),
+        await refused(client, PATH, BODY, signature(PATH, BODY, NOW, audience="another-front")),
+        await refused(client, PATH, BODY, signature(PATH, BODY, NOW, audience="")),
         await refused(client, PATH, BODY, {**good, TIMESTAMP: str(int(NOW.timestamp()) + 1)}),
     }
     assert told == {"Unauthorized: no caller of this name has a key with this signature"}
@@ -198,7 +211,8 @@ async def test_a_large_body_is_refused_also_when_its_length_is_not_said(client: 
         for _ in range(5):
             yield b" " * (BODY_BYTES_MAX // 4)
 
-    async with client.post(PATH, data=parts(), headers={"Content-Type": "application/json"}) as answer:
+    headers = {"Content-Type": "application/json", **signature(PATH, b"", NOW)}
+    async with client.post(PATH, data=parts(), headers=headers) as answer:
         assert (answer.status, (await answer.json())["reason"]) == (413, "RequestEntityTooLarge")
 
 
@@ -211,6 +225,16 @@ async def test_a_refused_request_may_be_made_again_under_its_id(served: ScalingU
     assert (await sent(client))[0] == 404
     served.plane.objects[("a", "chat")] = kept
     assert (await sent(client))[0] == 200
+
+
+def test_keys_without_the_name_of_the_control_plane_that_is_meant_are_refused(served: ScalingUnderTest) -> None:
+    file = served.folder / "callers.yaml"
+    with pytest.raises(Refused, match=r"front\.webhookAudience"):
+        webhook_callers(FrontSettings(webhook_keys=file))
+    assert webhook_callers(FrontSettings(webhook_keys=file, webhook_audience=AUDIENCE))
+    assert webhook_callers(FrontSettings()) is None
+    with pytest.raises(ValueError, match="webhookAudience"):
+        FrontSettings.model_validate({"webhookAudience": "a\nb"})
 
 
 @pytest.mark.parametrize(
@@ -227,7 +251,7 @@ def test_a_bad_file_is_refused_without_its_keys(tmp_path: Path, text: str, probl
     file = tmp_path / "callers.yaml"
     file.write_text(text)
     with pytest.raises(BadAccessFile) as refusal:
-        Callers(file)
+        Callers(file, AUDIENCE)
     assert problem in str(refusal.value)
     assert KEY[:8] not in str(refusal.value)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from temporalio import workflow
 
 from api_types import labels
 from api_types.messages.delivery import SignalBatchResult
@@ -48,6 +49,27 @@ def carry_out(deployment: ModelDeploymentWorkflow, orders: Sequence[Order]) -> N
 
 def events(deployment: ModelDeploymentWorkflow) -> list[tuple[str, str, int]]:
     return [(event.reason, event.message, event.count) for event in deployment.state.events]
+
+
+@pytest.mark.parametrize("patched", [True, False], ids=["", "as histories of before have it"])
+def test_a_report_that_repeats_an_earlier_one_makes_no_new_version(
+    temporal: Serverless, monkeypatch: pytest.MonkeyPatch, patched: bool
+) -> None:
+    """Else each event of an autoscaler would make a change of a user conflict, and be told to every watch."""
+    del temporal
+    monkeypatch.setattr(workflow, "patched", lambda _: patched)
+    deployment = a_deployment_with()
+    versions = []
+    for number, message in enumerate(("no trigger answers", "no trigger answers", "ready", "no trigger answers")):
+        report = RecordEvent(request_id=f"r{number}", by="keda", type="Warning", reason="ScaledObjectFailed", message=message)
+        deployment.context.queued = False
+        deployment.record_event(report.wire())
+        versions.append(deployment.state.resource_version)
+        assert deployment.context.queued, "a history that grows is looked at"
+    assert [count for _, message, count in events(deployment) if message == "no trigger answers"] == [3]
+    first, second, third, fourth = versions
+    assert first < third
+    assert (first == second, third == fourth) == (patched, patched)
 
 
 BEING_DELETED = ("ReplicaDeleting", f"qwen-eu-0 is being deleted from eu: {REASON}", 1)

@@ -1,0 +1,69 @@
+"""Who may come in, and what they may do there: from the access file, certificates, and an API server that is before this front."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from cryptography import x509
+
+from front.access.access_file import AccessRules, Attempt, User
+from front.access.certificates import of_connection
+from front.access.request_header import Headers, Proxies, issued_by
+from front.access.reviews import Reviews
+
+
+class Access:
+    """The users of a front and their rights. What one source allows is allowed."""
+
+    def __init__(
+        self,
+        rules: AccessRules | None = None,
+        *,
+        proxies: Proxies | None = None,
+        reviews: Reviews | None = None,
+        authorities: Sequence[x509.Certificate] = (),
+    ) -> None:
+        """Without any source everybody who reaches the front may do everything.
+
+        `authorities`: those that sign certificates of users. They matter where there are `proxies` too: a handshake trusts both.
+        """
+        self._rules, self._proxies, self._reviews, self._authorities = rules, proxies, reviews, authorities
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may do everything."""
+        return self._rules is None and self._proxies is None and self._reviews is None
+
+    def refresh(self) -> str:
+        """Read the access file again if it has changed; gives what is wrong with it, if it cannot be used."""
+        return self._rules.refresh() if self._rules else ""
+
+    def user_of(self, token: str | None, headers: Headers, transport: Any) -> User | None:
+        """Give the user of a request: whom an API server names, or the bearer of its token, or of the certificate of its connection.
+
+        `transport`: of the connection, over TLS or not. None for nobody.
+        """
+        tls = transport.get_extra_info("ssl_object") if transport else None
+        certificate: bytes | None = tls and tls.getpeercert(binary_form=True)
+        if self._proxies and (user := self._proxies.user(certificate, headers)):
+            return user
+        if token is not None:
+            return self._rules.user_of(token) if self._rules else None
+        if (
+            tls is None
+            or certificate is None
+            or (self._proxies and not issued_by(x509.load_der_x509_certificate(certificate), self._authorities))
+        ):
+            return None
+        held = of_connection(tls.getpeercert())
+        return held.user() if held else None
+
+    async def allows(self, user: User, attempt: Attempt) -> bool:
+        """Tell whether a user may do something. Raises `Unanswered`."""
+        if self.is_open or (self._rules and self._rules.allows(user, attempt)):
+            return True
+        return await self._reviews.allows(user, attempt) if self._reviews else False
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        if self._reviews:
+            self._reviews.close()

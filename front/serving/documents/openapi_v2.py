@@ -1,0 +1,52 @@
+"""OpenAPI v2 of the served kinds, for clients and aggregating API servers that know no newer one: made of the documents of v3."""
+
+from functools import cache
+from typing import Any
+
+from front.serving.documents import openapi
+from front.serving.requests import GROUP_VERSIONS
+
+Json = dict[str, Any]
+
+_REFERENCE, _DEFINITION = "#/components/schemas/", "#/definitions/"
+# A schema of v2 has one type, and says nothing of null.
+_UNKNOWN = frozenset({"nullable", "anyOf", "oneOf", "not", "const", "deprecated"})
+
+
+@cache
+def document() -> Json:
+    """Give `/openapi/v2`."""
+    found: Json = {
+        "swagger": "2.0",
+        "info": {"title": "Modelplane", "version": "v1alpha1"},
+        "paths": {},
+        "definitions": {},
+    }
+    for group, version in GROUP_VERSIONS:
+        newer = openapi.document(group, version)
+        found["definitions"] |= {name: _schema(schema) for name, schema in newer["components"]["schemas"].items()}
+        found["paths"] |= {path: {method: _operation(each) for method, each in methods.items()} for path, methods in newer["paths"].items()}
+    return found
+
+
+def _operation(operation: Json) -> Json:
+    parameters = [{"name": each["name"], "in": each["in"], "type": "string", "uniqueItems": True} for each in operation["parameters"]]
+    schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+    responses = {"200": {"description": "OK", "schema": _schema(schema)}}
+    return {**operation, "parameters": parameters, "responses": responses, "produces": ["application/json"], "schemes": ["https"]}
+
+
+def _schema(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_schema(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "allOf" in node and len(node["allOf"]) == 1:
+        # A reference with words of its own is that in v3; in v2 there can only be the reference.
+        return _schema(node["allOf"][0])
+    if "$ref" in node:
+        return {"$ref": node["$ref"].replace(_REFERENCE, _DEFINITION)}
+    if "properties" in node and isinstance(node["properties"], dict):
+        fields = {name: _schema(field) for name, field in node["properties"].items()}
+        return {**{key: _schema(value) for key, value in node.items() if key not in _UNKNOWN and key != "properties"}, "properties": fields}
+    return {key: _schema(value) for key, value in node.items() if key not in _UNKNOWN}

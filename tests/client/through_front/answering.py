@@ -1,0 +1,95 @@
+"""A server that answers whatever a test says, in the place of a front; and commands that ask it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+Json = dict[str, Any]
+DEPLOYMENTS = "/apis/modelplane.ai/v1alpha1/namespaces/ml/modeldeployments"
+
+
+@dataclass(frozen=True)
+class Said:
+    """One answer. `seconds`: how long it takes until it begins; `drips`: it comes byte by byte and never ends."""
+
+    status: int = 200
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    drips: bool = False
+
+    @property
+    def content(self) -> bytes:
+        """Give the body as it is sent."""
+        return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+
+
+@dataclass
+class Answering:
+    """The server, and what it was asked: method and path with its query, headers, body; and how many requests at once."""
+
+    url: str = ""
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    headers: list[Mapping[str, str]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    at_once: int = 0
+    most_at_once: int = 0
+
+
+Script = Callable[[web.Request, int], Said]
+
+
+@asynccontextmanager
+async def answering(script: Script) -> AsyncIterator[Answering]:
+    """Serve on loopback without TLS; `script` gives the answer to a request, and to the how-manieth of them."""
+    seen = Answering()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        seen.asked.append((request.method, request.path_qs))
+        seen.headers.append(request.headers.copy())
+        seen.bodies.append(await request.read())
+        said = script(request, len(seen.asked))
+        seen.at_once += 1
+        seen.most_at_once = max(seen.most_at_once, seen.at_once)
+        await asyncio.sleep(said.seconds)
+        seen.at_once -= 1
+        if said.drips:
+            return await dripping(request)
+        return web.Response(status=said.status, body=said.content, headers={"Content-Type": "application/json", **said.headers})
+
+    app = web.Application(client_max_size=64 * 1024 * 1024)
+    app.router.add_route("*", "/{path:.*}", answer)
+    server = TestServer(app)
+    await server.start_server()
+    seen.url = f"http://127.0.0.1:{server.port}"
+    try:
+        yield seen
+    finally:
+        await server.close()
+
+
+async def dripping(request: web.Request) -> web.StreamResponse:
+    """Send a byte every moment until the client goes."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while request.transport is not None and not request.transport.is_closing():
+        await response.write(b" ")
+        await asyncio.sleep(0.02)
+    return response
+
+
+def always(said: Said) -> Script:
+    """Answer every request alike."""
+    return lambda _request, _number: said
+
+
+def a_status(code: int, reason: str, message: str = "it says why", **details: Any) -> Json:
+    """Make a Status as the front does."""
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
+    return status | ({"details": details} if details else {})

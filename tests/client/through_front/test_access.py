@@ -1,0 +1,144 @@
+"""Where the front is and who asks: what is refused before anything is sent."""
+
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from api_types import environment
+from client.errors import ExitCode
+from client.through_front.access import FrontAccess, read_access
+from testbed.cluster.pki import Authority
+from tests.client.conftest import Cli
+from tests.front.command_line import OF_FRONT, CommandLine
+
+Line = Callable[[str], CommandLine]
+TOKEN = "token-that-nobody-may-see"  # noqa: S105
+
+
+def access(monkeypatch: pytest.MonkeyPatch, url: str, **more: str) -> FrontAccess:
+    for variable in OF_FRONT:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv(environment.SERVER_VARIABLE, url)
+    for name, value in more.items():
+        monkeypatch.setenv(f"{environment.PREFIX}{name}", value)
+    return read_access()
+
+
+@pytest.mark.parametrize(
+    ("url", "want"),
+    [
+        ("https://front.example.com", "https://front.example.com"),
+        ("https://front.example.com:8443/", "https://front.example.com:8443"),
+        (" https://[2001:db8::1]:8443 ", "https://[2001:db8::1]:8443"),
+        ("http://127.0.0.1:8443", "http://127.0.0.1:8443"),
+        ("http://127.8.8.8:1", "http://127.8.8.8:1"),
+        ("http://[::1]:8443", "http://[::1]:8443"),
+        ("http://localhost:8443", "http://localhost:8443"),
+    ],
+)
+def test_the_address_of_a_front(url: str, want: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = access(monkeypatch, url)
+    assert (found.url, bool(found.tls.get_ca_certs())) == (want, want.startswith("https"))
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("http://front.example.com", "is not encrypted"),
+        ("http://10.0.0.1:8443", "is not encrypted"),
+        ("http://localhost.example.com", "is not encrypted"),
+        ("http://127.0.0.1.example.com", "is not encrypted"),
+        ("front.example.com:8443", "is not the address of a front"),
+        ("ftp://front.example.com", "is not the address of a front"),
+        ("file:///etc/passwd", "is not the address of a front"),
+        ("https://", "is not the address of a front"),
+        ("https://front.example.com/prefix", "is not the address of a front"),
+        ("https://front.example.com?token=x", "is not the address of a front"),
+        ("https://front.example.com#x", "is not the address of a front"),
+        ("https://front.example.com:port", "is not the address of a front"),
+        ("https://front.example.com:99999", "is not the address of a front"),
+        ("https://fro nt.example.com", "is not the address of a front"),
+        ("https://front.example.com\r\nX: y", "is not the address of a front"),
+        ("https://[::1", "is not the address of a front"),
+        ("https://me:secret@front.example.com", "has a user or password in it"),
+    ],
+)
+async def test_what_is_no_address_of_a_front_is_refused(line: Line, url: str, says: str) -> None:
+    shown = await line(url).run("get", "md", token=TOKEN)
+    assert (shown.code, shown.out) == (ExitCode.REFUSED, "")
+    assert says in shown.err.splitlines()[0]
+    assert shown.err.splitlines()[-1].startswith("next: ")
+    assert TOKEN not in shown.err
+    assert "secret" not in shown.err
+
+
+def test_a_file_with_a_token_wins_over_the_variable_and_nothing_of_it_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"\n{TOKEN}\n")
+    found = access(monkeypatch, "https://front.example.com", TOKEN="other", TOKEN_FILE=str(file))  # noqa: S106
+    assert (found.token, TOKEN in repr(found)) == (TOKEN, False)
+    assert access(monkeypatch, "https://front.example.com", TOKEN=f" {TOKEN}\n").token == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "cannot read"),
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+        (f"{TOKEN}\r\nX-Other: {TOKEN}".encode(), "is none"),
+        (f"{TOKEN} {TOKEN}".encode(), "is none"),
+        (f"{TOKEN}ä".encode(), "holds no token"),
+        (b"x" * 20_000, "is none"),
+    ],
+)
+async def test_a_file_without_a_token_is_refused(line: Line, tmp_path: Path, content: bytes | None, says: str) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
+    shown = await line("http://127.0.0.1:1").run("--token-file", str(file), "get", "md")
+    assert (shown.code, says in shown.err, TOKEN in shown.err) == (ExitCode.REFUSED, True, False)
+
+
+async def test_a_token_among_the_arguments_is_refused_and_not_repeated(line: Line) -> None:
+    for words in (["--token", TOKEN, "get", "md"], [f"--token={TOKEN}", "get", "md"]):
+        shown = await line("http://127.0.0.1:1").run(*words)
+        assert (shown.code, shown.out, TOKEN in shown.err) == (ExitCode.REFUSED, "", False)
+        assert "--token-file" in shown.err
+        assert os.environ.get(environment.TOKEN_VARIABLE) == ""
+
+
+async def test_files_of_tls_that_cannot_be_used_are_named(line: Line, tmp_path: Path) -> None:
+    pki = Authority(tmp_path / "pki")
+    pki.ensure()
+    pair = pki.pair("admin")
+    (tmp_path / "empty").touch()
+    bad: list[tuple[list[str], str]] = [
+        (["--ca-file", "/nowhere/ca.crt"], "--ca-file: /nowhere/ca.crt cannot be used"),
+        (["--ca-file", str(tmp_path / "empty")], "--ca-file"),
+        (["--client-cert", str(pair.certificate)], "needs its key"),
+        (["--client-key", str(pair.key)], "needs its key"),
+        (["--client-cert", str(pair.key), "--client-key", str(pair.certificate)], "--client-cert, --client-key"),
+    ]
+    for words, says in bad:
+        commands = line("https://127.0.0.1:1")
+        shown = await commands.run(*words, "get", "md")
+        assert (shown.code, says in shown.err) == (ExitCode.REFUSED, True), (words, shown)
+
+
+def test_a_certificate_is_checked_with_the_host_that_is_asked_and_nothing_old_is_spoken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pki = Authority(tmp_path / "pki")
+    pki.ensure()
+    tls = access(monkeypatch, "https://front.example.com", CA_FILE=str(pki.ca)).tls
+    assert (tls.verify_mode, tls.check_hostname, tls.minimum_version) == (ssl.CERT_REQUIRED, True, ssl.TLSVersion.TLSv1_2)
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_without_a_server_commands_go_to_temporal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(environment.SERVER_VARIABLE, " ")
+    assert "Temporal at 127.0.0.1:1 does not answer" in cli("get", "md").err

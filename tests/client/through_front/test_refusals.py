@@ -1,0 +1,156 @@
+"""What the front refuses, and what is no front: exit code, plain words, a next step, and never a traceback."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.errors import ExitCode
+from client.through_front import requests
+from tests.client.through_front.answering import DEPLOYMENTS, Said, a_status, always, answering
+from tests.front.command_line import CommandLine
+from tests.workflows.environment.harness import a_deployment
+
+Line = Callable[[str], CommandLine]
+TOKEN = "token-that-nobody-may-see"  # noqa: S105
+GET = ("get", "md/qwen", "-n", "ml")
+HTML = b"<html>not a front</html>"
+
+REFUSALS: list[tuple[Said, ExitCode, str]] = [
+    (Said(401, a_status(401, "Unauthorized")), ExitCode.UNREACHABLE, "does not know you"),
+    (Said(403, a_status(403, "Forbidden")), ExitCode.REFUSED, "you may not do this with ModelDeployment ml/qwen"),
+    (Said(404, a_status(404, "NotFound")), ExitCode.NOT_FOUND, "ModelDeployment ml/qwen does not exist"),
+    (Said(404, a_status(404, "Other")), ExitCode.NOT_FOUND, "does not serve ModelDeployment ml/qwen"),
+    (Said(409, a_status(409, "Conflict")), ExitCode.CONFLICT, "cannot be changed now"),
+    (Said(409, a_status(409, "AlreadyExists")), ExitCode.CONFLICT, "exists already"),
+    (Said(413, a_status(413, "RequestEntityTooLarge")), ExitCode.REFUSED, "too large for the front"),
+    (Said(415, a_status(415, "UnsupportedMediaType")), ExitCode.REFUSED, "was refused by the front"),
+    (Said(400, a_status(400, "BadRequest")), ExitCode.REFUSED, "was refused by the front"),
+    (Said(429, a_status(429, "TooManyRequests"), {"Retry-After": "600"}), ExitCode.FAILED, "has enough requests of you"),
+    (Said(500, a_status(500, "InternalError")), ExitCode.FAILED, "failed on a request about ModelDeployment ml/qwen"),
+    (Said(503, a_status(503, "ServiceUnavailable")), ExitCode.UNREACHABLE, "cannot answer about ModelDeployment ml/qwen now"),
+    # Of servers that are no fronts.
+    (Said(404, HTML), ExitCode.UNREACHABLE, "answered 404, and not as a front does"),
+    (Said(502, HTML), ExitCode.UNREACHABLE, "answered 502, and not as a front does"),
+    (Said(403, {"kind": "Status", "message": 5, "reason": []}), ExitCode.REFUSED, "you may not do this"),
+    (Said(401, ["Status"]), ExitCode.UNREACHABLE, "not as a front does"),
+    (Said(200, HTML), ExitCode.FAILED, "did not answer with ModelDeployment ml/qwen"),
+    (Said(204, b""), ExitCode.FAILED, "did not answer with ModelDeployment ml/qwen"),
+    (Said(200, a_status(200, "Success")), ExitCode.FAILED, "did not answer with ModelDeployment ml/qwen"),
+]
+
+
+@pytest.mark.parametrize(("said", "code", "says"), REFUSALS, ids=[f"{row[0].status} {row[2]}" for row in REFUSALS])
+async def test_every_refusal_has_its_exit_code_its_words_and_a_next_step(line: Line, said: Said, code: ExitCode, says: str) -> None:
+    async with answering(always(said)) as front:
+        shown = await line(front.url).run(*GET, token=TOKEN)
+    assert (shown.code, shown.out) == (code, "")
+    assert says in shown.err.splitlines()[0]
+    assert shown.err.splitlines()[-1].startswith("next: ")
+    assert TOKEN not in shown.err
+
+
+@pytest.mark.parametrize("status", [400, 403, 409, 429, 500, 503])
+async def test_what_the_front_says_of_a_refusal_is_shown(line: Line, status: int) -> None:
+    async with answering(always(Said(status, a_status(status, "Other"), {"Retry-After": "600"}))) as front:
+        shown = await line(front.url).run(*GET)
+    assert shown.err.splitlines()[1] == "  it says why"
+
+
+async def test_each_field_that_is_wrong_has_a_line(line: Line, tmp_path: Path) -> None:
+    found = [{"field": "spec.replicas", "message": "must be positive"}, {"field": "spec.x", "message": "unknown field"}]
+    causes = [*found, "no cause", {"field": 4}]
+    status = a_status(422, "Invalid", "all of it in one line", causes=causes)
+    (tmp_path / "md.json").write_text(json.dumps(a_deployment("qwen", "ml")))
+
+    def script(request: Any, _number: int) -> Said:
+        return Said(404, a_status(404, "NotFound")) if request.method == "GET" else Said(422, status)
+
+    async with answering(script) as front:
+        shown = await line(front.url).run("apply", "-f", str(tmp_path / "md.json"))
+    lines = [each.strip() for each in shown.err.splitlines()]
+    assert (shown.code, lines[0]) == (ExitCode.REFUSED, "error: ModelDeployment ml/qwen was refused by the front")
+    assert lines[1:3] == ["spec.replicas: must be positive", "spec.x: unknown field"]
+
+
+async def test_a_front_that_has_enough_requests_is_asked_again_when_it_says(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_PAUSE_SECONDS_MIN", 0)
+    limited = Said(429, a_status(429, "TooManyRequests"), {"Retry-After": "0"})
+    async with answering(lambda _, number: limited if number < 4 else Said(404, a_status(404, "NotFound"))) as front:
+        shown = await line(front.url).run(*GET)
+    assert (shown.code, len(front.asked)) == (ExitCode.NOT_FOUND, 4)
+
+
+@pytest.mark.parametrize("after", ["600", "-1", "1e9", "soon", "9" * 400, ""])
+async def test_no_front_makes_a_command_wait_for_long(line: Line, monkeypatch: pytest.MonkeyPatch, after: str) -> None:
+    monkeypatch.setattr(requests, "_LIMITED_SECONDS_MAX", 0.5)
+    async with answering(always(Said(429, a_status(429, "TooManyRequests"), {"Retry-After": after}))) as front:
+        shown = await line(front.url).run(*GET)
+    assert (shown.code, len(front.asked)) == (ExitCode.FAILED, 1)
+    assert shown.err.splitlines()[-1].startswith("next: run the command again ")
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirection_is_not_followed_and_the_token_goes_nowhere_else(line: Line, status: int) -> None:
+    async with answering(always(Said(404, HTML))) as other:
+        said = Said(status, a_status(status, "Moved"), {"Location": f"{other.url}/apis"})
+        async with answering(always(said)) as front:
+            shown = await line(front.url).run(*GET, token=TOKEN)
+    assert (shown.code, other.asked) == (ExitCode.UNREACHABLE, [])
+    assert front.headers[0]["Authorization"] == f"Bearer {TOKEN}"
+    assert "redirections are not followed" in shown.err
+
+
+async def test_proxies_of_the_environment_do_not_get_the_token(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with answering(always(Said(404, HTML))) as proxy, answering(always(Said(404, a_status(404, "NotFound")))) as front:
+        for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(variable, proxy.url)
+        shown = await line(front.url).run(*GET, token=TOKEN)
+    assert (shown.code, proxy.asked) == (ExitCode.NOT_FOUND, [])
+
+
+async def test_an_answer_that_does_not_come_ends_the_command(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_ANSWER_SECONDS", 0.2)
+    async with answering(always(Said(200, {}, seconds=5))) as front:
+        read = await line(front.url).run(*GET)
+        written = await line(front.url).run("scale", "md/qwen", "-n", "ml", "--replicas", "2")
+    assert (read.code, "did not answer in time" in read.err, "carried" in read.err) == (ExitCode.UNREACHABLE, True, False)
+    assert (written.code, "it may have carried the request out" in written.err) == (ExitCode.UNREACHABLE, True)
+
+
+async def test_an_answer_that_never_ends_ends_the_command(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_ANSWER_SECONDS", 0.5)
+    async with asyncio.timeout(20), answering(always(Said(drips=True))) as front:
+        shown = await line(front.url).run(*GET)
+    assert (shown.code, "did not answer in time" in shown.err) == (ExitCode.UNREACHABLE, True)
+
+
+async def test_a_front_that_is_not_there_is_named(line: Line) -> None:
+    shown = await line("http://127.0.0.1:1").run(*GET, token=TOKEN)
+    assert (shown.code, shown.err.splitlines()[0]) == (ExitCode.UNREACHABLE, "error: the front at http://127.0.0.1:1 does not answer")
+    shown = await line("https://name-that-no-one-has.invalid").run(*GET, token=TOKEN)
+    assert shown.code == ExitCode.UNREACHABLE
+
+
+async def test_no_more_is_read_than_an_answer_may_have_and_nothing_is_unpacked(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_ANSWER_BYTES_MAX", 1 << 20)
+    async with answering(always(Said(200, b" " * (4 << 20)))) as front:
+        shown = await line(front.url).run(*GET)
+    assert (shown.code, "is larger than 1 MiB and not read" in shown.err) == (ExitCode.FAILED, True)
+    async with answering(always(Said(200, b"\x1f\x8b\x08", {"Content-Encoding": "gzip"}))) as front:
+        shown = await line(front.url).run(*GET)
+    assert (shown.code, "compresses its answers" in shown.err) == (ExitCode.FAILED, True)
+    assert front.headers[0]["Accept-Encoding"] == "identity"
+
+
+async def test_a_write_that_is_repeated_by_a_limit_is_the_same(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_PAUSE_SECONDS_MIN", 0)
+    limited = Said(429, a_status(429, "TooManyRequests"))
+    async with answering(lambda _, number: limited if number < 3 else Said(404, a_status(404, "NotFound"))) as front:
+        shown = await line(front.url).run("scale", "md/qwen", "-n", "ml", "--replicas", "2")
+    assert shown.code == ExitCode.NOT_FOUND
+    assert front.asked == [("PATCH", f"{DEPLOYMENTS}/qwen/scale")] * 3
+    assert front.bodies == [b'{"spec": {"replicas": 2}}'] * 3

@@ -1,0 +1,186 @@
+"""Writing through the front: nothing is written over, what was answered counts as applied, fronts that are behind are waited for."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from api_types.messages.entities import Delete, Scale, SetSpec
+from api_types.resources.kinds import BY_KIND
+from client.commands.change.delete import DeleteOptions, request_deletion
+from client.commands.change.rollout import with_pause
+from client.commands.change.scale import request_scale
+from client.errors import AlreadyExists, Conflict, NoAnswer, NotFound, Refused
+from client.follow import edit, requests
+from client.follow.edit import change
+from client.follow.requests import until_applied
+from client.refs.targets import Target
+from client.refs.tree import Tree
+from client.through_front import objects as through_front
+from client.through_front.access import FrontAccess
+from client.through_front.objects import FrontObjects, front_objects
+from tests.client.through_front.answering import Said, a_status, always, answering
+from tests.client.through_front.test_answers import deployment
+from tests.front.fleet_of_tenants import TOKENS, Fleet, a_fleet
+from tests.workflows.environment.harness import a_deployment
+
+MINE = Target.of(BY_KIND["ModelDeployment"], "a", "mine")
+QWEN = Target.of(BY_KIND["ModelDeployment"], "ml", "qwen")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(requests, "_POLL_SECONDS_MAX", 0.001)
+    monkeypatch.setattr(edit, "_PAUSES", (0.0, 0.0))
+
+
+@pytest_asyncio.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    """A front with the objects of two tenants."""
+    async with a_fleet(tmp_path) as fleet:
+        yield fleet
+
+
+@pytest_asyncio.fixture
+async def ann(fleet: Fleet) -> AsyncIterator[FrontObjects]:
+    """The objects as the user ann has them."""
+    async with front_objects(FrontAccess(str(fleet.client.make_url("")).rstrip("/"), TOKENS["ann"])) as objects:
+        yield objects
+
+
+class Meanwhile:
+    """Objects of which another user sets the count after they are read, so many times."""
+
+    def __init__(self, objects: FrontObjects, fleet: Fleet, times: int) -> None:
+        self._objects, self._fleet, self._times = objects, fleet, times
+        self.counts = 2
+
+    async def change_spec(self, target: Target, message: SetSpec, read: Tree) -> None:
+        if self._times:
+            self._times -= 1
+            self.counts += 1
+            path = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments/mine/scale"
+            body = json.dumps({"spec": {"replicas": self.counts}}).encode()
+            assert (await self._fleet.ask("PATCH", path, body=body, **{"Content-Type": "application/merge-patch+json"}))[0] == 200
+        await self._objects.change_spec(target, message, read)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._objects, name)
+
+
+async def test_a_change_is_made_again_of_what_another_user_made_of_the_object_meanwhile(fleet: Fleet, ann: FrontObjects) -> None:
+    busy: Any = Meanwhile(ann, fleet, 2)
+    done = await change(busy, MINE, lambda tree: with_pause(tree, paused=True))
+    spec = fleet.plane.trees[("ModelDeployment", "a", "mine")]["spec"]
+    assert (done.seen, spec["rollout"]["paused"], spec["replicas"]) == (True, True, 4)
+
+
+async def test_an_object_that_is_changed_all_the_time_is_a_conflict_and_keeps_what_others_wrote(fleet: Fleet, ann: FrontObjects) -> None:
+    busy: Any = Meanwhile(ann, fleet, 99)
+    with pytest.raises(Conflict):
+        await change(busy, MINE, lambda tree: with_pause(tree, paused=True))
+    spec = fleet.plane.trees[("ModelDeployment", "a", "mine")]["spec"]
+    assert ("rollout" in spec, spec["replicas"]) == (False, 5)
+
+
+async def test_only_requests_that_were_answered_are_applied_and_those_that_changed_something_are_told_apart(ann: FrontObjects) -> None:
+    manifest = {**a_deployment("mine", "a", replicas=2), "metadata": {"name": "mine", "namespace": "a", "labels": {"tier": "gold"}}}
+    await ann.set_spec(MINE, SetSpec(request_id="first", manifest=manifest))
+    await ann.set_spec(MINE, SetSpec(request_id="same", manifest=manifest))
+    manifest = {**manifest, "spec": {**manifest["spec"], "replicas": 7}}
+    await ann.set_spec(MINE, SetSpec(request_id="other", manifest=manifest))
+    with pytest.raises(Refused):
+        await ann.set_spec(MINE, SetSpec(request_id="bad", manifest={**manifest, "spec": {"replicas": -1}}))
+    await ann.check_spec(MINE, SetSpec(request_id="dry", manifest={**manifest, "spec": {**manifest["spec"], "replicas": 9}}))
+    tree = await ann.describe(MINE)
+    assert (tree["appliedRequestIds"], tree["changingRequestIds"], tree["spec"]["replicas"]) == (
+        ["first", "same", "other"],
+        ["first", "other"],
+        7,
+    )
+
+
+async def test_a_count_and_a_deletion_are_applied_when_the_front_has_answered(fleet: Fleet, ann: FrontObjects) -> None:
+    scaled = await request_scale(ann, MINE, 5)
+    assert scaled.tree
+    assert scaled.tree["spec"]["replicas"] == 5
+    deleted = await request_deletion(ann, MINE, DeleteOptions())
+    assert deleted
+    assert (await until_applied(ann, MINE, deleted.request_id)).seen
+    assert fleet.plane.trees[("ModelDeployment", "a", "mine")]["metadata"]["deletionTimestamp"]
+    with pytest.raises(NotFound):
+        await ann.delete(Target.of(BY_KIND["ModelDeployment"], "a", "none"), Delete(request_id="r"))
+
+
+@pytest.mark.parametrize("message", [Delete(request_id="r", evict=True), Delete(request_id="r", purge_crds=True)])
+async def test_a_deletion_with_more_than_the_front_can_say_is_not_sent(fleet: Fleet, ann: FrontObjects, message: Delete) -> None:
+    with pytest.raises(Refused, match="needs Temporal"):
+        await ann.delete(MINE, message)
+    with pytest.raises(Refused, match="needs Temporal"):
+        await ann.change_spec(MINE, SetSpec(request_id="r", reason="why", manifest=a_deployment("mine", "a")), await ann.describe(MINE))
+    assert fleet.plane.touched == []
+
+
+async def test_an_object_that_another_user_creates_or_deletes_meanwhile_is_written_all_the_same() -> None:
+    tree = deployment()
+    script = iter([
+        ("GET", Said(404, a_status(404, "NotFound"))), ("POST", Said(409, a_status(409, "AlreadyExists"))),
+        ("GET", Said(200, tree)), ("PUT", Said(404, a_status(404, "NotFound"))),
+    ])  # fmt: skip
+
+    def answer(request: Any, _number: int) -> Said:
+        method, said = next(script)
+        assert request.method == method
+        return said
+
+    async with answering(answer) as front, front_objects(FrontAccess(front.url)) as objects:
+        with pytest.raises(NotFound):
+            await objects.set_spec(QWEN, SetSpec(request_id="r", manifest=a_deployment("qwen", "ml")))
+        assert [method for method, _ in front.asked] == ["GET", "POST", "GET", "PUT"]
+    assert issubclass(AlreadyExists, Conflict)
+
+
+async def test_a_command_about_many_objects_does_not_use_up_what_the_front_answers_at_once() -> None:
+    async with answering(always(Said(200, deployment(), seconds=0.05))) as front, front_objects(FrontAccess(front.url)) as objects:
+        found = await asyncio.gather(*(objects.exists(QWEN) for _ in range(80)))
+    assert (all(found), len(front.asked), front.most_at_once) == (True, 80, 16)
+
+
+@pytest.mark.parametrize("behind", ["older", "none"])
+async def test_a_front_that_does_not_know_of_the_change_yet_is_asked_again(behind: str) -> None:
+    """Behind one address there may be several: the one that is asked next is not the one that carried the change out."""
+    before, after = deployment(), deployment()
+    after["spec"]["replicas"], after["metadata"]["resourceVersion"] = 5, "1800000000000000"
+    late = Said(200, before) if behind == "older" else Said(404, a_status(404, "NotFound"))
+    scale = {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": deepcopy(after["metadata"]), "spec": {"replicas": 5}}
+
+    def answer(request: Any, number: int) -> Said:
+        return Said(200, scale) if request.method == "PATCH" else late if number < 5 else Said(200, after)
+
+    async with answering(answer) as front, front_objects(FrontAccess(front.url)) as objects:
+        done = await request_scale(objects, QWEN, 5)
+    assert done.tree
+    assert (done.tree["spec"]["replicas"], len(front.asked)) == (5, 5)
+
+
+async def test_a_front_that_never_learns_of_a_change_is_believed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(request: Any, _number: int) -> Said:
+        return (
+            Said(200, deployment() if request.method == "PATCH" else None)
+            if request.method == "PATCH"
+            else Said(404, a_status(404, "NotFound"))
+        )
+
+    async with answering(answer) as front, front_objects(FrontAccess(front.url)) as objects:
+        await objects.scale(QWEN, Scale(request_id="r", replicas=2))
+        with pytest.raises(NoAnswer):
+            await objects.describe(QWEN)
+        monkeypatch.setattr(through_front, "_LEARNS_SECONDS", 0.0)
+        with pytest.raises(NotFound):
+            await objects.describe(QWEN)

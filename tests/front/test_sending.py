@@ -1,0 +1,185 @@
+"""Answers that a client does not read: they count as requests of their user, and end after a time."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from api_types.resources.kinds import BY_KIND
+from front.access.limits import Allowance, Limits
+from front.serving import sending, watching
+from front.serving.reading import Form
+from front.serving.requests import resource_of
+from front.serving.watching import Watch
+from front.store.projection import Key
+from tests.front.fleet_of_tenants import START, Fleet, a_fleet, an_object
+from tests.workflows.environment.harness import eventually
+
+PATH = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments"
+LARGE = 40
+"""Objects of 300 kB: more than the buffers of a connection hold."""
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    limits = Limits(Allowance(per_second=1000, burst=1000, requests=2, watches=2))
+    async with a_fleet(tmp_path, limits=limits) as fleet:
+        yield fleet
+
+
+def fill(fleet: Fleet, count: int, size: int = 300_000) -> None:
+    for number in range(count):
+        key = Key("ModelDeployment", "a", f"n{number}")
+        tree = an_object(BY_KIND["ModelDeployment"], "a", key.name, START + number)
+        tree["metadata"]["annotations"] = {"pad": "x" * size}
+        fleet.plane.trees[key] = tree
+        fleet.projection.put(key, tree)
+
+
+@contextmanager
+def unread(fleet: Fleet, request: str) -> Iterator[socket.socket]:
+    """Send a request, and read nothing of the answer."""
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", fleet.client.port or 0))
+        connection.sendall(f"{request} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token-of-ann\r\n\r\n".encode())
+        yield connection
+
+
+async def test_answers_that_are_not_read_count_as_requests_of_their_user(fleet: Fleet) -> None:
+    fill(fleet, LARGE)
+
+    async def counted() -> int:
+        return fleet.front.limits._requests["ann"]
+
+    async def status() -> int:
+        return (await fleet.ask("GET", f"{PATH}/mine"))[0]
+
+    with unread(fleet, f"GET {PATH}"), unread(fleet, f"GET {PATH}"):
+        await eventually(status, lambda code: code == 429, what="the limit")
+        assert await counted() == 2
+        assert (await fleet.ask("GET", f"{PATH}/mine", user="root"))[0] == 200
+    await eventually(status, lambda code: code == 200, what="room for a request")
+
+
+async def test_an_answer_to_a_write_counts_too_and_is_not_refused_for_it(fleet: Fleet) -> None:
+    fill(fleet, LARGE)
+
+    async def counted() -> int:
+        return fleet.front.limits._requests["ann"]
+
+    async def deleting() -> int:
+        return sum("deletionTimestamp" in tree["metadata"] for tree in fleet.plane.trees.values())
+
+    with unread(fleet, f"DELETE {PATH}"):
+        await eventually(deleting, lambda count: count == LARGE + 1, what="the deletion")
+        await eventually(counted, lambda count: count == 1, what="the answer")
+    await eventually(counted, lambda count: not count, what="the end of the answer")
+
+
+@pytest.mark.parametrize("size", [300_000, 10_000], ids=["in parts", "at once"])
+async def test_the_connection_of_a_client_that_does_not_read_is_ended(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    if size < sending.PART_BYTES:
+        monkeypatch.setattr(sending, "PART_BYTES", 1 << 30)
+    monkeypatch.setattr(sending, "WRITE_SECONDS", 0.3)
+    fill(fleet, LARGE * 300_000 // size, size)
+
+    async def counted() -> int:
+        return fleet.front.limits._requests["ann"]
+
+    with unread(fleet, f"GET {PATH}"):
+        await eventually(counted, lambda count: count == 1, what="the answer")
+        await eventually(counted, lambda count: not count, what="the end of the answer")
+
+
+async def test_a_large_answer_is_whole_with_its_length_and_headers(fleet: Fleet) -> None:
+    fill(fleet, LARGE)
+    status, body, headers = await fleet.answer("GET", PATH)
+    assert (status, int(headers["Content-Length"]), headers["Content-Type"]) == (200, len(body), "application/json")
+    assert len(json.loads(body)["items"]) == LARGE + 1
+    status, nothing, of_head = await fleet.answer("HEAD", PATH)
+    assert (status, nothing, of_head["Content-Length"]) == (200, b"", headers["Content-Length"])
+
+
+# --- watches ------------------------------------------------------------------------------------------------------------------------------
+
+
+def a_watch(fleet: Fleet, **parameters: str) -> Watch:
+    resource = resource_of(PATH)
+    assert resource
+    return Watch(fleet.projection, resource, parameters, Form())
+
+
+async def always() -> bool:
+    return True
+
+
+async def test_a_line_of_a_watch_is_made_when_the_one_before_was_read_and_others_are_answered_between(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(fleet, 5, 10)
+    made: list[str] = []
+    others: list[str] = []
+    line = watching._line
+
+    def noted(event: str, tree: Any) -> bytes:
+        made.append(tree["metadata"]["name"])
+        return line(event, tree)
+
+    monkeypatch.setattr(watching, "_line", noted)
+    for query in ({}, {"resourceVersion": "1"}):
+        made.clear()
+        others.clear()
+        lines = a_watch(fleet, **query).lines(always)
+        await anext(lines)
+        assert len(made) == 1
+        asyncio.get_running_loop().call_soon(others.append, "other")
+        await anext(lines)
+        assert (len(made), others) == (2, ["other"])
+        await lines.aclose()
+
+
+async def test_a_watch_ends_between_two_lines_when_its_user_may_no_more(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "CHECK_SECONDS", 0.0)
+    fill(fleet, 5, 10)
+    may = [True]
+
+    async def still() -> bool:
+        return may[0]
+
+    lines = a_watch(fleet).lines(still)
+    assert await anext(lines)
+    may[0] = False
+    assert [each async for each in lines] == []
+
+    monkeypatch.setattr(watching, "CHECK_SECONDS", 10.0)
+    may[0] = True
+    lines = a_watch(fleet, resourceVersion=str(fleet.projection.high)).lines(still)
+    first = asyncio.ensure_future(anext(lines))
+    await asyncio.sleep(0)
+    for number in range(3):
+        key = Key("ModelDeployment", "a", f"new{number}")
+        fleet.projection.put(key, an_object(BY_KIND["ModelDeployment"], "a", key.name, START + 100 + number))
+    assert b"new0" in await first
+    monkeypatch.setattr(watching, "CHECK_SECONDS", 0.0)
+    may[0] = False
+    assert [each async for each in lines] == []
+
+
+async def test_the_end_of_a_watch_waits_for_no_client(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(watching, "WRITE_SECONDS", 0.3)
+    monkeypatch.setattr(web.StreamResponse, "write_eof", never)
+    headers = {"Authorization": "Bearer token-of-ann"}
+    async with asyncio.timeout(30), fleet.client.get(f"{PATH}?watch=true&timeoutSeconds=1", headers=headers) as answer:
+        with pytest.raises(aiohttp.ClientError):
+            await answer.read()

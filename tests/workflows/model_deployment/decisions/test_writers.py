@@ -1,0 +1,144 @@
+"""Who scales a deployment by itself, and when several do so."""
+
+from datetime import timedelta
+
+import pytest
+
+from api_types.messages.entities import WEBHOOK_REQUEST, Scale
+from tests.workflows.model_deployment.exchange import NOW, a_controller, state_of
+from workflows.entity.conditions import condition_of
+from workflows.model_deployment.controller import WRITERS_PATCH, DeploymentController
+from workflows.model_deployment.decisions.writers import SCALED_BY_ONE, WITHIN_SECONDS, WRITERS_MAX, scaled_by_one, with_writer
+from workflows.model_deployment.state import DeploymentState, ScaleWriter
+
+START = NOW.timestamp()
+BURST, OTHER = ("burst", f"{WEBHOOK_REQUEST}1"), ("other", f"{WEBHOOK_REQUEST}2")
+KEDA = ("system:serviceaccount:keda:keda-operator", "r")
+ANN, BEN = ("ann", "r"), ("ben", "r")
+Written = list[tuple[float, tuple[str, str]]]
+
+
+def written(*orders: tuple[float, tuple[str, str]]) -> list[ScaleWriter]:
+    """The writers after these set the count, each so many seconds after the start."""
+    writers: list[ScaleWriter] = []
+    for number, (after, (by, request_id)) in enumerate(orders):
+        writers = with_writer(writers, Scale(replicas=number, by=by, request_id=request_id), START + after)
+    return writers
+
+
+@pytest.mark.parametrize(
+    ("orders", "at", "named"),
+    [
+        ([(0, BURST), (1, BURST), (2, BURST)], 2, ""),
+        ([(0, BURST), (1, OTHER)], 1, "burst and other"),
+        ([(0, BURST), (1, OTHER), (2, BURST)], WITHIN_SECONDS, "burst and other"),
+        ([(0, BURST), (1, OTHER), (2, BURST)], WITHIN_SECONDS + 1, ""),
+        ([(0, BURST), (WITHIN_SECONDS, OTHER)], WITHIN_SECONDS, ""),
+        ([(0, KEDA), (1, BURST)], 1, "burst and system:serviceaccount:keda:keda-operator"),
+        ([(0, BURST), (1, ANN), (2, BEN)], 2, ""),
+        ([(0, BURST), (1, ANN), (2, ANN)], 2, ""),
+        ([(0, BURST), (1, ANN), (2, ANN), (3, ANN)], 3, "ann and burst"),
+        ([(0, BURST), (1, ANN), (2, ANN), (3, ANN)], WITHIN_SECONDS - 1, "ann and burst"),
+        ([(0, ANN), (1, ANN), (2, ANN), (500, ANN), (900, BURST), (901, ANN)], 901, "ann and burst"),
+        ([(0, ANN), (1, ANN), (WITHIN_SECONDS, ANN), (WITHIN_SECONDS + 1, BURST)], WITHIN_SECONDS + 1, ""),
+        ([(0, ANN), (1, ANN), (2, ANN), (WITHIN_SECONDS + 2, ANN), (WITHIN_SECONDS + 3, BURST)], WITHIN_SECONDS + 3, ""),
+        ([(0, ANN), (1, BEN), (2, ANN), (3, BEN), (4, ANN), (5, BEN)], 5, "ann and ben"),
+    ],
+    ids=[
+        "one",
+        "two callers",
+        "two, and the last moment",
+        "one of them no more",
+        "one after the other",
+        "a service account",
+        "people beside one",
+        "a person twice",
+        "a user again and again",
+        "who stays one while it goes on",
+        "with pauses",
+        "a user at intervals",
+        "who is none after a pause",
+        "two users again and again",
+    ],
+)
+def test_several_autoscalers_within_ten_minutes_are_named(orders: Written, at: float, named: str) -> None:
+    verdict, seconds = scaled_by_one(written(*orders), START + at)
+    assert (verdict.message.partition(" have set")[0] if verdict else "") == named
+    assert (seconds > 0) is bool(named)
+
+
+def test_few_writers_are_kept() -> None:
+    writers = written(*((number, (f"caller-{number:02}", WEBHOOK_REQUEST)) for number in range(20)))
+    assert [writer.by for writer in writers] == [f"caller-{number:02}" for number in range(20 - WRITERS_MAX, 20)]
+    assert len(written(*[(number, BURST) for number in range(20)])[0].times) == 3
+
+
+def test_a_name_with_control_characters_is_shown_without() -> None:
+    verdict, _ = scaled_by_one(written((0, ("a\x1b[1m", WEBHOOK_REQUEST)), (1, BURST)), START + 1)
+    assert verdict
+    assert "\x1b" not in verdict.message
+
+
+# --- the condition --------------------------------------------------------------------------------------------------------------------
+
+
+def scaled_by(*writers: tuple[str, str]) -> DeploymentController:
+    controller = a_controller()
+    for number, (by, request_id) in enumerate(writers, 2):
+        controller.scale(Scale(replicas=number, by=by, request_id=request_id))
+    return controller
+
+
+def shown(controller: DeploymentController, *, patched: bool = True) -> str:
+    """Make the end of a pass; gives the reason of the condition, empty if there is none."""
+    controller._context.requeue_time = None
+    controller.show_writers(lambda name: patched and name == WRITERS_PATCH)
+    condition = condition_of(state_of(controller).conditions, SCALED_BY_ONE)
+    assert condition is None or condition.status == "False"
+    return condition.reason if condition else ""
+
+
+def test_the_condition_is_there_while_several_scale_and_goes_by_itself() -> None:
+    controller = scaled_by(BURST, OTHER)
+    assert shown(controller) == "SeveralAutoscalers"
+    context = controller._context
+    end = NOW + timedelta(seconds=WITHIN_SECONDS)
+    assert context.requeue_time == end
+    before = state_of(controller).resource_version
+    assert shown(controller) == "SeveralAutoscalers"
+    assert state_of(controller).resource_version == before
+    context.moment = lambda: end
+    assert shown(controller) == ""
+    assert context.requeue_time is None
+    assert state_of(controller).resource_version > before
+
+
+def test_one_autoscaler_and_people_are_no_condition_and_nothing_is_recorded_for_them() -> None:
+    def refuses(_: str) -> bool:
+        raise AssertionError("a marker in every history")
+
+    scaled_by(BURST, ANN, BURST, BEN).show_writers(refuses)
+
+
+def test_a_count_that_is_refused_makes_no_writer() -> None:
+    controller = scaled_by(BURST)
+    controller.scale(Scale(replicas=-1, by="other", request_id=OTHER[1]))
+    assert shown(controller) == ""
+
+
+def test_a_deployment_that_is_being_deleted_has_no_such_condition() -> None:
+    controller = scaled_by(BURST, OTHER)
+    assert shown(controller)
+    state_of(controller).deletion_timestamp = "2026-01-01T00:00:00Z"
+    assert shown(controller) == ""
+
+
+def test_histories_of_before_have_no_such_condition() -> None:
+    assert shown(scaled_by(BURST, OTHER), patched=False) == ""
+
+
+def test_the_writers_are_carried_to_the_next_run() -> None:
+    state = state_of(scaled_by(BURST, OTHER))
+    carried = DeploymentState.model_validate_json(state.model_dump_json(by_alias=True))
+    assert carried.scale_writers == state.scale_writers
+    assert len(carried.scale_writers) == 2
