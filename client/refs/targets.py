@@ -105,6 +105,9 @@ def kinds_and_names(words: Sequence[str]) -> list[tuple[KindInfo, str | None]]:
             f"several kinds cannot share names: {', '.join(each.kind for each in kinds)}",
             next_step=f"write the kind of each name: `{' '.join(f'{kinds[0].short}/{name}' for name in names)}`",
         )
+    if not all(name.strip() for name in names):
+        # As from a script whose variable is unset. It stands for no object, and not for all of them.
+        raise Refused(f"a name of {kinds[0].kind} is empty", next_step=f"write `{kinds[0].short}/NAME` for each object")
     return [(kinds[0], name) for name in names]
 
 
@@ -125,7 +128,7 @@ def _kinds(text: str) -> list[KindInfo]:
 
 def _slashed(word: str) -> tuple[KindInfo, str]:
     kind, slash, name = word.partition("/")
-    if not (slash and kind and name and "/" not in name):
+    if not (slash and kind and name.strip() and "/" not in name):
         raise Refused(
             f"{word!r} does not name an object", next_step="write TYPE/NAME for each, such as `md/qwen ic/oslo`; -n names the namespace"
         )

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from api_types.resources.kinds import KindInfo
 from api_types.resources.parts.base_types import ObjectMeta
 from api_types.text.reader import DEPTH_MAX, is_unicode
+from api_types.validation.rules.metadata import is_dns_label, is_dns_subdomain
 from client.errors import CommandFailed
 from client.refs.targets import Target
 from client.refs.tree import Tree
@@ -78,6 +79,8 @@ def read_items(tree: Any, kind: KindInfo, namespace: str | None) -> list[tuple[T
         target = Target(kind, one["metadata"].get("namespace") or "", one["metadata"]["name"])
         if bool(target.namespace) is not kind.namespaced or (kind.namespaced and namespace not in (None, target.namespace)):
             raise unusable(title, [f"{target.title} does not belong into it"])
+        if not is_dns_subdomain(target.name) or (kind.namespaced and not is_dns_label(target.namespace)):
+            raise unusable(title, ["it has an object with a name that none can have"])
         found.append((target, one))
     return found
 

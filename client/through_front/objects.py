@@ -25,6 +25,7 @@ from client.temporal.execution import Execution
 from client.through_front.access import FrontAccess
 from client.through_front.answers import next_page, read_items, read_object, unusable
 from client.through_front.failures import failure_of
+from client.through_front.paths import collection_path, object_path
 from client.through_front.requests import Answer, FrontRequests, http_client
 from workflows.entity.conditions import waiting_for
 
@@ -94,7 +95,7 @@ class FrontObjects:
         scope = namespace if kind.namespaced else None
         found: dict[Target, Tree] = {}
         for _ in range(_PAGES_MAX):
-            answer = await self._requests.ask("GET", _collection(kind, scope or ""), parameters)
+            answer = await self._requests.ask("GET", collection_path(kind, scope), parameters)
             if not answer.is_success:
                 raise failure_of(answer, self._requests.url, title, None)
             found |= dict(read_items(answer.body, kind, scope))
@@ -161,9 +162,9 @@ class FrontObjects:
     async def _put(self, target: Target, message: SetSpec, before: Tree | None, *, dry: bool = False) -> None:
         parameters = _DRY if dry else None
         if before is None:
-            path, method = _collection(target.kind, target.namespace), "POST"
+            path = collection_path(target.kind, target.namespace if target.kind.namespaced else None)
             content = json.dumps(message.manifest).encode()
-            answer = await self._requests.ask(method, path, parameters, content=content, content_type=_JSON)
+            answer = await self._requests.ask("POST", path, parameters, content=content, content_type=_JSON)
         else:
             answer = await self._ask("PUT", target, content=message.manifest, content_type=_JSON, parameters=parameters)
         if not answer.is_success:
@@ -182,9 +183,8 @@ class FrontObjects:
         content_type: str = "",
         parameters: dict[str, str] | None = None,
     ) -> Answer:
-        path = "/".join(filter(None, (_collection(target.kind, target.namespace), target.name, subresource)))
         sent = None if content is None else json.dumps(content).encode()
-        return await self._requests.ask(method, path, parameters, content=sent, content_type=content_type)
+        return await self._requests.ask(method, object_path(target, subresource), parameters, content=sent, content_type=content_type)
 
     def _note(self, target: Target, request_id: str, tree: Any, *, changed: bool = False) -> None:
         """Note a request that was applied, and the object that the front answered with; None if that is not known."""
@@ -203,13 +203,6 @@ class FrontObjects:
             f"the front at {self._requests.url} does not show yet what was written to {target.title}",
             next_step=f"see it in a moment with `modelplane get {target.command}`",
         )
-
-
-def _collection(kind: KindInfo, namespace: str) -> str:
-    if kind.shown_by:
-        raise needs_temporal(f"the front does not serve {kind.plural}; what becomes of one shows at its {kind.shown_by}")
-    scope = f"/namespaces/{namespace}" if namespace else ""
-    return f"/apis/{kind.api_version}{scope}/{kind.plural}"
 
 
 def _version(tree: Any) -> int:

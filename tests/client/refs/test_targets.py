@@ -26,6 +26,10 @@ REFUSED = [
     ("an unknown kind", ["modeldeploymnt"], "did you mean ModelDeployment"),
     ("several kinds with a name", ["md,ic", "a"], "cannot share names: ModelDeployment, InferenceCluster"),
     ("a slash without a name", ["md/"], "does not name an object"),
+    ("an empty name", ["md", ""], "a name of ModelDeployment is empty"),
+    ("a blank name among others", ["md", "a", " "], "a name of ModelDeployment is empty"),
+    ("a slash before a blank", ["md/ "], "does not name an object"),
+    ("an object and an empty word", ["md/a", ""], "does not name an object"),
     ("two slashes", ["md/a/b"], "does not name an object"),
     ("slashed and plain words mixed", ["md/a", "b"], "does not name an object"),
 ]
