@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Any
 
 from api_types.environment import TOKEN_VARIABLE
-from client.errors import AlreadyExists, CommandFailed, Forbidden, Modified, NoAnswer, NotFound, Refused, Unreachable
+from client.errors import AlreadyExists, CommandFailed, Forbidden, Modified, NoAnswer, Refused, Unreachable
 from client.refs.targets import Target
 from client.temporal.control_plane import not_found
 from client.through_front.requests import Answer
@@ -29,11 +29,13 @@ def failure_of(answer: Answer, url: str, title: str, target: Target | None) -> C
             )
         case HTTPStatus.FORBIDDEN:
             return Forbidden(f"you may not do this with {title}", details=[said], next_step="ask who administers the front for the right")
-        case HTTPStatus.NOT_FOUND if target and _reason(answer.body) == "NotFound":
+        case HTTPStatus.NOT_FOUND if target and _is_missing(answer.body, target):
             return not_found(target)
         case HTTPStatus.NOT_FOUND:
-            return NotFound(
-                f"the front at {url} does not serve {title}", details=[said], next_step="use the version of modelplane that the front has"
+            return CommandFailed(
+                f"the front at {url} does not serve {title}",
+                details=[said],
+                next_step="check that --server names a front, and use the version of modelplane that the front has",
             )
         case HTTPStatus.CONFLICT if _reason(answer.body) == "AlreadyExists":
             return AlreadyExists(f"{title} exists already", next_step="change it, or choose another name")
@@ -73,6 +75,13 @@ def _message(body: Any) -> str:
 def _reason(body: Any) -> str:
     reason = body.get("reason") if isinstance(body, dict) else ""
     return reason if isinstance(reason, str) else ""
+
+
+def _is_missing(body: Any, target: Target) -> bool:
+    """Whether a Status says that this object does not exist. A server that does not know the path says NotFound too, without its name."""
+    details = body.get("details")
+    named = (details.get("kind"), details.get("name")) if isinstance(details, dict) else None
+    return _reason(body) == "NotFound" and named == (target.kind.plural, target.name)
 
 
 def _causes(body: Any) -> list[str]:

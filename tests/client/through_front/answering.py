@@ -93,3 +93,8 @@ def a_status(code: int, reason: str, message: str = "it says why", **details: An
     """Make a Status as the front does."""
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
     return status | ({"details": details} if details else {})
+
+
+def not_there(name: str = "qwen", plural: str = "modeldeployments") -> Said:
+    """Say that an object does not exist, as the front does."""
+    return Said(404, a_status(404, "NotFound", name=name, group="modelplane.ai", kind=plural))

@@ -10,7 +10,7 @@ import pytest
 
 from client.errors import ExitCode
 from client.through_front import requests
-from tests.client.through_front.answering import DEPLOYMENTS, Said, a_status, always, answering
+from tests.client.through_front.answering import DEPLOYMENTS, Said, a_status, always, answering, not_there
 from tests.front.command_line import CommandLine
 from tests.workflows.environment.harness import a_deployment
 
@@ -22,8 +22,9 @@ HTML = b"<html>not a front</html>"
 REFUSALS: list[tuple[Said, ExitCode, str]] = [
     (Said(401, a_status(401, "Unauthorized")), ExitCode.UNREACHABLE, "does not know you"),
     (Said(403, a_status(403, "Forbidden")), ExitCode.REFUSED, "you may not do this with ModelDeployment ml/qwen"),
-    (Said(404, a_status(404, "NotFound")), ExitCode.NOT_FOUND, "ModelDeployment ml/qwen does not exist"),
-    (Said(404, a_status(404, "Other")), ExitCode.NOT_FOUND, "does not serve ModelDeployment ml/qwen"),
+    (not_there(), ExitCode.NOT_FOUND, "ModelDeployment ml/qwen does not exist"),
+    (Said(404, a_status(404, "Other", name="qwen", kind="modeldeployments")), ExitCode.FAILED, "does not serve ModelDeployment ml/qwen"),
+    (Said(404, a_status(404, "NotFound")), ExitCode.FAILED, "does not serve ModelDeployment ml/qwen"),
     (Said(409, a_status(409, "Conflict")), ExitCode.CONFLICT, "cannot be changed now"),
     (Said(409, a_status(409, "AlreadyExists")), ExitCode.CONFLICT, "exists already"),
     (Said(413, a_status(413, "RequestEntityTooLarge")), ExitCode.REFUSED, "too large for the front"),
@@ -53,6 +54,33 @@ async def test_every_refusal_has_its_exit_code_its_words_and_a_next_step(line: L
     assert TOKEN not in shown.err
 
 
+NOT_OF_THE_OBJECT: list[Any] = [
+    {}, {"kind": "modeldeployments"}, {"name": "qwen"}, {"kind": "modeldeployments", "name": "other"}, [], "qwen", None,
+    {"kind": "modelreplicas", "name": "qwen"}, {"kind": "namespaces", "name": "ml"}, {"kind": ["modeldeployments"], "name": "qwen"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("details", NOT_OF_THE_OBJECT, ids=str)
+async def test_a_path_that_is_not_served_is_no_object_that_is_gone(line: Line, tmp_path: Path, details: Any) -> None:
+    """Else a deletion seems done, and an object to be created, with a server that knows nothing of it."""
+    (tmp_path / "md.json").write_text(json.dumps(a_deployment("qwen", "ml")))
+    async with answering(always(Said(404, a_status(404, "NotFound") | {"details": details}))) as front:
+        for words in (["delete", "md/qwen", "--ignore-not-found"], ["apply", "-f", str(tmp_path / "md.json")], ["get", "md"]):
+            shown = await line(front.url).run(*words, "-n", "ml")
+            assert (shown.code, shown.out, "does not serve" in shown.err) == (ExitCode.FAILED, "", True), shown
+    assert [method for method, _ in front.asked] == ["DELETE", "GET", "GET"]
+
+
+@pytest.mark.parametrize(
+    ("after", "code"), [(not_there(), ExitCode.DONE), (Said(404, a_status(404, "NotFound")), ExitCode.FAILED)], ids=["gone", "not served"]
+)
+async def test_a_deletion_that_is_waited_for_ends_well_only_when_the_object_is_gone(line: Line, after: Said, code: ExitCode) -> None:
+    deleted = Said(200, a_status(200, "Success"))
+    async with answering(lambda request, _: deleted if request.method == "DELETE" else after) as front:
+        shown = await line(front.url).run("delete", "md/qwen", "-n", "ml", "--wait")
+    assert shown.code == code, shown
+
+
 @pytest.mark.parametrize("status", [400, 403, 409, 429, 500, 503])
 async def test_what_the_front_says_of_a_refusal_is_shown(line: Line, status: int) -> None:
     async with answering(always(Said(status, a_status(status, "Other"), {"Retry-After": "600"}))) as front:
@@ -67,7 +95,7 @@ async def test_each_field_that_is_wrong_has_a_line(line: Line, tmp_path: Path) -
     (tmp_path / "md.json").write_text(json.dumps(a_deployment("qwen", "ml")))
 
     def script(request: Any, _number: int) -> Said:
-        return Said(404, a_status(404, "NotFound")) if request.method == "GET" else Said(422, status)
+        return not_there() if request.method == "GET" else Said(422, status)
 
     async with answering(script) as front:
         shown = await line(front.url).run("apply", "-f", str(tmp_path / "md.json"))
@@ -79,7 +107,7 @@ async def test_each_field_that_is_wrong_has_a_line(line: Line, tmp_path: Path) -
 async def test_a_front_that_has_enough_requests_is_asked_again_when_it_says(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "_PAUSE_SECONDS_MIN", 0)
     limited = Said(429, a_status(429, "TooManyRequests"), {"Retry-After": "0"})
-    async with answering(lambda _, number: limited if number < 4 else Said(404, a_status(404, "NotFound"))) as front:
+    async with answering(lambda _, number: limited if number < 4 else not_there()) as front:
         shown = await line(front.url).run(*GET)
     assert (shown.code, len(front.asked)) == (ExitCode.NOT_FOUND, 4)
 
@@ -105,7 +133,7 @@ async def test_a_redirection_is_not_followed_and_the_token_goes_nowhere_else(lin
 
 
 async def test_proxies_of_the_environment_do_not_get_the_token(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with answering(always(Said(404, HTML))) as proxy, answering(always(Said(404, a_status(404, "NotFound")))) as front:
+    async with answering(always(Said(404, HTML))) as proxy, answering(always(not_there())) as front:
         for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
             monkeypatch.setenv(variable, proxy.url)
         shown = await line(front.url).run(*GET, token=TOKEN)
@@ -149,7 +177,7 @@ async def test_no_more_is_read_than_an_answer_may_have_and_nothing_is_unpacked(l
 async def test_a_write_that_is_repeated_by_a_limit_is_the_same(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "_PAUSE_SECONDS_MIN", 0)
     limited = Said(429, a_status(429, "TooManyRequests"))
-    async with answering(lambda _, number: limited if number < 3 else Said(404, a_status(404, "NotFound"))) as front:
+    async with answering(lambda _, number: limited if number < 3 else not_there()) as front:
         shown = await line(front.url).run("scale", "md/qwen", "-n", "ml", "--replicas", "2")
     assert shown.code == ExitCode.NOT_FOUND
     assert front.asked == [("PATCH", f"{DEPLOYMENTS}/qwen/scale")] * 3

@@ -24,7 +24,7 @@ from client.refs.tree import Tree
 from client.through_front import objects as through_front
 from client.through_front.access import FrontAccess
 from client.through_front.objects import FrontObjects, front_objects
-from tests.client.through_front.answering import Said, a_status, always, answering
+from tests.client.through_front.answering import Said, a_status, always, answering, not_there
 from tests.client.through_front.test_answers import deployment
 from tests.front.fleet_of_tenants import TOKENS, Fleet, a_fleet
 from tests.workflows.environment.harness import a_deployment
@@ -130,8 +130,8 @@ async def test_a_deletion_with_more_than_the_front_can_say_is_not_sent(fleet: Fl
 async def test_an_object_that_another_user_creates_or_deletes_meanwhile_is_written_all_the_same() -> None:
     tree = deployment()
     script = iter([
-        ("GET", Said(404, a_status(404, "NotFound"))), ("POST", Said(409, a_status(409, "AlreadyExists"))),
-        ("GET", Said(200, tree)), ("PUT", Said(404, a_status(404, "NotFound"))),
+        ("GET", not_there()), ("POST", Said(409, a_status(409, "AlreadyExists"))),
+        ("GET", Said(200, tree)), ("PUT", not_there()),
     ])  # fmt: skip
 
     def answer(request: Any, _number: int) -> Said:
@@ -157,7 +157,7 @@ async def test_a_front_that_does_not_know_of_the_change_yet_is_asked_again(behin
     """Behind one address there may be several: the one that is asked next is not the one that carried the change out."""
     before, after = deployment(), deployment()
     after["spec"]["replicas"], after["metadata"]["resourceVersion"] = 5, "1800000000000000"
-    late = Said(200, before) if behind == "older" else Said(404, a_status(404, "NotFound"))
+    late = Said(200, before) if behind == "older" else not_there()
     scale = {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": deepcopy(after["metadata"]), "spec": {"replicas": 5}}
 
     def answer(request: Any, number: int) -> Said:
@@ -171,11 +171,7 @@ async def test_a_front_that_does_not_know_of_the_change_yet_is_asked_again(behin
 
 async def test_a_front_that_never_learns_of_a_change_is_believed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(request: Any, _number: int) -> Said:
-        return (
-            Said(200, deployment() if request.method == "PATCH" else None)
-            if request.method == "PATCH"
-            else Said(404, a_status(404, "NotFound"))
-        )
+        return Said(200, deployment() if request.method == "PATCH" else None) if request.method == "PATCH" else not_there()
 
     async with answering(answer) as front, front_objects(FrontAccess(front.url)) as objects:
         await objects.scale(QWEN, Scale(request_id="r", replicas=2))
