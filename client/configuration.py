@@ -1,13 +1,15 @@
-"""Which settings a command uses, and the home folder of the testbed on this machine.
+"""Which settings a command uses, the front that it goes through, and the home folder of the testbed on this machine.
 
 A user who ran `modelplane up` should not have to name an address. So `up` writes its settings to the home folder, and every command reads
 them unless `MODELPLANE_CONFIG` names another file. `down` removes the file.
 """
 
+import ipaddress
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
@@ -17,6 +19,8 @@ from api_types.settings import Settings, UnreadableSettings, bad_settings, read_
 from client.errors import Refused
 
 _VARIABLES = "MODELPLANE_* variables"
+_HOW = f"write it as https://HOST:PORT, in --server or {SERVER_VARIABLE}"
+_SHOWN_MAX = 200
 
 
 def home_folder() -> Path:
@@ -52,15 +56,56 @@ def settings_of(tree: Mapping[str, object], source: str = _VARIABLES) -> Setting
 
 
 def front_named() -> str:
-    """Give the address of the front that commands go through, as it was written; empty if they go to Temporal."""
-    return os.environ.get(SERVER_VARIABLE, "").strip()
+    """Give the address of the front that commands go through, as it was written; empty if they go to Temporal.
+
+    Raises `Refused` for one that was given and is empty, as from a script whose variable is unset: it was meant to be another fleet.
+    """
+    written = os.environ.get(SERVER_VARIABLE)
+    if written is not None and not written.strip():
+        raise Refused(
+            "the address of the front is empty", next_step=f"{_HOW}; for Temporal leave --server out, and {SERVER_VARIABLE} unset"
+        )
+    return (written or "").strip()
 
 
-def needs_temporal(why: str) -> Refused:
-    """Make the error for what cannot be done through the front; `why` completes `this needs Temporal: `."""
+def front_address() -> str:
+    """Give the address of the front that is named, without a slash at its end. Raises `Refused` for one that cannot be used."""
+    written = front_named()
+    if "@" in written:
+        # What is before it may be secret, and is not shown, whether or not the rest is an address. So may a query be, and a fragment.
+        raise Refused("the address of the front has a user or password in it", next_step=f"{_HOW}; give a token with --token-file")
+    shown = written.partition("?")[0].partition("#")[0][:_SHOWN_MAX]
+    try:
+        parts = urlsplit(written)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise Refused(f"{shown!r} is not the address of a front", next_step=_HOW) from error
+    is_plain = not any((parts.path.strip("/"), parts.query, parts.fragment)) and written.isascii() and written.isprintable()
+    if parts.scheme not in ("https", "http") or not host or " " in written or not is_plain:
+        raise Refused(f"{shown!r} is not the address of a front", next_step=_HOW)
+    if parts.scheme == "http" and not _is_loopback(host):
+        raise Refused(
+            f"{shown} is not encrypted: others on the way could read the token and change what is sent",
+            next_step="write https://; http:// is for a front on this machine",
+        )
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{f':{port}' if port is not None else ''}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def needs_temporal(why: str, address: str = "") -> Refused:
+    """Make the error for what cannot be done through the front.
+
+    `why` completes `this command needs Temporal: `. `address`: of the front, if it is known to be one; it is shown.
+    """
     return Refused(
         f"this command needs Temporal: {why}",
-        details=[f"commands go through the front at {front_named()}"],
+        details=[f"commands go through the front at {address}"] if address else [],
         next_step=f"run it where Temporal is reached, without --server and with {SERVER_VARIABLE} unset; or ask who administers the fleet",
     )
 
@@ -68,7 +113,7 @@ def needs_temporal(why: str) -> Refused:
 def require_temporal(why: str) -> None:
     """Raise `Refused` if commands go through the front; see `needs_temporal`."""
     if front_named():
-        raise needs_temporal(why)
+        raise needs_temporal(why, front_address())
 
 
 @contextmanager

@@ -148,8 +148,10 @@ def common(
 ) -> None:
     """Take the options that stand before any command."""
     del show_version, token
-    if any((config, server, token_file, ca_file, client_cert, client_key)):
+    of_front = any(given is not None for given in (server, token_file, ca_file, client_cert, client_key))
+    if of_front or config is not None:
         from api_types import environment  # noqa: PLC0415 - the models of the settings would slow down --help
+        from client.configuration import front_named  # noqa: PLC0415 - as above
 
         named = {
             environment.CONFIG_VARIABLE: config,
@@ -160,6 +162,11 @@ def common(
             environment.CLIENT_KEY_VARIABLE: client_key,
         }
         os.environ.update({variable: str(value) for variable, value in named.items() if value is not None})
+        if of_front and not front_named():
+            raise Refused(
+                "--token-file, --ca-file, --client-cert and --client-key are for a front, and none is named",
+                next_step=f"name it with --server or {environment.SERVER_VARIABLE}; without one, leave them out: commands go to Temporal",
+            )
     command = COMMANDS.get(context.invoked_subcommand or "")
     if command and command.needs_temporal:
         from client.configuration import require_temporal  # noqa: PLC0415 - as above

@@ -4,27 +4,22 @@ All of it comes from variables of the environment, which the options before a co
 arguments of a command are seen by every user of the machine.
 """
 
-import ipaddress
 import os
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from api_types.environment import (
     CA_FILE_VARIABLE,
     CLIENT_CERT_VARIABLE,
     CLIENT_KEY_VARIABLE,
-    SERVER_VARIABLE,
     TOKEN_FILE_VARIABLE,
     TOKEN_VARIABLE,
 )
-from client.configuration import front_named
+from client.configuration import front_address
 from client.errors import Refused
 
-_HOW = f"write it as https://HOST:PORT, in --server or {SERVER_VARIABLE}"
 _TOKEN_BYTES_MAX = 16 * 1024
-_SHOWN_MAX = 200
 
 
 @dataclass(frozen=True)
@@ -41,35 +36,8 @@ class FrontAccess:
 
 def read_access() -> FrontAccess:
     """Read it from the environment. Raises `Refused` for what cannot be used."""
-    url = _checked_url(front_named())
+    url = front_address()
     return FrontAccess(url, _token(), _tls()) if url.startswith("https:") else FrontAccess(url, _token())
-
-
-def _checked_url(written: str) -> str:
-    shown = written[:_SHOWN_MAX]
-    try:
-        parts = urlsplit(written)
-        host, port = parts.hostname or "", parts.port
-    except ValueError as error:
-        raise Refused(f"{shown!r} is not the address of a front", next_step=_HOW) from error
-    if "@" in parts.netloc:
-        raise Refused("the address of the front has a user or password in it", next_step=f"{_HOW}; give a token with --token-file")
-    is_plain = not any((parts.path.strip("/"), parts.query, parts.fragment)) and written.isascii() and written.isprintable()
-    if parts.scheme not in ("https", "http") or not host or " " in written or not is_plain:
-        raise Refused(f"{shown!r} is not the address of a front", next_step=_HOW)
-    if parts.scheme == "http" and not _is_loopback(host):
-        raise Refused(
-            f"{shown} is not encrypted: others on the way could read the token and change what is sent",
-            next_step="write https://; http:// is for a front on this machine",
-        )
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{f':{port}' if port is not None else ''}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _token() -> str:

@@ -62,7 +62,7 @@ class FrontObjects:
 
     def temporal(self, why: str) -> NoReturn:
         """Raise `Refused`: Temporal is not reached from here."""
-        raise needs_temporal(why)
+        raise needs_temporal(why, self._requests.url)
 
     async def describe(self, target: Target) -> Tree:
         """Give an object, with the ids of the requests of this program."""
