@@ -144,7 +144,7 @@ def _request(checked: _Checked) -> SetSpec:
 
 async def _answer(plane: Objects, sent: _Checked) -> AppliedObject:
     requested = raise_if_not_accepted(await until_applied(plane, sent.target, sent.request_id))
-    return AppliedObject(requested.target, requested.request_id, requested.tree, requested.gone, _outcome(sent, requested.tree))
+    return AppliedObject(**vars(requested), outcome=_outcome(sent, requested.tree))
 
 
 def _check_change(target: Target, before: Tree, manifest: Manifest) -> None:

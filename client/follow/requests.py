@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from client.errors import RUN_WORKER, CommandFailed, NoAnswer, NotFound, combine
+from client.errors import RUN_WORKER, CommandFailed, Forbidden, NoAnswer, NotFound, combine
 from client.fleet.objects import Objects
 from client.refs.targets import Target
 from client.refs.tree import Tree, has_applied
@@ -39,17 +39,21 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True)
 class Requested:
-    """A request that Temporal has. `tree` is the object since its workflow applied it, `gone` that the object is gone since."""
+    """A request that Temporal has. `tree` is the object since its workflow applied it, `gone` that the object is gone since.
+
+    `hidden`: the user may change the object and not read it. Only the front says so, and it had answered that the request was applied.
+    """
 
     target: Target
     request_id: str
     tree: Tree | None = None
     gone: bool = False
+    hidden: bool = False
 
     @property
     def seen(self) -> bool:
         """Whether a worker has seen it."""
-        return self.tree is not None or self.gone
+        return self.tree is not None or self.gone or self.hidden
 
 
 def new_request_id() -> str:
@@ -91,6 +95,8 @@ async def until_applied(plane: Objects, target: Target, request_id: str, seconds
                     return Requested(target, request_id, tree)
         except NotFound:
             return Requested(target, request_id, gone=True)
+        except Forbidden:
+            return Requested(target, request_id, hidden=True)
         if time.monotonic() >= deadline:
             return Requested(target, request_id)
         await asyncio.sleep(next(pauses))

@@ -12,11 +12,13 @@ import pytest_asyncio
 
 from api_types.messages.entities import Delete, Scale, SetSpec
 from api_types.resources.kinds import BY_KIND
+from api_types.validation.manifests import load
 from client.commands.change.delete import DeleteOptions, request_deletion
 from client.commands.change.rollout import with_pause
 from client.commands.change.scale import request_scale
-from client.errors import AlreadyExists, Conflict, NoAnswer, NotFound, Refused
+from client.errors import AlreadyExists, Conflict, Forbidden, NoAnswer, NotFound, Refused
 from client.follow import edit, requests
+from client.follow.apply import apply_manifests
 from client.follow.edit import change
 from client.follow.requests import until_applied
 from client.refs.targets import Target
@@ -116,6 +118,42 @@ async def test_a_count_and_a_deletion_are_applied_when_the_front_has_answered(fl
     assert fleet.plane.trees[("ModelDeployment", "a", "mine")]["metadata"]["deletionTimestamp"]
     with pytest.raises(NotFound):
         await ann.delete(Target.of(BY_KIND["ModelDeployment"], "a", "none"), Delete(request_id="r"))
+
+
+FORBIDDEN = Said(403, a_status(403, "Forbidden"))
+
+
+async def test_who_may_only_set_the_count_has_set_it_when_the_front_has_answered() -> None:
+    """Nor does one need to read what one may only delete."""
+    scale = {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": deployment()["metadata"], "spec": {"replicas": 5}}
+    done = {"PATCH": Said(200, scale), "DELETE": Said(200, deployment())}
+    async with (
+        answering(lambda request, _: done.get(request.method, FORBIDDEN)) as front,
+        front_objects(FrontAccess(front.url)) as objects,
+    ):
+        scaled = await request_scale(objects, QWEN, 5)
+        assert (scaled.seen, scaled.tree, scaled.gone) == (True, None, False)
+        deleted = await request_deletion(objects, QWEN, DeleteOptions())
+        assert deleted
+        assert (await until_applied(objects, QWEN, deleted.request_id)).seen
+        assert [method for method, _ in front.asked] == ["PATCH", "GET", "DELETE", "GET"]
+    async with answering(always(FORBIDDEN)) as front, front_objects(FrontAccess(front.url)) as objects:
+        with pytest.raises(Forbidden):
+            await request_scale(objects, QWEN, 5)
+
+
+async def test_an_object_that_may_not_be_read_any_more_after_it_was_applied_is_applied(capsys: pytest.CaptureFixture[str]) -> None:
+    written = False
+
+    def answer(request: Any, _number: int) -> Said:
+        nonlocal written
+        said = FORBIDDEN if written else Said(200, deployment())
+        written = written or request.method == "PUT"
+        return said
+
+    async with answering(answer) as front, front_objects(FrontAccess(front.url)) as objects:
+        (applied,) = await apply_manifests(objects, [load(a_deployment("qwen", "ml", replicas=2))])
+    assert (applied.seen, applied.outcome, capsys.readouterr().out) == (True, "applied", "modeldeployment/qwen applied\n")
 
 
 @pytest.mark.parametrize("message", [Delete(request_id="r", evict=True), Delete(request_id="r", purge_crds=True)])
