@@ -20,6 +20,7 @@ from client.refs.targets import Target
 from client.refs.tree import Tree
 
 _PROBLEMS_SHOWN = 10
+_TOKEN_MAX = 4096
 _INTERNAL = ("appliedRequestIds", "changingRequestIds")
 
 
@@ -86,9 +87,11 @@ def read_items(tree: Any, kind: KindInfo, namespace: str | None) -> list[tuple[T
 
 
 def next_page(tree: Tree) -> str:
-    """Give the token of the next part of a list; empty if this is the last one."""
+    """Give the token of the next part of a list; empty if this is the last one. Raises `CommandFailed` for one too long to be sent."""
     metadata = tree.get("metadata")
     token = metadata.get("continue") if isinstance(metadata, dict) else ""
+    if isinstance(token, str) and len(token) > _TOKEN_MAX:
+        raise unusable("the part of a list", ["the token of the next part is too long"])
     return token if isinstance(token, str) else ""
 
 

@@ -5,6 +5,7 @@ requests that this program made and that were answered. Behind one address there
 write learns of it a moment later; until then it counts as a front that cannot answer.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -17,7 +18,7 @@ from api_types.messages.entities import Delete, Scale, SetSpec
 from api_types.resources.kinds import KindInfo
 from api_types.resources.status import Condition
 from client.configuration import needs_temporal
-from client.errors import AlreadyExists, CommandFailed, NoAnswer, NotFound
+from client.errors import AlreadyExists, CommandFailed, NoAnswer, NotFound, Unreachable
 from client.refs.targets import Target
 from client.refs.tree import Tree, at_path, conditions, deleting
 from client.temporal.control_plane import ListedObject
@@ -32,6 +33,9 @@ from workflows.entity.conditions import waiting_for
 _PAGE = 500
 # Of more objects than that of one kind no list is made: 250 times what a front is tested with.
 _PAGES_MAX = 1_000
+# A front that serves that many has answered long before.
+_LIST_BYTES_MAX = 256 * 1024 * 1024
+_LIST_SECONDS = 300.0
 # How long a front may take to learn of what another one wrote.
 _LEARNS_SECONDS = 10.0
 _JSON, _MERGE = "application/json", "application/merge-patch+json"
@@ -91,17 +95,34 @@ class FrontObjects:
     async def list(self, kind: KindInfo, namespace: str | None, *, deployment: str = "") -> Sequence[ListedObject]:
         """Give all objects of a kind, part by part."""
         title = f"{kind.plural} in namespace {namespace}" if kind.namespaced and namespace else kind.plural
+        try:
+            async with asyncio.timeout(_LIST_SECONDS):
+                found = await self._parts(kind, namespace if kind.namespaced else None, deployment, title)
+        except TimeoutError as error:
+            raise Unreachable(
+                f"the front at {self._requests.url} has not listed all {title} in {_LIST_SECONDS:g} s",
+                next_step="run the command again later, or name the objects",
+            ) from error
+        return [ListedObject(target, found[target]) for target in sorted(found, key=lambda one: (one.namespace, one.name))]
+
+    async def _parts(self, kind: KindInfo, scope: str | None, deployment: str, title: str) -> dict[Target, Tree]:
+        path = collection_path(kind, scope)
         parameters = {"limit": str(_PAGE)} | ({"labelSelector": f"{DEPLOYMENT}={deployment}"} if deployment else {})
-        scope = namespace if kind.namespaced else None
         found: dict[Target, Tree] = {}
+        size = 0
         for _ in range(_PAGES_MAX):
-            answer = await self._requests.ask("GET", collection_path(kind, scope), parameters)
+            answer = await self._requests.ask("GET", path, parameters)
             if not answer.is_success:
                 raise failure_of(answer, self._requests.url, title, None)
-            found |= dict(read_items(answer.body, kind, scope))
+            before, size = len(found), size + answer.size
+            found |= read_items(answer.body, kind, scope)
             token = next_page(answer.body)
             if not token:
-                return [ListedObject(target, found[target]) for target in sorted(found, key=lambda one: (one.namespace, one.name))]
+                return found
+            if len(found) == before:
+                raise unusable(title, ["a part of it has no object that is not in those before, and it goes on"])
+            if size > _LIST_BYTES_MAX:
+                raise unusable(title, [f"it goes on after {_LIST_BYTES_MAX >> 20} MiB"])
             parameters["continue"] = token
         raise unusable(title, [f"it goes on after {_PAGES_MAX} parts"])
 

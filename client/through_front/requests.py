@@ -31,11 +31,12 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Answer:
-    """The status of HTTP, and the body: None where it is no JSON. `retry_after`: seconds, 0 if none are named."""
+    """The status of HTTP, and the body: None where it is no JSON. `retry_after`: seconds, 0 if none are named. `size`: bytes."""
 
     status: int
     body: Any
     retry_after: int = 0
+    size: int = 0
 
     @property
     def is_success(self) -> bool:
@@ -71,7 +72,8 @@ class FrontRequests:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 response = await self._http.send(request, stream=True)
                 try:
-                    return Answer(response.status_code, parsed(await self._read(response)), _seconds(response.headers.get("Retry-After")))
+                    read = await self._read(response)
+                    return Answer(response.status_code, parsed(read), _seconds(response.headers.get("Retry-After")), len(read))
                 finally:
                     await response.aclose()
         except (TimeoutError, httpx.TimeoutException) as error:

@@ -1,5 +1,6 @@
 """Answers that are not what was asked for: a server may say anything, and no command shows that, or ends with a traceback."""
 
+import asyncio
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -92,6 +93,11 @@ async def test_a_list_has_only_what_belongs_into_it(line: Line) -> None:
         assert (shown.code, shown.out) == (ExitCode.FAILED, ""), items
 
 
+def part(*items: Json, seconds: float = 0.0) -> Said:
+    """Make a part of a list that goes on."""
+    return Said(200, {"items": items, "metadata": {"continue": "more"}}, seconds=seconds)
+
+
 async def test_a_list_is_read_part_by_part_and_not_for_ever(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     def script(request: Any, _number: int) -> Said:
         first = "continue" not in request.query
@@ -101,10 +107,37 @@ async def test_a_list_is_read_part_by_part_and_not_for_ever(line: Line, monkeypa
         shown = await line(front.url).run("get", "md", "-n", "ml", "-o", "name")
     assert shown.out.split() == ["modeldeployment/a", "modeldeployment/b"]
     assert front.asked == [("GET", f"{DEPLOYMENTS}?limit=500"), ("GET", f"{DEPLOYMENTS}?limit=500&continue=more%2F%3D%26")]
-    monkeypatch.setattr(objects, "_PAGES_MAX", 5)
-    async with answering(always(Said(200, {"items": [], "metadata": {"continue": "more"}}))) as front:
+    for bound, most, parts in (("_PAGES_MAX", 5, 5), ("_LIST_BYTES_MAX", 4 * len(json.dumps(deployment())), 4)):
+        with monkeypatch.context() as smaller:
+            smaller.setattr(objects, bound, most)
+            async with answering(lambda _, number: part(deployment(f"a{number}"))) as front:
+                shown = await line(front.url).run("get", "md", "-n", "ml")
+        assert (shown.code, shown.out, "it goes on after" in shown.err, len(front.asked)) == (ExitCode.FAILED, "", True, parts), bound
+
+
+@pytest.mark.parametrize("items", [[], [deployment("a")], [deployment("a"), deployment("b")]], ids=["none", "the same", "both"])
+async def test_a_part_of_a_list_without_another_object_is_not_followed_by_more(line: Line, items: list[Json]) -> None:
+    def script(_request: Any, number: int) -> Said:
+        return part(*(deployment("a"), deployment("b"))) if number == 1 else part(*items)
+
+    async with answering(script) as front:
         shown = await line(front.url).run("get", "md", "-n", "ml")
-    assert (shown.code, len(front.asked)) == (ExitCode.FAILED, 5)
+    assert (shown.code, shown.out, len(front.asked)) == (ExitCode.FAILED, "", 2)
+    assert "has no object that is not in those before" in shown.err
+
+
+async def test_a_list_that_takes_long_ends_the_command(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_LIST_SECONDS", 0.5)
+    async with asyncio.timeout(20), answering(lambda _, number: part(deployment(f"a{number}"), seconds=0.05)) as front:
+        shown = await line(front.url).run("get", "md", "-n", "ml")
+    assert (shown.code, "has not listed all modeldeployments in namespace ml in 0.5 s" in shown.err) == (ExitCode.UNREACHABLE, True)
+    assert len(front.asked) > 1
+
+
+async def test_a_token_that_is_too_long_to_be_sent_ends_the_command(line: Line) -> None:
+    async with answering(always(Said(200, {"items": [deployment()], "metadata": {"continue": "x" * 100_000}}))) as front:
+        shown = await line(front.url).run("get", "md", "-n", "ml")
+    assert (shown.code, "too long" in shown.err, len(front.asked)) == (ExitCode.FAILED, True, 1)
 
 
 @pytest.mark.parametrize(
