@@ -79,30 +79,26 @@ class FrontRequests:
         except (TimeoutError, httpx.TimeoutException) as error:
             raise self._silent(request, error) from error
         except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, ValueError) as error:
-            raise self._unreachable(error) from error
+            raise self._unreachable(request, error) from error
 
     async def _read(self, response: httpx.Response) -> bytes:
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise CommandFailed(f"the front at {self.url} compresses its answers, which was not asked for", next_step=_IS_A_FRONT)
+            problem = f"the front at {self.url} compresses its answers, which was not asked for"
+            raise _failed(CommandFailed, response.request, problem, _IS_A_FRONT)
         read = bytearray()
         async for chunk in response.aiter_raw():
             read += chunk
             if len(read) > _ANSWER_BYTES_MAX:
-                raise CommandFailed(
-                    f"an answer of the front at {self.url} is larger than {_ANSWER_BYTES_MAX >> 20} MiB and not read", next_step=_IS_A_FRONT
-                )
+                problem = f"an answer of the front at {self.url} is larger than {_ANSWER_BYTES_MAX >> 20} MiB and not read"
+                raise _failed(CommandFailed, response.request, problem, _IS_A_FRONT)
         return bytes(read)
 
-    def _silent(self, request: httpx.Request, error: Exception) -> Unreachable:
+    def _silent(self, request: httpx.Request, error: Exception) -> CommandFailed:
         if isinstance(error, httpx.ConnectTimeout):
             return Unreachable(f"the front at {self.url} does not answer", next_step=_IS_REACHED)
-        unknown = request.method != "GET"
-        return Unreachable(
-            f"the front at {self.url} did not answer in time" + ("; it may have carried the request out" if unknown else ""),
-            next_step="see with `modelplane get` what there is, and run the command again" if unknown else _IS_REACHED,
-        )
+        return _failed(Unreachable, request, f"the front at {self.url} did not answer in time", _IS_REACHED)
 
-    def _unreachable(self, error: Exception) -> Unreachable:
+    def _unreachable(self, request: httpx.Request, error: Exception) -> CommandFailed:
         said = " ".join(str(error).split()) or type(error).__name__
         if "CERTIFICATE_VERIFY_FAILED" in said:
             return Unreachable(
@@ -110,7 +106,21 @@ class FrontRequests:
                 details=[said],
                 next_step="name the authority that signed it with --ca-file, and the front by the name in its certificate",
             )
-        return Unreachable(f"the front at {self.url} does not answer", details=[said], next_step=_IS_REACHED)
+        problem = f"the front at {self.url} does not answer"
+        if isinstance(error, httpx.ConnectError):
+            return Unreachable(problem, details=[said], next_step=_IS_REACHED)
+        return _failed(Unreachable, request, problem, _IS_REACHED, said)
+
+
+def _failed(failure: type[CommandFailed], request: httpx.Request, problem: str, next_step: str, *details: str) -> CommandFailed:
+    """Make the error for a request whose answer is not known, although it was sent: what it writes may be written."""
+    if request.method == "GET" or "dryRun" in request.url.params:
+        return failure(problem, details=details, next_step=next_step)
+    return failure(
+        f"{problem}; it may have carried the request out",
+        details=details,
+        next_step="see with `modelplane get` what there is, and run the command again",
+    )
 
 
 _IS_REACHED = "check the address in --server or MODELPLANE_SERVER, and that the front runs (`modelplane-front`)"

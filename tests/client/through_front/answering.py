@@ -16,13 +16,17 @@ DEPLOYMENTS = "/apis/modelplane.ai/v1alpha1/namespaces/ml/modeldeployments"
 
 @dataclass(frozen=True)
 class Said:
-    """One answer. `seconds`: how long it takes until it begins; `drips`: it comes byte by byte and never ends."""
+    """One answer. `seconds`: how long it takes until it begins; `drips`: it comes byte by byte and never ends.
+
+    `breaks`: the connection ends in its place.
+    """
 
     status: int = 200
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     drips: bool = False
+    breaks: bool = False
 
     @property
     def content(self) -> bytes:
@@ -59,6 +63,8 @@ async def answering(script: Script) -> AsyncIterator[Answering]:
         seen.most_at_once = max(seen.most_at_once, seen.at_once)
         await asyncio.sleep(said.seconds)
         seen.at_once -= 1
+        if said.breaks and request.transport:
+            request.transport.close()
         if said.drips:
             return await dripping(request)
         return web.Response(status=said.status, body=said.content, headers={"Content-Type": "application/json", **said.headers})

@@ -149,6 +149,39 @@ async def test_an_answer_that_does_not_come_ends_the_command(line: Line, monkeyp
     assert (written.code, "it may have carried the request out" in written.err) == (ExitCode.UNREACHABLE, True)
 
 
+NO_ANSWERS = {
+    "broken": Said(breaks=True),
+    "late": Said(200, {}, seconds=5),
+    "endless": Said(drips=True),
+    "too large": Said(200, b" " * 2048),
+    "packed": Said(200, b"\x1f\x8b\x08", {"Content-Encoding": "gzip"}),
+}
+
+
+@pytest.mark.parametrize("said", NO_ANSWERS.values(), ids=list(NO_ANSWERS))
+async def test_of_a_write_without_an_answer_it_is_said_that_it_may_be_done(
+    line: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: Said
+) -> None:
+    monkeypatch.setattr(requests, "_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(requests, "_ANSWER_BYTES_MAX", 1024)
+    (tmp_path / "md.json").write_text(json.dumps(a_deployment("qwen", "ml")))
+    apply = ["apply", "-f", str(tmp_path / "md.json")]
+    writes = (["scale", "md/qwen", "--replicas", "2", "-n", "ml"], ["delete", "md/qwen", "-n", "ml"], apply)
+    async with answering(lambda request, _: not_there() if request.method == "GET" else said) as front:
+        for words in writes:
+            shown = await line(front.url).run(*words)
+            assert (shown.code in {ExitCode.UNREACHABLE, ExitCode.FAILED}, "it may have carried" in shown.err) == (True, True), shown
+            assert shown.err.splitlines()[-1].startswith("next: see with `modelplane get`")
+        shown = await line(front.url).run(*apply, "--dry-run")
+        assert (shown.code == ExitCode.DONE, "carried" in shown.err) == (False, False)
+    async with answering(always(said)) as front:
+        shown = await line(front.url).run(*GET)
+    assert (shown.code == ExitCode.DONE, "carried" in shown.err) == (False, False)
+    for words in writes[:2]:
+        shown = await line("http://127.0.0.1:1").run(*words)
+        assert (shown.code, "carried" in shown.err) == (ExitCode.UNREACHABLE, False)
+
+
 async def test_an_answer_that_never_ends_ends_the_command(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "_ANSWER_SECONDS", 0.5)
     async with asyncio.timeout(20), answering(always(Said(drips=True))) as front:
