@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeVar
 
+from pydantic import ValidationError
+
 from api_types.messages.entities import SetSpec
 from api_types.resources.kinds import BY_KIND
 from api_types.resources.secrets import Stored
@@ -32,6 +34,8 @@ from client.refs.tree import Tree, deleting, has_changed
 
 # "applied" while no worker has said what it changed.
 Outcome = Literal["created", "configured", "unchanged", "applied"]
+
+_PROBLEMS_SHOWN = 10
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -153,7 +157,7 @@ def _check_change(target: Target, before: Tree, manifest: Manifest) -> None:
         raise being_deleted(target)
     if not before.get("spec"):
         return  # every spec so far was refused, and this one may be the first that is not
-    old = load(before)
+    old = _loaded(target, before)
     try:
         admit_update(old, manifest)
     except InvalidManifest as refused:
@@ -166,13 +170,26 @@ def _check_change(target: Target, before: Tree, manifest: Manifest) -> None:
         print(f"warning: {warning}", file=sys.stderr)
 
 
+def _loaded(target: Target, tree: Tree) -> Manifest:
+    """Read an object as it is now. Raises `CommandFailed` for one that this program does not know: no change of it can be checked."""
+    try:
+        return load(tree)
+    except ValueError as error:
+        problems = error.errors()[:_PROBLEMS_SHOWN] if isinstance(error, ValidationError) else []
+        raise CommandFailed(
+            f"{target.title} is now what this program does not know; nothing was sent for it",
+            details=[f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in problems] or [str(error)],
+            next_step="use the version of modelplane that the control plane has",
+        ) from error
+
+
 def _expected_outcome(checked: _Checked) -> Outcome:
     """Say what the workflow would do, as far as that can be seen from what there is."""
     if not checked.exists:
         return "created"
     if checked.before is None or not checked.before.get("spec"):
         return "applied"
-    return "unchanged" if _written(dump(load(checked.before))) == _written(dump(checked.manifest)) else "configured"
+    return "unchanged" if _written(dump(_loaded(checked.target, checked.before))) == _written(dump(checked.manifest)) else "configured"
 
 
 def _written(document: Tree) -> list[object]:

@@ -10,7 +10,7 @@ from api_types.messages.entities import SetSpec
 from api_types.resources.kinds import KindInfo
 from api_types.settings import Settings
 from api_types.validation.manifests import Manifest, dump
-from client.errors import Conflict, ExitCode, NoAnswer, NotFound, Refused
+from client.errors import CommandFailed, Conflict, ExitCode, NoAnswer, NotFound, Refused
 from client.follow import apply as applying
 from client.follow import requests
 from client.follow.apply import apply_manifests
@@ -149,6 +149,24 @@ def test_an_object_that_cannot_be_changed_keeps_no_other_from_being_sent(capsys:
     with pytest.raises(Conflict) as failure:
         apply(plane, a_deployment(), a_class())
     assert failure.value.code == ExitCode.CONFLICT
+    assert (plane.sent, capsys.readouterr().out) == (["h200"], "inferenceclass/h200 created\n")
+
+
+UNKNOWN: list[tuple[str, Tree, str]] = [
+    ("a kind", {"kind": "ModelFleet"}, "unknown kind ModelFleet"),
+    ("another form of the status", {"status": {"phase": 5}}, "status.phase: "),
+    ("another form of the spec", {"spec": {"replicas": "many"}}, "spec.replicas: "),
+]
+
+
+@pytest.mark.parametrize(("story", "other", "says"), UNKNOWN, ids=[row[0] for row in UNKNOWN])
+def test_a_change_of_what_this_program_does_not_know_is_not_sent(
+    story: str, other: Tree, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plane = Plane(stored(a_deployment()) | other)
+    with pytest.raises(CommandFailed, match="what this program does not know") as failure:
+        apply(plane, a_deployment(), a_class())
+    assert failure.value.details[0].startswith(says), story
     assert (plane.sent, capsys.readouterr().out) == (["h200"], "inferenceclass/h200 created\n")
 
 

@@ -5,6 +5,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -172,6 +173,8 @@ COMMANDS = (
     ("service", "shift", "chat", "main=5", "-n", "ml"),
     ("chat", "chat", "hello", "-n", "ml", "--gateway", "http://127.0.0.1:1"),
     ("delete", "md/qwen", "-n", "ml", "--wait", "--timeout", "0"),
+    ("apply", "-f", "FILE"),
+    ("apply", "-f", "FILE", "--dry-run"),
 )
 VALUES: tuple[Any, ...] = (None, [], {}, "", "x", -1, 1.5, 10**30, True, [None], {"": None}, "\x1b[0m", "http://[", [[]], {"name": 5})
 
@@ -183,10 +186,11 @@ def places(tree: Any) -> Iterator[tuple[Any, Any]]:
         yield from places(tree[key])
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=[" ".join(words[:2]) for words in COMMANDS])
+@pytest.mark.parametrize("words", COMMANDS, ids=[" ".join(words) for words in COMMANDS])
 async def test_no_change_of_an_answer_ends_a_command_with_a_traceback(
-    line: Line, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    line: Line, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    (tmp_path / "FILE.json").write_text(json.dumps(a_deployment("qwen", "ml", replicas=3)))
     monkeypatch.setattr("client.follow.requests.ANSWER_SECONDS", 0.0)
     monkeypatch.setattr("client.follow.requests.READ_SECONDS", 0.0)
     monkeypatch.setattr("client.follow.edit._PAUSES", ())
@@ -204,7 +208,7 @@ async def test_no_change_of_an_answer_ends_a_command_with_a_traceback(
         commands = line(front.url)
         for case in range(cases(40)):
             draw.seed(f"{SEED} {case}")
-            shown = await commands.run(*words)
+            shown = await commands.run(*(str(tmp_path / "FILE.json") if word == "FILE" else word for word in words))
             assert shown.code in set(ExitCode), (case, shown)
 
 
