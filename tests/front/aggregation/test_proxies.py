@@ -2,10 +2,14 @@
 
 import asyncio
 import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from kubernetes.client.exceptions import ApiException
@@ -20,9 +24,16 @@ from front.access.request_header import Proxies
 from front.access.reviews import Reviews, Unanswered, spec_of
 from front.main import access_of
 from testbed.cluster.pki import Authority
+from tests.workflows.environment.harness import eventually
 
 CLIENTS = {"proxy": ("front-proxy-client", None), "other": ("other-proxy", None), "ann": ("ann", "team-a")}
 ALICE = User("alice", ("developers", "system:authenticated"), (("scopes", "read"),))
+KUBECONFIG = """
+clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+users: [{{name: u, user: {{token: t}}}}]
+current-context: c
+"""
 GET = Attempt("get", "modeldeployments/scale", "team-a", "chat")
 
 
@@ -126,7 +137,10 @@ async def test_an_answer_holds_for_a_moment_for_that_user_and_request_alone(monk
 
 
 @pytest.mark.parametrize("error", [ApiException(500), ConnectionError("no route"), ConnectionRefusedError()])
-async def test_an_api_server_that_does_not_answer_allows_nothing_and_is_asked_again(error: Exception) -> None:
+async def test_an_api_server_that_does_not_answer_allows_nothing_and_is_asked_again(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reviews, "SILENT_SECONDS", 0.0)
     answers: list[Exception | bool] = [error, True]
 
     def review(_spec: dict[str, Any]) -> bool:
@@ -153,6 +167,128 @@ async def test_no_more_answers_are_kept_than_there_is_room_for(monkeypatch: pyte
     for name in ("a", "b", "c", "c", "a"):
         assert await found.allows(User(name), GET)
     assert asked == ["a", "b", "c", "a"]
+
+
+class Held:
+    """An API server whose answers wait until they are let go."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.let_go = threading.Event()
+
+    def review(self, spec: dict[str, Any]) -> bool:
+        self.asked.append(spec["user"])
+        assert self.let_go.wait(30)
+        return True
+
+    async def until_asked(self, *users: str) -> None:
+        async def asked() -> list[str]:
+            return sorted(self.asked)
+
+        await eventually(asked, lambda found: found == sorted(users), what=f"questions about {users}")
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    made = Held()
+    yield made
+    made.let_go.set()
+
+
+def attempts(count: int) -> list[Attempt]:
+    return [Attempt("get", GET.resource, GET.namespace, f"chat-{number}") for number in range(count)]
+
+
+async def test_who_asks_the_same_at_the_same_time_shares_the_answer_and_one_that_goes_ends_it_for_nobody(held: Held) -> None:
+    found = Reviews(held.review)
+    first, *others = [asyncio.create_task(found.allows(ALICE, GET)) for _ in range(20)]
+    await held.until_asked("alice")
+    first.cancel()
+    await asyncio.wait([first])
+    held.let_go.set()
+    assert await asyncio.gather(*others) == [True] * 19
+    assert held.asked == ["alice"]
+
+
+async def test_a_user_whose_answers_take_long_keeps_no_other_user_waiting(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reviews, "ANSWER_SECONDS", 0.3)
+
+    def review(spec: dict[str, Any]) -> bool:
+        return held.review(spec) if spec["user"] == "alice" else True
+
+    found = Reviews(review)
+    waiting = [asyncio.create_task(found.allows(ALICE, each)) for each in attempts(20)]
+    await held.until_asked("alice", "alice")
+    assert await found.allows(User("bob"), GET)
+    # None of them waits longer than it may, and threads that are still asking have their turns: no other one begins.
+    assert [type(each) for each in await asyncio.gather(*waiting, return_exceptions=True)] == [Unanswered] * 20
+    monkeypatch.setattr(reviews, "SILENT_SECONDS", 0.0)
+    found._silent.clear()
+    with pytest.raises(Unanswered):
+        await found.allows(ALICE, GET)
+    assert await found.allows(User("carl"), GET)
+    assert held.asked == ["alice", "alice"]
+
+
+async def test_after_a_failure_nothing_is_asked_or_logged_for_a_moment_and_what_is_known_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reviews, "SILENT_SECONDS", 0.3)
+    asked: list[str] = []
+    fails: list[Exception] = []
+
+    def review(spec: dict[str, Any]) -> bool:
+        asked.append(spec["user"])
+        if fails:
+            raise fails[0]
+        return True
+
+    found = Reviews(review)
+    assert await found.allows(ALICE, GET)
+    fails.append(ConnectionError("no route"))
+    with structlog.testing.capture_logs() as logged:
+        for each in attempts(20):
+            with pytest.raises(Unanswered):
+                await found.allows(User("bob"), each)
+    assert (asked, len(logged)) == (["alice", "bob"], 1)
+    assert await found.allows(ALICE, GET)
+    fails.clear()
+
+    async def answered() -> bool:
+        try:
+            return await found.allows(User("bob"), GET)
+        except Unanswered:
+            return False
+
+    await eventually(answered, bool, what="an answer")
+
+
+@pytest.mark.parametrize(("status", "is_silent"), [(413, False), (422, False), (401, True), (503, True)])
+async def test_what_an_api_server_cannot_read_of_one_user_silences_nobody_else(status: int, is_silent: bool) -> None:
+    def review(spec: dict[str, Any]) -> bool:
+        if spec["user"] == "alice":
+            raise ApiException(status)
+        return True
+
+    found = Reviews(review)
+    with pytest.raises(Unanswered):
+        await found.allows(ALICE, GET)
+    with pytest.raises(Unanswered) if is_silent else nullcontext():
+        assert await found.allows(User("bob"), GET)
+
+
+async def test_an_api_server_is_asked_once_and_not_three_times_more(folder: Path) -> None:
+    """A server that closes each connection; urllib3 would connect again by itself."""
+    connections: list[str] = []
+
+    def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append("one")
+        writer.close()
+
+    async with await asyncio.start_server(close, "127.0.0.1", 0) as server:
+        kubeconfig = folder / "closed.kubeconfig"
+        kubeconfig.write_text(KUBECONFIG.format(port=server.sockets[0].getsockname()[1]))
+        with pytest.raises(Unanswered):
+            await reviews.reviews_by(str(kubeconfig)).allows(ALICE, GET)
+    assert connections == ["one"]
 
 
 def settings(folder: Path, **more: Any) -> FrontSettings:
