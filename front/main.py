@@ -246,10 +246,10 @@ def _is_loopback(host: str) -> bool:
 def _tls(front: FrontSettings) -> ssl.SSLContext | None:
     if (front.tls_cert is None) is not (front.tls_key is None):
         raise Refused("a certificate needs its key, and a key its certificate", next_step="set both front.tlsCert and front.tlsKey")
-    if front.client_ca is not None and (front.tls_cert is None or (front.access_file is None and not front.review_kubeconfig)):
+    if front.client_ca is not None and (front.tls_cert is None or front.access_file is None):
         raise Refused(
-            "front.clientCa: certificates of clients need TLS, and rules of what their users may do",
-            next_step="set front.tlsCert and front.tlsKey, and front.accessFile or front.reviewKubeconfig",
+            "front.clientCa: certificates of clients need TLS, and rules of what their users may do; front.reviewKubeconfig is not for them",
+            next_step="set front.tlsCert and front.tlsKey, and front.accessFile",
         )
     if front.tls_cert is None or front.tls_key is None:
         return None

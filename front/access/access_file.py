@@ -60,11 +60,17 @@ class AccessFile(Section):
 
 @dataclass(frozen=True)
 class User:
-    """Who asks. `extra`: what else an API server says of its user, which it needs to decide what this one may do."""
+    """Who asks.
+
+    `extra`, `uid`: what else an API server says of its user, which it needs to decide what this one may do. `is_of_api_server`: it has named
+    this one. Others may have any name, as whoever signed their certificate likes, and are none of its users.
+    """
 
     name: str
     groups: tuple[str, ...] = ()
     extra: tuple[tuple[str, str], ...] = ()
+    uid: str = ""
+    is_of_api_server: bool = False
 
 
 ANYBODY = User("system:anonymous-admin")

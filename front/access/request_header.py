@@ -51,7 +51,7 @@ class Proxies:
         texts = (name, *groups, *(text for pair in extra for text in pair))
         if len(texts) > _TEXTS_MAX or any(len(text) > _TEXT_MAX for text in texts):
             return None
-        return User(name, groups, extra)
+        return User(name, groups, extra, is_of_api_server=True)
 
     def _is_proxy(self, certificate: x509.Certificate) -> bool:
         found = [str(each.value) for each in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]

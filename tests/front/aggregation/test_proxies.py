@@ -5,6 +5,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +15,25 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from kubernetes.client.exceptions import ApiException
 from multidict import CIMultiDict
+from urllib3.util import connection
 
 from api_types.sections.front import FrontSettings
 from client.errors import Refused
 from front.access import reviews
 from front.access.access import Access
-from front.access.access_file import ANY, Attempt, User
+from front.access.access_file import ANY, AccessRules, Attempt, User
 from front.access.request_header import Proxies
 from front.access.reviews import Reviews, Unanswered, spec_of
-from front.main import access_of
+from front.main import _tls, access_of
 from testbed.cluster.pki import Authority
 from tests.workflows.environment.harness import eventually
 
 CLIENTS = {"proxy": ("front-proxy-client", None), "other": ("other-proxy", None), "ann": ("ann", "team-a")}
-ALICE = User("alice", ("developers", "system:authenticated"), (("scopes", "read"),))
+ALICE = User("alice", ("developers", "system:authenticated"), (("scopes", "read"),), is_of_api_server=True)
 KUBECONFIG = """
-clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
-contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
-users: [{{name: u, user: {{token: t}}}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+users: [{name: u, user: {token: t}}]
 current-context: c
 """
 GET = Attempt("get", "modeldeployments/scale", "team-a", "chat")
@@ -128,7 +130,7 @@ async def test_an_answer_holds_for_a_moment_for_that_user_and_request_alone(monk
     found = Reviews(review)
     assert [await found.allows(ALICE, GET) for _ in range(3)] == [True] * 3
     assert len(asked) == 1
-    assert not await found.allows(User(ALICE.name, ALICE.groups), GET)
+    assert not await found.allows(replace(ALICE, extra=()), GET)
     assert await found.allows(ALICE, Attempt("update", GET.resource, GET.namespace, GET.name))
     assert len(asked) == 3
     await asyncio.sleep(0.25)
@@ -167,6 +169,29 @@ async def test_no_more_answers_are_kept_than_there_is_room_for(monkeypatch: pyte
     for name in ("a", "b", "c", "c", "a"):
         assert await found.allows(User(name), GET)
     assert asked == ["a", "b", "c", "a"]
+
+
+MASTER = User("alice", ("system:masters", "system:authenticated"))
+
+
+async def test_an_api_server_is_asked_about_users_whom_it_named_and_about_nobody_of_the_same_name(tmp_path: Path) -> None:
+    file = tmp_path / "access.yaml"
+    file.write_text('rules: [{groups: ["system:masters"], clusterScoped: true, resources: ["*"], verbs: [get]}]')
+    asked: list[dict[str, Any]] = []
+
+    def review(spec: dict[str, Any]) -> bool:
+        asked.append(spec)
+        return True
+
+    access = Access(AccessRules(file), reviews=Reviews(review))
+    # Rules of the access file are for whom they name, whoever says who that is.
+    assert await access.allows(MASTER, Attempt("get", "inferenceclusters", "", namespaced=False))
+    assert not await access.allows(MASTER, GET)
+    assert not asked
+    assert await access.allows(replace(MASTER, is_of_api_server=True), GET)
+    assert len(asked) == 1
+    # What is known of the one is not known of the other.
+    assert not await access.allows(MASTER, GET)
 
 
 class Held:
@@ -275,20 +300,21 @@ async def test_what_an_api_server_cannot_read_of_one_user_silences_nobody_else(s
         assert await found.allows(User("bob"), GET)
 
 
-async def test_an_api_server_is_asked_once_and_not_three_times_more(folder: Path) -> None:
-    """A server that closes each connection; urllib3 would connect again by itself."""
-    connections: list[str] = []
+async def test_an_api_server_that_cannot_be_reached_is_tried_once_and_not_three_times_more(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[object] = []
 
-    def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connections.append("one")
-        writer.close()
+    def refused(address: object, *_: object, **__: object) -> None:
+        tried.append(address)
+        raise ConnectionRefusedError
 
-    async with await asyncio.start_server(close, "127.0.0.1", 0) as server:
-        kubeconfig = folder / "closed.kubeconfig"
-        kubeconfig.write_text(KUBECONFIG.format(port=server.sockets[0].getsockname()[1]))
-        with pytest.raises(Unanswered):
-            await reviews.reviews_by(str(kubeconfig)).allows(ALICE, GET)
-    assert connections == ["one"]
+    monkeypatch.setattr(connection, "create_connection", refused)
+    kubeconfig = folder / "closed.kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    with pytest.raises(Unanswered):
+        await reviews.reviews_by(str(kubeconfig)).allows(ALICE, GET)
+    assert tried == [("127.0.0.1", 1)]
 
 
 def settings(folder: Path, **more: Any) -> FrontSettings:
@@ -304,6 +330,9 @@ def test_settings_that_do_not_go_together_are_refused_with_the_next_step(folder:
         access_of(settings(folder, requestHeaderCa=authority, reviewKubeconfig=str(kubeconfig)), "0.0.0.0")  # noqa: S104
     with pytest.raises(Refused, match=r"front\.reviewKubeconfig: Service host/port is not set"):
         access_of(settings(folder, requestHeaderCa=authority, reviewKubeconfig="in-cluster"), "0.0.0.0")  # noqa: S104
+    reviewed = settings(folder, clientCa=authority, reviewKubeconfig=str(kubeconfig))
+    with pytest.raises(Refused, match=r"front\.clientCa: .*front\.reviewKubeconfig is not for them"):
+        _tls(reviewed)
     kubeconfig.write_text("not a certificate")
     with pytest.raises(Refused, match=r"front\.requestHeaderCa: "):
         access_of(settings(folder, requestHeaderCa=kubeconfig, accessFile=kubeconfig), "0.0.0.0")  # noqa: S104
