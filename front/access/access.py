@@ -7,7 +7,7 @@ from cryptography import x509
 
 from front.access.access_file import AccessRules, Attempt, User
 from front.access.certificates import of_connection
-from front.access.request_header import Headers, Proxies, issued_by
+from front.access.request_header import Headers, Proxies, issued_by, read_certificate
 from front.access.reviews import Reviews
 
 
@@ -43,19 +43,16 @@ class Access:
     def user_of(self, token: str | None, headers: Headers, transport: Any) -> User | None:
         """Give the user of a request: whom an API server names, or the bearer of its token, or of the certificate of its connection.
 
-        `transport`: of the connection, over TLS or not. None for nobody.
+        `transport`: of the connection, over TLS or not. None for nobody. Raises `Unusable`, whoever else the request could be of.
         """
         tls = transport.get_extra_info("ssl_object") if transport else None
-        certificate: bytes | None = tls and tls.getpeercert(binary_form=True)
+        presented: bytes | None = tls and tls.getpeercert(binary_form=True)
+        certificate = read_certificate(presented) if presented else None
         if self._proxies and (user := self._proxies.user(certificate, headers)):
             return user
         if token is not None:
             return self._rules.user_of(token) if self._rules else None
-        if (
-            tls is None
-            or certificate is None
-            or (self._proxies and not issued_by(x509.load_der_x509_certificate(certificate), self._authorities))
-        ):
+        if tls is None or certificate is None or (self._proxies and not issued_by(certificate, self._authorities)):
             return None
         held = of_connection(tls.getpeercert())
         return held.user() if held else None

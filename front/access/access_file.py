@@ -62,8 +62,8 @@ class AccessFile(Section):
 class User:
     """Who asks.
 
-    `extra`, `uid`: what else an API server says of its user, which it needs to decide what this one may do. `is_of_api_server`: it has named
-    this one. Others may have any name, as whoever signed their certificate likes, and are none of its users.
+    `extra`, `uid`: what else an API server says of its user, which it needs to decide what this one may do. `is_of_api_server`: it is one
+    that has named this user. Others may have any name, as whoever signed their certificate likes, and are none of its users.
     """
 
     name: str

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 
 from api_types.clock import utc_now
@@ -38,12 +39,16 @@ class Certificate:
 
 
 def of_connection(certificate: Mapping[str, Any] | None) -> Certificate | None:
-    """Read what `SSLSocket.getpeercert` gives; nothing, or None, of a client without a certificate."""
+    """Read what `SSLSocket.getpeercert` gives; nothing, or None, of a client without a certificate. None if it cannot be read."""
     if not certificate:
         return None
     subject = [attribute for part in certificate["subject"] for attribute in part]
     names, groups = ([value for kind, value in subject if kind == wanted] for wanted in ("commonName", "organizationName"))
-    return Certificate(names, groups, ssl.cert_time_to_seconds(certificate["notAfter"]))
+    try:
+        expires = ssl.cert_time_to_seconds(certificate["notAfter"])
+    except ValueError:
+        return None
+    return Certificate(names, groups, expires)
 
 
 def of_pem(text: bytes) -> Certificate | None:
@@ -51,7 +56,7 @@ def of_pem(text: bytes) -> Certificate | None:
     try:
         read = x509.load_pem_x509_certificate(text)
         subject = read.subject
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         return None
     names, groups = (
         [str(each.value) for each in subject.get_attributes_for_oid(wanted)] for wanted in (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)

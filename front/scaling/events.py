@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from api_types.messages.entities import RecordEvent
 from api_types.payloads.limits import shortened
 from api_types.text.printable import escaped
+from front.access.recorded import recorded
 from front.scaling.fields import Fields, shown
 from front.serving import bodies, errors
 from front.serving.requests import Resource, resource_of
@@ -107,7 +108,7 @@ def report_of(event: CloudEvent, by: str) -> RecordEvent:
     said = shortened(escaped(": ".join(filter(None, (reason, message)))), _MESSAGE_BYTES_MAX)
     identity = hashlib.sha256(f"{event.source}\0{event.id}".encode()).hexdigest()[:40]
     return RecordEvent(
-        request_id=f"cloudevent-{identity}", by=by, type=kind, reason=word, message=f"{said or word} (from {shown(event.source)})"
+        request_id=f"cloudevent-{identity}", by=recorded(by), type=kind, reason=word, message=f"{said or word} (from {shown(event.source)})"
     )
 
 

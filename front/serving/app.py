@@ -14,6 +14,7 @@ from client.temporal.control_plane import ControlPlane
 from front.access.access import Access
 from front.access.access_file import ANYBODY, Attempt, User
 from front.access.limits import Limits, TooMany
+from front.access.request_header import TEXTS_MAX, Unusable
 from front.access.reviews import Unanswered
 from front.access.tokens import API_KEY, Token, bearer_token
 from front.audit.event import AuditEvent
@@ -26,7 +27,7 @@ from front.serving.formats import protobuf
 from front.serving.reading import Form, Parameters, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
 from front.serving.scaling import scale_of
-from front.serving.sending import sent
+from front.serving.sending import ended, note_begun, sent
 from front.serving.watching import Watch, goes_on, streamed
 from front.serving.writing import Writer
 from front.store.projection import Projection, Tree
@@ -37,7 +38,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _WARNING_BYTES_MAX = 4096
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _BODY_SECONDS = 30.0
-RUNNER_OPTIONS: Mapping[str, Any] = {"auto_decompress": False}
+# Beside those in which an API server names a user with all groups.
+_OTHER_HEADERS_MAX = 128
+RUNNER_OPTIONS: Mapping[str, Any] = {"auto_decompress": False, "max_headers": TEXTS_MAX + _OTHER_HEADERS_MAX}
 """Of the server that runs the application: it unpacks no body, not even one that is refused and thrown away."""
 _OPEN = ("/healthz", "/livez", "/readyz")
 _VERSION = {"major": "1", "minor": "32", "gitVersion": "v1.32.0+modelplane", "platform": "linux/amd64"}
@@ -66,6 +69,7 @@ class Front:
         """Give the application. `routes`: of what it serves besides the Kubernetes API; writes and refusals are treated as all are."""
         app = web.Application(middlewares=[self._send, self._auditing.middleware, self._guard])
         app.on_cleanup.append(self._auditing.end)
+        app.on_response_prepare.append(note_begun)
         app.router.add_routes(routes)
         # With line breaks too: whatever the path is, it is answered here.
         app.router.add_route("*", r"/{path:[\s\S]*}", self._answer)
@@ -87,18 +91,18 @@ class Front:
         try:
             return await handler(request)
         except errors.Refused as refusal:
-            return json_response(refusal.status, refusal.code)
+            answer = json_response(refusal.status, refusal.code)
         except TooMany as limit:
             refused = errors.too_many(limit.message, limit.seconds)
-            response = json_response(refused.status, refused.code)
-            response.headers["Retry-After"] = str(limit.seconds)
-            return response
+            answer = json_response(refused.status, refused.code)
+            answer.headers["Retry-After"] = str(limit.seconds)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:
             log.exception("a request failed", method=request.method, path=request.path[:512], exc_info=error)
             failure = errors.Refused(500, "InternalError", "an error of this server; its log has the details")
-            return json_response(failure.status, failure.code)
+            answer = json_response(failure.status, failure.code)
+        return ended(request) or answer
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path.rstrip("/") or "/"
@@ -153,7 +157,10 @@ class Front:
             return ANYBODY
         self.refresh()
         sent = token(request.headers.getall("Authorization", []), request.headers.getall(API_KEY, []))
-        user = self._access.user_of(sent, request.headers, request.transport)
+        try:
+            user = self._access.user_of(sent, request.headers, request.transport)
+        except Unusable as problem:
+            raise errors.unauthorized(f"Unauthorized: {problem}") from None
         if user is None:
             raise errors.unauthorized()
         return user

@@ -19,6 +19,7 @@ from client.manifests.checks import CHECKS
 from client.refs.targets import Target
 from client.refs.tree import deleting
 from client.temporal.control_plane import ControlPlane
+from front.access.recorded import recorded
 from front.audit.event import AuditEvent, Change
 from front.serving import bodies, errors
 from front.serving.requests import Resource
@@ -57,7 +58,7 @@ class Writer:
                 raise errors.already_exists(resource.info.group, resource.info.plural, named.name)
         if dry:
             return _shown(admitted), admitted.warnings
-        message = Replace(request_id=new_request_id(), by=event.user, manifest=dump(admitted.manifest))
+        message = Replace(request_id=new_request_id(), by=recorded(event.user), manifest=dump(admitted.manifest))
         # A create that no worker answered has begun an object without a spec.
         change = event.sends(named.name, message.request_id, None)
         return await self._replaced(named, message, change, create=not begun), admitted.warnings
@@ -71,7 +72,7 @@ class Writer:
         if dry:
             return {**before, **_shown(admitted), "metadata": {**before["metadata"], **_shown(admitted)["metadata"]}}, admitted.warnings
         version = str(document["metadata"].get("resourceVersion") or "")
-        message = Replace(request_id=new_request_id(), by=event.user, resource_version=version, manifest=dump(admitted.manifest))
+        message = Replace(request_id=new_request_id(), by=recorded(event.user), resource_version=version, manifest=dump(admitted.manifest))
         change = event.sends(resource.name, message.request_id, before)
         return await self._replaced(resource, message, change, create=False), admitted.warnings
 
@@ -103,7 +104,7 @@ class Writer:
                 raise errors.conflict(resource.info.group, resource.info.plural, resource.name, why)
         if dry or deleting(before):
             return before
-        message = Delete(request_id=new_request_id(), by=event.user, uid=metadata["uid"])
+        message = Delete(request_id=new_request_id(), by=recorded(event.user), uid=metadata["uid"])
         change = event.sends(resource.name, message.request_id, before)
         return await self._signalled(resource, EntitySignals.DELETE, message, change) or _DELETED
 
@@ -137,7 +138,7 @@ class Writer:
         count = wanted_replicas(resource, before, document)
         if dry:
             return {**scale_of(resource, before), "spec": {"replicas": count}}
-        message = Scale(request_id=request_id or new_request_id(), by=event.user, replicas=count, reason=reason)
+        message = Scale(request_id=request_id or new_request_id(), by=recorded(event.user), replicas=count, reason=reason)
         change = event.sends(resource.name, message.request_id, before)
         after = await self._signalled(resource, ModelDeploymentSignals.SCALE, message, change)
         if after is None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from ssl import SSLContext
 from typing import Any, cast
 
 from aiohttp.test_utils import TestClient, TestServer
@@ -20,6 +21,7 @@ from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane, not_found
 from front.access.access import Access
 from front.access.access_file import AccessRules
+from front.access.request_header import Proxies
 from front.access.signing import Callers
 from front.scaling.numbers import Numbers, Told
 from front.scaling.routes import Scaling
@@ -59,10 +61,11 @@ def an_object(info: KindInfo, namespace: str, name: str, version: int) -> Tree:
 
 @dataclass
 class TreesOfTenants:
-    """What the front asks of a control plane, from memory. `touched`: who was asked or changed."""
+    """What the front asks of a control plane, from memory. `touched`: who was asked or changed; `by`: who requested changes."""
 
     trees: dict[tuple[str, str, str], Tree] = field(default_factory=dict)
     touched: list[Target] = field(default_factory=list)
+    by: list[str] = field(default_factory=list)
 
     async def describe(self, target: Target) -> Tree:
         """Give an object."""
@@ -81,6 +84,7 @@ class TreesOfTenants:
         """Take what was written."""
         key = (target.kind.kind, target.namespace, target.name)
         assert create is not (key in self.trees)
+        self.by.append(message.by)
         before = (await self.describe(target))["metadata"] if not create else {"uid": f"{target.namespace}-{target.name}"}
         version = str(int(before.get("resourceVersion", START)) + 1)
         metadata = {**before, **message.manifest["metadata"], "resourceVersion": version}
@@ -90,6 +94,7 @@ class TreesOfTenants:
     async def signal(self, target: Target, signal: Any, message: Any) -> None:
         """Apply a request at once."""
         before = await self.describe(target)
+        self.by.append(message.by)
         if signal is ModelDeploymentSignals.RECORD_EVENT:
             return
         metadata = {**before["metadata"], "resourceVersion": str(int(before["metadata"]["resourceVersion"]) + 1)}
@@ -128,8 +133,13 @@ class Fleet:
 
 
 @asynccontextmanager
-async def a_fleet(folder: Path, *, with_b: bool = True, **more: Any) -> AsyncIterator[Fleet]:
-    """Serve the objects `mine` of namespace a, and where wanted `other` of namespace b and of the cluster; `more`: of the front."""
+async def a_fleet(
+    folder: Path, *, with_b: bool = True, proxies: Proxies | None = None, tls: SSLContext | None = None, **more: Any
+) -> AsyncIterator[Fleet]:
+    """Serve the objects `mine` of namespace a, and where wanted `other` of namespace b and of the cluster; `more`: of the front.
+
+    `proxies`: who may name users in headers, over `tls`.
+    """
     plane, projection, told = TreesOfTenants(), Projection(), Told(timedelta(hours=1))
     projection.complete = True
     for info in SERVED:
@@ -145,8 +155,8 @@ async def a_fleet(folder: Path, *, with_b: bool = True, **more: Any) -> AsyncIte
     file.write_text(ACCESS)
     callers = folder / "callers.yaml"
     callers.write_text(CALLERS)
-    front = Front(cast("ControlPlane", plane), projection, Access(AccessRules(file)), **more)
+    front = Front(cast("ControlPlane", plane), projection, Access(AccessRules(file), proxies=proxies), **more)
     server = TestServer(front.app(Scaling(front, told, Callers(callers, AUDIENCE)).routes()))
-    await server.start_server(**RUNNER_OPTIONS)
+    await server.start_server(ssl=tls, **RUNNER_OPTIONS)
     async with TestClient(server) as client:
         yield Fleet(client, plane, projection, front, told, folder)

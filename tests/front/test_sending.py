@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,42 @@ async def test_a_large_answer_is_whole_with_its_length_and_headers(fleet: Fleet)
     assert (status, nothing, of_head["Content-Length"]) == (200, b"", headers["Content-Length"])
 
 
+async def test_a_large_answer_that_is_read_a_little_all_the_time_ends(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "WRITE_SECONDS", 1.0)
+    monkeypatch.setattr(sending, "BYTES_PER_SECOND", 1 << 40)
+    fill(fleet, LARGE)
+
+    async def counted() -> int:
+        return fleet.front.limits._requests["ann"]
+
+    with unread(fleet, f"GET {PATH}") as connection:
+        connection.settimeout(0)
+        await eventually(counted, lambda count: count == 1, what="the answer")
+        loop = asyncio.get_running_loop()
+        begun, read = loop.time(), 0
+        while await counted() and loop.time() < begun + 30:
+            # Each part is read in time: a part is 64 KiB.
+            read += len(await loop.sock_recv(connection, 16 * 1024))
+            await asyncio.sleep(0.02)
+    assert not fleet.front.limits._requests["ann"]
+    assert read < LARGE * 300_000
+
+
+async def test_a_large_answer_has_more_time_than_a_small_one(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(fleet, 2)
+    seconds: list[float | None] = []
+    timeout = asyncio.timeout
+
+    def noted(delay: float | None) -> asyncio.Timeout:
+        seconds.append(delay)
+        return timeout(delay)
+
+    monkeypatch.setattr(asyncio, "timeout", noted)
+    _, body = await fleet.ask("GET", PATH)
+    assert sending.WRITE_SECONDS + len(body) / sending.BYTES_PER_SECOND in seconds
+    assert len(body) > 600_000
+
+
 # --- watches ------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -171,6 +207,35 @@ async def test_a_watch_ends_between_two_lines_when_its_user_may_no_more(fleet: F
     monkeypatch.setattr(watching, "CHECK_SECONDS", 0.0)
     may[0] = False
     assert [each async for each in lines] == []
+
+
+async def test_a_watch_that_fails_has_no_second_answer_in_its_first(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(fleet, 2, 10)
+    line = watching._line
+    lines: list[str] = []
+
+    def failing(event: str, tree: Any) -> bytes:
+        lines.append(event)
+        if len(lines) > 1:
+            raise ZeroDivisionError
+        return line(event, tree)
+
+    monkeypatch.setattr(watching, "_line", failing)
+    with socket.socket() as connection:
+        connection.settimeout(0)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(connection, ("127.0.0.1", fleet.client.port or 0))
+        await loop.sock_sendall(
+            connection, f"GET {PATH}?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token-of-ann\r\n\r\n".encode()
+        )
+        told = b""
+        async with asyncio.timeout(30):
+            with suppress(ConnectionError):
+                while part := await loop.sock_recv(connection, 64 * 1024):
+                    told += part
+    assert (told.count(b"HTTP/1.1"), told.count(b'"type":"ADDED"')) == (1, 1)
+    # Nor an end, by which the client would take it for a watch that was over.
+    assert not told.endswith(b"0\r\n\r\n")
 
 
 async def test_the_end_of_a_watch_waits_for_no_client(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
