@@ -15,6 +15,7 @@ import grpc
 import structlog
 from aiohttp import web
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 
 from activities.log import configure_logging
 from api_types.sections.front import FrontSettings
@@ -113,6 +114,12 @@ def access_of(front: FrontSettings, host: str) -> Access:
     proxies, reviews = _proxies(front), _reviews(front)
     rules = access_rules(front, host) if front.access_file or not (proxies or reviews) else None
     authorities = _authorities("front.clientCa", front.client_ca) if front.client_ca else ()
+    if proxies and any(each.public_key() == other.public_key() for each in authorities for other in proxies.authorities):
+        raise Refused(
+            "front.clientCa and front.requestHeaderCa have an authority in common: a user whom it gives the name of an API server would be "
+            "believed whatever they say they are",
+            next_step="have users and API servers sign by different authorities",
+        )
     return Access(rules, proxies=proxies, reviews=reviews, authorities=authorities)
 
 
@@ -145,9 +152,12 @@ def _proxies(front: FrontSettings) -> Proxies | None:
 
 def _authorities(setting: str, file: Path) -> list[x509.Certificate]:
     try:
-        return x509.load_pem_x509_certificates(file.expanduser().read_bytes())
-    except (OSError, ValueError) as error:
+        found = x509.load_pem_x509_certificates(file.expanduser().read_bytes())
+        for each in found:
+            each.public_key()
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
         raise Refused(f"{setting}: {error}", next_step="name a file with the certificates of authorities, in PEM") from error
+    return found
 
 
 def _reviews(front: FrontSettings) -> Reviews | None:
@@ -178,6 +188,12 @@ def scaler_credentials(front: FrontSettings) -> Any:
     """Give the certificates of the external scaler; None without TLS, or without a scaler. Raises `Refused`."""
     if not front.scaler_listen:
         return None
+    if front.access_file is None and (front.review_kubeconfig or front.request_header_ca):
+        raise Refused(
+            "front.scalerListen needs front.accessFile and front.scalerClientCa where users have rights: KEDA is known by its certificate, "
+            "and front.reviewKubeconfig is not for whom certificates name",
+            next_step="set both, or leave front.scalerListen empty",
+        )
     if front.access_file is None:
         if not _is_loopback(front.scaler_listen.rpartition(":")[0].strip("[]")):
             raise Refused(
@@ -248,7 +264,8 @@ def _tls(front: FrontSettings) -> ssl.SSLContext | None:
         raise Refused("a certificate needs its key, and a key its certificate", next_step="set both front.tlsCert and front.tlsKey")
     if front.client_ca is not None and (front.tls_cert is None or front.access_file is None):
         raise Refused(
-            "front.clientCa: certificates of clients need TLS, and rules of what their users may do; front.reviewKubeconfig is not for them",
+            "front.clientCa: certificates of clients need TLS, and rules of what their users may do: "
+            "front.reviewKubeconfig is not for whom certificates name",
             next_step="set front.tlsCert and front.tlsKey, and front.accessFile",
         )
     if front.tls_cert is None or front.tls_key is None:

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 import structlog
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
+from yaml import YAMLError
 
 from api_types.labels import GROUP
 from front.access.access_file import ANY, Attempt, User
@@ -142,6 +143,7 @@ def spec_of(user: User, attempt: Attempt) -> dict[str, Any]:
     namespace = "" if attempt.namespace == ANY else attempt.namespace
     return {
         "user": user.name,
+        **({"uid": user.uid} if user.uid else {}),
         "groups": list(user.groups),
         "extra": extra,
         "resourceAttributes": {key: value for key, value in {**about, "namespace": namespace}.items() if value},
@@ -161,6 +163,9 @@ def reviews_by(kubeconfig: str) -> Reviews:
         api = client.ApiClient(configuration)
     except config.ConfigException as error:
         raise BadKubeconfig(str(error)[:512]) from error
+    except (OSError, YAMLError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # What the library says of it may have parts of the file, which has keys.
+        raise BadKubeconfig(f"it cannot be read as one ({type(error).__name__})") from None
     authorization = client.AuthorizationV1Api(api)
 
     def review(spec: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from front.serving.documents.discovery import ACCESS_GROUP, ACCESS_VERSION
 from front.store.projection import Tree
 
 PATH = f"/apis/{ACCESS_GROUP}/{ACCESS_VERSION}/selfsubjectaccessreviews"
+_GROUPS = {info.group for info in SERVED}
 _CLUSTER_SCOPED = {info.plural for info in SERVED if not info.namespaced}
 
 
@@ -19,15 +20,17 @@ async def reviewed(review: Tree, user: User, access: Access) -> Tree:
     if not isinstance(wanted, dict) or not all(isinstance(value, str) for value in wanted.values()):
         raise errors.bad_request("spec.resourceAttributes: name the verb and the resource")
     resource, subresource = wanted.get("resource", ""), wanted.get("subresource", "")
+    namespaced = resource not in _CLUSTER_SCOPED
     attempt = Attempt(
         verb=wanted.get("verb", ""),
         resource=f"{resource}/{subresource}" if subresource else resource,
-        namespace=wanted.get("namespace", "") or ANY,
+        namespace=(wanted.get("namespace", "") or ANY) if namespaced else "",
         name=wanted.get("name", ""),
-        namespaced=resource not in _CLUSTER_SCOPED,
+        namespaced=namespaced,
     )
     try:
-        allowed = await access.allows(user, attempt)
+        # Rules are about kinds of ours: those of another group may have the same name.
+        allowed = wanted.get("group", "") in (*_GROUPS, ANY) and await access.allows(user, attempt)
     except Unanswered as silence:
         raise errors.undecided() from silence
     status = {"allowed": allowed} | ({} if allowed else {"reason": "no rule allows it"})

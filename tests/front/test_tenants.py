@@ -331,3 +331,10 @@ async def test_a_review_says_what_the_rules_say_and_nothing_of_objects(both: tup
         ]
         assert told[0] == told[1]
         assert (told[0][0], json.loads(told[0][1])["status"]["allowed"]) == (201, allowed)
+
+
+@pytest.mark.parametrize(("group", "allowed"), [("modelplane.ai", True), ("*", True), ("apps", False), ("", False)])
+async def test_rules_are_about_kinds_of_this_group_alone(both: tuple[Fleet, Fleet], group: str, allowed: bool) -> None:
+    wanted = {"verb": "get", "resource": "modeldeployments", "group": group, "namespace": "a"}
+    _, told = await both[0].ask("POST", access_reviews.PATH, body=json.dumps({"spec": {"resourceAttributes": wanted}}).encode())
+    assert json.loads(told)["status"]["allowed"] is allowed

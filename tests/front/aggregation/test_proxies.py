@@ -6,26 +6,32 @@ import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import structlog
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding
 from kubernetes.client.exceptions import ApiException
 from multidict import CIMultiDict
 from urllib3.util import connection
 
+from api_types.clock import utc_now
 from api_types.sections.front import FrontSettings
 from client.errors import Refused
-from front.access import reviews
+from front.access import request_header, reviews
 from front.access.access import Access
 from front.access.access_file import ANY, AccessRules, Attempt, User
-from front.access.request_header import Proxies
+from front.access.certificates import of_connection
+from front.access.request_header import Proxies, Unusable, issued_by
 from front.access.reviews import Reviews, Unanswered, spec_of
-from front.main import _tls, access_of
-from testbed.cluster.pki import Authority
+from front.main import _tls, access_of, scaler_credentials
+from front.serving.access_reviews import reviewed
+from testbed.cluster.pki import LIFETIME, Authority
 from tests.workflows.environment.harness import eventually
 
 CLIENTS = {"proxy": ("front-proxy-client", None), "other": ("other-proxy", None), "ann": ("ann", "team-a")}
@@ -83,7 +89,6 @@ def access(folder: Path) -> Access:
         pytest.param(("proxies", "proxy"), naming(), ALICE, id="the API server"),
         pytest.param(("proxies", "other"), naming(), None, id="another name"),
         pytest.param(("proxies", "proxy"), CIMultiDict(), None, id="it names nobody"),
-        pytest.param(("proxies", "proxy"), naming(**{"X-Remote-User": "x" * 1025}), None, id="a long name"),
         pytest.param(("proxies", "ann"), CIMultiDict(), None, id="its authority signs for no users"),
         pytest.param(("users", "proxy"), naming(), User("front-proxy-client", ("system:authenticated",)), id="the authority of users"),
         pytest.param(("users", "ann"), naming(), User("ann", ("team-a", "system:authenticated")), id="a user who names another"),
@@ -93,6 +98,59 @@ def test_headers_are_believed_of_an_api_server_alone(
     folder: Path, access: Access, connection: tuple[str, str], headers: CIMultiDict[str], want: User | None
 ) -> None:
     assert access.user_of(None, headers, Connection(folder, *connection)) == want
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Remote-User": ""},
+        {"X-Remote-User": "x" * 1025},
+        {"X-Remote-User": "al\nice"},
+        {"X-Remote-User": "al\udcffice"},
+        {"X-Remote-Uid": "\udcff"},
+        {"X-Remote-Extra-%ff": "read"},
+        {f"X-Remote-Extra-{number}": "x" for number in range(300)},
+    ],
+    ids=["empty", "long", "unprintable", "no UTF-8", "a uid that is no UTF-8", "a key that is no UTF-8", "many texts"],
+)
+def test_a_name_of_an_api_server_that_cannot_be_used_is_not_passed_over(folder: Path, access: Access, headers: dict[str, str]) -> None:
+    with pytest.raises(Unusable):
+        access.user_of("t", naming(**headers), Connection(folder, "proxies", "proxy"))
+    # Of others such headers mean nothing.
+    assert access.user_of(None, naming(**headers), Connection(folder, "users", "ann")) == User("ann", ("team-a", "system:authenticated"))
+
+
+def test_what_else_is_said_of_a_user_is_read_as_kubernetes_writes_it(folder: Path, access: Access) -> None:
+    headers = naming(**{"X-Remote-Uid": "42", "X-Remote-Extra-Example.org%2fPod%25": "chat", "X-Remote-Extra-Half%zz": "1"})
+    found = access.user_of(None, headers, Connection(folder, "proxies", "proxy"))
+    assert found
+    spec = spec_of(found, GET)
+    assert spec["uid"] == "42"
+    assert spec["extra"] == {"scopes": ["read"], "example.org/pod%": ["chat"], "half%zz": ["1"]}
+
+
+def test_an_api_server_is_known_for_as_long_as_its_certificate_is_valid(
+    folder: Path, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for away in (LIFETIME + timedelta(hours=1), -timedelta(days=1)):
+        at = utc_now() + away
+        monkeypatch.setattr(request_header, "utc_now", lambda at=at: at)
+        assert access.user_of(None, naming(), Connection(folder, "proxies", "proxy")) is None
+        monkeypatch.undo()
+
+
+def test_a_certificate_that_cannot_be_read_is_of_nobody(folder: Path, access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = Connection(folder, "proxies", "proxy")
+    monkeypatch.setattr(connection, "getpeercert", lambda **_: b"\x30\x03no")
+    assert access.user_of(None, naming(), connection) is None
+    for raises in (UnsupportedAlgorithm("of a later time"), ValueError("malformed")):
+
+        def verify(_: object, raises: Exception = raises) -> None:
+            raise raises
+
+        certificate = SimpleNamespace(verify_directly_issued_by=verify)
+        assert not issued_by(cast("x509.Certificate", certificate), access._authorities)
+    assert of_connection({"subject": (), "notAfter": "some day"}) is None
 
 
 def test_headers_are_not_believed_without_a_certificate(access: Access) -> None:
@@ -117,6 +175,20 @@ def test_what_is_asked_names_user_and_object_as_kubernetes_does() -> None:
     }
     everywhere = spec_of(ALICE, Attempt("list", "modeldeployments", ANY))["resourceAttributes"]
     assert everywhere == {"verb": "list", "group": "modelplane.ai", "resource": "modeldeployments"}
+
+
+async def test_a_kind_without_a_namespace_is_asked_about_without_one() -> None:
+    asked: list[dict[str, Any]] = []
+
+    def review(spec: dict[str, Any]) -> bool:
+        asked.append(spec["resourceAttributes"])
+        return True
+
+    access = Access(reviews=Reviews(review))
+    for namespace in ("team-a", ""):
+        wanted = {"verb": "get", "group": "modelplane.ai", "resource": "inferenceclusters", "namespace": namespace}
+        assert (await reviewed({"spec": {"resourceAttributes": wanted}}, ALICE, access))["status"]["allowed"]
+    assert asked == [{"verb": "get", "group": "modelplane.ai", "resource": "inferenceclusters"}]
 
 
 async def test_an_answer_holds_for_a_moment_for_that_user_and_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,6 +389,30 @@ async def test_an_api_server_that_cannot_be_reached_is_tried_once_and_not_three_
     assert tried == [("127.0.0.1", 1)]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\xff\xfe\xfa",
+        b"a: [secret-key",
+        b"secret-key",
+        b"[secret-key]",
+        b"{clusters: secret-key, contexts: 1, current-context: c}",
+        KUBECONFIG.replace("user: {token: t}", "user: secret-key").encode(),
+        KUBECONFIG.replace("{token: t}", "{client-certificate-data: secret-key, client-key-data: secret-key}")
+        .replace("http:", "https:")
+        .encode(),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_read_is_refused_without_its_content(folder: Path, text: bytes) -> None:
+    file = folder / "bad.kubeconfig"
+    file.write_bytes(text)
+    with pytest.raises(reviews.BadKubeconfig) as refused:
+        reviews.reviews_by(str(file))
+    assert "secret-key" not in str(refused.value)
+    with pytest.raises(reviews.BadKubeconfig):
+        reviews.reviews_by(str(folder))
+
+
 def settings(folder: Path, **more: Any) -> FrontSettings:
     pair = Authority(folder / "users").pair("apiserver")
     return FrontSettings.model_validate({"listen": "0.0.0.0:1", "tlsCert": pair.certificate, "tlsKey": pair.key, **more})
@@ -330,8 +426,15 @@ def test_settings_that_do_not_go_together_are_refused_with_the_next_step(folder:
         access_of(settings(folder, requestHeaderCa=authority, reviewKubeconfig=str(kubeconfig)), "0.0.0.0")  # noqa: S104
     with pytest.raises(Refused, match=r"front\.reviewKubeconfig: Service host/port is not set"):
         access_of(settings(folder, requestHeaderCa=authority, reviewKubeconfig="in-cluster"), "0.0.0.0")  # noqa: S104
+    same = settings(folder, requestHeaderCa=authority, clientCa=authority, accessFile=folder / "access.yaml")
+    (folder / "access.yaml").write_text("rules: []")
+    with pytest.raises(Refused, match=r"front\.clientCa and front\.requestHeaderCa have an authority in common"):
+        access_of(same, "0.0.0.0")  # noqa: S104
+    assert access_of(same.model_copy(update={"client_ca": Authority(folder / "users").ca}), "0.0.0.0")  # noqa: S104
+    with pytest.raises(Refused, match=r"front\.scalerListen needs front\.accessFile and front\.scalerClientCa"):
+        scaler_credentials(settings(folder, scalerListen="127.0.0.1:9443", reviewKubeconfig=str(kubeconfig)))
     reviewed = settings(folder, clientCa=authority, reviewKubeconfig=str(kubeconfig))
-    with pytest.raises(Refused, match=r"front\.clientCa: .*front\.reviewKubeconfig is not for them"):
+    with pytest.raises(Refused, match=r"front\.clientCa: .*front\.reviewKubeconfig is not for whom certificates name"):
         _tls(reviewed)
     kubeconfig.write_text("not a certificate")
     with pytest.raises(Refused, match=r"front\.requestHeaderCa: "):
