@@ -19,6 +19,7 @@ from front.serving.auditing import HEADER
 from front.store.projection import Key
 from tests.front.scaling.keda import a_scaler
 from tests.front.scaling.scaling_under_test import KEY, NOW, TOKEN, Client, ScalingUnderTest, asked, path_of, signature
+from tests.workflows.environment.harness import eventually
 
 ANN = {"Authorization": f"Bearer {TOKEN}"}
 SCALE, METRICS, COUNT = path_of("chat", "scale"), path_of("chat", "metrics"), b'{"replicas":5,"reason":"burst"}'
@@ -107,7 +108,12 @@ async def test_a_caller_who_is_not_known_and_breaks_off_has_no_line(
     assert lines(served) == []
     with pytest.raises(Exception, match="disconnected"):
         await asked(client, "PUT", METRICS, {"queueDepth": 1}, **ANN)
-    assert [what(line)[-2:] for line in lines(served)] == [(0, "Interrupted")]
+
+    async def outcomes() -> list[Any]:
+        # The line is written a moment after the connection has ended.
+        return [what(line)[-2:] for line in lines(served)]
+
+    await eventually(outcomes, lambda found: found == [(0, "Interrupted")], what="the line of a known caller")
 
 
 async def test_nothing_is_scaled_or_told_while_there_can_be_no_line(tmp_path: Path) -> None:
