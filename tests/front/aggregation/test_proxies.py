@@ -358,6 +358,19 @@ async def test_after_a_failure_nothing_is_asked_or_logged_for_a_moment_and_what_
     await eventually(answered, bool, what="an answer")
 
 
+async def test_what_waits_for_its_turn_is_not_asked_after_a_failure_either() -> None:
+    asked: list[str] = []
+
+    def review(spec: dict[str, Any]) -> bool:
+        asked.append(spec["user"])
+        raise ConnectionError("no route")
+
+    found = Reviews(review)
+    answers = await asyncio.gather(*(found.allows(ALICE, each) for each in attempts(20)), return_exceptions=True)
+    assert [type(each) for each in answers] == [Unanswered] * 20
+    assert asked == ["alice", "alice"]
+
+
 @pytest.mark.parametrize(("status", "is_silent"), [(413, False), (422, False), (401, True), (503, True)])
 async def test_what_an_api_server_cannot_read_of_one_user_silences_nobody_else(status: int, is_silent: bool) -> None:
     def review(spec: dict[str, Any]) -> bool:
