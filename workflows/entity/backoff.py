@@ -81,6 +81,11 @@ def repair(repairs: int) -> timedelta:
     return timedelta(seconds=min(shortest * 2 ** min(repairs, 8), longest))
 
 
+def is_longest_repair(repairs: int) -> bool:
+    """Tell whether no later repair waits longer than this one."""
+    return repair(repairs) >= timedelta(seconds=_REPAIR_SECONDS[1])
+
+
 def recent_repairs(repairs: int, repaired_at: str, now: datetime) -> int:
     """Count the repairs that followed one another, up to now: none if the last one was long ago."""
     return repairs if repaired_at and now - datetime.fromisoformat(repaired_at) <= DRIFT_MEMORY else 0

@@ -28,7 +28,7 @@ from workflows.entity.conditions import FALSE, TRUE, Verdict, condition_of
 from workflows.entity.entity import Entity
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after, failure_of
 from workflows.entity.handles import handles
-from workflows.entity.registering.endpoint import GATEWAY_RECOVERS, REPAIRS_PATCH
+from workflows.entity.registering.endpoint import ATTEMPTS_PATCH, GATEWAY_RECOVERS, REPAIRS_PATCH
 from workflows.entity.registering.gateway_user import GatewayUser
 from workflows.entity.start import read_carried
 from workflows.model_service import decisions
@@ -196,11 +196,11 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         wanted = decisions.wanted_route(self.state, self.namespace, self.name)
         if wanted is None:
             return
-        is_due = self._drift_is_due, self._middleware_is_due, partial(self._timeouts_are_due, wanted)
+        is_due = partial(self._drift_is_due, wanted), self._middleware_is_due, partial(self._timeouts_are_due, wanted)
         if wanted.digest == self.state.applied_digest and not any(due() for due in is_due):
             self.state.failure, self.state.retry_at = NO_FAILURE, ""
             return
-        if wanted.digest == self.state.attempted_digest and self.state.retry_at and self.context.is_future(self.state.retry_at):
+        if self._waits(wanted):
             self.context.requeue_at(datetime.fromisoformat(self.state.retry_at))
             return
         self.state.attempted_digest = wanted.digest
@@ -305,7 +305,12 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             return False
         return True
 
-    def _drift_is_due(self) -> bool:
+    def _waits(self, wanted: WantedRoute) -> bool:
+        """Tell whether the next attempt at this route is only made at `retry_at`."""
+        state = self.state
+        return wanted.digest == state.attempted_digest and bool(state.retry_at) and self.context.is_future(state.retry_at)
+
+    def _drift_is_due(self, wanted: WantedRoute) -> bool:
         """Tell whether the route differs from what was applied for so long that it is applied again."""
         if not decisions.drifted(self.state):
             self.state.drift_since = ""
@@ -319,6 +324,9 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         if due > now:
             self.context.requeue_at(due)
             return False
+        # Each event is followed by a pass: with one in every pass that is to wait, the passes of a workflow task would never end.
+        if self._waits(wanted) and (backoff.is_longest_repair(self.state.drift_repairs) or workflow.patched(ATTEMPTS_PATCH)):
+            return True
         self.state.drift_repairs, self.state.drift_repaired_at = min(self.state.drift_repairs + 1, 16), now.isoformat()
         drifted = "Middleware" if decisions.middleware_drifted(self.state) else "HTTPRoute"
         self.context.record_event("Warning", "DriftDetected", f"the {drifted} was changed or deleted by others; it is applied again")

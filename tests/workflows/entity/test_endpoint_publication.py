@@ -24,6 +24,7 @@ from workflows.entity.state import EntityState
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 WANTED = WantedEndpoint(url="http://10.0.0.1/ml/qwen/v1", labels={})
+PASSES_MAX = 20
 LOST, REFUSED = Failure("ClusterUnreachable", "no answer"), Failure("PermissionDenied", "not allowed")
 
 
@@ -142,3 +143,28 @@ def test_a_repair_waits_longer_than_the_one_before_if_that_was_not_long_ago(sinc
     owner.now += timedelta(seconds=1)
     assert isinstance(owner.orders()[0], ApplyBackendOrder)
     assert state.drift_repaired_at == owner.now.isoformat()
+
+
+@pytest.mark.parametrize("patched", [True, False], ids=["now", "a history of before"])
+def test_a_repair_that_fails_for_long_ends_its_passes_and_goes_on_when_it_succeeds(patched: bool) -> None:
+    owner = Owner(lambda _: patched)
+    owner.apply()
+    owner.send(owner.orders())
+    owner.publication._state.observed = "of others"
+    attempts, ends = 0, owner.now + timedelta(minutes=20)
+    while owner.now < ends:
+        passes, owner.context.queued, owner.context.requeue_time = 0, True, None
+        while owner.context.queued:
+            passes, owner.context.queued = passes + 1, False
+            assert passes < PASSES_MAX, f"passes without a wait, {owner.now - BEGINNING} after the beginning"
+            for _ in owner.orders():
+                attempts, owner.now = attempts + 1, owner.now + timedelta(seconds=3)
+                owner.publication.failed(LOST)
+        assert owner.context.requeue_time
+        owner.now = max(owner.now, owner.context.requeue_time)
+    detected = sum(event.count for event in owner.context.state.events if event.reason == "DriftDetected")
+    assert detected == attempts if patched else detected > attempts
+    (order,) = owner.orders()
+    assert isinstance(order, ApplyBackendOrder)
+    owner.publication.applied(order, AppliedBackend(backend="me-qwen", digest="of others"))
+    assert not any(isinstance(order, ApplyBackendOrder) for order in owner.orders())

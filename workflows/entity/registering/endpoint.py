@@ -35,6 +35,9 @@ RECOVERY_PATCH = "publish-after-recovery"
 WITHDRAWN_AGAIN_PATCH = "withdraw-again"
 # In histories of before each repair of what others changed waited longer than the last one, however long ago that was.
 REPAIRS_PATCH = "forget-old-repairs"
+# In histories of before a repair was also counted while the next attempt at it had to wait. Once none could wait longer than the last one
+# no workflow task ended, so there it needs no patch.
+ATTEMPTS_PATCH = "count-attempted-repairs"
 
 
 class PublishedEndpoint(BaseModel):
@@ -314,6 +317,9 @@ class EndpointPublication:
         if due > now:
             self._context.requeue_at(due)
             return False
+        # Each event is followed by a pass: with one in every pass that is to wait, the passes of a workflow task would never end.
+        if self._waits() and (backoff.is_longest_repair(state.drift_repairs) or self._patched(ATTEMPTS_PATCH)):
+            return True
         state.drift_repairs, state.drift_repaired_at = min(state.drift_repairs + 1, 16), now.isoformat()
         self._context.record_event("Warning", "DriftDetected", "the backend of the endpoint was changed or deleted by others")
         return True
