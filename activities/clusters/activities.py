@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from temporalio import activity
 from temporalio.client import Client
@@ -24,7 +25,7 @@ from activities.heartbeat import heartbeating
 from activities.observe.cache import MODEL_CACHE
 from activities.observe.gateway import observe_gateway
 from activities.secrets.store import SecretReader
-from activities.watching.absent import answers_of_others
+from activities.watching.absent import Search, owners_of_others
 from activities.watching.health import UNREACHABLE_AFTER_SECONDS
 from activities.watching.running import deliver, run_number, until_first_ends, until_shutdown
 from api_types import labels
@@ -136,17 +137,20 @@ async def _signal(client: Client, cluster: Owner, run: int, owner: Owner, observ
     return await deliver(client, request)
 
 
-async def _find_absent(cluster: str, here: frozenset[str]) -> AsyncIterator[Owner]:
+def _find_absent(cluster: str, here: frozenset[str]) -> AsyncIterator[Owner]:
     """Find the replicas and caches that should have objects on a cluster and are not among `here`."""
-    async for _, answer in answers_of_others([REPLICA], _ACCOUNT, here, cluster=cluster):
-        replica = ReplicaAccount.model_validate(answer)
-        if not replica.deleting:
-            yield Owner(REPLICA, replica.namespace, replica.name, replica.uid)
+
+    def replica(_: str, answer: Any) -> Owner | None:
+        found = ReplicaAccount.model_validate(answer)
+        return None if found.deleting else Owner(REPLICA, found.namespace, found.name, found.uid)
+
+    def cache(_: str, answer: Any) -> Owner | None:
+        found = CacheAccount.model_validate(answer)
+        return Owner(MODEL_CACHE, found.namespace, found.name, found.uid) if cluster in found.clusters else None
+
     # Caches span clusters, so visibility cannot find them by one.
-    async for _, answer in answers_of_others([MODEL_CACHE], _ACCOUNT, here):
-        cache = CacheAccount.model_validate(answer)
-        if cluster in cache.clusters:
-            yield Owner(MODEL_CACHE, cache.namespace, cache.name, cache.uid)
+    searches = [Search(REPLICA, _ACCOUNT, replica, cluster), Search(MODEL_CACHE, _ACCOUNT, cache)]
+    return owners_of_others(searches, here)
 
 
 async def _heartbeat(watch: ClusterWatch) -> None:
