@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import ClusterApi, Json, Selection
+from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, Selection
 from activities.cluster_objects.ownership import Owner
 from activities.observe.control import (
     BackendPart,
@@ -45,6 +45,8 @@ _CLASSES = Selection(kinds.GATEWAY_CLASS)
 _SERVICE_KIND = "ModelService"
 # A kind that is no longer served may be served again: its CRDs were replaced.
 _RESTART_SECONDS = 10.0
+# Every API server serves kinds of it.
+_CORE = "v1"
 
 
 @dataclass(frozen=True)
@@ -279,8 +281,17 @@ class ControlWatch:
         while True:
             await reflector.run()
             # With the definition of a kind all its objects are gone, and nothing else tells their owners.
-            reflector.forget()
+            if await self._is_unserved(reflector.selection.kind):
+                reflector.forget()
             await asyncio.sleep(_RESTART_SECONDS)
+
+    async def _is_unserved(self, kind: Kind) -> bool:
+        """Tell whether an API server says that it does not serve a kind. A 404 may be that of a proxy before it, which knows nothing."""
+        try:
+            served = await self._current().resources(refresh=True)
+        except ModelplaneError:
+            return False
+        return kind not in served and any(each.api_version == _CORE for each in served)
 
     async def _notify_absent(self) -> None:
         await self._all_listed.wait()

@@ -1,17 +1,19 @@
 """What is told of the objects of a kind that the control cluster no longer serves: a real one deletes them with its definition."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import Event, Json, Keep, Listing, Selection, whole
+from activities.cluster_objects.cluster_api import Event, Json, Keep, Kind, Listing, Resource, Selection, whole
 from activities.cluster_objects.ownership import Owner
 from activities.render.objects.manifest import Owner as RenderedOwner
 from activities.render.services.route import service_route
 from activities.routing import watch
 from activities.routing.watch import ControlWatch
-from api_types.errors import StackMissing
+from api_types.errors import ServerError, StackMissing
 from api_types.messages.gateway_work import ControlObserved
 from tests.activities.environment.cluster_under_test import eventually
 from tests.environment.background import in_background
@@ -20,11 +22,22 @@ from tests.environment.idle_clusters import IdleCluster
 GATEWAY, SERVICE = Owner("InferenceGateway", "", "default", "g"), Owner("ModelService", "ml", "s", "u")
 ROUTE: Json = service_route(RenderedOwner(*SERVICE, generation=0), []).manifest
 
+Served = Mapping[Kind, Resource]
+
 
 class Routes(IdleCluster):
-    """A cluster with one route, which stops serving the kind, and serves it again. `listed`: how often routes were listed."""
+    """A cluster with one route, which stops serving the kind, and serves it again. `discover` changes what it says it serves.
 
-    served, listed = True, 0
+    `listed`: how often routes were listed, `followed`: watched, `refused`: neither, because the kind is not served.
+    """
+
+    served, listed, refused, followed = True, 0, 0, 0
+
+    def __init__(self, discover: Callable[[Served], Served] = dict) -> None:
+        self._discover = discover
+
+    async def resources(self, *, refresh: bool = False) -> Served:
+        return self._discover(await super().resources(refresh=refresh))
 
     async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
         if selection.kind != kinds.HTTP_ROUTE:
@@ -38,36 +51,69 @@ class Routes(IdleCluster):
             async for event in super().watch(selection, resource_version):
                 yield event
         self._check()
+        self.followed += 1
 
     def _check(self) -> None:
         if not self.served:
+            self.refused += 1
             raise StackMissing("the control cluster does not serve HTTPRoute")
 
 
-async def test_a_service_is_told_that_its_route_is_gone_with_the_kind_and_when_it_is_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_RESTART_SECONDS", 0.05)
-    cluster, sent = Routes(), list[ControlObserved]()
+@asynccontextmanager
+async def watching(cluster: IdleCluster) -> AsyncIterator[list[bool]]:
+    """Watch a cluster; gives what the service is told of its route: whether it is there."""
+    told = list[bool]()
 
     async def resolve() -> IdleCluster:
         return cluster
 
     async def send(owner: Owner, observed: ControlObserved) -> bool:
-        if owner == SERVICE:
-            sent.append(observed)
+        if owner == SERVICE and observed.route:
+            told.append(observed.route.present)
         return True
 
     async def find_absent(here: frozenset[str]) -> AsyncIterator[Owner]:
         for _ in here - {SERVICE.workflow_id}:
             yield GATEWAY
 
-    expected = list[bool]()
-
-    def is_told() -> bool:
-        return [each.route.present for each in sent if each.route] == expected
-
     async with in_background(ControlWatch(GATEWAY, resolve, send, find_absent).run()):
+        yield told
+
+
+async def test_a_service_is_told_that_its_route_is_gone_with_the_kind_and_when_it_is_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "_RESTART_SECONDS", 0.05)
+    cluster, expected = Routes(), list[bool]()
+    async with watching(cluster) as told:
         for served in (True, False, True):
             cluster.served = served
             expected.append(served)
-            await eventually(is_told)
+            await eventually(partial(expected.__eq__, told))
         assert cluster.listed == 2
+
+
+def fails(_: Served) -> Served:
+    raise ServerError("no discovery document")
+
+
+@pytest.mark.parametrize(
+    "discover",
+    [
+        pytest.param(
+            lambda others: {**others, kinds.HTTP_ROUTE: Resource(kinds.HTTP_ROUTE, "", namespaced=True, verbs=frozenset())}, id="served"
+        ),
+        pytest.param(fails, id="no discovery"),
+        pytest.param(lambda _: {}, id="no API server"),
+    ],
+)
+async def test_a_route_stays_known_while_no_api_server_says_that_its_kind_is_not_served(
+    monkeypatch: pytest.MonkeyPatch, discover: Callable[[Served], Served]
+) -> None:
+    monkeypatch.setattr(watch, "_RESTART_SECONDS", 0.05)
+    cluster = Routes(discover)
+    async with watching(cluster) as told:
+        await eventually(partial([True].__eq__, told))
+        cluster.served = False
+        await eventually(lambda: cluster.refused > 2)
+        cluster.served, followed = True, cluster.followed
+        await eventually(lambda: cluster.followed > followed)
+        assert (told, cluster.listed) == ([True], 1)
