@@ -43,6 +43,16 @@ def owned_part(item: Mapping[str, Any], *path: str) -> Any:
     return _owned(value, fields)
 
 
+def elements_of_others(item: Mapping[str, Any], *path: str) -> list[Any]:
+    """Give the elements of a list of a stored object that our last apply does not name, by the keys of each."""
+    fields: Mapping[str, Any] = _owned_fields(item)
+    value: Any = item
+    for name in path:
+        fields, value = fields.get(f"f:{name}", {}), value.get(name, {})
+    ours = [_element(list(value), name) for name in fields if name != "."]
+    return [element for element in value if element not in ours]
+
+
 def overwritten_fields(before: Mapping[str, Any], applied: Mapping[str, Any]) -> list[str]:
     """Name fields that others had taken over and that an apply took back: `spec.replicas by kubectl-scale`.
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
 
 from temporalio import activity
 
@@ -12,11 +11,14 @@ from activities.cluster_objects.deletion import Deleter
 from activities.cluster_objects.kinds import SERVICE
 from activities.cluster_objects.ownership import owner_of
 from activities.heartbeat import Progress
+from activities.observe.digest import elements_of_others
 from activities.render.objects.manifest import Item, Owner
 from api_types.errors import InvalidInput, NameConflict, StillThere
 
 # Nothing that is deleted here has finalizers of ours.
 _GONE_WITHIN = timedelta(seconds=40)
+# How an API server names what it refuses of a Service.
+_PORTS = "spec.ports"
 
 
 async def apply_item(cluster: ClusterApi, item: Item, owner: Owner) -> Json:
@@ -32,16 +34,18 @@ async def apply_item(cluster: ClusterApi, item: Item, owner: Owner) -> Json:
                 raise StillThere(f"control cluster: {target} is being deleted; it is applied again when it is gone")
     try:
         return await cluster.apply(item.manifest)
-    except InvalidInput:
-        if live is None or target.kind != SERVICE or _ports(live) == _ports(item.manifest):
+    except InvalidInput as error:
+        # A policy of the cluster may refuse it too, and requests go on over the one that is there.
+        if live is None or target.kind != SERVICE or _PORTS not in error.message or not _has_port_of_others(live):
             raise
     # Others changed a port of it. That is theirs now, ours would be a second one, and of several each needs a name.
     await cluster.delete(target, uid=live["metadata"]["uid"], propagation="Background")
     return await cluster.apply(item.manifest)
 
 
-def _ports(service: Json) -> list[Any]:
-    return [port.get("port") for port in service["spec"].get("ports") or ()]
+def _has_port_of_others(service: Json) -> bool:
+    with reading(ObjectId.of(service)):
+        return bool(elements_of_others(service, "spec", "ports"))
 
 
 def is_of_name(live: Json, owner: Owner) -> bool:
