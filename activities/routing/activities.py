@@ -125,8 +125,9 @@ class RoutingActivities:
             # An attempt before this one may have applied or deleted what the gateway does not know yet.
             again = activity.info().attempt > 1
             before = await cluster.get(target)
-            # Also an earlier service of this name, which was deleted by force, may have left one, whatever its route names.
-            middleware_left = order.middleware_left or (before is not None and owner_of(before).uid != order.uid)
+            # Also an earlier service of this name, which was deleted by force, may have left one, whatever its route names. An earlier
+            # attempt may have taken over that route, and not have come to the Middleware.
+            middleware_left = order.middleware_left or again or (before is not None and owner_of(before).uid != order.uid)
             if order.gateway_recovers and middleware.digest and not names_middleware(before):
                 middleware = middlewares.NOT_LOADED_YET
             if middleware.is_new or (middleware.digest and again):
@@ -134,7 +135,7 @@ class RoutingActivities:
             route_item = service_route(owner, backends, middleware=bool(middleware.digest), timeouts=order.timeouts)
             stored = await apply_item(cluster, route_item, owner)
             if middleware_left and not order.retries:
-                if names_middleware(before) or again:
+                if names_middleware(before) or (again and await middlewares.is_there(cluster, owner)):
                     await asyncio.sleep(self.load_seconds)
                 await middlewares.delete_middleware_taken_over(cluster, owner, report)
         return AppliedRoute(

@@ -80,6 +80,13 @@ async def apply_middleware(cluster: ClusterApi, owner: Owner, retries: RouteRetr
     return AppliedMiddleware(content_digest(stored), is_new=before is None)
 
 
+async def is_there(cluster: ClusterApi, owner: Owner) -> bool:
+    """Tell whether a service has a Middleware, or another one of its name; also False if it may not be read."""
+    with _allowed(owner.namespace, owner.name):
+        return await cluster.get(target_of(owner.namespace, owner.name)) is not None
+    return False
+
+
 async def delete_middleware(deleter: Deleter, namespace: str, service: str) -> None:
     """Delete the Middleware of a service. A user of the kubeconfig who may not read one has made none."""
     with _allowed(namespace, service):

@@ -11,8 +11,10 @@ from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
 from activities.cluster_objects.ownership import Owner
 from activities.observe.control import names_middleware
+from activities.routing import middlewares
 from activities.routing.middlewares import NOT_LOADED_YET
 from api_types import labels
+from api_types.errors import ServerError
 from api_types.messages.gateway_work import AppliedRoute, ApplyRoute, RemoveRoute, RouteEntry, RouteRetries
 from api_types.messages.routing import SelectedEndpoint
 from api_types.names import service_route_name
@@ -115,6 +117,27 @@ async def test_the_middleware_of_an_earlier_service_of_this_name_goes_with_the_f
         await applied(control, an_order(control, RETRIES))
         await applied(control, an_order(control, None).model_copy(update={"uid": "later"}))
         assert await stored(control) == (None, False)
+
+
+async def test_so_it_does_when_the_worker_was_lost_before_it_was_deleted(control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = an_order(control, None).model_copy(update={"uid": "later"})
+
+    async def lost(*_: object) -> None:
+        raise ServerError("lost")
+
+    async with operator.middlewares(control.cluster), a_gateway(control.api, ENABLED):
+        pauses = Pauses(control, monkeypatch)
+        run = replace(control.activities, load_seconds=FOR_EVER).apply_service_route
+        await control.run(run, an_order(control, RETRIES))
+        with monkeypatch.context() as patch:
+            patch.setattr(middlewares, "delete_middleware_taken_over", lost)
+            with pytest.raises(ServerError):
+                await control.run(run, later)
+        pauses.take()
+        await control.run(run, later, attempt=2)
+        assert (await stored(control), pauses.take()) == ((None, False), [(True, False)])
+        await control.run(run, later, attempt=2)
+        assert pauses.take() == [], "the gateway has nothing to forget"
 
 
 class Pauses:
