@@ -37,14 +37,17 @@ from workflows.entity.conditions import FALSE, TRUE, is_true
 from workflows.entity.entity import Entity
 from workflows.entity.failures import NO_FAILURE, Failure, failure_of
 from workflows.entity.handles import handles
+from workflows.entity.numbered_patch import NumberedPatch
 from workflows.entity.registering.registrations import drop_ended, is_newest
 from workflows.entity.start import check_only_id, read_carried
 from workflows.inference_gateway.state import GatewayState
 from workflows.inference_gateway.watch import GatewayWatch
 
-# How often a step of the installation looks whether what it waits for is there: at first, and after a while.
+# How often a step of the installation looks whether what it waits for is there: at first, after a while, and in a
+# repair that does not help.
 STEP_FIRST = timedelta(seconds=5)
 STEP_LATER = timedelta(seconds=30)
+STEP_AT_LAST = timedelta(minutes=5)
 STEP_CHECKS_FIRST = 24
 SERVICES_NAMED = 5
 # Workers of before dropped what a class supports. A patch that one of them did not record stays off until this run ends, which may be in
@@ -66,6 +69,7 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         super().__init__(read_carried(arguments, GatewayState) or GatewayState())
         check_only_id(self.kind, INFERENCE_GATEWAY.workflow_id)
         self.watch = GatewayWatch(self.context)
+        self.repair = NumberedPatch(REPAIR_PATCH, workflow.patched)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
@@ -198,10 +202,17 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
             return True
         self.state.waiting_step = f"{step}: {result.message}"
         self.state.attempts += 1
-        pause = STEP_FIRST if self.state.attempts < STEP_CHECKS_FIRST else STEP_LATER
+        pause = self._pause_of_step()
         self.state.retry_at = (self.context.moment() + pause).isoformat()
         self.context.requeue_after(pause)
         return False
+
+    def _pause_of_step(self) -> timedelta:
+        later = self.state.attempts - STEP_CHECKS_FIRST
+        if later < 0:
+            return STEP_FIRST
+        # A repair may never help, and each check takes all steps again, a release of Helm among them.
+        return min(STEP_LATER * 2 ** min(later, 8), STEP_AT_LAST) if self.state.repairs else STEP_LATER
 
     async def connect(self) -> bool:
         """Connect to the control cluster, unless that is done; False if it does not succeed."""
@@ -278,7 +289,7 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         if is_true(self.state.conditions, "Ready"):
             self.state.installed = ""
             self.context.requeue_after(STEP_FIRST)
-        elif self.state.installed and workflow.patched(REPAIR_PATCH):
+        elif self.state.installed and self.repair.is_on():
             self._repair_when_due()
 
     def _repair_when_due(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from api_types.validation.manifests import InvalidManifest
+from workflows.entity.numbered_patch import NumberedPatch
 
 # Histories of before know no timeouts.
 TIMEOUTS_PATCH = "service-timeouts"
@@ -14,16 +15,14 @@ _NO_TIMEOUTS = (
 
 
 class TimeoutsAdmission:
-    """Admits timeouts under a patch. One that a worker of before did not record stays off until the run ends: the next spec has another."""
+    """Admits timeouts under a patch, another one for each spec."""
 
     def __init__(self, title: str, patched: Callable[[str], bool]) -> None:
         self._title = title
-        self._patched = patched
-        self._refused = 0
+        self._patch = NumberedPatch(TIMEOUTS_PATCH, patched)
 
     def check(self, document: dict[str, Any]) -> None:
         """Refuse an admitted manifest with timeouts, in the words of before, where a worker of before did. Raises InvalidManifest."""
-        if "timeouts" not in document["spec"] or self._patched(f"{TIMEOUTS_PATCH}-{self._refused}"):
+        if "timeouts" not in document["spec"] or self._patch.is_on():
             return
-        self._refused += 1
         raise InvalidManifest.of(self._title, "spec.timeouts", _NO_TIMEOUTS)

@@ -28,6 +28,7 @@ from workflows.entity.conditions import FALSE, TRUE, Verdict, condition_of
 from workflows.entity.entity import Entity
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after, failure_of
 from workflows.entity.handles import handles
+from workflows.entity.numbered_patch import NumberedPatch
 from workflows.entity.registering.endpoint import ATTEMPTS_PATCH, GATEWAY_RECOVERS, REPAIRS_PATCH
 from workflows.entity.registering.gateway_user import GatewayUser
 from workflows.entity.start import read_carried
@@ -64,6 +65,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         self.gateway = GatewayUser(self.context, self.state.gateway, "ModelService")
         self.directory = endpoint_directory(self.namespace)
         self.timeouts = TimeoutsAdmission(self.title, workflow.patched)
+        self.timeouts_again = NumberedPatch(TIMEOUTS_AGAIN_PATCH, workflow.patched)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
@@ -295,7 +297,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         if wanted.route is None or state.applied is None or state.applied.timeouts == wanted.route.timeouts:
             state.timeouts_retry_at, state.timeouts_attempts = "", 0
             return False
-        if not workflow.patched(TIMEOUTS_AGAIN_PATCH):
+        if not self.timeouts_again.is_on():
             return False
         if not state.timeouts_retry_at:
             state.timeouts_retry_at = (self.context.moment() + backoff.renderer(state.timeouts_attempts)).isoformat()

@@ -1,14 +1,19 @@
-"""Which timeouts the route of a service has, and what the service says of them: pure, from its state."""
+"""Which timeouts the route of a service has, and what the service says of them: pure, from its state, and the workflow outside
+Temporal."""
 
 from typing import Any
 
 import pytest
+from temporalio import workflow
 
 from api_types.messages.gateway_work import AppliedRoute, RouteTimeouts
 from api_types.messages.routing import EntryEndpoints, GatewayChanged, ServiceEndpoints, TimeoutSupport
+from tests.workflows.environment.serverless import NOW, Serverless
+from workflows.entity import backoff
 from workflows.entity.registering.gateway_user import FollowedGateway
 from workflows.model_service import decisions
 from workflows.model_service.state import ServiceState
+from workflows.model_service.workflow import ModelServiceWorkflow
 
 BOTH = {"request": "300s", "backendRequest": "60s"}
 NOTHING_KNOWN = TimeoutSupport(gateway_class="c", problem="why")
@@ -97,3 +102,22 @@ def test_the_condition_says_what_is_missing_and_what_to_do(support: TimeoutSuppo
     verdict = decisions.timeouts_ready(a_state(BOTH, support))
     assert verdict
     assert verdict.message == want
+
+
+def test_timeouts_that_a_worker_of_before_left_out_are_ordered_again_in_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    serverless = Serverless(monkeypatch, "modelservice/ml/s")
+    known, replays = dict[str, bool](), True
+    # As Temporal does: what was off once stays so until the run ends.
+    monkeypatch.setattr(workflow, "patched", lambda name: known.setdefault(name, not replays))
+    state = a_state(BOTH, supports("request", "backendRequest"))
+    wanted = decisions.wanted_route(state, "ml", "s")
+    assert wanted
+    service = ModelServiceWorkflow(state)
+    for _ in range(2):
+        assert not service._timeouts_are_due(wanted)
+        assert not state.timeouts_retry_at
+    replays = False
+    assert not service._timeouts_are_due(wanted)
+    assert state.timeouts_retry_at == (NOW + backoff.renderer(0)).isoformat()
+    serverless.now += backoff.renderer(0)
+    assert service._timeouts_are_due(wanted)
