@@ -16,7 +16,7 @@ from api_types.messages.entities import CancelRequested
 from api_types.messages.routing import EndpointReport, Routed, ServiceReport
 from api_types.messages.signals import EndpointDirectorySignals
 from workflows.endpoint_directory.directory import Directory
-from workflows.endpoint_directory.pace import Pace
+from workflows.endpoint_directory.pace import BURST_PATCH, Pace
 from workflows.endpoint_directory.state import DirectoryState
 from workflows.endpoint_directory.survey import survey
 from workflows.entity.calls.refusals import NEXT_CALL
@@ -76,6 +76,9 @@ class EndpointDirectoryWorkflow:
             return
         if (wait := self.pace.wait(workflow.now())) > timedelta():
             await workflow.sleep(wait, summary="collect more changes of endpoints")
+            if workflow.patched(BURST_PATCH):
+                # Those that came meanwhile need not wait for the lists to be sent.
+                await self._send_answers()
         lists = self.directory.lists()
         if not lists:
             return
