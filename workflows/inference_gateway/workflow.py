@@ -37,11 +37,11 @@ from workflows.entity.conditions import FALSE, TRUE, is_true
 from workflows.entity.entity import Entity
 from workflows.entity.failures import NO_FAILURE, Failure, failure_of
 from workflows.entity.handles import handles
-from workflows.entity.numbered_patch import NumberedPatch
 from workflows.entity.registering.registrations import drop_ended, is_newest
 from workflows.entity.start import check_only_id, read_carried
 from workflows.inference_gateway.state import GatewayState
 from workflows.inference_gateway.watch import GatewayWatch
+from workflows.numbered_patch import NumberedPatch
 
 # How often a step of the installation looks whether what it waits for is there: at first, after a while, and in a
 # repair that does not help.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from api_types.validation.manifests import InvalidManifest
-from workflows.entity.numbered_patch import NumberedPatch
+from workflows.numbered_patch import NumberedPatch
 
 # Histories of before know no timeouts.
 TIMEOUTS_PATCH = "service-timeouts"

@@ -28,7 +28,6 @@ from workflows.entity.conditions import FALSE, TRUE, Verdict, condition_of
 from workflows.entity.entity import Entity
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after, failure_of
 from workflows.entity.handles import handles
-from workflows.entity.numbered_patch import NumberedPatch
 from workflows.entity.registering.endpoint import ATTEMPTS_PATCH, GATEWAY_RECOVERS, REPAIRS_PATCH
 from workflows.entity.registering.gateway_user import GatewayUser
 from workflows.entity.start import read_carried
@@ -36,6 +35,7 @@ from workflows.model_service import decisions
 from workflows.model_service.admission import TimeoutsAdmission
 from workflows.model_service.decisions import WantedRoute
 from workflows.model_service.state import ACCEPTED_WITHIN, UNMATCHED_AFTER, UNRESOLVED_AFTER, ServiceState
+from workflows.numbered_patch import NumberedPatch
 
 # Histories of before know no such wait.
 ACCEPTED_PATCH = "answer-when-accepted"
