@@ -117,7 +117,7 @@ def access_of(front: FrontSettings, host: str) -> Access:
     if proxies and any(each.public_key() == other.public_key() for each in authorities for other in proxies.authorities):
         raise Refused(
             "front.clientCa and front.requestHeaderCa have an authority in common: a user whom it gives the name of an API server would be "
-            "believed whatever they say they are",
+            "trusted whatever they say they are",
             next_step="have users and API servers sign by different authorities",
         )
     return Access(rules, proxies=proxies, reviews=reviews, authorities=authorities)

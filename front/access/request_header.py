@@ -1,7 +1,7 @@
 """Users whom an aggregating API server names in headers, once its certificate has shown that it is that server.
 
 An API server that has this front behind an APIService has asked its own users who they are, and passes that on. Whoever else sends such
-headers is not believed: the certificate has to be of an authority that signs for such servers alone, and its common name one of a few.
+headers is not trusted: the certificate has to be of an authority that signs for such servers alone, and its common name one of a few.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ class Headers(Protocol):
 
 @dataclass(frozen=True)
 class Proxies:
-    """The servers that are believed. `names`: the common names that their certificates may have."""
+    """The servers that are trusted. `names`: the common names that their certificates may have."""
 
     authorities: Sequence[x509.Certificate]
     names: frozenset[str]

@@ -207,7 +207,7 @@ async def test_a_front_that_does_not_know_of_the_change_yet_is_asked_again(behin
     assert (done.tree["spec"]["replicas"], len(front.asked)) == (5, 5)
 
 
-async def test_a_front_that_never_learns_of_a_change_is_believed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_front_that_never_learns_of_a_change_is_trusted_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(request: Any, _number: int) -> Said:
         return Said(200, deployment() if request.method == "PATCH" else None) if request.method == "PATCH" else not_there()
 

@@ -1,4 +1,4 @@
-"""Whom an API server names in headers is believed of that server alone, and its answers about rights are kept for a moment."""
+"""Whom an API server names in headers is trusted of that server alone, and its answers about rights are kept for a moment."""
 
 import asyncio
 import ssl
@@ -78,7 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def access(folder: Path) -> Access:
-    """One that believes an API server, and knows users by certificates."""
+    """One that trusts an API server, and knows users by certificates."""
     signers = {name: x509.load_pem_x509_certificates(Authority(folder / name).ca.read_bytes()) for name in ("proxies", "users")}
     return Access(proxies=Proxies(signers["proxies"], frozenset({"front-proxy-client"})), authorities=signers["users"])
 
@@ -94,7 +94,7 @@ def access(folder: Path) -> Access:
         pytest.param(("users", "ann"), naming(), User("ann", ("team-a", "system:authenticated")), id="a user who names another"),
     ],
 )
-def test_headers_are_believed_of_an_api_server_alone(
+def test_headers_are_trusted_of_an_api_server_alone(
     folder: Path, access: Access, connection: tuple[str, str], headers: CIMultiDict[str], want: User | None
 ) -> None:
     assert access.user_of(None, headers, Connection(folder, *connection)) == want
@@ -153,7 +153,7 @@ def test_a_certificate_that_cannot_be_read_is_of_nobody(folder: Path, access: Ac
     assert of_connection({"subject": (), "notAfter": "some day"}) is None
 
 
-def test_headers_are_not_believed_without_a_certificate(access: Access) -> None:
+def test_headers_are_not_trusted_without_a_certificate(access: Access) -> None:
     assert access.user_of(None, naming(), None) is None
     assert access.user_of("t", naming(), None) is None
     assert not access.is_open
