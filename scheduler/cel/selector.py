@@ -88,7 +88,12 @@ class Selector:
         if verdict is None:
             if len(self._verdicts) >= _VERDICTS_KEPT:
                 self._verdicts.clear()
-            verdict = self._verdicts[digest] = self._evaluate(device)
+            try:
+                verdict = self._evaluate(device)
+            except Exception as bug:  # noqa: BLE001 - one bad selector must not stop decisions for the whole fleet; the error is shown
+                # Not kept: what went wrong may be about this moment, and not about the selector.
+                return Match(matched=False, error=_internal(bug))
+            self._verdicts[digest] = verdict
         return verdict
 
     def _evaluate(self, device: DeviceEntry) -> Match:
@@ -102,8 +107,6 @@ class Selector:
             result, cost, steps = with_enough_stack(lambda: run(self._program, seen.value(), self._cost_max))
         except Aborted as stopped:
             return Match(matched=False, error=str(stopped), work=stopped.work)
-        except Exception as bug:  # noqa: BLE001 - one bad selector must not stop decisions for the whole fleet; the error is shown
-            return Match(matched=False, error=f"internal error: {type(bug).__name__}: {bug}")
         work = cost + steps
         if type(result) is bool:
             return Match(matched=result, work=work)
@@ -129,7 +132,13 @@ def compile_selector(text: str, *, lenient_calls: bool = False, max_cost: int = 
     """
     if not 0 < max_cost <= KUBERNETES_COST_MAX:
         raise ValueError(f"max_cost must be between 1 and {KUBERNETES_COST_MAX}, got {max_cost}")
-    compiled = with_enough_stack(lambda: _compile(text, lenient_calls, max_cost))
+    try:
+        compiled = with_enough_stack(lambda: _compile(text, lenient_calls, max_cost))
+    except RecursionError:
+        raise
+    except Exception as bug:  # noqa: BLE001 - one odd text must not stop decisions for the whole fleet; the refusal shows it
+        # Not kept: what went wrong may be about this moment, and not about the text.
+        raise SelectorError(_internal(bug)) from bug
     if isinstance(compiled, SelectorError):
         # A new exception each time: a cached one would collect the tracebacks of every caller.
         raise SelectorError(compiled.problem, line=compiled.line, column=compiled.column)
@@ -154,11 +163,11 @@ def _compile(text: str, lenient_calls: bool, max_cost: int) -> Selector | Select
             raise SelectorError(f"the selector may cost {cost} units, {max_cost} are allowed; simplify it")  # noqa: TRY301
     except SelectorError as refusal:
         return refusal
-    except RecursionError:
-        raise
-    except Exception as bug:  # noqa: BLE001 - one odd text must not stop decisions for the whole fleet; the refusal shows it
-        return SelectorError(f"internal error: {type(bug).__name__}: {bug}")
     return Selector(text, program, cost, max_cost)
+
+
+def _internal(bug: Exception) -> str:
+    return f"internal error: {type(bug).__name__}: {bug}"
 
 
 def _check_text(text: str) -> None:

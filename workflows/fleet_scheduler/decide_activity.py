@@ -45,7 +45,9 @@ class Decided(Message):
     deferred: list[str] = Field(default_factory=list)
 
 
-@activity.defn(name=DECIDE_NAME)
+# Its thread is not interrupted when the task of the workflow has timed out: what it computes is kept for later decisions, and an exception
+# in the midst of that would be kept as well. It ends by itself, because a batch is bounded.
+@activity.defn(name=DECIDE_NAME, no_thread_cancel_exception=True)
 def decide_batch(batch: DecideBatch) -> Decided:
     """Decide a batch. The ledger is read, never changed.
 

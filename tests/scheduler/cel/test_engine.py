@@ -34,6 +34,35 @@ def test_the_engine_needs_neither_pydantic_nor_temporal() -> None:
     assert done.stdout.strip() == "[]"
 
 
+class Interrupted(Exception):
+    """What a thread may be interrupted with at any place."""
+
+
+def test_what_interrupts_an_evaluation_is_no_verdict_of_the_selector(monkeypatch: pytest.MonkeyPatch) -> None:
+    selector = compile_selector('device.driver == "interrupted.example.com"')
+
+    def interrupted(*_: Any) -> Any:
+        raise Interrupted("now")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(machine, "run", interrupted)
+        assert selector.match(HOPPER) == Match(matched=False, error="internal error: Interrupted: now")
+    assert selector.match(HOPPER).error == ""
+
+
+def test_what_interrupts_a_compilation_is_no_refusal_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = 'device.driver == "interrupted-before.example.com"'
+
+    def interrupted(_: str) -> None:
+        raise Interrupted("now")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(selector_module, "_check_text", interrupted)
+        with pytest.raises(SelectorError, match="internal error: Interrupted: now"):
+            compile_selector(text)
+    assert compile_selector(text).text == text
+
+
 def test_a_text_is_compiled_once() -> None:
     text = 'device.driver == "once.example.com"'
     assert compile_selector(text) is compile_selector(text)

@@ -226,8 +226,8 @@ async def test_a_cluster_that_is_deleted_waits_for_its_replicas_which_leave_it_w
     with Streams([f"{services.gateway}/{TEAM}/whole"]) as streams:
         await eventually(lambda: streams.pods_since(0), lambda pods: len(pods) == 2, what="requests to both replicas")
         await plane.delete("InferenceCluster", "eu")
-        seen = await plane.until("InferenceCluster", "eu", lambda tree: reason(tree, "Deleting") == "Occupied")
-        assert leaving in message(seen, "Deleting")
+        seen = await plane.until("InferenceCluster", "eu", lambda tree: leaving in message(tree, "Deleting"))
+        assert reason(seen, "Deleting") == "Occupied"
         assert "--evict" in message(seen, "Deleting")
         await plane.delete("InferenceCluster", "eu", evict=True)
         await plane.gone("InferenceCluster", "eu")
