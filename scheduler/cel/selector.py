@@ -136,7 +136,7 @@ def compile_selector(text: str, *, lenient_calls: bool = False, max_cost: int = 
         compiled = with_enough_stack(lambda: _compile(text, lenient_calls, max_cost))
     except RecursionError:
         raise
-    except Exception as bug:  # noqa: BLE001 - one odd text must not stop decisions for the whole fleet; the refusal shows it
+    except Exception as bug:
         # Not kept: what went wrong may be about this moment, and not about the text.
         raise SelectorError(_internal(bug)) from bug
     if isinstance(compiled, SelectorError):
