@@ -34,6 +34,8 @@ _PENDING = _REMOVED_FIRST | _ROLLED_BACK_FIRST
 _GOOD = (_DEPLOYED, "superseded", "failed")
 _RELEASE_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,51}[a-z0-9])?")
 _LISTED_MAX = 10_000
+# One more for each other helm that removes the same release at this moment.
+_UNINSTALLS_MAX = 4
 # The longest of Helm's has 16.
 _STATUS_MAX = 80
 _CLOCKS_DIFFER = timedelta(minutes=5)
@@ -224,7 +226,14 @@ class HelmClient(HelmPort):
 
     async def _remove(self, name: str, namespace: str, *, wait: bool) -> None:
         with contextlib.suppress(_NotFound), self._failures(name, namespace, "uninstall"):
-            await self._command.uninstall(name, namespace=namespace, wait=wait)
+            for others in reversed(range(_UNINSTALLS_MAX)):
+                try:
+                    await self._command.uninstall(name, namespace=namespace, wait=wait)
+                except HelmFailed as error:
+                    if not (others and failures.is_removed_meanwhile(error.stderr)):
+                        raise
+                else:
+                    break
 
     @contextlib.contextmanager
     def _failures(self, name: str, namespace: str, verb: str) -> Iterator[None]:

@@ -25,6 +25,7 @@ from api_types.errors import (
 )
 
 _NOT_FOUND = re.compile(r"release: not found")
+_REMOVED_MEANWHILE = re.compile(r'Failed to purge the release: secrets "sh\.helm\.release\.v1\.[^"]*" not found')
 
 _ROWS: tuple[tuple[type[ModelplaneError], re.Pattern[str], str], ...] = tuple(
     (error, re.compile(pattern, re.IGNORECASE), advice)
@@ -89,6 +90,11 @@ _WARNING = re.compile(r"^(?:level=|I\d{4}|W\d{4}|E\d{4}|(?:\w+\.go:\d+: )?warnin
 def is_not_found(stderr: str) -> bool:
     """Whether helm says that there is no such release."""
     return bool(_NOT_FOUND.search(stderr))
+
+
+def is_removed_meanwhile(stderr: str) -> bool:
+    """Whether a revision went away while helm removed the release: another helm removes it too, and may not have removed all of it."""
+    return bool(_REMOVED_MEANWHILE.search(stderr))
 
 
 def of_cluster(stderr: str, doing: str, secrets: Iterable[str] = ()) -> ModelplaneError:

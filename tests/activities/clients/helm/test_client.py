@@ -11,6 +11,7 @@ import pytest
 
 from activities.clients.helm.charts import source
 from activities.clients.helm.client import _check_name
+from activities.clients.helm.command import HelmCommand, HelmFailed
 from activities.clients.helm.pool import HelmClients
 from activities.clients.helm.port import Chart, Release, ReleaseState, values_digest
 from activities.render.stack.components import COMPONENTS
@@ -23,6 +24,7 @@ from tests.random_cases import cases, generator
 
 pytestmark = pytest.mark.testbed
 
+PURGED = 'Error: uninstall: Failed to purge the release: secrets "sh.helm.release.v1.mp-demo.v1" not found\n'
 CONNECTION = Connection(cluster="prod-eu", namespace="modelplane-system", name="prod-eu-kubeconfig")
 
 
@@ -239,9 +241,28 @@ async def test_an_uninstalled_release_leaves_nothing_and_may_be_uninstalled_twic
 
 
 async def test_two_that_uninstall_one_release_at_once_both_see_it_gone(here: OnCluster) -> None:
-    await here.helm.ensure(here.release())
+    published = here.publish(templates={"config.yaml": CONFIG})
+    for number in range(5):
+        await here.helm.ensure(here.release(published, number=number))
+    # Each removes all revisions, one after the other: some are gone already when it comes to them.
     await asyncio.gather(*(here.helm.uninstall("mp-demo", here.namespace) for _ in range(3)))
     assert (here.config(), here.revisions()) == (None, {})
+
+
+async def test_what_another_helm_leaves_when_it_is_killed_is_removed_too(here: OnCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    await here.helm.ensure(here.release())
+    really = HelmCommand.uninstall
+    said: list[str] = []
+
+    async def uninstall(command: HelmCommand, *arguments: Any, **options: Any) -> None:
+        if not said:
+            said.append(PURGED)
+            raise HelmFailed("uninstall", 1, PURGED)
+        await really(command, *arguments, **options)
+
+    monkeypatch.setattr(HelmCommand, "uninstall", uninstall)
+    await here.helm.uninstall("mp-demo", here.namespace)
+    assert (here.config(), here.revisions(), said) == (None, {}, [PURGED])
 
 
 @pytest.mark.parametrize("status", ["failed", "uninstalling"])

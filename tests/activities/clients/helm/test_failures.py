@@ -87,6 +87,12 @@ def test_that_there_is_no_such_release_is_no_failure() -> None:
     assert not failures.is_not_found('Error: namespaces "x" not found\n')
 
 
+def test_a_revision_that_another_helm_removed_is_told_from_other_secrets_that_are_missing() -> None:
+    said = 'Error: uninstallation completed with 1 error(s): uninstall: Failed to purge the release: secrets "{}" not found\n'
+    assert failures.is_removed_meanwhile(said.format("sh.helm.release.v1.mp-demo.v1"))
+    assert not failures.is_removed_meanwhile(said.format("other"))
+
+
 WARNINGS = [
     'level=WARN msg="unable to find exact version; falling back to closest available" error="connection refused"',
     "W1125 21:51:10.000000   12345 warnings.go:70] unauthorized is only a word here",
