@@ -94,6 +94,11 @@ PROPAGATE = f"{GROUP}/propagate"
 PICKER_FLAGS = f"{GROUP}/epp-extra-flags"
 PRICE_PER_NODE_HOUR = f"{GROUP}/price-per-node-hour"
 
+# On objects of users: who owns which fields, for server-side apply. The front writes it, and shows it as `metadata.managedFields`.
+MANAGED_FIELDS = f"{GROUP}/managed-fields"
+# What `kubectl apply` without `--server-side` sent last.
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
 # On pods, and not for users: webhooks, node agents and container runtimes take containers, volumes, devices, networks or credentials from
 # them, also what only the `podPolicy` of an InferenceClass grants. The others of a mesh, and those of Prometheus, are harmless.
 REFUSED_ANNOTATIONS = (

@@ -1,0 +1,67 @@
+"""Where it is kept who owns what: a workflow stores no `managedFields`, so an annotation has them as JSON, which nobody sees.
+
+A count of replicas may be set without a manager: by an autoscaler, or by a command that knows nothing of managers. So the count is kept
+too, and another one belongs to whoever scaled last.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from api_types import labels
+from front.applying.fields import Json, Path, of_field
+from front.applying.owners import NAME_MAX, UPDATE, Owner, Owners
+
+TEXT_BYTES_MAX = 16 * 1024
+REPLICAS: Path = (of_field("spec"), of_field("replicas"))
+_SCALE = "scale"
+_UNKNOWN = "unknown"
+
+
+class TooMuch(ValueError):
+    """There is more to keep than an object has room for."""
+
+
+def kept(manifest: Json, owners: Owners) -> Json:
+    """Give a manifest with the annotation, or without one if nobody owns anything. Raises TooMuch."""
+    metadata = manifest["metadata"]
+    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != labels.MANAGED_FIELDS}
+    if owners:
+        replicas = manifest["spec"].get("replicas")
+        held = {"managers": owners.entries()} | ({} if replicas is None else {"replicas": replicas})
+        text = json.dumps(held, separators=(",", ":"), ensure_ascii=False)
+        if len(text.encode()) > TEXT_BYTES_MAX:
+            raise TooMuch(f"who owns which fields takes {len(text.encode())} bytes; at most {TEXT_BYTES_MAX} are kept")
+        annotations[labels.MANAGED_FIELDS] = text
+    rest = {key: value for key, value in metadata.items() if key != "annotations"}
+    return {**manifest, "metadata": rest | ({"annotations": annotations} if annotations else {})}
+
+
+def revealed(tree: Json) -> Json:
+    """Give an object as users see it: with `managedFields` in the place of the annotation."""
+    metadata = tree.get("metadata") or {}
+    annotations = dict(metadata.get("annotations") or {})
+    if labels.MANAGED_FIELDS not in annotations:
+        return tree
+    text = annotations.pop(labels.MANAGED_FIELDS)
+    rest = {key: value for key, value in metadata.items() if key != "annotations"} | ({"annotations": annotations} if annotations else {})
+    owners = _read(text, tree.get("spec") or {}, (tree.get("status") or {}).get("lastScale") or {})
+    return {**tree, "metadata": rest | ({"managedFields": owners.entries()} if owners else {})}
+
+
+def _read(text: str, spec: Mapping[str, Any], last_scale: Mapping[str, Any]) -> Owners:
+    """Read the annotation; nobody owns anything if somebody else wrote it."""
+    if len(text) > TEXT_BYTES_MAX:
+        return Owners()
+    try:
+        held = json.loads(text)
+        owners = Owners.of_entries(held["managers"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return Owners()
+    replicas = spec.get("replicas")
+    if not owners or "replicas" not in held or replicas in (held["replicas"], None):
+        return owners
+    by = str(last_scale.get("by") or _UNKNOWN) if last_scale.get("replicas") == replicas else _UNKNOWN
+    scaler = Owner(by[:NAME_MAX], UPDATE, next(iter(owners.fields)).api_version, _SCALE)
+    fields = {owner: own - {REPLICAS} for owner, own in owners.fields.items()}
+    return owners.written({**fields, scaler: frozenset({REPLICAS})}, scaler, str(last_scale.get("at") or ""))

@@ -1,0 +1,35 @@
+"""What `kubectl apply` without `--server-side` left on an object, for users who change to server-side apply.
+
+It keeps what it sent in an annotation. Where an object still is as that says, `kubectl apply --server-side` meets no conflict with itself.
+"""
+
+import json
+
+from api_types import labels
+from front.applying.fields import FieldSet, Json
+from front.applying.shapes import Shape
+from front.applying.trees import compared, fields_of
+
+MANAGER = "kubectl"
+"""The manager of `kubectl apply --server-side`, unless its user names another."""
+
+
+def unchanged(shape: Shape, live: Json) -> FieldSet:
+    """Give the fields that are as they were applied last; none if nothing was, or not by kubectl."""
+    text = (live["metadata"].get("annotations") or {}).get(labels.LAST_APPLIED, "")
+    try:
+        sent = json.loads(text)
+        config = {key: sent[key] for key in ("metadata", "spec") if isinstance(sent.get(key), dict)}
+    except (ValueError, AttributeError, RecursionError):
+        return frozenset()
+    found = compared(shape, config, live)
+    return fields_of(shape, config) - found.written - found.removed
+
+
+def rewritten(result: Json, config: Json) -> Json:
+    """Give an object with the annotation of what is applied now, if it has one: who goes back to the other way removes nothing of others."""
+    annotations = result["metadata"].get("annotations") or {}
+    if labels.LAST_APPLIED not in annotations:
+        return result
+    text = json.dumps(config, separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
+    return {**result, "metadata": {**result["metadata"], "annotations": {**annotations, labels.LAST_APPLIED: text}}}
