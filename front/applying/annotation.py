@@ -12,6 +12,7 @@ from api_types import labels
 from front.applying.fields import Json, Path, of_field
 from front.applying.owners import NAME_MAX, UPDATE, Owner, Owners
 
+KEY = labels.MANAGED_FIELDS
 TEXT_BYTES_MAX = 16 * 1024
 REPLICAS: Path = (of_field("spec"), of_field("replicas"))
 _SCALE = "scale"
@@ -25,14 +26,14 @@ class TooMuch(ValueError):
 def kept(manifest: Json, owners: Owners) -> Json:
     """Give a manifest with the annotation, or without one if nobody owns anything. Raises TooMuch."""
     metadata = manifest["metadata"]
-    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != labels.MANAGED_FIELDS}
+    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != KEY}
     if owners:
         replicas = manifest["spec"].get("replicas")
         held = {"managers": owners.entries()} | ({} if replicas is None else {"replicas": replicas})
         text = json.dumps(held, separators=(",", ":"), ensure_ascii=False)
         if len(text.encode()) > TEXT_BYTES_MAX:
             raise TooMuch(f"who owns which fields takes {len(text.encode())} bytes; at most {TEXT_BYTES_MAX} are kept")
-        annotations[labels.MANAGED_FIELDS] = text
+        annotations[KEY] = text
     rest = {key: value for key, value in metadata.items() if key != "annotations"}
     return {**manifest, "metadata": rest | ({"annotations": annotations} if annotations else {})}
 
@@ -41,9 +42,9 @@ def revealed(tree: Json) -> Json:
     """Give an object as users see it: with `managedFields` in the place of the annotation."""
     metadata = tree.get("metadata") or {}
     annotations = dict(metadata.get("annotations") or {})
-    if labels.MANAGED_FIELDS not in annotations:
+    if KEY not in annotations:
         return tree
-    text = annotations.pop(labels.MANAGED_FIELDS)
+    text = annotations.pop(KEY)
     rest = {key: value for key, value in metadata.items() if key != "annotations"} | ({"annotations": annotations} if annotations else {})
     owners = _read(text, tree.get("spec") or {}, (tree.get("status") or {}).get("lastScale") or {})
     return {**tree, "metadata": rest | ({"managedFields": owners.entries()} if owners else {})}

@@ -27,7 +27,7 @@ def unchanged(shape: Shape, live: Json) -> FieldSet:
 
 
 def rewritten(result: Json, config: Json) -> Json:
-    """Give an object with the annotation of what is applied now, if it has one: who goes back to the other way removes nothing of others."""
+    """Give an object with the annotation of what is applied now, if it has one, for users who go back to the other way."""
     annotations = result["metadata"].get("annotations") or {}
     if labels.LAST_APPLIED not in annotations:
         return result

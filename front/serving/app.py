@@ -24,6 +24,7 @@ from front.serving import access_reviews, bodies, errors
 from front.serving.auditing import Auditing, event_of, note_resource, note_user, user_of
 from front.serving.documents import discovery, openapi, openapi_v2
 from front.serving.formats import protobuf
+from front.serving.managers import Manager
 from front.serving.reading import Form, Parameters, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
 from front.serving.scaling import scale_of
@@ -198,7 +199,7 @@ class Front:
         if verb == "get":
             tree = get(self.projection, resource)
             return json_response(scale_of(resource, tree) if resource.subresource == SCALE else form.one(resource, tree))
-        return await self._write(request, resource, verb, form)
+        return await self._write(request, resource, verb, form, user)
 
     async def _may_watch(self, request: web.Request, resource: Resource) -> bool:
         try:
@@ -224,7 +225,7 @@ class Front:
         except Unanswered as silence:
             raise errors.undecided() from silence
 
-    async def _write(self, request: web.Request, resource: Resource, verb: str, form: Form) -> web.Response:
+    async def _write(self, request: web.Request, resource: Resource, verb: str, form: Form, user: User) -> web.Response:
         event = event_of(request)
         event.dry_run = dry = _dry(request)
         body = await read(request, bodies.SMALL_BYTES_MAX if resource.subresource == SCALE else bodies.BYTES_MAX)
@@ -239,14 +240,23 @@ class Front:
             return json_response(form.one(resource, tree) if tree.get("kind") != "Status" else tree)
         if resource.subresource == SCALE:
             return json_response(await self._scale(resource, body, content_type, verb, event, dry=dry))
+        types = (*bodies.PATCHES, bodies.APPLY) if verb == "patch" else bodies.OBJECTS
+        kind = bodies.media_type(content_type, types, silent=bodies.JSON if verb == "update" else "")
+        manager = Manager.of(request.query, request.headers.get("User-Agent", ""), verb, is_apply=kind == bodies.APPLY)
+        if kind == bodies.APPLY:
+
+            async def may_create() -> None:
+                await self.authorize(user, resource, "create")
+
+            config = await bodies.apart(bodies.parse_object, body)
+            tree, warnings, created = await self.writer.apply(resource, config, manager, event, may_create, dry=dry)
+            return json_response(form.one(resource, tree), 201 if created else 200, warnings)
         if verb == "patch":
-            kind = bodies.media_type(content_type, bodies.PATCHES)
-            patch = await bodies.apart(bodies.parse, body)
-            tree, warnings = await self.writer.patch(resource, kind, patch, event, dry=dry)
+            tree, warnings = await self.writer.patch(resource, kind, await bodies.apart(bodies.parse, body), manager, event, dry=dry)
+        elif verb == "create":
+            tree, warnings = await self.writer.create(resource, await bodies.apart(bodies.parse_object, body), event, dry=dry)
         else:
-            bodies.media_type(content_type, bodies.OBJECTS, silent="" if verb == "create" else bodies.JSON)
-            write = self.writer.create if verb == "create" else self.writer.update
-            tree, warnings = await write(resource, await bodies.apart(bodies.parse_object, body), event, dry=dry)
+            tree, warnings = await self.writer.update(resource, await bodies.apart(bodies.parse_object, body), manager, event, dry=dry)
         return json_response(form.one(resource, tree), 201 if verb == "create" else 200, warnings)
 
     async def _scale(self, resource: Resource, body: bytes, content_type: str, verb: str, event: AuditEvent, *, dry: bool) -> Tree:

@@ -28,6 +28,8 @@ JSON = "application/json"
 OBJECTS = (JSON, "application/yaml")
 MERGE, JSON_PATCH, STRATEGIC = "application/merge-patch+json", "application/json-patch+json", "application/strategic-merge-patch+json"
 PATCHES = (MERGE, JSON_PATCH, STRATEGIC)
+APPLY = "application/apply-patch+yaml"
+"""A configuration for server-side apply: of objects, and of no Scale."""
 _OPERATIONS_MAX = 1_000
 # All that the operations of one JSON patch copy: each may copy what the one before it has made.
 _COPIED_BYTES_MAX = 1024 * 1024

@@ -1,13 +1,17 @@
 """Refusals as Kubernetes says them: a `Status` with a reason, and for an invalid object one cause per field."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from api_types.validation.problems import InvalidManifest
+from front.applying.merging import Conflict
+from front.applying.owners import UPDATE, Owner
 from front.store.projection import Tree
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 _MESSAGE_MAX = 4096
+_OPTIONS_GROUP = "meta.k8s.io"
 
 
 class Refused(Exception):
@@ -55,6 +59,32 @@ def invalid(group: str, kind: str, name: str, refusal: InvalidManifest) -> Refus
     field = f"{causes[0]['field']}: " if len(causes) == 1 else ""
     message = f'{kind}.{group} "{name}" is invalid: {field}{told}'
     return Refused(422, "Invalid", message, name=name, group=group, kind=kind, causes=causes)
+
+
+def invalid_option(options: str, field: str, reason: str, problem: str) -> Refused:
+    """Make the refusal of a parameter of a write. `options`: what Kubernetes calls the parameters of its verb."""
+    causes = [{"reason": reason, "message": problem, "field": field}]
+    message = f'{options}.{_OPTIONS_GROUP} "" is invalid: {field}: {problem}'
+    return Refused(422, "Invalid", message, group=_OPTIONS_GROUP, kind=options, causes=causes)
+
+
+def apply_conflict(conflicts: Sequence[Conflict]) -> Refused:
+    """Make the refusal of a server-side apply that would change what other managers own, with a cause per field."""
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {_named(each.owner)}", "field": each.field} for each in conflicts
+    ]
+    if len(conflicts) == 1:
+        return Refused(409, "Conflict", f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}", causes=causes)
+    lines = [f"Apply failed with {len(conflicts)} conflicts: "]
+    for owner in dict.fromkeys(each.owner for each in conflicts):
+        lines += [f"conflicts with {_named(owner)}:", *(f"- {each.field}" for each in conflicts if each.owner == owner)]
+    return Refused(409, "Conflict", lines[0] + "\n".join(lines[1:]), causes=causes)
+
+
+def _named(owner: Owner) -> str:
+    name = json.dumps(owner.name, ensure_ascii=False)
+    name += f' with subresource "{owner.subresource}"' if owner.subresource else ""
+    return f"{name} using {owner.api_version}" if owner.operation == UPDATE else name
 
 
 def bad_request(message: str) -> Refused:

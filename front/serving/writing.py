@@ -4,7 +4,7 @@ Each is checked in full before it is sent, and the answer is the object as its w
 """
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import structlog
@@ -20,8 +20,10 @@ from client.refs.targets import Target
 from client.refs.tree import deleting
 from client.temporal.control_plane import ControlPlane
 from front.access.recorded import recorded
+from front.applying.owners import Owners
 from front.audit.event import AuditEvent, Change
 from front.serving import bodies, errors
+from front.serving.managers import Manager, after_apply, after_update, configuration, is_same, with_owners
 from front.serving.requests import Resource
 from front.serving.scaling import scale_of, wanted_replicas
 from front.store.projection import Projection, Tree, shown
@@ -32,6 +34,8 @@ log = structlog.get_logger("modelplane.front")
 _ATTEMPTS = 5
 _NAME_SUFFIX = 5
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_NOT_FOUND = 404
+_REPLACED = ("labels", "annotations", "managedFields")
 _DELETED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
@@ -44,7 +48,11 @@ class Writer:
 
     async def create(self, resource: Resource, document: Tree, event: AuditEvent, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
         """Create an object; gives it with warnings. Raises `Refused`."""
-        document = _named(resource, document)
+        return await self._create(resource, _named(resource, document), Owners(), event, dry=dry)
+
+    async def _create(
+        self, resource: Resource, document: Tree, owners: Owners, event: AuditEvent, *, dry: bool
+    ) -> tuple[Tree, tuple[str, ...]]:
         event.name = str(document["metadata"].get("name") or "")
         if (document.get("metadata") or {}).get("resourceVersion"):
             raise errors.bad_request("resourceVersion should not be set on objects to be created")
@@ -54,29 +62,50 @@ class Writer:
         begun = await self._exists(target)
         if begun:
             held = await self.present(named)
-            if held["metadata"].get("generation") or deleting(held):
+            if _is_there(held):
                 raise errors.already_exists(resource.info.group, resource.info.plural, named.name)
+        manifest = with_owners(dump(admitted.manifest), owners)
         if dry:
-            return _shown(admitted), admitted.warnings
-        message = Replace(request_id=new_request_id(), by=recorded(event.user), manifest=dump(admitted.manifest))
+            return shown(manifest), admitted.warnings
+        message = Replace(request_id=new_request_id(), by=recorded(event.user), manifest=manifest)
         # A create that no worker answered has begun an object without a spec.
         change = event.sends(named.name, message.request_id, None)
         return await self._replaced(named, message, change, create=not begun), admitted.warnings
 
-    async def update(self, resource: Resource, document: Tree, event: AuditEvent, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
+    async def update(
+        self, resource: Resource, document: Tree, manager: Manager, event: AuditEvent, *, dry: bool
+    ) -> tuple[Tree, tuple[str, ...]]:
         """Replace an object by what a client made of it; gives it with warnings. Raises `Refused`."""
         document = _named(resource, document)
-        before = await self.present(resource)
-        _check_identity(resource, document, before)
-        admitted = await bodies.apart(_admitted, resource, document, before)
-        if dry:
-            return {**before, **_shown(admitted), "metadata": {**before["metadata"], **_shown(admitted)["metadata"]}}, admitted.warnings
-        version = str(document["metadata"].get("resourceVersion") or "")
-        message = Replace(request_id=new_request_id(), by=recorded(event.user), resource_version=version, manifest=dump(admitted.manifest))
-        change = event.sends(resource.name, message.request_id, before)
-        return await self._replaced(resource, message, change, create=False), admitted.warnings
+        for attempt in range(1, _ATTEMPTS + 1):
+            before = await self.present(resource)
+            _check_identity(resource, document, before)
+            admitted = await bodies.apart(_admitted, resource, document, before)
+            owners = await bodies.apart(after_update, resource.info, before, document, dump(admitted.manifest), manager)
+            # What is kept of the owners is of that state alone.
+            version = str(document["metadata"].get("resourceVersion") or (before["metadata"]["resourceVersion"] if owners else ""))
+            try:
+                return await self._update(resource, before, admitted, owners, event, version=version, dry=dry), admitted.warnings
+            except errors.Refused as refusal:
+                if not _is_stale(refusal) or attempt == _ATTEMPTS or not owners or document["metadata"].get("resourceVersion"):
+                    raise
+        raise AssertionError(_ATTEMPTS)
 
-    async def patch(self, resource: Resource, kind: str, patch: Any, event: AuditEvent, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
+    async def _update(
+        self, resource: Resource, before: Tree, admitted: Admitted, owners: Owners, event: AuditEvent, *, version: str, dry: bool
+    ) -> Tree:
+        manifest = with_owners(dump(admitted.manifest), owners)
+        if dry:
+            metadata = {key: value for key, value in before["metadata"].items() if key not in _REPLACED}
+            planned = shown(manifest)
+            return {**before, **planned, "metadata": {**metadata, **planned["metadata"]}}
+        message = Replace(request_id=new_request_id(), by=recorded(event.user), resource_version=version, manifest=manifest)
+        change = event.sends(resource.name, message.request_id, before)
+        return await self._replaced(resource, message, change, create=False)
+
+    async def patch(
+        self, resource: Resource, kind: str, patch: Any, manager: Manager, event: AuditEvent, *, dry: bool
+    ) -> tuple[Tree, tuple[str, ...]]:
         """Change some fields of an object; gives it with warnings. Raises `Refused`."""
         for attempt in range(1, _ATTEMPTS + 1):
             before = await self.present(resource)
@@ -84,12 +113,63 @@ class Writer:
             metadata = document.get("metadata")
             theirs = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
             try:
-                return await self.update(resource, document, event, dry=dry)
+                return await self.update(resource, document, manager, event, dry=dry)
             except errors.Refused as refusal:
                 # One that names a version is meant for that state alone.
-                if refusal.status["reason"] != "Conflict" or attempt == _ATTEMPTS or theirs != before["metadata"]["resourceVersion"]:
+                if not _is_stale(refusal) or attempt == _ATTEMPTS or theirs != before["metadata"]["resourceVersion"]:
                     raise
         raise AssertionError(_ATTEMPTS)
+
+    async def apply(
+        self,
+        resource: Resource,
+        document: Tree,
+        manager: Manager,
+        event: AuditEvent,
+        may_create: Callable[[], Awaitable[None]],
+        *,
+        dry: bool,
+    ) -> tuple[Tree, tuple[str, ...], bool]:
+        """Apply a configuration; gives the object with warnings, and whether it was created. Raises `Refused`.
+
+        `may_create`: raises `Refused` if the user may not create the object; it is asked where there is none.
+        """
+        config = await bodies.apart(configuration, resource.info, _named(resource, document))
+        given = {field: document["metadata"].get(field) for field in ("uid", "resourceVersion")}
+        for attempt in range(1, _ATTEMPTS + 1):
+            before = await self._held(resource)
+            try:
+                if before is None:
+                    await may_create()
+                    if given["uid"]:
+                        raise errors.conflict(resource.info.group, resource.info.plural, resource.name, "there is no object with this uid")
+                    wanted, owners = await bodies.apart(after_apply, resource, config, None, manager)
+                    created = {**wanted, "metadata": {**wanted["metadata"], "resourceVersion": given["resourceVersion"]}}
+                    return *await self._create(resource, created, owners, event, dry=dry), True
+                _check_identity(resource, document, before)
+                return *await self._apply(resource, config, before, manager, event, dry=dry), False
+            except errors.Refused as refusal:
+                if not _is_stale(refusal) or attempt == _ATTEMPTS or any(given.values()):
+                    raise
+        raise AssertionError(_ATTEMPTS)
+
+    async def _apply(
+        self, resource: Resource, config: Tree, before: Tree, manager: Manager, event: AuditEvent, *, dry: bool
+    ) -> tuple[Tree, tuple[str, ...]]:
+        wanted, owners = await bodies.apart(after_apply, resource, config, before, manager)
+        admitted = await bodies.apart(_admitted, resource, wanted, before)
+        manifest = dump(admitted.manifest)
+        if is_same(before, manifest, owners):
+            return before, admitted.warnings
+        version = before["metadata"]["resourceVersion"]
+        tree = await self._update(resource, before, admitted, owners, event, version=version, dry=dry)
+        count = (config.get("spec") or {}).get("replicas") if resource.info.scale else None
+        if dry or count is None or tree["spec"]["replicas"] == count:
+            return tree, admitted.warnings
+        # The workflow takes a count that was applied before for none of a user's own, and keeps that of an autoscaler.
+        message = Scale(request_id=new_request_id(), by=recorded(event.user), replicas=count)
+        change = event.sends(resource.name, message.request_id, before)
+        return await self._signalled(resource, ModelDeploymentSignals.SCALE, message, change) or tree, admitted.warnings
 
     async def delete(self, resource: Resource, options: Mapping[str, Any], event: AuditEvent, *, dry: bool) -> Tree:
         """Request the deletion of an object; gives it as it is then, or a Status if it is gone. Raises `Refused`."""
@@ -182,6 +262,16 @@ class Writer:
             raise _refusal(resource, failure) from failure
         return shown(tree)
 
+    async def _held(self, resource: Resource) -> Tree | None:
+        """Give an object as its workflow has it now; None if there is none, or only one that was never accepted. Raises `Refused`."""
+        try:
+            held = await self.present(resource)
+        except errors.Refused as refusal:
+            if refusal.code != _NOT_FOUND:
+                raise
+            return None
+        return held if _is_there(held) else None
+
     async def _exists(self, target: Target) -> bool:
         try:
             return await self._plane.exists(target)
@@ -194,8 +284,8 @@ class Writer:
             tree = await self._plane.replace(_target(resource), message, create=create)
         except CommandFailed as failure:
             raise _refusal(resource, failure) from failure
-        change.after = tree
-        return self._projection.put(resource.key, tree).tree
+        change.after = shown(tree)
+        return self._projection.put(resource.key, change.after).tree
 
 
 def _target(resource: Resource) -> Target:
@@ -246,8 +336,14 @@ def _check_identity(resource: Resource, document: Tree, before: Tree) -> None:
             raise errors.conflict(resource.info.group, resource.info.plural, resource.name, why)
 
 
-def _shown(admitted: Admitted) -> Tree:
-    return {**dump(admitted.manifest)}
+def _is_there(tree: Tree) -> bool:
+    """Whether an object was ever accepted, or is being deleted."""
+    return bool(tree["metadata"].get("generation") or deleting(tree))
+
+
+def _is_stale(refusal: errors.Refused) -> bool:
+    """Whether a request may be carried out once the object is read again; a conflict of managers stays."""
+    return refusal.status["reason"] in ("Conflict", "AlreadyExists") and "causes" not in refusal.status.get("details", {})
 
 
 def _refusal(resource: Resource, failure: CommandFailed) -> errors.Refused:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from front.applying.annotation import revealed
+
 Tree = dict[str, Any]
 
 TOMBSTONES_MAX = 10_000
@@ -222,5 +224,5 @@ def _created(tree: Tree) -> int:
 
 
 def shown(tree: Tree) -> Tree:
-    """Give an object as users see it, without what only commands need of a workflow's answer."""
-    return {field: value for field, value in tree.items() if field not in _INTERNAL}
+    """Give an object as users see it, without what only commands need of a workflow's answer, and with the owners of its fields."""
+    return revealed({field: value for field, value in tree.items() if field not in _INTERNAL})

@@ -17,7 +17,10 @@ _BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 _METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _WRITING = ("post", "put", "patch")
 # By the second, clients know that this server finds unknown fields itself, so they need not.
-_PARAMETERS = [{"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}} for name in ("dryRun", "fieldValidation")]
+_PARAMETERS: list[Json] = [
+    {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+    for name in ("dryRun", "fieldValidation", "fieldManager")
+]
 _METHODS = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}
 
 
@@ -85,7 +88,14 @@ def _metadata() -> Json:
     text = {"type": "string"}
     texts = {"type": "object", "additionalProperties": text}
     plain = ("name", "generateName", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
-    return {**dict.fromkeys(plain, text), "generation": {"type": "integer", "format": "int64"}, "labels": texts, "annotations": texts}
+    plain_objects = {"type": "array", "items": {"type": "object"}}
+    return {
+        **dict.fromkeys(plain, text),
+        "managedFields": plain_objects,
+        "generation": {"type": "integer", "format": "int64"},
+        "labels": texts,
+        "annotations": texts,
+    }
 
 
 def _kind(info: KindInfo) -> Json:

@@ -1,0 +1,148 @@
+"""Field managers in requests: who writes, what an object is after an apply, and who owns its fields after any write."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from api_types.clock import timestamp, utc_now
+from api_types.resources.kinds import KindInfo
+from api_types.validation.legacy_shape import unflatten
+from api_types.validation.normalize import NotStorable, drop_server_fields, non_string_keys, without_nulls
+from front.applying import annotation, last_applied
+from front.applying.merging import Conflicts, applied, updated
+from front.applying.owners import APPLY, NAME_MAX, UPDATE, Owner, Owners
+from front.applying.shapes import shape_of
+from front.serving import errors
+from front.serving.requests import Resource
+from front.store.projection import Tree
+
+_BEFORE = "before-first-apply"
+_OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
+_METADATA = ("name", "labels", "annotations")
+
+
+@dataclass(frozen=True)
+class Manager:
+    """Who writes, as the client names it. `force`: an apply may take fields of others."""
+
+    name: str
+    force: bool = False
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, str], user_agent: str, verb: str, *, is_apply: bool) -> "Manager":
+        """Read it from a request; without a name it is that of the client's program. Raises `Refused`."""
+        options, name = _OPTIONS[verb], parameters.get("fieldManager", "")
+        if is_apply and not name:
+            raise errors.invalid_option(options, "fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
+        if "force" in parameters and verb == "patch" and not is_apply:
+            raise errors.invalid_option(options, "force", "FieldValueForbidden", "Forbidden: may not be specified for non-apply patch")
+        if len(name.encode()) > NAME_MAX:
+            problem = f"Too long: may not be more than {NAME_MAX} bytes"
+            raise errors.invalid_option(options, "fieldManager", "FieldValueTooLong", problem)
+        if not name.isprintable():
+            problem = "Invalid value: should only contain printable characters"
+            raise errors.invalid_option(options, "fieldManager", "FieldValueInvalid", problem)
+        force = parameters.get("force", "false").lower() not in ("false", "0")
+        program = "".join(filter(str.isprintable, user_agent.partition("/")[0])).encode()[:NAME_MAX].decode(errors="ignore")
+        return cls(name or program, force)
+
+    def owner(self, info: KindInfo, operation: str) -> Owner:
+        """Give who owns what it writes."""
+        return Owner(self.name, operation, info.api_version)
+
+
+def owners_of(tree: Tree) -> Owners:
+    """Give who owns what of an object."""
+    return Owners.of_entries(tree["metadata"].get("managedFields") or [])
+
+
+def after_update(info: KindInfo, before: Tree, document: Tree, manifest: Tree, manager: Manager) -> Owners:
+    """Give who owns what after any write but an apply; nobody, unless somebody has applied the object.
+
+    A document may say it itself, as one does in which a manager takes over from another; one empty entry says that nobody owns anything.
+    """
+    owners = _chosen(before, document)
+    if not owners:
+        return owners
+    owner = manager.owner(info, UPDATE)
+    fields, changed = updated(shape_of(info.kind), _written(before), _written(manifest), owners.fields, owner)
+    return owners.written(fields, owner, timestamp(utc_now()) if changed else owners.times.get(owner, ""))
+
+
+def _chosen(before: Tree, document: Tree) -> Owners:
+    given = document["metadata"].get("managedFields")
+    if given == [{}]:
+        return Owners()
+    try:
+        return Owners.of_entries(given) or owners_of(before)
+    except (ValueError, RecursionError):
+        # Who does not know this field may send anything.
+        return owners_of(before)
+
+
+def configuration(info: KindInfo, document: Tree) -> Tree:
+    """Give what of a document can be applied. Raises `Refused`."""
+    if document["metadata"].get("managedFields") is not None:
+        raise errors.bad_request("metadata.managedFields must be nil")
+    for at, problem in non_string_keys(document):
+        raise errors.bad_request(f"{'.'.join(map(str, at)) or '<root>'}: {problem}")
+    try:
+        config = without_nulls(document)
+    except NotStorable as error:
+        raise errors.bad_request(f"the object {error}") from None
+    drop_server_fields(config)
+    if info.kind == "ModelDeployment" and (layout := unflatten(config.get("spec"))).was_flat and not layout.problems:
+        config["spec"] = layout.spec
+    (config["metadata"].get("annotations") or {}).pop(annotation.KEY, None)
+    return config
+
+
+def after_apply(resource: Resource, config: Tree, before: Tree | None, manager: Manager) -> tuple[Tree, Owners]:
+    """Apply a configuration to an object, or to nothing; gives the document, which is not checked yet, and its owners. Raises `Refused`."""
+    info, shape = resource.info, shape_of(resource.info.kind)
+    wanted, owner, now = _written(config), manager.owner(resource.info, APPLY), timestamp(utc_now())
+    live = _written(before) if before else {"metadata": {"name": wanted["metadata"]["name"]}}
+    owners = owners_of(before) if before else Owners()
+    if before and not owners:
+        # What was there before belongs to somebody, of whom nothing is known.
+        others = Owner(_BEFORE, UPDATE, info.api_version)
+        owners = owners.written(updated(shape, {}, live, {}, others)[0], others, now)
+    by_kubectl = manager.name == last_applied.MANAGER
+    allowed = last_applied.unchanged(shape, live) if by_kubectl else frozenset()
+    try:
+        result, fields = applied(shape, live, wanted, owners.fields, owner, force=manager.force, allowed=allowed)
+    except Conflicts as found:
+        raise errors.apply_conflict(found.conflicts) from None
+    if by_kubectl:
+        result = last_applied.rewritten(result, config)
+    same = result == live and fields == owners.fields
+    document = {**config, "metadata": {**config["metadata"], **_metadata(result)}, "spec": result.get("spec")}
+    for field in ("labels", "annotations"):
+        if field not in result.get("metadata", {}):
+            document["metadata"].pop(field, None)
+    return document, owners.written(fields, owner, owners.times.get(owner, now) if same else now)
+
+
+def is_same(before: Tree, manifest: Tree, owners: Owners) -> bool:
+    """Whether a write would change nothing."""
+    return _written(before) == _written(manifest) and owners_of(before).fields == owners.fields
+
+
+def with_owners(manifest: Tree, owners: Owners) -> Tree:
+    """Give what a workflow stores. Raises `Refused`."""
+    try:
+        return annotation.kept(manifest, owners)
+    except annotation.TooMuch as problem:
+        name = str(manifest["metadata"].get("name", ""))
+        raise errors.Refused(422, "Invalid", f'{manifest["kind"]} "{name}" is invalid: metadata.managedFields: {problem}') from None
+
+
+def _written(tree: Tree) -> Tree:
+    """Give what users write of an object: no other field is owned."""
+    written: Tree = {"metadata": _metadata(tree)}
+    return written | ({"spec": tree["spec"]} if tree.get("spec") is not None else {})
+
+
+def _metadata(tree: Tree) -> dict[str, Any]:
+    held = tree.get("metadata") or {}
+    return {field: held[field] for field in _METADATA if held.get(field)}
