@@ -145,4 +145,4 @@ def _written(tree: Tree) -> Tree:
 
 def _metadata(tree: Tree) -> dict[str, Any]:
     held = tree.get("metadata") or {}
-    return {field: held[field] for field in _METADATA if held.get(field)}
+    return {field: held[field] for field in _METADATA if held.get(field) is not None}

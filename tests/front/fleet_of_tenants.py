@@ -87,8 +87,10 @@ class TreesOfTenants:
         self.by.append(message.by)
         before = (await self.describe(target))["metadata"] if not create else {"uid": f"{target.namespace}-{target.name}"}
         version = str(int(before.get("resourceVersion", START)) + 1)
-        metadata = {**before, **message.manifest["metadata"], "resourceVersion": version}
-        self.trees[key] = {**message.manifest, "metadata": metadata}
+        kept = {field: value for field, value in before.items() if field not in ("labels", "annotations")}
+        metadata = {"generation": 1, **kept, **message.manifest["metadata"], "resourceVersion": version}
+        status = self.trees.get(key, {}).get("status", {})
+        self.trees[key] = {**message.manifest, "metadata": metadata, "status": status}
         return self.trees[key]
 
     async def signal(self, target: Target, signal: Any, message: Any) -> None:
@@ -101,6 +103,7 @@ class TreesOfTenants:
         after = {**before, "metadata": metadata, "appliedRequestIds": [message.request_id]}
         if hasattr(message, "replicas"):
             after["spec"] = {**before["spec"], "replicas": message.replicas}
+            after["status"] = {"lastScale": {"replicas": message.replicas, "by": message.by, "at": "2026-01-01T00:00:00Z"}}
         else:
             metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         self.trees[(target.kind.kind, target.namespace, target.name)] = after
