@@ -4,6 +4,7 @@ It keeps what it sent in an annotation. Where an object still is as that says, `
 """
 
 import json
+from collections.abc import Callable
 
 from api_types import labels
 from front.applying.fields import FieldSet, Json
@@ -14,15 +15,18 @@ MANAGER = "kubectl"
 """The manager of `kubectl apply --server-side`, unless its user names another."""
 
 
-def unchanged(shape: Shape, live: Json) -> FieldSet:
-    """Give the fields that are as they were applied last; none if nothing was, or not by kubectl."""
+def unchanged(shape: Shape, live: Json, stored: Callable[[Json], Json]) -> FieldSet:
+    """Give the fields that are as they were applied last; none if nothing was, or not by kubectl.
+
+    `stored`: gives an object as it would be stored.
+    """
     text = (live["metadata"].get("annotations") or {}).get(labels.LAST_APPLIED, "")
     try:
         sent = json.loads(text)
         config = {key: sent[key] for key in ("metadata", "spec") if isinstance(sent.get(key), dict)}
     except (ValueError, AttributeError, RecursionError):
         return frozenset()
-    found = compared(shape, config, live)
+    found = compared(shape, stored(config), live)
     return fields_of(shape, config) - found.written - found.removed
 
 

@@ -4,13 +4,13 @@ By an apply a manager owns what its configuration says. What it said before and 
 that another owns and that would change is a conflict. By any other write a manager owns what it changed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from front.applying.fields import FieldSet, Json, Path, text_of
 from front.applying.owners import Owner
 from front.applying.shapes import Shape
-from front.applying.trees import Comparison, compared, fields_of, merged, with_parents, without
+from front.applying.trees import compared, fields_of, merged, with_parents, without
 
 Fields = Mapping[Owner, FieldSet]
 # Part of every object, and of none in particular.
@@ -47,21 +47,32 @@ def updated(shape: Shape, before: Json, after: Json, fields: Fields, owner: Owne
     return {**others, owner: (fields.get(owner, frozenset()) - found.removed) | written}, bool(written)
 
 
-def applied(
-    shape: Shape, live: Json, config: Json, fields: Fields, owner: Owner, *, force: bool, allowed: FieldSet = frozenset()
-) -> tuple[Json, Fields]:
-    """Apply a configuration; gives the object and who owns what. Raises Conflicts unless `force`, but for fields in `allowed`."""
+@dataclass(frozen=True)
+class Terms:
+    """How an apply is carried out.
+
+    `force`: it may take fields of others; `allowed`: these it may take anyway.
+    `stored`: gives an object as it would be stored. Who writes a value in another way, as without what is its default, takes nothing.
+    """
+
+    force: bool = False
+    allowed: FieldSet = frozenset()
+    stored: Callable[[Json], Json] = lambda tree: tree
+
+
+def applied(shape: Shape, live: Json, config: Json, fields: Fields, owner: Owner, *, terms: Terms) -> tuple[Json, Fields]:
+    """Apply a configuration; gives the object and who owns what. Raises Conflicts."""
     before = fields.get(owner, frozenset())
     now = {**fields, owner: fields_of(shape, config) - _NOBODYS}
     result = _pruned(shape, merged(shape, live, config), before, frozenset().union(*now.values()))
     changes = compared(shape, live, result)
-    if conflicts := [each for each in _conflicts(changes, fields, owner) if not force and each.path not in allowed]:
-        raise Conflicts(conflicts)
-    return result, {each: held if each == owner else held - changes.written - changes.removed for each, held in now.items()}
-
-
-def _conflicts(changes: Comparison, fields: Fields, owner: Owner) -> list[Conflict]:
-    return [Conflict(each, path) for each, held in sorted(fields.items()) if each != owner for path in sorted(held & changes.written)]
+    written = changes.written
+    if any(held & written for each, held in fields.items() if each != owner):
+        written -= changes.modified - compared(shape, live, terms.stored(result)).modified
+    conflicts = [Conflict(each, path) for each, held in sorted(fields.items()) if each != owner for path in sorted(held & written)]
+    if not terms.force and (left := [each for each in conflicts if each.path not in terms.allowed]):
+        raise Conflicts(left)
+    return result, {each: held if each == owner else held - written - changes.removed for each, held in now.items()}
 
 
 def _pruned(shape: Shape, whole: Json, before: FieldSet, owned: FieldSet) -> Json:

@@ -1,6 +1,6 @@
 """Field managers in requests: who writes, what an object is after an apply, and who owns its fields after any write."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from api_types.resources.kinds import KindInfo
 from api_types.validation.legacy_shape import unflatten
 from api_types.validation.normalize import NotStorable, drop_server_fields, non_string_keys, without_nulls
 from front.applying import annotation, last_applied
-from front.applying.merging import Conflicts, applied, updated
+from front.applying.merging import Conflicts, Terms, applied, updated
 from front.applying.owners import APPLY, NAME_MAX, UPDATE, Owner, Owners
 from front.applying.shapes import shape_of
 from front.serving import errors
@@ -18,6 +18,7 @@ from front.store.projection import Tree
 
 _BEFORE = "before-first-apply"
 _OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
+Stored = Callable[[Tree], Tree]
 _METADATA = ("name", "labels", "annotations")
 
 
@@ -93,12 +94,16 @@ def configuration(info: KindInfo, document: Tree) -> Tree:
     drop_server_fields(config)
     if info.kind == "ModelDeployment" and (layout := unflatten(config.get("spec"))).was_flat and not layout.problems:
         config["spec"] = layout.spec
-    (config["metadata"].get("annotations") or {}).pop(annotation.KEY, None)
+    if isinstance(annotations := config["metadata"].get("annotations"), dict):
+        annotations.pop(annotation.KEY, None)
     return config
 
 
-def after_apply(resource: Resource, config: Tree, before: Tree | None, manager: Manager) -> tuple[Tree, Owners]:
-    """Apply a configuration to an object, or to nothing; gives the document, which is not checked yet, and its owners. Raises `Refused`."""
+def after_apply(resource: Resource, config: Tree, before: Tree | None, manager: Manager, admitted: Stored) -> tuple[Tree, Owners]:
+    """Apply a configuration to an object, or to nothing; gives the document, which is not checked yet, and its owners. Raises `Refused`.
+
+    `admitted`: gives a document as it would be stored. Raises `Refused`.
+    """
     info, shape = resource.info, shape_of(resource.info.kind)
     wanted, owner, now = _written(config), manager.owner(resource.info, APPLY), timestamp(utc_now())
     live = _written(before) if before else {"metadata": {"name": wanted["metadata"]["name"]}}
@@ -107,20 +112,30 @@ def after_apply(resource: Resource, config: Tree, before: Tree | None, manager: 
         # What was there before belongs to somebody, of whom nothing is known.
         others = Owner(_BEFORE, UPDATE, info.api_version)
         owners = owners.written(updated(shape, {}, live, {}, others)[0], others, now)
+
+    def stored(tree: Tree) -> Tree:
+        try:
+            return _written(admitted(_document(config, tree)))
+        except errors.Refused:
+            # What is wrong with it is told when there is no conflict.
+            return tree
+
     by_kubectl = manager.name == last_applied.MANAGER
-    allowed = last_applied.unchanged(shape, live) if by_kubectl else frozenset()
+    allowed = last_applied.unchanged(shape, live, stored) if by_kubectl else frozenset()
     try:
-        result, fields = applied(shape, live, wanted, owners.fields, owner, force=manager.force, allowed=allowed)
+        result, fields = applied(shape, live, wanted, owners.fields, owner, terms=Terms(manager.force, allowed, stored))
     except Conflicts as found:
         raise errors.apply_conflict(found.conflicts) from None
     if by_kubectl:
         result = last_applied.rewritten(result, config)
     same = result == live and fields == owners.fields
-    document = {**config, "metadata": {**config["metadata"], **_metadata(result)}, "spec": result.get("spec")}
-    for field in ("labels", "annotations"):
-        if field not in result.get("metadata", {}):
-            document["metadata"].pop(field, None)
-    return document, owners.written(fields, owner, owners.times.get(owner, now) if same else now)
+    return _document(config, result), owners.written(fields, owner, owners.times.get(owner, now) if same else now)
+
+
+def _document(config: Tree, written: Tree) -> Tree:
+    """Give a document with the identity of a configuration and with all else that is written."""
+    identity = {field: value for field, value in config["metadata"].items() if field not in _METADATA}
+    return {**config, "metadata": {**identity, "name": config["metadata"]["name"], **_metadata(written)}, "spec": written.get("spec")}
 
 
 def is_same(before: Tree, manifest: Tree, owners: Owners) -> bool:

@@ -5,6 +5,7 @@ Each is checked in full before it is sent, and the answer is the object as its w
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -135,35 +136,38 @@ class Writer:
         `may_create`: raises `Refused` if the user may not create the object; it is asked where there is none.
         """
         config = await bodies.apart(configuration, resource.info, _named(resource, document))
+        spec = config.get("spec")
+        count = spec.get("replicas") if resource.info.scale and isinstance(spec, dict) else None
         given = {field: document["metadata"].get(field) for field in ("uid", "resourceVersion")}
         for attempt in range(1, _ATTEMPTS + 1):
             before = await self._held(resource)
+            stored = partial(_stored, resource, before)
             try:
                 if before is None:
                     await may_create()
                     if given["uid"]:
                         raise errors.conflict(resource.info.group, resource.info.plural, resource.name, "there is no object with this uid")
-                    wanted, owners = await bodies.apart(after_apply, resource, config, None, manager)
+                    wanted, owners = await bodies.apart(after_apply, resource, config, None, manager, stored)
                     created = {**wanted, "metadata": {**wanted["metadata"], "resourceVersion": given["resourceVersion"]}}
                     return *await self._create(resource, created, owners, event, dry=dry), True
                 _check_identity(resource, document, before)
-                return *await self._apply(resource, config, before, manager, event, dry=dry), False
+                wanted, owners = await bodies.apart(after_apply, resource, config, before, manager, stored)
+                return *await self._apply(resource, before, wanted, owners, event, count=count, dry=dry), False
             except errors.Refused as refusal:
                 if not _is_stale(refusal) or attempt == _ATTEMPTS or any(given.values()):
                     raise
         raise AssertionError(_ATTEMPTS)
 
     async def _apply(
-        self, resource: Resource, config: Tree, before: Tree, manager: Manager, event: AuditEvent, *, dry: bool
+        self, resource: Resource, before: Tree, wanted: Tree, owners: Owners, event: AuditEvent, *, count: Any, dry: bool
     ) -> tuple[Tree, tuple[str, ...]]:
-        wanted, owners = await bodies.apart(after_apply, resource, config, before, manager)
+        """Write what was made of an object. `count`: of replicas, if the configuration says it."""
         admitted = await bodies.apart(_admitted, resource, wanted, before)
         manifest = dump(admitted.manifest)
         if is_same(before, manifest, owners):
             return before, admitted.warnings
         version = before["metadata"]["resourceVersion"]
         tree = await self._update(resource, before, admitted, owners, event, version=version, dry=dry)
-        count = (config.get("spec") or {}).get("replicas") if resource.info.scale else None
         if dry or count is None or tree["spec"]["replicas"] == count:
             return tree, admitted.warnings
         # The workflow takes a count that was applied before for none of a user's own, and keeps that of an autoscaler.
@@ -323,6 +327,11 @@ def _admitted(resource: Resource, document: Tree, before: Tree | None = None) ->
     except InvalidManifest as refusal:
         raise errors.invalid(info.group, info.kind, str(document["metadata"].get("name", "")), refusal) from refusal
     return admitted
+
+
+def _stored(resource: Resource, before: Tree | None, document: Tree) -> Tree:
+    """Give a document as it would be stored. Raises `Refused`."""
+    return dump(_admitted(resource, document, before).manifest)
 
 
 def _check_identity(resource: Resource, document: Tree, before: Tree) -> None:

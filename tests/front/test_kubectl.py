@@ -76,8 +76,6 @@ async def test_mistakes_are_told_all_at_once_with_their_fields(front: FrontUnder
         assert "* spec.template.spec: required field is missing" in told
     assert "NotFound" in await front.kubectl("-n", NAMESPACE, "get", "md", "bad", fails=True)
     replica = {**wrong, "kind": "ModelReplica", "spec": {}}
-    told = await front.kubectl("apply", "--server-side", "-f", "-", input=document("ssa"), fails=True)
-    assert "Server-side apply not available on the server" in told
     assert "MethodNotAllowed" in await front.kubectl(
         "-n", NAMESPACE, "create", "--validate=false", "-f", "-", input=json.dumps(replica), fails=True
     )

@@ -108,7 +108,9 @@ def _content(drawn: random.Random, kind: str, *, removes: bool = False) -> Json:
     match kind:
         case "InferenceClass":
             env = [{"name": name, "value": drawn.choice(texts)} for name in drawn.sample("XYZ", drawn.randint(0, 3))]
-            hugepages = [{"size": size, "amount": drawn.choice(["2Gi", "4Gi"])} for size in drawn.sample(["2Mi", "1Gi"], drawn.randint(0, 2))]
+            hugepages = [
+                {"size": size, "amount": drawn.choice(["2Gi", "4Gi"])} for size in drawn.sample(["2Mi", "1Gi"], drawn.randint(0, 2))
+            ]
             attributes = {name: {"int": drawn.randint(1, 2)} for name in drawn.sample("pqr", drawn.randint(0, 3))}
             device = {"name": "gpu", "driver": "gpu.nvidia.com", **maybe(count=drawn.randint(1, 4), attributes=attributes)}
             nic = {"name": "nic", "claim": "Synthetic", "driver": "nic.example", "count": drawn.randint(1, 2)}

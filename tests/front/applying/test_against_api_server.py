@@ -49,8 +49,8 @@ def server(testbed: Running, kube: Callable[[ClusterRunning], client.ApiClient])
         definition = a_definition(BY_KIND[kind])
         status, answer = real.ask("POST", CRDS, definition)
         assert status == 201, answer
-    for kind in KINDS:
-        wait_until(lambda kind=kind: real.ask("GET", collection(BY_KIND[kind]))[0] == 200, TIMEOUT_SECONDS, "the kinds")
+    paths = [collection(BY_KIND[kind]) for kind in KINDS]
+    wait_until(lambda: all(real.ask("GET", path)[0] == 200 for path in paths), TIMEOUT_SECONDS, lambda: "the kinds are not served")
     yield real
     for kind in KINDS:
         real.ask("DELETE", f"{CRDS}/{BY_KIND[kind].plural}.{BY_KIND[kind].group}")
@@ -102,7 +102,7 @@ def compared(tree: Json) -> Json:
         causes = sorted(tree.get("details", {}).get("causes", ()), key=lambda cause: (cause["message"], cause["field"]))
         return {"reason": tree["reason"], "message": sorted(tree["message"].splitlines()), "causes": causes}
     if tree["kind"] == "Scale":
-        return tree["spec"]
+        return {"spec": tree["spec"]}
     metadata = tree["metadata"]
     entries = [{key: value for key, value in entry.items() if key != "time"} for entry in metadata.get("managedFields", ())]
     owners = sorted(json.dumps(entry, sort_keys=True) for entry in entries)
