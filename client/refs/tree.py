@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from api_types.labels import MANAGED_FIELDS
+
 Tree = dict[str, Any]
 
 # One step of a path such as `.status.conditions[?(@.type=='Ready')].status`.
@@ -54,6 +56,11 @@ def generation(tree: Tree) -> int:
     return int(at_path(tree, ".metadata.generation") or 0)
 
 
+def annotations(tree: Tree) -> dict[str, str]:
+    """Give the annotations."""
+    return dict(at_path(tree, ".metadata.annotations") or {})
+
+
 def labels(tree: Tree) -> dict[str, str]:
     """Give the labels."""
     return dict(at_path(tree, ".metadata.labels") or {})
@@ -89,5 +96,10 @@ def refusal(tree: Tree) -> str:
 
 
 def clean(tree: Tree) -> Tree:
-    """Give the object as it is shown to users, without the fields for this client."""
-    return {key: value for key, value in tree.items() if key not in ("appliedRequestIds", "changingRequestIds")}
+    """Give the object as it is shown to users, without the fields for this client, and without what only the front reads."""
+    shown = {key: value for key, value in tree.items() if key not in ("appliedRequestIds", "changingRequestIds")}
+    if MANAGED_FIELDS not in annotations(tree):
+        return shown
+    rest = {key: value for key, value in annotations(tree).items() if key != MANAGED_FIELDS}
+    metadata = {key: value for key, value in tree["metadata"].items() if key != "annotations"}
+    return {**shown, "metadata": metadata | ({"annotations": rest} if rest else {})}

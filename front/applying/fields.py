@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from api_types.text.reader import DEPTH_MAX, is_unicode
+
 Path = tuple[str, ...]
 FieldSet = frozenset[Path]
 Json = dict[str, Any]
@@ -51,8 +53,8 @@ def from_tree(tree: Any) -> FieldSet:
     level: list[tuple[Path, Any]] = [((), tree)]
     while level:
         path, node = level.pop()
-        if not isinstance(node, dict):
-            raise ValueError("FieldsV1 must consist of objects")  # noqa: TRY004 - it is the text of a user
+        if not isinstance(node, dict) or len(path) > DEPTH_MAX:
+            raise ValueError(f"FieldsV1 must consist of objects, in at most {DEPTH_MAX} levels")
         if path and is_owned(node):
             found.add(path)
         level += [((*path, _canonical(key)), below) for key, below in node.items() if key != _ITSELF]
@@ -62,10 +64,10 @@ def from_tree(tree: Any) -> FieldSet:
 def _canonical(element: str) -> str:
     if element.startswith(ITEM):
         keys = json.loads(element.removeprefix(ITEM))
-        if not isinstance(keys, dict):
+        if not is_unicode(element) or not isinstance(keys, dict):
             raise ValueError(f"{element[:64]!r} has no keys")
         return of_item(keys)
-    if not element.startswith((FIELD, *_OTHER_ITEMS)):
+    if not element.startswith((FIELD, *_OTHER_ITEMS)) or not is_unicode(element):
         raise ValueError(f"{element[:64]!r} is no element of a path")
     return element
 

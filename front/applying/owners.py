@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, NamedTuple
 
+from api_types.clock import timestamp
+from api_types.text.reader import is_unicode
 from front.applying.fields import FieldSet, Json, from_tree, to_tree
 
 APPLY, UPDATE = "Apply", "Update"
@@ -72,8 +75,8 @@ class Owners:
         for entry in entries:
             owner = _owner(entry)
             fields[owner] = fields.get(owner, frozenset()) | from_tree(entry.get("fieldsV1") or {})
-            if isinstance(time := entry.get("time"), str):
-                times[owner] = time
+            if time := entry.get("time"):
+                times[owner] = _time(time)
         return cls({owner: held for owner, held in fields.items() if held}, times)
 
 
@@ -81,6 +84,14 @@ def _owner(entry: Any) -> Owner:
     if not isinstance(entry, dict) or entry.get("operation") not in (APPLY, UPDATE) or entry.get("fieldsType", "FieldsV1") != "FieldsV1":
         raise ValueError("an entry of managedFields must have the operation Apply or Update, and FieldsV1")
     owner = Owner(*(entry.get(key, "") for key in ("manager", "operation", "apiVersion", "subresource")))
-    if not all(isinstance(part, str) and len(part) <= NAME_MAX for part in owner):
+    if not all(isinstance(part, str) and len(part) <= NAME_MAX and is_unicode(part) for part in owner):
         raise ValueError("an entry of managedFields names no manager")
     return owner
+
+
+def _time(text: Any) -> str:
+    """Check a time: clients cannot read an object with one that is none."""
+    try:
+        return timestamp(datetime.fromisoformat(text))
+    except (TypeError, OverflowError) as error:
+        raise ValueError("an entry of managedFields has a time that is none") from error

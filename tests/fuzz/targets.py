@@ -22,7 +22,7 @@ from activities.clients.kubernetes.kubeconfig import parse_kubeconfig
 from activities.clients.outward.requests import Answer, OutwardClient
 from activities.render.cache.artifact import Artifact
 from activities.render.inputs.facts_file import InvalidFactsFile, read_facts
-from api_types import messages
+from api_types import labels, messages
 from api_types.base import Message
 from api_types.clock import utc_now
 from api_types.environment import CONFIG_VARIABLE
@@ -47,12 +47,14 @@ from client.refs.targets import kinds_and_names, objects_named
 from client.temporal.converter import DATA_CONVERTER
 from front.access.files import BadAccessFile, load
 from front.access.signing import CallersFile
+from front.applying.annotation import revealed
 from front.scaling import events, scaler_messages
 from front.scaling.external_scaler import read_trigger
 from front.scaling.numbers import read_numbers
 from front.scaling.webhook import read_wanted
 from front.serving import bodies
 from front.serving.errors import Refused
+from front.serving.managers import Manager, after_apply, after_update, configuration, with_owners
 from front.serving.requests import resource_of
 from scheduler import parse_version
 from scheduler.cel import SelectorError, compile_selector
@@ -333,6 +335,31 @@ def _trigger(tree: Mapping[str, Any]) -> None:
         read_trigger(scaler_messages.ScaledObjectRef(name="chat", namespace="a", scalerMetadata=metadata))
 
 
+# --- server-side apply --------------------------------------------------------------------------------------------------------------------
+
+
+def _applying(text: str) -> Shown:
+    """Read a body as a configuration and as another write, of an object whose annotations it is too, and say who owns what."""
+    resource = resource_of("/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments/chat")
+    assert resource is not None
+    kept = {labels.MANAGED_FIELDS: text, labels.LAST_APPLIED: text}
+    live = revealed({"metadata": {"name": "chat", "annotations": kept}, "spec": {"replicas": 1}})
+    try:
+        body = bodies.parse_object(text.encode(errors="surrogatepass"))
+        document = (
+            {**body, "metadata": {**body.get("metadata", {}), "name": "chat"}} if isinstance(body.get("metadata", {}), dict) else live
+        )
+        owners = after_update(resource.info, live, document, {**live, "spec": {"replicas": 2}}, Manager("ann"))
+        before = revealed(with_owners({**live, "kind": resource.info.kind}, owners))
+        config = configuration(resource.info, {**document, "metadata": {**document["metadata"], "managedFields": None}})
+        _, owners = after_apply(resource, config, before, Manager("kubectl", force=True), lambda tree: tree)
+        with_owners({**live, "kind": resource.info.kind}, owners)
+        after_apply(resource, config, before, Manager("kubectl"), lambda tree: tree)
+    except Refused as refusal:
+        return Shown(json.dumps(refusal.status))
+    return Shown("")
+
+
 TARGETS = {
     target.name: target
     for target in (
@@ -349,5 +376,6 @@ TARGETS = {
         Target("messages", _messages),
         Target("answers", _answers, SECRET),
         Target("scaling", _scaling),
+        Target("applying", _applying),
     )
 }

@@ -23,7 +23,7 @@ from client.output.columns import Layout, header, row
 from client.output.formats import as_yaml
 from client.output.tables import INDENT, NONE, age, columns, indented
 from client.refs.targets import Target, kinds_and_names
-from client.refs.tree import Tree, at_path, condition, conditions, deleting, events
+from client.refs.tree import Tree, at_path, clean, condition, conditions, deleting, events
 
 _SHOWN_ELSEWHERE = ("conditions", "events", "phase", "observedGeneration", "teardown", "components", "stages")
 
@@ -89,7 +89,7 @@ async def description(plane: Objects, target: Target) -> list[str]:
 
 
 def _heading(target: Target, tree: Tree) -> list[str]:
-    metadata = tree.get("metadata") or {}
+    metadata = clean(tree).get("metadata") or {}
     facts = [
         ("Name", target.name),
         *([("Namespace", target.namespace)] if target.namespace else []),

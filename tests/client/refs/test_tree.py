@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from api_types import labels
 from client.follow.waiting import status_line
 from client.refs.tree import Tree, at_path, clean, has_applied, refusal, settled
 
@@ -82,3 +83,10 @@ STANDINGS: list[tuple[str, Tree | None, str]] = [
 @pytest.mark.parametrize(("story", "tree", "want"), STANDINGS, ids=[row[0] for row in STANDINGS])
 def test_progress_says_in_one_line_what_is_missing(story: str, tree: Tree | None, want: str) -> None:
     assert status_line(tree) == want, story
+
+
+def test_what_only_the_front_reads_is_not_shown() -> None:
+    metadata = {"name": "chat", "annotations": {labels.MANAGED_FIELDS: "{}", "a": "b"}}
+    assert clean({"metadata": metadata}) == {"metadata": {"name": "chat", "annotations": {"a": "b"}}}
+    assert clean({"metadata": {"name": "chat", "annotations": {labels.MANAGED_FIELDS: "{}"}}}) == {"metadata": {"name": "chat"}}
+    assert clean(TREE) == TREE

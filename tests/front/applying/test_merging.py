@@ -1,5 +1,6 @@
 """Who owns what after a write, and what the object is then; the same questions are asked of a real API server in another module."""
 
+import json
 from typing import Any
 
 import pytest
@@ -125,7 +126,7 @@ def test_sets_are_written_and_read_as_fields_v1_has_them() -> None:
     assert from_tree(to_tree(held)) == held
     assert from_tree({'k:{"b":1, "a":2}': {}}) == {('k:{"a":2,"b":1}',)}
     wrong: Any
-    for wrong in ([], {"f:a": 1}, {"a": {}}, {"k:1": {}}, {"k:{": {}}):
+    for wrong in ([], {"f:a": 1}, {"a": {}}, {"k:1": {}}, {"k:{": {}}, {"f:\ud800": {}}, {'k:{"\ud800":1}': {}}):
         with pytest.raises(ValueError):  # noqa: PT011 - any
             from_tree(wrong)
 
@@ -138,6 +139,11 @@ def test_sets_are_written_and_read_as_fields_v1_has_them() -> None:
         [1],
         [{}],
         [{"manager": "a", "operation": "Delete", "apiVersion": "v1"}],
+        [{"manager": "\ud800", "operation": APPLY, "apiVersion": "v1"}],
+        [{"manager": "a", "operation": APPLY, "apiVersion": "v1", "time": "soon"}],
+        [{"manager": "a", "operation": APPLY, "apiVersion": "v1", "time": 1}],
+        [{"manager": "a", "operation": APPLY, "apiVersion": "v1", "time": "0001-01-01T00:00:00+14:00"}],
+        [{"manager": "a", "operation": APPLY, "apiVersion": "v1", "fieldsV1": json.loads('{"f:a":' * 65 + "{}" + "}" * 65)}],
         [{"manager": 1, "operation": APPLY, "apiVersion": "v1"}],
         [{"manager": "a" * 129, "operation": APPLY, "apiVersion": "v1"}],
         [{"manager": "a", "operation": APPLY, "apiVersion": "v1", "fieldsType": "FieldsV2"}],
