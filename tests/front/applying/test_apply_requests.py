@@ -72,7 +72,10 @@ async def test_an_apply_creates_and_then_changes(fleet: Fleet) -> None:
 
 
 async def test_what_was_there_before_the_first_apply_belongs_to_others(fleet: Fleet) -> None:
+    fleet.plane.touched.clear()
     status, tree = await apply(fleet, MINE, {**KIND, "spec": {"replicas": 5}})
+    # To read it again would change nothing.
+    assert len(fleet.plane.touched) == 1
     assert (status, tree["reason"], tree["details"]["causes"]) == (
         409,
         "Conflict",
@@ -111,7 +114,8 @@ async def test_other_writes_are_noted_once_somebody_has_applied(fleet: Fleet) ->
 async def test_nobody_writes_the_annotation(fleet: Fleet) -> None:
     mine = {"annotations": {labels.MANAGED_FIELDS: "mine", "a": "b"}}
     for method, path, kind in (("POST", NEW.rpartition("/")[0], "application/json"), ("PATCH", f"{NEW}?fieldManager=m", bodies.APPLY)):
-        await ask(fleet, method, path, document("new", **mine), kind)
+        _, tree = await ask(fleet, method, path, document("new", **mine), kind)
+        assert labels.MANAGED_FIELDS not in json.dumps(tree)
         assert stored(fleet, "new")["metadata"]["annotations"].get(labels.MANAGED_FIELDS) != "mine"
         await ask(fleet, "PATCH", NEW, {"metadata": mine}, bodies.MERGE)
         assert stored(fleet, "new")["metadata"]["annotations"].get(labels.MANAGED_FIELDS) != "mine"

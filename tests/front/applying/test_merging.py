@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from api_types.resources.kinds import SERVED
 from front.applying.fields import FieldSet, from_tree, text_of, to_tree
 from front.applying.merging import Conflicts, Fields, Terms, applied, updated
 from front.applying.owners import APPLY, OLDEST, UPDATE, UPDATERS_MAX, Owner, Owners
-from front.applying.shapes import Shape, of_schema
+from front.applying.shapes import Shape, of_schema, shape_of
 
 Json = dict[str, Any]
 TEXT: Json = {"type": "string"}
@@ -113,6 +114,20 @@ def test_other_writes_own_what_they_change_and_take_it_from_others() -> None:
     assert fields[ANN] == paths("f:spec/f:count")
     fields, changed = updated(SHAPE, after, {**after, "metadata": {"name": "one"}}, fields, BEN)
     assert (changed, fields[ED]) == (False, frozenset())
+
+
+@pytest.mark.parametrize("kind", [info.kind for info in SERVED])
+def test_what_the_schema_of_a_kind_names_is_owned_field_by_field(kind: str) -> None:
+    shape = shape_of(kind)
+    assert set(shape.fields) == {"metadata", "spec"}
+    assert shape.of("f:spec").fields
+    assert shape.of("f:metadata").of("f:labels").of("f:a").form == "leaf"
+
+
+def test_lists_of_our_kinds_with_keys_are_lists_with_keys() -> None:
+    spec = shape_of("InferenceCluster").of("f:spec")
+    assert spec.of("f:taints").keys == ("key", "effect")
+    assert shape_of("ModelDeployment").of("f:spec").of("f:template").of("f:spec").of("f:engines").keys == ("name",)
 
 
 def test_true_is_not_one() -> None:
