@@ -95,7 +95,7 @@ def _in_order(old: list[str], new: list[str]) -> list[str]:
         if left is not None and left not in wanted:
             order.append(left)
             at_old += 1
-        elif left is not None and (left in order or (at_new < len(new) and left != new[at_new] and left != following)):
+        elif left is not None and left not in (new[at_new], following):
             # It is where the configuration has it.
             at_old += 1
         else:

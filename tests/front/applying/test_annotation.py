@@ -52,3 +52,9 @@ def test_another_count_belongs_to_whoever_scaled_last() -> None:
         seen = revealed(annotated(text, spec={"replicas": 3}, status=status))
         assert "unknown" in json.dumps(seen["metadata"]["managedFields"])
     assert revealed(annotated(text, status={"lastScale": last}))["metadata"]["managedFields"] == OWNERS.entries()
+
+
+def test_a_long_text_is_none_of_ours() -> None:
+    text = kept(MANIFEST, OWNERS)["metadata"]["annotations"][labels.MANAGED_FIELDS]
+    assert "managedFields" in revealed(annotated(text))["metadata"]
+    assert "managedFields" not in revealed(annotated(text + " " * TEXT_BYTES_MAX))["metadata"]

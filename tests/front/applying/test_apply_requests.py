@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api_types import labels
+from api_types.clock import utc_now
 from api_types.messages.entities import Replace
 from client.errors import Conflict
 from client.refs.targets import Target
 from front.audit.log import AuditLog
 from front.serving import bodies
+from front.serving import managers as managers_of_requests
 from front.store.projection import Key, Tree
 from tests.front.fleet_of_tenants import Fleet, a_fleet
 from tests.workflows.environment.harness import a_deployment
@@ -260,3 +263,32 @@ async def test_the_audit_log_has_what_changed_and_not_who_owns_it(tmp_path: Path
     assert line["verb"] == "patch"
     assert {"path": "metadata.labels.a", "new": "1"} in line["changes"]
     assert not any("managed" in change["path"] for change in line["changes"])
+
+
+async def test_a_dry_run_shows_what_would_be_gone(fleet: Fleet) -> None:
+    await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"a": "1"}}})
+    wanted: Tree = {"metadata": {"labels": None, "managedFields": [{}]}}
+    _, tree = await ask(fleet, "PATCH", f"{MINE}?dryRun=All", wanted, bodies.MERGE)
+    assert not {"labels", "managedFields"} & set(tree["metadata"])
+    assert "labels" in stored(fleet, "mine")["metadata"]
+
+
+async def test_what_other_control_planes_add_is_not_owned(fleet: Fleet) -> None:
+    status, tree = await apply(fleet, MINE, {**KIND, "spec": {"crossplane": {"compositionRef": {}}, "rollout": {"paused": True}}})
+    assert status == 200
+    entry = next(entry for entry in tree["metadata"]["managedFields"] if entry["manager"] == "m")
+    assert entry["fieldsV1"] == {"f:spec": {"f:rollout": {"f:paused": {}}}}
+
+
+async def test_a_time_says_when_a_manager_changed_something(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {**KIND, "metadata": {"labels": {"a": "1"}}}
+    merge = (f"{MINE}?fieldManager=ed", {"metadata": {"labels": {"b": "1"}}}, bodies.MERGE)
+    await apply(fleet, MINE, config)
+    _, before = await ask(fleet, "PATCH", *merge)
+    monkeypatch.setattr(managers_of_requests, "utc_now", lambda: utc_now() + timedelta(hours=1))
+    await ask(fleet, "PATCH", *merge)
+    # Another writes the object, and that changes no time of theirs.
+    await ask(fleet, "PATCH", f"{MINE}?fieldManager=eve", {"metadata": {"labels": {"c": "1"}}}, bodies.MERGE)
+    _, after = await apply(fleet, MINE, config)
+    times = [{entry["manager"]: entry["time"] for entry in tree["metadata"]["managedFields"]} for tree in (before, after)]
+    assert times[0] == {manager: time for manager, time in times[1].items() if manager != "eve"}

@@ -171,6 +171,11 @@ def test_entries_that_are_none_are_refused(wrong: Any) -> None:
         Owners.of_entries(wrong)
 
 
+def test_who_owns_nothing_is_no_manager() -> None:
+    entry = {"manager": "a", "operation": APPLY, "apiVersion": "v1", "fieldsV1": {}}
+    assert not Owners.of_entries([entry])
+
+
 def test_of_many_managers_that_update_the_oldest_are_one() -> None:
     owners = Owners().written({ANN: paths("f:z")}, ANN, "2026-01-01T00:00:00Z")
     for number in range(UPDATERS_MAX + 5):
