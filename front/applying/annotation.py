@@ -62,7 +62,8 @@ def _read(text: str, spec: Mapping[str, Any], last_scale: Mapping[str, Any]) -> 
     replicas = spec.get("replicas")
     if not owners or "replicas" not in held or replicas in (held["replicas"], None):
         return owners
-    by = str(last_scale.get("by") or _UNKNOWN) if last_scale.get("replicas") == replicas else _UNKNOWN
-    scaler = Owner(by[:NAME_MAX], UPDATE, next(iter(owners.fields)).api_version, _SCALE)
+    by = str(last_scale.get("by") or "") if last_scale.get("replicas") == replicas else ""
+    name = "".join(filter(str.isprintable, by))[:NAME_MAX] or _UNKNOWN
+    scaler = Owner(name, UPDATE, next(iter(owners.fields)).api_version, _SCALE)
     fields = {owner: own - {REPLICAS} for owner, own in owners.fields.items()}
     return owners.written({**fields, scaler: frozenset({REPLICAS})}, scaler, str(last_scale.get("at") or ""))

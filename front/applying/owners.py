@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from api_types.clock import timestamp
-from api_types.text.reader import is_unicode
 from front.applying.fields import FieldSet, Json, from_tree, to_tree
 
 APPLY, UPDATE = "Apply", "Update"
@@ -84,7 +83,7 @@ def _owner(entry: Any) -> Owner:
     if not isinstance(entry, dict) or entry.get("operation") not in (APPLY, UPDATE) or entry.get("fieldsType", "FieldsV1") != "FieldsV1":
         raise ValueError("an entry of managedFields must have the operation Apply or Update, and FieldsV1")
     owner = Owner(*(entry.get(key, "") for key in ("manager", "operation", "apiVersion", "subresource")))
-    if not all(isinstance(part, str) and len(part) <= NAME_MAX and is_unicode(part) for part in owner):
+    if not all(isinstance(part, str) and len(part) <= NAME_MAX and part.isprintable() for part in owner):
         raise ValueError("an entry of managedFields names no manager")
     return owner
 

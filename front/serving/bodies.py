@@ -90,6 +90,14 @@ def media_type(content_type: str, allowed: tuple[str, ...], *, silent: str = "")
     return found
 
 
+def names_version(kind: str, patch: Any) -> bool:
+    """Whether a patch is meant for one version of the object alone."""
+    if kind == JSON_PATCH:
+        return "resourceVersion" in json.dumps(patch)
+    metadata = patch.get("metadata") if isinstance(patch, dict) else None
+    return isinstance(metadata, dict) and bool(metadata.get("resourceVersion"))
+
+
 def patched(tree: Tree, kind: str, patch: Any) -> Tree:
     """Apply a patch to a copy of an object. Raises `Refused`. Strategic ones are merged: no kind of ours has rules for more."""
     if kind == JSON_PATCH:

@@ -33,6 +33,10 @@ class Refused(Exception):
         }
 
 
+class Stale(Refused):
+    """The object was changed since it was read: what was wanted may be possible once it is read again."""
+
+
 def not_found(group: str, plural: str, name: str) -> Refused:
     """Make the refusal for an object that does not exist."""
     return Refused(404, "NotFound", f'{_qualified(group, plural)} "{name}" not found', name=name, group=group, kind=plural)
@@ -45,9 +49,17 @@ def already_exists(group: str, plural: str, name: str) -> Refused:
 
 
 def conflict(group: str, plural: str, name: str, why: str) -> Refused:
+    """Make the refusal of a change to an object that is another one, or in another state, than the client means."""
+    return Refused(409, "Conflict", _unfulfilled(group, plural, name, why), name=name, group=group, kind=plural)
+
+
+def stale(group: str, plural: str, name: str, why: str) -> Stale:
     """Make the refusal of a change to an object that was changed meanwhile."""
-    message = f'Operation cannot be fulfilled on {_qualified(group, plural)} "{name}": {why}'
-    return Refused(409, "Conflict", message, name=name, group=group, kind=plural)
+    return Stale(409, "Conflict", _unfulfilled(group, plural, name, why), name=name, group=group, kind=plural)
+
+
+def _unfulfilled(group: str, plural: str, name: str, why: str) -> str:
+    return f'Operation cannot be fulfilled on {_qualified(group, plural)} "{name}": {why}'
 
 
 def invalid(group: str, kind: str, name: str, refusal: InvalidManifest) -> Refused:

@@ -94,8 +94,6 @@ def configuration(info: KindInfo, document: Tree) -> Tree:
     drop_server_fields(config)
     if info.kind == "ModelDeployment" and (layout := unflatten(config.get("spec"))).was_flat and not layout.problems:
         config["spec"] = layout.spec
-    if isinstance(annotations := config["metadata"].get("annotations"), dict):
-        annotations.pop(annotation.KEY, None)
     return config
 
 

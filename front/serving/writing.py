@@ -3,13 +3,17 @@
 Each is checked in full before it is sent, and the answer is the object as its workflow has it then.
 """
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
+from api_types.digests import manifest_hash
+from api_types.labels import MANAGED_FIELDS
 from api_types.messages.delivery import MessageT, ReceiverT, Signal
 from api_types.messages.entities import Delete, RecordEvent, Replace, Scale
 from api_types.messages.signals import EntitySignals, ModelDeploymentSignals
@@ -31,13 +35,41 @@ from front.store.projection import Projection, Tree, shown
 
 log = structlog.get_logger("modelplane.front")
 
-# A patch is made again when the object was changed meanwhile.
-_ATTEMPTS = 5
+# How long a write is made again because the object was changed between reading and writing, and the pauses between two attempts.
+_REPEATED_SECONDS = 10.0
+_FIRST_PAUSE_SECONDS = 0.02
+_PAUSE_SECONDS_MAX = 0.5
+_RANDOM = secrets.SystemRandom()
+# What an apply meets where others create or delete its object at the same moment.
+_CHANGED_BY_OTHERS = ("AlreadyExists", "NotFound")
 _NAME_SUFFIX = 5
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _NOT_FOUND = 404
 _REPLACED = ("labels", "annotations", "managedFields")
 _DELETED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True)
+class _Read:
+    """An object as it was read, as users see it. `hash`: its `manifest_hash`, with what users do not see."""
+
+    tree: Tree
+    hash: str
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """What a write depends on, as `Replace` has it; nothing if it is right whatever the object is."""
+
+    resource_version: str = ""
+    read_hash: str = ""
+    keeps_replicas: bool = False
+
+    @classmethod
+    def of(cls, read: _Read, *, names_version: bool, keeps_replicas: bool = False) -> "_Basis":
+        """Make that of a write which is made of an object as it was read. Who names a version means no other state, whatever changed."""
+        return cls(read.tree["metadata"]["resourceVersion"], "" if names_version else read.hash, keeps_replicas)
 
 
 class Writer:
@@ -77,49 +109,59 @@ class Writer:
         self, resource: Resource, document: Tree, manager: Manager, event: AuditEvent, *, dry: bool
     ) -> tuple[Tree, tuple[str, ...]]:
         """Replace an object by what a client made of it; gives it with warnings. Raises `Refused`."""
-        document = _named(resource, document)
-        for attempt in range(1, _ATTEMPTS + 1):
-            before = await self.present(resource)
-            _check_identity(resource, document, before)
-            admitted = await bodies.apart(_admitted, resource, document, before)
-            owners = await bodies.apart(after_update, resource.info, before, document, dump(admitted.manifest), manager)
-            # What is kept of the owners is of that state alone.
-            version = str(document["metadata"].get("resourceVersion") or (before["metadata"]["resourceVersion"] if owners else ""))
-            try:
-                return await self._update(resource, before, admitted, owners, event, version=version, dry=dry), admitted.warnings
-            except errors.Refused as refusal:
-                if not _is_stale(refusal) or attempt == _ATTEMPTS or not owners or document["metadata"].get("resourceVersion"):
-                    raise
-        raise AssertionError(_ATTEMPTS)
+        named = _named(resource, document)
+        names_version = bool(named["metadata"].get("resourceVersion"))
 
-    async def _update(
-        self, resource: Resource, before: Tree, admitted: Admitted, owners: Owners, event: AuditEvent, *, version: str, dry: bool
-    ) -> Tree:
-        manifest = with_owners(dump(admitted.manifest), owners)
-        if dry:
-            metadata = {key: value for key, value in before["metadata"].items() if key not in _REPLACED}
-            planned = shown(manifest)
-            return {**before, **planned, "metadata": {**metadata, **planned["metadata"]}}
-        message = Replace(request_id=new_request_id(), by=recorded(event.user), resource_version=version, manifest=manifest)
-        change = event.sends(resource.name, message.request_id, before)
-        return await self._replaced(resource, message, change, create=False)
+        async def once() -> tuple[Tree, tuple[str, ...]]:
+            read = await self._read(resource)
+            admitted, owners = await self._made(resource, named, read.tree, manager)
+            manifest = dump(admitted.manifest)
+            # What is kept of the owners is of that state alone. Without owners the last one who writes is right.
+            basis = _Basis.of(read, names_version=names_version) if owners or names_version else _Basis()
+            return await self._update(resource, read.tree, with_owners(manifest, owners), event, basis, dry=dry), admitted.warnings
+
+        return await (once() if names_version else _repeated(once))
 
     async def patch(
         self, resource: Resource, kind: str, patch: Any, manager: Manager, event: AuditEvent, *, dry: bool
     ) -> tuple[Tree, tuple[str, ...]]:
         """Change some fields of an object; gives it with warnings. Raises `Refused`."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            before = await self.present(resource)
-            document = await bodies.apart(bodies.patched, before, kind, patch)
-            metadata = document.get("metadata")
-            theirs = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-            try:
-                return await self.update(resource, document, manager, event, dry=dry)
-            except errors.Refused as refusal:
-                # One that names a version is meant for that state alone.
-                if not _is_stale(refusal) or attempt == _ATTEMPTS or theirs != before["metadata"]["resourceVersion"]:
-                    raise
-        raise AssertionError(_ATTEMPTS)
+        names_version = await bodies.apart(bodies.names_version, kind, patch)
+
+        async def once() -> tuple[Tree, tuple[str, ...]]:
+            read = await self._read(resource)
+            document = _named(resource, await bodies.apart(bodies.patched, read.tree, kind, patch))
+            admitted, owners = await self._made(resource, document, read.tree, manager)
+            manifest = dump(admitted.manifest)
+            basis = _Basis.of(read, names_version=names_version, keeps_replicas=_has_count(read.tree, manifest))
+            return await self._update(resource, read.tree, with_owners(manifest, owners), event, basis, dry=dry), admitted.warnings
+
+        return await (once() if names_version else _repeated(once))
+
+    async def _made(self, resource: Resource, document: Tree, before: Tree, manager: Manager) -> tuple[Admitted, Owners]:
+        """Give what a document makes of an object, and who owns what then. Raises `Refused`."""
+        _check_identity(resource, document, before)
+        admitted = await bodies.apart(_admitted, resource, document, before)
+        return admitted, await bodies.apart(after_update, resource.info, before, document, dump(admitted.manifest), manager)
+
+    async def _update(self, resource: Resource, before: Tree, manifest: Tree, event: AuditEvent, basis: "_Basis", *, dry: bool) -> Tree:
+        if deleting(before):
+            why = "the object is being deleted; apply it again when it is gone"
+            raise errors.conflict(resource.info.group, resource.info.plural, resource.name, why)
+        if dry:
+            metadata = {key: value for key, value in before["metadata"].items() if key not in _REPLACED}
+            planned = shown(manifest)
+            return {**before, **planned, "metadata": {**metadata, **planned["metadata"]}}
+        message = Replace(
+            request_id=new_request_id(),
+            by=recorded(event.user),
+            resource_version=basis.resource_version,
+            read_hash=basis.read_hash,
+            keeps_replicas=basis.keeps_replicas,
+            manifest=manifest,
+        )
+        change = event.sends(resource.name, message.request_id, before)
+        return await self._replaced(resource, message, change, create=False)
 
     async def apply(
         self,
@@ -136,43 +178,52 @@ class Writer:
         `may_create`: raises `Refused` if the user may not create the object; it is asked where there is none.
         """
         config = await bodies.apart(configuration, resource.info, _named(resource, document))
-        spec = config.get("spec")
-        count = spec.get("replicas") if resource.info.scale and isinstance(spec, dict) else None
-        given = {field: document["metadata"].get(field) for field in ("uid", "resourceVersion")}
-        for attempt in range(1, _ATTEMPTS + 1):
-            before = await self._held(resource)
-            stored = partial(_stored, resource, before)
-            try:
-                if before is None:
-                    await may_create()
-                    if given["uid"]:
-                        raise errors.conflict(resource.info.group, resource.info.plural, resource.name, "there is no object with this uid")
-                    wanted, owners = await bodies.apart(after_apply, resource, config, None, manager, stored)
-                    created = {**wanted, "metadata": {**wanted["metadata"], "resourceVersion": given["resourceVersion"]}}
-                    return *await self._create(resource, created, owners, event, dry=dry), True
-                _check_identity(resource, document, before)
-                wanted, owners = await bodies.apart(after_apply, resource, config, before, manager, stored)
-                return *await self._apply(resource, before, wanted, owners, event, count=count, dry=dry), False
-            except errors.Refused as refusal:
-                if not _is_stale(refusal) or attempt == _ATTEMPTS or any(given.values()):
-                    raise
-        raise AssertionError(_ATTEMPTS)
+        names_version = bool(document["metadata"].get("resourceVersion"))
+
+        async def once() -> tuple[Tree, tuple[str, ...], bool]:
+            read = await self._held(resource)
+            stored = partial(_stored, resource, read.tree if read else None)
+            if read is None:
+                await may_create()
+                if document["metadata"].get("uid"):
+                    raise errors.conflict(resource.info.group, resource.info.plural, resource.name, "there is no object with this uid")
+                wanted, owners = await bodies.apart(after_apply, resource, config, None, manager, stored)
+                version = {"resourceVersion": document["metadata"].get("resourceVersion")}
+                created = {**wanted, "metadata": {**wanted["metadata"], **version}}
+                return *await self._create(resource, created, owners, event, dry=dry), True
+            _check_identity(resource, document, read.tree)
+            wanted, owners = await bodies.apart(after_apply, resource, config, read.tree, manager, stored)
+            return *await self._apply(resource, read, wanted, owners, event, config=config, names_version=names_version, dry=dry), False
+
+        return await (once() if names_version else _repeated(once, _CHANGED_BY_OTHERS))
 
     async def _apply(
-        self, resource: Resource, before: Tree, wanted: Tree, owners: Owners, event: AuditEvent, *, count: Any, dry: bool
+        self,
+        resource: Resource,
+        read: "_Read",
+        wanted: Tree,
+        owners: Owners,
+        event: AuditEvent,
+        *,
+        config: Tree,
+        names_version: bool,
+        dry: bool,
     ) -> tuple[Tree, tuple[str, ...]]:
-        """Write what was made of an object. `count`: of replicas, if the configuration says it."""
-        admitted = await bodies.apart(_admitted, resource, wanted, before)
+        """Write what a configuration makes of an object."""
+        admitted = await bodies.apart(_admitted, resource, wanted, read.tree)
         manifest = dump(admitted.manifest)
-        if is_same(before, manifest, owners):
-            return before, admitted.warnings
-        version = before["metadata"]["resourceVersion"]
-        tree = await self._update(resource, before, admitted, owners, event, version=version, dry=dry)
+        if is_same(read.tree, manifest, owners):
+            return read.tree, admitted.warnings
+        spec = config.get("spec")
+        count = spec.get("replicas") if resource.info.scale and isinstance(spec, dict) else None
+        keeps_replicas = count is None and _has_count(read.tree, manifest)
+        basis = _Basis.of(read, names_version=names_version, keeps_replicas=keeps_replicas)
+        tree = await self._update(resource, read.tree, with_owners(manifest, owners), event, basis, dry=dry)
         if dry or count is None or tree["spec"]["replicas"] == count:
             return tree, admitted.warnings
         # The workflow takes a count that was applied before for none of a user's own, and keeps that of an autoscaler.
         message = Scale(request_id=new_request_id(), by=recorded(event.user), replicas=count)
-        change = event.sends(resource.name, message.request_id, before)
+        change = event.sends(resource.name, message.request_id, read.tree)
         return await self._signalled(resource, ModelDeploymentSignals.SCALE, message, change) or tree, admitted.warnings
 
     async def delete(self, resource: Resource, options: Mapping[str, Any], event: AuditEvent, *, dry: bool) -> Tree:
@@ -260,21 +311,27 @@ class Writer:
 
     async def present(self, resource: Resource) -> Tree:
         """Give an object as its workflow has it now. Raises `Refused`."""
+        return shown(await self._described(resource))
+
+    async def _read(self, resource: Resource) -> "_Read":
+        tree = await self._described(resource)
+        return _Read(shown(tree), await bodies.apart(manifest_hash, tree))
+
+    async def _described(self, resource: Resource) -> Tree:
         try:
-            tree = await self._plane.describe(_target(resource))
+            return await self._plane.describe(_target(resource))
         except CommandFailed as failure:
             raise _refusal(resource, failure) from failure
-        return shown(tree)
 
-    async def _held(self, resource: Resource) -> Tree | None:
+    async def _held(self, resource: Resource) -> "_Read | None":
         """Give an object as its workflow has it now; None if there is none, or only one that was never accepted. Raises `Refused`."""
         try:
-            held = await self.present(resource)
+            held = await self._read(resource)
         except errors.Refused as refusal:
             if refusal.code != _NOT_FOUND:
                 raise
             return None
-        return held if _is_there(held) else None
+        return held if _is_there(held.tree) else None
 
     async def _exists(self, target: Target) -> bool:
         try:
@@ -297,7 +354,10 @@ def _target(resource: Resource) -> Target:
 
 
 def _named(resource: Resource, document: Tree) -> Tree:
-    """Check that a document is of the kind, namespace and name of its path, and fill in what it leaves out. Raises `Refused`."""
+    """Check that a document is of the kind, namespace and name of its path, and fill in what it leaves out. Raises `Refused`.
+
+    The annotation that says who owns what is not the user's to write.
+    """
     info = resource.info
     if not info.user_may_apply:
         raise errors.method_not_allowed(f"writing of {info.kind}, which the control plane makes from {info.written_instead}")
@@ -315,6 +375,8 @@ def _named(resource: Resource, document: Tree) -> Tree:
     filled.pop("generateName", None)
     if resource.name and filled.setdefault("name", resource.name) != resource.name:
         raise errors.bad_request("the name of the object does not match the name on the URL")
+    if isinstance(annotations := filled.get("annotations"), dict):
+        filled["annotations"] = {key: value for key, value in annotations.items() if key != MANAGED_FIELDS}
     return {**document, "apiVersion": info.api_version, "kind": info.kind, "metadata": filled}
 
 
@@ -350,9 +412,27 @@ def _is_there(tree: Tree) -> bool:
     return bool(tree["metadata"].get("generation") or deleting(tree))
 
 
-def _is_stale(refusal: errors.Refused) -> bool:
-    """Whether a request may be carried out once the object is read again; a conflict of managers stays."""
-    return refusal.status["reason"] in ("Conflict", "AlreadyExists") and "causes" not in refusal.status.get("details", {})
+def _has_count(before: Tree, manifest: Tree) -> bool:
+    """Whether a write leaves the count of replicas as it is, where the kind has one."""
+    count = manifest["spec"].get("replicas")
+    return count is not None and count == (before.get("spec") or {}).get("replicas")
+
+
+async def _repeated(attempt: Callable[[], Awaitable[ResultT]], reasons: tuple[str, ...] = ()) -> ResultT:
+    """Read and write until nobody has changed the object between the two; `reasons`: of refusals that come of such a change too.
+
+    Raises `Refused`. Pauses are of random length: of several who write an object, each has its turn.
+    """
+    clock, pause = asyncio.get_running_loop().time, _FIRST_PAUSE_SECONDS
+    end = clock() + _REPEATED_SECONDS
+    while True:
+        try:
+            return await attempt()
+        except errors.Refused as refusal:
+            if not (isinstance(refusal, errors.Stale) or refusal.status["reason"] in reasons) or clock() + pause > end:
+                raise
+        await asyncio.sleep(pause * _RANDOM.random())
+        pause = min(2 * pause, _PAUSE_SECONDS_MAX)
 
 
 def _refusal(resource: Resource, failure: CommandFailed) -> errors.Refused:
@@ -363,7 +443,7 @@ def _refusal(resource: Resource, failure: CommandFailed) -> errors.Refused:
         case NotFound():
             return errors.not_found(group, plural, resource.name)
         case Conflict():
-            return errors.conflict(group, plural, resource.name, failure.message)
+            return errors.stale(group, plural, resource.name, failure.message)
         case Refused():
             return errors.Refused(422, "Invalid", f'{resource.info.kind}.{group} "{resource.name}" is invalid: {failure.message}')
         case _:

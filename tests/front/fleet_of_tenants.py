@@ -14,9 +14,11 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
 from api_types.clock import utc_now
+from api_types.digests import manifest_hash
 from api_types.messages.entities import Replace
 from api_types.messages.signals import ModelDeploymentSignals
 from api_types.resources.kinds import SERVED, KindInfo
+from client.errors import Conflict
 from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane, not_found
 from front.access.access import Access
@@ -84,6 +86,8 @@ class TreesOfTenants:
         """Take what was written."""
         key = (target.kind.kind, target.namespace, target.name)
         assert create is not (key in self.trees)
+        if not create and message.resource_version:
+            self._check(self.trees[key], message)
         self.by.append(message.by)
         before = (await self.describe(target))["metadata"] if not create else {"uid": f"{target.namespace}-{target.name}"}
         version = str(int(before.get("resourceVersion", START)) + 1)
@@ -92,6 +96,12 @@ class TreesOfTenants:
         status = self.trees.get(key, {}).get("status", {})
         self.trees[key] = {**message.manifest, "metadata": metadata, "status": status}
         return self.trees[key]
+
+    @staticmethod
+    def _check(tree: Tree, message: Replace) -> None:
+        """Refuse what was made of another state, as a workflow does."""
+        if message.resource_version != tree["metadata"]["resourceVersion"] and message.read_hash != manifest_hash(tree):
+            raise Conflict("it was modified since you read it", next_step="read it again")
 
     async def signal(self, target: Target, signal: Any, message: Any) -> None:
         """Apply a request at once."""

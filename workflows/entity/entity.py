@@ -21,6 +21,7 @@ from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import CheckReceivers
 from api_types import queues
 from api_types.base import Message
+from api_types.digests import manifest_hash
 from api_types.errors import Conflict, InvalidInput
 from api_types.messages.entities import CancelRequested, Delete, Force, Replace, RetryNow, SetSpec
 from api_types.messages.signals import EntitySignals
@@ -157,6 +158,10 @@ class Entity(ABC, Generic[StateT]):
     def check_signaled(self, document: dict[str, Any]) -> None:
         """Raise InvalidManifest for what earlier workers refused, where a history has it. An update that they refused is in no history."""
 
+    def with_own_replicas(self, manifest: Manifest) -> Manifest:
+        """Give a manifest whose replica count, if the kind has one, nobody chose: it leaves the count of the object as it is."""
+        return manifest
+
     def merge_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Merge a newly applied spec with fields that others own, such as a replica count set by an autoscaler."""
         return spec
@@ -273,7 +278,7 @@ class Entity(ABC, Generic[StateT]):
                 return
             if self.state.deleting:
                 raise Conflict(f"{self.title} is being deleted; apply it again when it is gone")
-            if message.resource_version and message.resource_version != str(self.state.resource_version):
+            if message.resource_version and message.resource_version != str(self.state.resource_version) and not self._is_as_read(message):
                 raise Conflict(
                     f"{self.title} has resourceVersion {self.state.resource_version}, not {message.resource_version}: it was modified "
                     "since you read it; read it again and repeat your change"
@@ -339,12 +344,17 @@ class Entity(ABC, Generic[StateT]):
         """Check a manifest against this object's identity and present state."""
         return admission.admitted(self.context, document, None if self.state.spec is None else self.manifest())
 
+    def _is_as_read(self, message: Replace) -> bool:
+        return bool(message.read_hash) and message.read_hash == manifest_hash(self.manifest())
+
     def _accept(self, message: SetSpec | Replace) -> None:
         """Store the manifest of a request, and whether that changed anything. Raises InvalidManifest."""
         before = admission.stored(self.state)
         manifest = self.admitted(message.manifest)
         if isinstance(message, SetSpec):
             self.check_signaled(message.manifest)
+        elif message.keeps_replicas:
+            manifest = self.with_own_replicas(manifest)
         self.accept(manifest, message.by, message.reason)
         if admission.stored(self.state) != before:
             self.state.changing_requests = [*self.state.changing_requests, message.request_id][-REQUESTS_SHOWN:]

@@ -13,6 +13,8 @@ from api_types.messages.caches import CacheChanged
 from api_types.messages.entities import CheckReplicas, RecordEvent, ReplicaChanged, Scale
 from api_types.messages.scheduling import Evict, Forgotten, PlacementResponse, Released, Resync, Revoke
 from api_types.messages.signals import FLEET_SCHEDULER, ModelDeploymentSignals
+from api_types.resources.model_deployment import ModelDeployment
+from api_types.validation.manifests import Manifest
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
 from workflows.entity.start import read_carried
@@ -78,6 +80,12 @@ class ModelDeploymentWorkflow(Entity[DeploymentState]):
         else:
             # What was reported is known: no watch is told, and no user's change conflicts with it.
             self.context.requeue()
+
+    def with_own_replicas(self, manifest: Manifest) -> Manifest:
+        """Give it with the count that was applied last, which leaves that of an autoscaler as it is."""
+        if not isinstance(manifest, ModelDeployment) or self.state.applied_replicas is None:
+            return manifest
+        return manifest.model_copy(update={"spec": manifest.spec.model_copy(update={"replicas": self.state.applied_replicas})})
 
     def merge_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Keep the replica count that an autoscaler ordered, and the template that this spec replaces."""

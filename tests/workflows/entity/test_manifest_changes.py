@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from api_types.digests import manifest_hash
 from api_types.errors import Conflict
-from api_types.messages.entities import Replace, SetSpec
+from api_types.messages.entities import Replace, Scale, SetSpec
 from tests.api_types.builders import a_deployment
 from tests.workflows.environment.serverless import Serverless
 from workflows.model_deployment.workflow import ModelDeploymentWorkflow
@@ -78,6 +79,43 @@ def test_a_replace_of_another_request_is_refused_at_an_old_version() -> None:
     apply(deployment, a_deployment())
     with pytest.raises(Conflict, match="modified since you read it"):
         deployment.check_replace(Replace(request_id="r1", resource_version="0", manifest=a_deployment()).wire())
+
+
+@pytest.mark.usefixtures("temporal")
+def test_a_replace_of_what_was_read_is_no_conflict_with_a_change_of_the_status() -> None:
+    deployment = ModelDeploymentWorkflow(None)
+    apply(deployment, a_deployment())
+    read = deployment.describe()
+    change = Replace(
+        request_id="r1",
+        resource_version=read["metadata"]["resourceVersion"],
+        read_hash=manifest_hash(read),
+        manifest=annotated(a_deployment()),
+    )
+    deployment.context.mark_changed()
+    with pytest.raises(Conflict, match="modified since you read it"):
+        deployment.check_replace(change.model_copy(update={"read_hash": ""}).wire())
+    deployment.check_replace(change.wire())
+    apply(deployment, a_deployment(top={"replicas": 2}))
+    with pytest.raises(Conflict, match="modified since you read it"):
+        deployment.check_replace(change.wire())
+
+
+@pytest.mark.usefixtures("temporal")
+def test_a_count_that_nobody_chose_changes_nothing_of_who_sets_it() -> None:
+    deployment = ModelDeploymentWorkflow(None)
+    apply(deployment, a_deployment(top={"replicas": 1}))
+    deployment.scale(Scale(by="hpa", replicas=3).wire())
+    with_count = annotated(a_deployment(top={"replicas": 3}))
+    replace(deployment, Replace(request_id="r1", by="ann", keeps_replicas=True, manifest=with_count).wire())
+    assert deployment.state.spec is not None
+    assert (deployment.state.spec["replicas"], deployment.applied_replicas()) == (3, 1)
+    assert deployment.state.annotations == {"note": "changed"}
+    assert deployment.state.last_scale is not None
+    assert deployment.state.last_scale.by == "hpa"
+    # So the manifest that was applied before still leaves the count to the autoscaler.
+    apply(deployment, a_deployment(top={"replicas": 1}))
+    assert deployment.state.spec["replicas"] == 3
 
 
 def test_the_requests_that_changed_something_are_shown(temporal: Serverless) -> None:

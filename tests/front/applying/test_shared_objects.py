@@ -1,0 +1,246 @@
+"""Objects that several managers and a busy workflow write at the same time, without Temporal: nothing is lost, nobody gives up early."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api_types import labels
+from client.refs.targets import Target
+from front.applying.annotation import TEXT_BYTES_MAX
+from front.serving import bodies
+from front.store.projection import Key, Tree
+from tests.front.fleet_of_tenants import Fleet, a_fleet
+
+MINE = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments/mine"
+KEY = Key("ModelDeployment", "a", "mine")
+KIND: Tree = {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {}}
+APPLIES, MERGES = (bodies.APPLY, bodies.MERGE)
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with a_fleet(tmp_path) as fleet:
+        yield fleet
+
+
+async def write(fleet: Fleet, body: Any, kind: str = APPLIES, query: str = "fieldManager=m", method: str = "PATCH") -> tuple[int, Tree]:
+    status, answer = await fleet.ask(method, f"{MINE}?{query}", "ann", json.dumps(body).encode(), **{"Content-Type": kind})
+    return status, json.loads(answer)
+
+
+def labelled(**texts: str) -> Tree:
+    return {**KIND, "metadata": {"labels": texts}}
+
+
+def change_status_after_each_read(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Do what a workflow does whose replicas come up: its status and its version are others right after they were read."""
+    describe, left = fleet.plane.describe, [times]
+
+    async def then_changed(target: Target) -> Tree:
+        tree = await describe(target)
+        if left[0]:
+            left[0] -= 1
+            version = str(int(tree["metadata"]["resourceVersion"]) + 1)
+            fleet.plane.trees[KEY] = {**tree, "metadata": {**tree["metadata"], "resourceVersion": version}}
+        return tree
+
+    monkeypatch.setattr(fleet.plane, "describe", then_changed)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (labelled(a="2"), APPLIES),
+        (labelled(a="2"), MERGES),
+        ([{"op": "replace", "path": "/metadata/labels/a", "value": "2"}], bodies.JSON_PATCH),
+    ],
+    ids=["apply", "merge", "json"],
+)
+async def test_a_status_that_changes_all_the_time_is_no_conflict(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, body: Any, kind: str
+) -> None:
+    await write(fleet, labelled(a="1"))
+    change_status_after_each_read(fleet, monkeypatch, 1_000_000)
+    status, tree = await write(fleet, body, kind)
+    assert (status, tree["metadata"]["labels"]["a"]) == (200, "2")
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"metadata": {"labels": {"a": "2"}, "resourceVersion": "VERSION"}}, APPLIES),
+        ({"metadata": {"labels": {"a": "2"}, "resourceVersion": "VERSION"}}, MERGES),
+        (
+            [
+                {"op": "test", "path": "/metadata/resourceVersion", "value": "VERSION"},
+                {"op": "replace", "path": "/metadata/labels/a", "value": "2"},
+            ],
+            bodies.JSON_PATCH,
+        ),
+    ],
+    ids=["apply", "merge", "json"],
+)
+async def test_who_names_a_version_means_no_other(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, body: Any, kind: str) -> None:
+    await write(fleet, labelled(a="1"))
+    named = json.loads(json.dumps(body).replace("VERSION", fleet.plane.trees[KEY]["metadata"]["resourceVersion"]))
+    change_status_after_each_read(fleet, monkeypatch, 1)
+    status, tree = await write(fleet, named, kind)
+    assert (status, tree["reason"]) == (409, "Conflict")
+    assert fleet.plane.trees[KEY]["metadata"]["labels"]["a"] == "1"
+
+
+async def test_eight_managers_at_once_are_all_heard(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    describe = fleet.plane.describe
+
+    async def slowly(target: Target) -> Tree:
+        tree = await describe(target)
+        await asyncio.sleep(0)
+        return tree
+
+    monkeypatch.setattr(fleet.plane, "describe", slowly)
+    names = [f"m{number}" for number in range(8)]
+    answers = await asyncio.gather(*(write(fleet, labelled(**{name: "1"}), query=f"fieldManager={name}") for name in names))
+    assert [status for status, _ in answers] == [200] * 8
+    _, seen = await fleet.ask("GET", MINE)
+    tree = json.loads(seen)
+    assert set(names) <= set(tree["metadata"]["labels"])
+    assert {entry["manager"] for entry in tree["metadata"]["managedFields"] if entry["operation"] == "Apply"} == set(names)
+
+
+async def test_a_count_that_is_set_between_reading_and_writing_is_not_reset(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    await write(fleet, labelled(a="1"))
+    describe, scaled = fleet.plane.describe, list[int]()
+
+    async def scaled_meanwhile(target: Target) -> Tree:
+        tree = await describe(target)
+        if not scaled:
+            scaled.append(9)
+            monkeypatch.setattr(fleet.plane, "describe", describe)
+            content = json.dumps({"spec": {"replicas": 9}}).encode()
+            status, answer = await fleet.ask("PATCH", f"{MINE}/scale", "ann", content, **{"Content-Type": MERGES})
+            assert status == 200, answer
+        return tree
+
+    monkeypatch.setattr(fleet.plane, "describe", scaled_meanwhile)
+    status, tree = await write(fleet, labelled(a="2"))
+    assert (status, tree["spec"]["replicas"]) == (200, 9)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "keeps"),
+    [
+        (labelled(a="2"), APPLIES, True),
+        (labelled(a="2"), MERGES, True),
+        ({**labelled(a="2"), "spec": {"replicas": 2}}, APPLIES, False),
+        ({"spec": {"replicas": 5}}, MERGES, False),
+    ],
+    ids=["apply", "merge", "apply-with-count", "merge-with-count"],
+)
+async def test_what_says_nothing_of_the_count_does_not_choose_it(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, body: Tree, kind: str, *, keeps: bool
+) -> None:
+    replace, sent = fleet.plane.replace, list[bool]()
+
+    async def noted(target: Target, message: Any, *, create: bool) -> Tree:
+        sent.append(message.keeps_replicas)
+        return await replace(target, message, create=create)
+
+    monkeypatch.setattr(fleet.plane, "replace", noted)
+    assert (await write(fleet, body, kind))[0] == 200
+    assert sent == [keeps]
+
+
+@pytest.mark.parametrize("dry", ["", "&dryRun=All"])
+@pytest.mark.parametrize(("kind", "method"), [(APPLIES, "PATCH"), (MERGES, "PATCH"), (bodies.JSON, "PUT")])
+async def test_what_is_being_deleted_is_not_changed(fleet: Fleet, kind: str, method: str, dry: str) -> None:
+    await write(fleet, labelled(a="1"))
+    await fleet.ask("DELETE", MINE)
+    before = fleet.plane.trees[KEY]
+    body = labelled(a="2") | ({"metadata": {"name": "mine"}, "spec": before["spec"]} if method == "PUT" else {})
+    status, tree = await asyncio.wait_for(write(fleet, body, kind, f"fieldManager=m{dry}", method), 5)
+    assert status == 409
+    assert "is being deleted" in tree["message"]
+    assert fleet.plane.trees[KEY] is before
+
+
+async def test_the_annotation_in_a_body_is_not_even_owned(fleet: Fleet) -> None:
+    await write(fleet, labelled(a="1"))
+    for kind, method in ((APPLIES, "PATCH"), (MERGES, "PATCH"), (bodies.JSON, "PUT")):
+        tree = fleet.plane.trees[KEY] if method == "PUT" else KIND
+        metadata = {"name": "mine", "labels": {"a": "1"}, "annotations": {labels.MANAGED_FIELDS: "mine", "note": kind}}
+        status, answer = await write(
+            fleet, {**tree, "metadata": metadata}, kind, "fieldManager=m&force=true" if kind == APPLIES else "", method
+        )
+        assert status == 200, answer
+        assert "managed-fields" not in json.dumps(answer)
+    # A JSON patch cannot reach it.
+    pointer = f"/metadata/annotations/{labels.MANAGED_FIELDS.replace('/', '~1')}"
+    assert (await write(fleet, [{"op": "remove", "path": pointer}], bodies.JSON_PATCH, ""))[0] == 422
+    status, answer = await write(fleet, [{"op": "add", "path": pointer, "value": "mine"}], bodies.JSON_PATCH, "")
+    assert (status, "managed-fields" in json.dumps(answer)) == (200, False)
+
+
+@pytest.mark.parametrize("name", ["\x1b[31m", "a\u202eb", "x" * 129, ""])
+async def test_names_that_no_terminal_should_show_become_nobodys(fleet: Fleet, name: str) -> None:
+    entry = {
+        "manager": name,
+        "operation": "Update",
+        "apiVersion": "v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:replicas": {}}},
+    }
+    await write(fleet, labelled(a="1"))
+    status, tree = await write(fleet, {"metadata": {"managedFields": [entry], "labels": {"b": "1"}}}, MERGES, "fieldManager=ed")
+    names = {entry["manager"] for entry in tree["metadata"]["managedFields"]}
+    assert (status, names) == (200, {"m", "ed", "before-first-apply"} if name else {"", "ed"})
+
+
+async def test_a_user_with_a_name_that_cannot_be_shown_may_scale(fleet: Fleet) -> None:
+    await write(fleet, labelled(a="1"))
+    tree = fleet.plane.trees[KEY]
+    scale = {"replicas": 7, "by": "\x1b[31m\ud800hpa", "at": "2026-01-01T00:00:00Z"}
+    fleet.plane.trees[KEY] = {**tree, "spec": {**tree["spec"], "replicas": 7}, "status": {"lastScale": scale}}
+    status, tree = await write(fleet, labelled(a="2"))
+    assert status == 200
+    assert "[31mhpa" in {entry["manager"] for entry in tree["metadata"]["managedFields"]}
+
+
+async def test_ten_thousand_fields_are_refused_in_time(fleet: Fleet) -> None:
+    await write(fleet, labelled(a="1"))
+    before = fleet.plane.trees[KEY]
+    many = {f"l{number}": "x" for number in range(10_000)}
+    for body in (labelled(**many), {**KIND, "metadata": {"annotations": many}}):
+        for kind in (APPLIES, MERGES):
+            status, tree = await asyncio.wait_for(write(fleet, body, kind), 60)
+            assert status == 422
+            assert len(json.dumps(tree)) < 64 * 1024
+    assert fleet.plane.trees[KEY] is before
+    assert TEXT_BYTES_MAX < 64 * 1024
+
+
+async def test_a_conflict_tells_nothing_of_values(fleet: Fleet) -> None:
+    await write(fleet, {**KIND, "metadata": {"annotations": {"note": "secret-of-m"}}})
+    status, tree = await write(fleet, {**KIND, "metadata": {"annotations": {"note": "other"}}}, query="fieldManager=n")
+    assert (status, tree["details"]["causes"][0]["field"]) == (409, ".metadata.annotations.note")
+    assert "secret-of-m" not in json.dumps(tree)
+
+
+async def test_another_tenants_objects_are_not_reached(fleet: Fleet) -> None:
+    other = MINE.replace("/a/", "/b/").replace("mine", "other")
+    for name in (other, other.replace("other", "none")):
+        status, answer = await fleet.ask("PATCH", f"{name}?fieldManager=m", "ann", json.dumps(KIND).encode(), **{"Content-Type": APPLIES})
+        assert status == 403
+        assert b"before-first-apply" not in answer
+    assert all(target.namespace != "b" for target in fleet.plane.touched)
+
+
+@pytest.mark.parametrize("below", ["/status", "/scale"])
+async def test_subresources_are_not_applied(fleet: Fleet, below: str) -> None:
+    data = json.dumps({**KIND, "spec": {"replicas": 5}, "status": {}}).encode()
+    status, _ = await fleet.ask("PATCH", f"{MINE}{below}?fieldManager=m", "ann", data, **{"Content-Type": APPLIES})
+    assert status in {405, 415}
+    assert fleet.plane.trees[KEY]["spec"]["replicas"] == 2
