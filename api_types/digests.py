@@ -6,7 +6,6 @@ two: another text of the same content would restart every pod, or repeat every r
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any
 
 _SHORT = 16
@@ -15,12 +14,6 @@ _SHORT = 16
 def content_hash(value: Any) -> str:
     """Give 64 hex digits over JSON in its shortest form; keys are sorted."""
     return _sha256(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
-
-
-def manifest_hash(tree: Mapping[str, Any]) -> str:
-    """Give 64 hex digits over what a manifest sets of an object, and its uid: a change of the status changes nothing of it."""
-    metadata = tree["metadata"]
-    return content_hash([metadata.get("uid"), metadata.get("labels") or {}, metadata.get("annotations") or {}, tree.get("spec") or {}])
 
 
 def short_hash(value: Any) -> str:

@@ -96,14 +96,12 @@ class CancelRequested(Message):
 
 
 class Replace(UserRequest):
-    """Change an object that was read at `resource_version`; empty means whatever it is now.
+    """Change an object whose labels, annotations and spec are still those of `resource_version`; empty means whatever they are now.
 
-    `read_hash`: the `manifest_hash` of the object as it was read. While it is the same, a change of the status is no conflict.
     `keeps_replicas`: the count in the manifest was read and not chosen, so it changes nothing of who sets it.
     """
 
     resource_version: Name = ""
-    read_hash: Id = ""
     keeps_replicas: bool = False
     manifest: Any = None
     reason: Text = ""

@@ -96,10 +96,10 @@ def refusal(tree: Tree) -> str:
 
 
 def clean(tree: Tree) -> Tree:
-    """Give the object as it is shown to users, without the fields for this client, and without what only the front reads."""
+    """Give the object as it is shown to users, without the fields for this client, and without who owns which fields."""
     shown = {key: value for key, value in tree.items() if key not in ("appliedRequestIds", "changingRequestIds")}
-    if MANAGED_FIELDS not in annotations(tree):
+    if MANAGED_FIELDS not in annotations(tree) and at_path(tree, ".metadata.managedFields") is None:
         return shown
     rest = {key: value for key, value in annotations(tree).items() if key != MANAGED_FIELDS}
-    metadata = {key: value for key, value in tree["metadata"].items() if key != "annotations"}
+    metadata = {key: value for key, value in tree["metadata"].items() if key not in ("annotations", "managedFields")}
     return {**shown, "metadata": metadata | ({"annotations": rest} if rest else {})}

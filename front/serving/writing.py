@@ -6,13 +6,11 @@ Each is checked in full before it is sent, and the answer is the object as its w
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import structlog
 
-from api_types.digests import manifest_hash
 from api_types.labels import MANAGED_FIELDS
 from api_types.messages.delivery import MessageT, ReceiverT, Signal
 from api_types.messages.entities import Delete, RecordEvent, Replace, Scale
@@ -45,31 +43,10 @@ _CHANGED_BY_OTHERS = ("AlreadyExists", "NotFound")
 _NAME_SUFFIX = 5
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _NOT_FOUND = 404
+_VERSION_DIGITS_MAX = 20
 _REPLACED = ("labels", "annotations", "managedFields")
 _DELETED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 ResultT = TypeVar("ResultT")
-
-
-@dataclass(frozen=True)
-class _Read:
-    """An object as it was read, as users see it. `hash`: its `manifest_hash`, with what users do not see."""
-
-    tree: Tree
-    hash: str
-
-
-@dataclass(frozen=True)
-class _Basis:
-    """What a write depends on, as `Replace` has it; nothing if it is right whatever the object is."""
-
-    resource_version: str = ""
-    read_hash: str = ""
-    keeps_replicas: bool = False
-
-    @classmethod
-    def of(cls, read: _Read, *, names_version: bool, keeps_replicas: bool = False) -> "_Basis":
-        """Make that of a write which is made of an object as it was read. Who names a version means no other state, whatever changed."""
-        return cls(read.tree["metadata"]["resourceVersion"], "" if names_version else read.hash, keeps_replicas)
 
 
 class Writer:
@@ -113,12 +90,12 @@ class Writer:
         names_version = bool(named["metadata"].get("resourceVersion"))
 
         async def once() -> tuple[Tree, tuple[str, ...]]:
-            read = await self._read(resource)
-            admitted, owners = await self._made(resource, named, read.tree, manager)
-            manifest = dump(admitted.manifest)
+            before = await self.present(resource)
+            admitted, owners = await self._made(resource, named, before, manager)
             # What is kept of the owners is of that state alone. Without owners the last one who writes is right.
-            basis = _Basis.of(read, names_version=names_version) if owners or names_version else _Basis()
-            return await self._update(resource, read.tree, with_owners(manifest, owners), event, basis, dry=dry), admitted.warnings
+            version = _version(resource, named, before) if owners or names_version else ""
+            manifest = with_owners(dump(admitted.manifest), owners)
+            return await self._update(resource, before, manifest, event, version=version, dry=dry), admitted.warnings
 
         return await (once() if names_version else _repeated(once))
 
@@ -129,39 +106,49 @@ class Writer:
         names_version = await bodies.apart(bodies.names_version, kind, patch)
 
         async def once() -> tuple[Tree, tuple[str, ...]]:
-            read = await self._read(resource)
-            document = _named(resource, await bodies.apart(bodies.patched, read.tree, kind, patch))
-            admitted, owners = await self._made(resource, document, read.tree, manager)
-            manifest = dump(admitted.manifest)
-            basis = _Basis.of(read, names_version=names_version, keeps_replicas=_has_count(read.tree, manifest))
-            return await self._update(resource, read.tree, with_owners(manifest, owners), event, basis, dry=dry), admitted.warnings
+            before = await self.present(resource)
+            document = _named(resource, await bodies.apart(bodies.patched, before, kind, patch))
+            admitted, owners = await self._made(resource, document, before, manager)
+            version = _version(resource, document, before)
+            manifest = with_owners(dump(admitted.manifest), owners)
+            keeps = _has_count(before, manifest)
+            return await self._update(resource, before, manifest, event, version=version, keeps_replicas=keeps, dry=dry), admitted.warnings
 
         return await (once() if names_version else _repeated(once))
 
     async def _made(self, resource: Resource, document: Tree, before: Tree, manager: Manager) -> tuple[Admitted, Owners]:
         """Give what a document makes of an object, and who owns what then. Raises `Refused`."""
-        _check_identity(resource, document, before)
+        _check_uid(resource, document, before)
         admitted = await bodies.apart(_admitted, resource, document, before)
         return admitted, await bodies.apart(after_update, resource.info, before, document, dump(admitted.manifest), manager)
 
-    async def _update(self, resource: Resource, before: Tree, manifest: Tree, event: AuditEvent, basis: "_Basis", *, dry: bool) -> Tree:
+    async def _update(
+        self, resource: Resource, before: Tree, manifest: Tree, event: AuditEvent, *, version: str, dry: bool, keeps_replicas: bool = False
+    ) -> Tree:
+        """Write what was made of an object. `version`: at which its manifest has to be as it is now; `keeps_replicas` as in `Replace`."""
         if deleting(before):
             why = "the object is being deleted; apply it again when it is gone"
             raise errors.conflict(resource.info.group, resource.info.plural, resource.name, why)
         if dry:
+            if version not in ("", before["metadata"]["resourceVersion"]):
+                raise errors.conflict(resource.info.group, resource.info.plural, resource.name, errors.MODIFIED)
             metadata = {key: value for key, value in before["metadata"].items() if key not in _REPLACED}
             planned = shown(manifest)
             return {**before, **planned, "metadata": {**metadata, **planned["metadata"]}}
         message = Replace(
             request_id=new_request_id(),
             by=recorded(event.user),
-            resource_version=basis.resource_version,
-            read_hash=basis.read_hash,
-            keeps_replicas=basis.keeps_replicas,
+            resource_version=version,
+            keeps_replicas=keeps_replicas,
             manifest=manifest,
         )
         change = event.sends(resource.name, message.request_id, before)
-        return await self._replaced(resource, message, change, create=False)
+        try:
+            return await self._replaced(resource, message, change, create=False)
+        except errors.Stale:
+            # A client that reads it again now is to see at least this.
+            self._projection.put(resource.key, before)
+            raise
 
     async def apply(
         self,
@@ -181,9 +168,9 @@ class Writer:
         names_version = bool(document["metadata"].get("resourceVersion"))
 
         async def once() -> tuple[Tree, tuple[str, ...], bool]:
-            read = await self._held(resource)
-            stored = partial(_stored, resource, read.tree if read else None)
-            if read is None:
+            before = await self._held(resource)
+            stored = partial(_stored, resource, before)
+            if before is None:
                 await may_create()
                 if document["metadata"].get("uid"):
                     raise errors.conflict(resource.info.group, resource.info.plural, resource.name, "there is no object with this uid")
@@ -191,39 +178,40 @@ class Writer:
                 version = {"resourceVersion": document["metadata"].get("resourceVersion")}
                 created = {**wanted, "metadata": {**wanted["metadata"], **version}}
                 return *await self._create(resource, created, owners, event, dry=dry), True
-            _check_identity(resource, document, read.tree)
-            wanted, owners = await bodies.apart(after_apply, resource, config, read.tree, manager, stored)
-            return *await self._apply(resource, read, wanted, owners, event, config=config, names_version=names_version, dry=dry), False
+            _check_uid(resource, document, before)
+            wanted, owners = await bodies.apart(after_apply, resource, config, before, manager, stored)
+            version = _version(resource, document, before)
+            wanted = {**wanted, "metadata": {**wanted["metadata"], "resourceVersion": version}}
+            return *await self._apply(resource, before, wanted, owners, event, config=config, dry=dry), False
 
         return await (once() if names_version else _repeated(once, _CHANGED_BY_OTHERS))
 
     async def _apply(
         self,
         resource: Resource,
-        read: "_Read",
+        before: Tree,
         wanted: Tree,
         owners: Owners,
         event: AuditEvent,
         *,
         config: Tree,
-        names_version: bool,
         dry: bool,
     ) -> tuple[Tree, tuple[str, ...]]:
         """Write what a configuration makes of an object."""
-        admitted = await bodies.apart(_admitted, resource, wanted, read.tree)
+        admitted = await bodies.apart(_admitted, resource, wanted, before)
         manifest = dump(admitted.manifest)
-        if is_same(read.tree, manifest, owners):
-            return read.tree, admitted.warnings
+        if is_same(before, manifest, owners):
+            return before, admitted.warnings
         spec = config.get("spec")
         count = spec.get("replicas") if resource.info.scale and isinstance(spec, dict) else None
-        keeps_replicas = count is None and _has_count(read.tree, manifest)
-        basis = _Basis.of(read, names_version=names_version, keeps_replicas=keeps_replicas)
-        tree = await self._update(resource, read.tree, with_owners(manifest, owners), event, basis, dry=dry)
+        version, keeps = wanted["metadata"]["resourceVersion"], count is None and _has_count(before, manifest)
+        manifest = with_owners(manifest, owners)
+        tree = await self._update(resource, before, manifest, event, version=version, keeps_replicas=keeps, dry=dry)
         if dry or count is None or tree["spec"]["replicas"] == count:
             return tree, admitted.warnings
         # The workflow takes a count that was applied before for none of a user's own, and keeps that of an autoscaler.
         message = Scale(request_id=new_request_id(), by=recorded(event.user), replicas=count)
-        change = event.sends(resource.name, message.request_id, read.tree)
+        change = event.sends(resource.name, message.request_id, before)
         return await self._signalled(resource, ModelDeploymentSignals.SCALE, message, change) or tree, admitted.warnings
 
     async def delete(self, resource: Resource, options: Mapping[str, Any], event: AuditEvent, *, dry: bool) -> Tree:
@@ -311,27 +299,21 @@ class Writer:
 
     async def present(self, resource: Resource) -> Tree:
         """Give an object as its workflow has it now. Raises `Refused`."""
-        return shown(await self._described(resource))
-
-    async def _read(self, resource: Resource) -> "_Read":
-        tree = await self._described(resource)
-        return _Read(shown(tree), await bodies.apart(manifest_hash, tree))
-
-    async def _described(self, resource: Resource) -> Tree:
         try:
-            return await self._plane.describe(_target(resource))
+            tree = await self._plane.describe(_target(resource))
         except CommandFailed as failure:
             raise _refusal(resource, failure) from failure
+        return shown(tree)
 
-    async def _held(self, resource: Resource) -> "_Read | None":
+    async def _held(self, resource: Resource) -> Tree | None:
         """Give an object as its workflow has it now; None if there is none, or only one that was never accepted. Raises `Refused`."""
         try:
-            held = await self._read(resource)
+            held = await self.present(resource)
         except errors.Refused as refusal:
             if refusal.code != _NOT_FOUND:
                 raise
             return None
-        return held if _is_there(held.tree) else None
+        return held if _is_there(held) else None
 
     async def _exists(self, target: Target) -> bool:
         try:
@@ -396,15 +378,20 @@ def _stored(resource: Resource, before: Tree | None, document: Tree) -> Tree:
     return dump(_admitted(resource, document, before).manifest)
 
 
-def _check_identity(resource: Resource, document: Tree, before: Tree) -> None:
-    """Raise `Refused` if a document is of another object of that name, or of another state of it."""
-    for field in ("uid", "resourceVersion"):
-        given, present = document["metadata"].get(field), before["metadata"].get(field)
-        if given and given != present:
-            why = errors.MODIFIED
-            if field == "uid":
-                why = f"Precondition failed: UID in precondition: {str(given)[:64]}, UID in object meta: {present}"
-            raise errors.conflict(resource.info.group, resource.info.plural, resource.name, why)
+def _version(resource: Resource, document: Tree, before: Tree) -> str:
+    """Give the resource version that a document names, else the present one. Raises `Refused` for what never was one."""
+    version = document["metadata"].get("resourceVersion") or before["metadata"]["resourceVersion"]
+    if not isinstance(version, str) or len(version) > _VERSION_DIGITS_MAX or not (version.isascii() and version.isdecimal()):
+        raise errors.conflict(resource.info.group, resource.info.plural, resource.name, errors.MODIFIED)
+    return version
+
+
+def _check_uid(resource: Resource, document: Tree, before: Tree) -> None:
+    """Raise `Refused` if a document is of another object of that name."""
+    given, present = document["metadata"].get("uid"), before["metadata"].get("uid")
+    if given and given != present:
+        why = f"Precondition failed: UID in precondition: {str(given)[:64]}, UID in object meta: {present}"
+        raise errors.conflict(resource.info.group, resource.info.plural, resource.name, why)
 
 
 def _is_there(tree: Tree) -> bool:

@@ -14,7 +14,6 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
 from api_types.clock import utc_now
-from api_types.digests import manifest_hash
 from api_types.messages.entities import Replace
 from api_types.messages.signals import ModelDeploymentSignals
 from api_types.resources.kinds import SERVED, KindInfo
@@ -63,9 +62,13 @@ def an_object(info: KindInfo, namespace: str, name: str, version: int) -> Tree:
 
 @dataclass
 class TreesOfTenants:
-    """What the front asks of a control plane, from memory. `touched`: who was asked or changed; `by`: who requested changes."""
+    """What the front asks of a control plane, from memory. `touched`: who was asked or changed; `by`: who requested changes.
+
+    `changed`: the versions with the last change of a manifest.
+    """
 
     trees: dict[tuple[str, str, str], Tree] = field(default_factory=dict)
+    changed: dict[tuple[str, str, str], int] = field(default_factory=dict)
     touched: list[Target] = field(default_factory=list)
     by: list[str] = field(default_factory=list)
 
@@ -87,7 +90,7 @@ class TreesOfTenants:
         key = (target.kind.kind, target.namespace, target.name)
         assert create is not (key in self.trees)
         if not create and message.resource_version:
-            self._check(self.trees[key], message)
+            self._check(key, message.resource_version)
         self.by.append(message.by)
         before = (await self.describe(target))["metadata"] if not create else {"uid": f"{target.namespace}-{target.name}"}
         version = str(int(before.get("resourceVersion", START)) + 1)
@@ -95,12 +98,13 @@ class TreesOfTenants:
         metadata = {"generation": 1, **kept, **message.manifest["metadata"], "resourceVersion": version}
         status = self.trees.get(key, {}).get("status", {})
         self.trees[key] = {**message.manifest, "metadata": metadata, "status": status}
+        self.changed[key] = int(version)
         return self.trees[key]
 
-    @staticmethod
-    def _check(tree: Tree, message: Replace) -> None:
-        """Refuse what was made of another state, as a workflow does."""
-        if message.resource_version != tree["metadata"]["resourceVersion"] and message.read_hash != manifest_hash(tree):
+    def _check(self, key: tuple[str, str, str], version: str) -> None:
+        """Refuse what was made of another manifest, as a workflow does."""
+        present = int(self.trees[key]["metadata"]["resourceVersion"])
+        if not self.changed.get(key, present) <= int(version) <= present:
             raise Conflict("it was modified since you read it", next_step="read it again")
 
     async def signal(self, target: Target, signal: Any, message: Any) -> None:
@@ -116,7 +120,8 @@ class TreesOfTenants:
             after["status"] = {"lastScale": {"replicas": message.replicas, "by": message.by, "at": "2026-01-01T00:00:00Z"}}
         else:
             metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        self.trees[(target.kind.kind, target.namespace, target.name)] = after
+        key = (target.kind.kind, target.namespace, target.name)
+        self.trees[key], self.changed[key] = after, int(metadata["resourceVersion"])
 
 
 @dataclass

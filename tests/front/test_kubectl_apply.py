@@ -85,7 +85,9 @@ async def test_who_scales_owns_the_count_until_an_apply_is_forced(front: FrontUn
     without = json.loads(document("scaled"))
     del without["spec"]["replicas"]
     await front.kubectl(*APPLY, input=json.dumps(without))
-    assert (await seen(front, "scaled"))["spec"]["replicas"] == 3
+    await front.kubectl("-n", NAMESPACE, "label", "md/scaled", "a=b")
+    after = await seen(front, "scaled")
+    assert (after["spec"]["replicas"], after["status"]["lastScale"]["by"]) == (3, "admin")
     await gone(front, "scaled")
 
 

@@ -41,18 +41,13 @@ def admitted(context: EntityContext[EntityState], document: Any, present: dict[s
     return manifest
 
 
-def stored(state: EntityState) -> tuple[dict[str, str], dict[str, str], dict[str, Any] | None]:
-    """Give what a manifest sets."""
-    return state.labels, state.annotations, state.spec
-
-
 def store(context: EntityContext[EntityState], metadata: dict[str, Any], spec: dict[str, Any]) -> bool:
     """Store labels, annotations and spec; False when nothing changed. Only another spec makes a new generation."""
     state = context.state
     labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
     if condition_of(state.conditions, "SpecAccepted"):
         context.set_condition("SpecAccepted", TRUE, "Accepted")
-    if (labels, annotations, spec) == stored(state):
+    if (labels, annotations, spec) == state.written:
         return False
     if spec != state.spec:
         state.generation += 1

@@ -43,6 +43,7 @@ class EntityContext(Generic[StateT_co]):
     ) -> None:
         self.kind = kind
         self.state = state
+        self._written = state.written
         self.publish = publish
         self.moment = moment or workflow_time
         _, *scope, self.name = (workflow_id or workflow.info().workflow_id).split("/")
@@ -110,7 +111,16 @@ class EntityContext(Generic[StateT_co]):
     def mark_changed(self) -> None:
         """Raise the resource version and requeue. It is the time in microseconds, so that versions of different objects can be compared."""
         self.state.resource_version = max(self.state.resource_version + 1, microseconds(self.moment()))
+        if self.state.written != self._written:
+            self._written, self.state.manifest_version = self.state.written, self.state.resource_version
         self.requeue()
+
+    def is_manifest_of(self, version: str) -> bool:
+        """Whether labels, annotations and spec are still those that the object had at a resource version."""
+        if version == str(self.state.resource_version):
+            return True
+        known = version.isascii() and version.isdecimal() and self.state.manifest_version > 0
+        return known and self.state.manifest_version <= int(version) <= self.state.resource_version
 
     # --- the next pass ------------------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,6 @@ from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import CheckReceivers
 from api_types import queues
 from api_types.base import Message
-from api_types.digests import manifest_hash
 from api_types.errors import Conflict, InvalidInput
 from api_types.messages.entities import CancelRequested, Delete, Force, Replace, RetryNow, SetSpec
 from api_types.messages.signals import EntitySignals
@@ -278,7 +277,7 @@ class Entity(ABC, Generic[StateT]):
                 return
             if self.state.deleting:
                 raise Conflict(f"{self.title} is being deleted; apply it again when it is gone")
-            if message.resource_version and message.resource_version != str(self.state.resource_version) and not self._is_as_read(message):
+            if message.resource_version and not self.context.is_manifest_of(message.resource_version):
                 raise Conflict(
                     f"{self.title} has resourceVersion {self.state.resource_version}, not {message.resource_version}: it was modified "
                     "since you read it; read it again and repeat your change"
@@ -344,19 +343,16 @@ class Entity(ABC, Generic[StateT]):
         """Check a manifest against this object's identity and present state."""
         return admission.admitted(self.context, document, None if self.state.spec is None else self.manifest())
 
-    def _is_as_read(self, message: Replace) -> bool:
-        return bool(message.read_hash) and message.read_hash == manifest_hash(self.manifest())
-
     def _accept(self, message: SetSpec | Replace) -> None:
         """Store the manifest of a request, and whether that changed anything. Raises InvalidManifest."""
-        before = admission.stored(self.state)
+        before = self.state.written
         manifest = self.admitted(message.manifest)
         if isinstance(message, SetSpec):
             self.check_signaled(message.manifest)
         elif message.keeps_replicas:
             manifest = self.with_own_replicas(manifest)
         self.accept(manifest, message.by, message.reason)
-        if admission.stored(self.state) != before:
+        if self.state.written != before:
             self.state.changing_requests = [*self.state.changing_requests, message.request_id][-REQUESTS_SHOWN:]
 
     def accept(self, manifest: Manifest, by: str, reason: str) -> None:

@@ -18,6 +18,7 @@ class EntityState(BaseModel):
     `requests`: the ids of those that were accepted; `changing_requests`: the last of those that changed the manifest. `receivers`: the
     workflows that it reports to or is registered at, with the first run of each when that was last checked. `published`: the phase and
     readiness in its search attributes; empty while they are those of the start. `published_version`: the resource version there.
+    `manifest_version`: the resource version with the last change of labels, annotations or spec; 0 if an earlier release made that.
     `registration`: number of its last registration at another object, or of another message that was numbered with these.
     """
 
@@ -42,7 +43,13 @@ class EntityState(BaseModel):
     receivers: dict[str, str] = Field(default_factory=dict)
     published: list[str] = Field(default_factory=list)
     published_version: int = 0
+    manifest_version: int = 0
     registration: int = 0
+
+    @property
+    def written(self) -> tuple[dict[str, str], dict[str, str], dict[str, Any] | None]:
+        """Give what a manifest sets: labels, annotations and spec."""
+        return self.labels, self.annotations, self.spec
 
     @property
     def deleting(self) -> bool:

@@ -85,8 +85,9 @@ def test_progress_says_in_one_line_what_is_missing(story: str, tree: Tree | None
     assert status_line(tree) == want, story
 
 
-def test_what_only_the_front_reads_is_not_shown() -> None:
+def test_who_owns_which_fields_is_not_shown() -> None:
     metadata = {"name": "chat", "annotations": {labels.MANAGED_FIELDS: "{}", "a": "b"}}
     assert clean({"metadata": metadata}) == {"metadata": {"name": "chat", "annotations": {"a": "b"}}}
     assert clean({"metadata": {"name": "chat", "annotations": {labels.MANAGED_FIELDS: "{}"}}}) == {"metadata": {"name": "chat"}}
+    assert clean({"metadata": {"name": "chat", "managedFields": [{}]}}) == {"metadata": {"name": "chat"}}
     assert clean(TREE) == TREE

@@ -151,7 +151,7 @@ async def test_parameters_are_checked(fleet: Fleet, query: str, kind: str, told:
         ({}, 400, "metadata: must be an object"),
         ([], 400, "the body must be an object"),
         (b"metadata: {}\nspec: {1: 2}", 400, "key 1 is not a string"),
-        ({"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 2}}, 409, "the object has been modified"),
+        ({"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 2}}, 409, "it was modified since you read it"),
         ({"metadata": {"uid": "x"}, "spec": {"replicas": 2}}, 409, "Precondition failed: UID"),
         ({"metadata": {}, "spec": {"replicas": "x"}}, 422, "spec.replicas"),
         ({"metadata": {}, "spec": "x"}, 422, "spec"),

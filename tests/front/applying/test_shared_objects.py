@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from api_types import labels
+from api_types.resources.kinds import BY_KIND
 from client.refs.targets import Target
 from front.applying.annotation import TEXT_BYTES_MAX
 from front.serving import bodies
@@ -76,7 +77,7 @@ async def test_a_status_that_changes_all_the_time_is_no_conflict(
         ({"metadata": {"labels": {"a": "2"}, "resourceVersion": "VERSION"}}, MERGES),
         (
             [
-                {"op": "test", "path": "/metadata/resourceVersion", "value": "VERSION"},
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": "VERSION"},
                 {"op": "replace", "path": "/metadata/labels/a", "value": "2"},
             ],
             bodies.JSON_PATCH,
@@ -84,13 +85,48 @@ async def test_a_status_that_changes_all_the_time_is_no_conflict(
     ],
     ids=["apply", "merge", "json"],
 )
-async def test_who_names_a_version_means_no_other(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, body: Any, kind: str) -> None:
+@pytest.mark.parametrize("by", ["status", "other"])
+async def test_who_names_a_version_means_that_manifest(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, body: Any, kind: str, by: str
+) -> None:
     await write(fleet, labelled(a="1"))
     named = json.loads(json.dumps(body).replace("VERSION", fleet.plane.trees[KEY]["metadata"]["resourceVersion"]))
-    change_status_after_each_read(fleet, monkeypatch, 1)
-    status, tree = await write(fleet, named, kind)
+    if by == "status":
+        change_status_after_each_read(fleet, monkeypatch, 1_000_000)
+        await fleet.plane.describe(Target(BY_KIND["ModelDeployment"], "a", "mine"))
+        status, tree = await write(fleet, named, kind)
+        assert (status, tree["metadata"]["labels"]["a"]) == (200, "2")
+        return
+    await write(fleet, labelled(b="1"), query="fieldManager=other")
+    status, tree = await asyncio.wait_for(write(fleet, named, kind), 5)
     assert (status, tree["reason"]) == (409, "Conflict")
     assert fleet.plane.trees[KEY]["metadata"]["labels"]["a"] == "1"
+
+
+@pytest.mark.parametrize("version", ["x", "\ud800", "9" * 300, 7, "1", "9" * 20])
+async def test_what_never_was_a_version_is_a_conflict(fleet: Fleet, version: Any) -> None:
+    await write(fleet, labelled(a="1"))
+    before = fleet.plane.trees[KEY]
+    metadata = {"name": "mine", "labels": {"a": "2"}, "resourceVersion": version}
+    body = {**KIND, "metadata": metadata, "spec": before["spec"]}
+    ways = ((APPLIES, "PATCH", "fieldManager=m"), (MERGES, "PATCH", ""), (bodies.JSON, "PUT", ""), (MERGES, "PATCH", "dryRun=All"))
+    for kind, method, query in ways:
+        status, tree = await asyncio.wait_for(write(fleet, body, kind, query, method), 5)
+        assert status in ({400} if version == "\ud800" else {409, 422}), tree
+    assert fleet.plane.trees[KEY] is before
+
+
+async def test_after_a_conflict_the_present_state_is_read(fleet: Fleet) -> None:
+    await write(fleet, labelled(a="1"))
+    tree = fleet.plane.trees[KEY]
+    version = tree["metadata"]["resourceVersion"]
+    # Another front has written it, and this one has not heard of that.
+    later = str(int(version) + 5)
+    fleet.plane.trees[KEY] = {**tree, "metadata": {**tree["metadata"], "resourceVersion": later}}
+    fleet.plane.changed[KEY] = int(later)
+    status, _ = await write(fleet, {"metadata": {"labels": {"a": "2"}, "resourceVersion": version}}, MERGES, "")
+    _, seen = await fleet.ask("GET", MINE)
+    assert (status, json.loads(seen)["metadata"]["resourceVersion"]) == (409, later)
 
 
 async def test_eight_managers_at_once_are_all_heard(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from api_types.digests import manifest_hash
 from api_types.errors import Conflict
 from api_types.messages.entities import Replace, Scale, SetSpec
 from tests.api_types.builders import a_deployment
 from tests.workflows.environment.serverless import Serverless
+from workflows.entity.context import EntityContext
+from workflows.model_deployment.state import DeploymentState
 from workflows.model_deployment.workflow import ModelDeploymentWorkflow
 
 
@@ -82,23 +83,46 @@ def test_a_replace_of_another_request_is_refused_at_an_old_version() -> None:
 
 
 @pytest.mark.usefixtures("temporal")
-def test_a_replace_of_what_was_read_is_no_conflict_with_a_change_of_the_status() -> None:
+def test_a_replace_is_in_conflict_with_changes_of_the_manifest_and_not_of_the_status() -> None:
     deployment = ModelDeploymentWorkflow(None)
     apply(deployment, a_deployment())
-    read = deployment.describe()
-    change = Replace(
-        request_id="r1",
-        resource_version=read["metadata"]["resourceVersion"],
-        read_hash=manifest_hash(read),
-        manifest=annotated(a_deployment()),
-    )
+    version = deployment.state.resource_version
+    change = Replace(request_id="r1", resource_version=str(version), manifest=annotated(a_deployment()))
+
+    def refused(changed: Replace = change) -> bool:
+        try:
+            deployment.check_replace(changed.wire())
+        except Conflict:
+            return True
+        return False
+
     deployment.context.mark_changed()
-    with pytest.raises(Conflict, match="modified since you read it"):
-        deployment.check_replace(change.model_copy(update={"read_hash": ""}).wire())
-    deployment.check_replace(change.wire())
-    apply(deployment, a_deployment(top={"replicas": 2}))
-    with pytest.raises(Conflict, match="modified since you read it"):
-        deployment.check_replace(change.wire())
+    assert deployment.state.resource_version > version
+    assert not refused()
+    # Neither are versions of before that manifest, nor those that the object does not have yet, nor other texts.
+    for wrong in (deployment.state.manifest_version - 1, deployment.state.resource_version + 1, "x", "²", f"-{version}", f" {version}"):
+        assert refused(change.model_copy(update={"resource_version": str(wrong)}))
+    # The state of an earlier release does not say when the manifest changed.
+    deployment.state.manifest_version, known = 0, deployment.state.manifest_version
+    assert refused()
+    assert not refused(change.model_copy(update={"resource_version": str(deployment.state.resource_version)}))
+    deployment.state.manifest_version = known
+    for changes in (lambda: deployment.scale(Scale(replicas=7).wire()), lambda: apply(deployment, annotated(a_deployment()))):
+        version = deployment.state.resource_version
+        changes()
+        assert refused(change.model_copy(update={"resource_version": str(version)}))
+
+
+@pytest.mark.usefixtures("temporal")
+def test_when_the_manifest_changed_is_known_to_the_next_run() -> None:
+    deployment = ModelDeploymentWorkflow(None)
+    apply(deployment, a_deployment())
+    version = deployment.state.manifest_version
+    assert 0 < version <= deployment.state.resource_version
+    carried = DeploymentState.model_validate(deployment.state.model_dump(mode="json", by_alias=True))
+    context = EntityContext("ModelDeployment", carried, lambda: None)
+    context.mark_changed()
+    assert carried.manifest_version == version < carried.resource_version
 
 
 @pytest.mark.usefixtures("temporal")
