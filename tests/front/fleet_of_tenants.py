@@ -17,7 +17,7 @@ from api_types.clock import utc_now
 from api_types.messages.entities import Replace
 from api_types.messages.signals import ModelDeploymentSignals
 from api_types.resources.kinds import SERVED, KindInfo
-from client.errors import Conflict
+from client.errors import AlreadyExists, Conflict
 from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane, not_found
 from front.access.access import Access
@@ -88,8 +88,11 @@ class TreesOfTenants:
     async def replace(self, target: Target, message: Replace, *, create: bool) -> Tree:
         """Take what was written."""
         key = (target.kind.kind, target.namespace, target.name)
-        assert create is not (key in self.trees)
-        if not create and message.resource_version:
+        if create and key in self.trees:
+            raise AlreadyExists(f"{target.title} exists already", next_step="change it, or choose another name")
+        if not create and key not in self.trees:
+            raise not_found(target)
+        if message.resource_version:
             self._check(key, message.resource_version)
         self.by.append(message.by)
         before = (await self.describe(target))["metadata"] if not create else {"uid": f"{target.namespace}-{target.name}"}

@@ -147,6 +147,38 @@ async def test_eight_managers_at_once_are_all_heard(fleet: Fleet, monkeypatch: p
     assert {entry["manager"] for entry in tree["metadata"]["managedFields"] if entry["operation"] == "Apply"} == set(names)
 
 
+async def test_of_managers_who_create_an_object_at_once_one_does_and_the_others_change_it(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exists = fleet.plane.exists
+
+    async def slowly(target: Target) -> bool:
+        found = await exists(target)
+        await asyncio.sleep(0.01)
+        return found
+
+    monkeypatch.setattr(fleet.plane, "exists", slowly)
+    spec = fleet.plane.trees[KEY]["spec"]
+    body = json.dumps({**KIND, "spec": spec}).encode()
+    path, sent = MINE.replace("mine", "new"), {"Content-Type": APPLIES}
+    answers = await asyncio.gather(*(fleet.ask("PATCH", f"{path}?fieldManager=m{number}", "ann", body, **sent) for number in range(4)))
+    assert sorted(status for status, _ in answers) == [200, 200, 200, 201]
+
+
+async def test_an_object_that_is_gone_when_it_is_written_is_created(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    describe, spec = fleet.plane.describe, fleet.plane.trees[KEY]["spec"]
+
+    async def then_gone(target: Target) -> Tree:
+        tree = await describe(target)
+        monkeypatch.setattr(fleet.plane, "describe", describe)
+        del fleet.plane.trees[KEY]
+        return tree
+
+    monkeypatch.setattr(fleet.plane, "describe", then_gone)
+    status, tree = await write(fleet, {**KIND, "metadata": {"labels": {"a": "1"}}, "spec": spec})
+    assert (status, tree["metadata"]["labels"]) == (201, {"a": "1"})
+
+
 async def test_a_count_that_is_set_between_reading_and_writing_is_not_reset(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     await write(fleet, labelled(a="1"))
     describe, scaled = fleet.plane.describe, list[int]()
