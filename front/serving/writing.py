@@ -175,8 +175,8 @@ class Writer:
                 if document["metadata"].get("uid"):
                     raise errors.conflict(resource.info.group, resource.info.plural, resource.name, "there is no object with this uid")
                 wanted, owners = await bodies.apart(after_apply, resource, config, None, manager, stored)
-                version = {"resourceVersion": document["metadata"].get("resourceVersion")}
-                created = {**wanted, "metadata": {**wanted["metadata"], **version}}
+                given = document["metadata"].get("resourceVersion")
+                created = {**wanted, "metadata": {**wanted["metadata"], "resourceVersion": given}}
                 return *await self._create(resource, created, owners, event, dry=dry), True
             _check_uid(resource, document, before)
             wanted, owners = await bodies.apart(after_apply, resource, config, before, manager, stored)

@@ -119,7 +119,7 @@ class EntityContext(Generic[StateT_co]):
         """Whether labels, annotations and spec are still those that the object had at a resource version."""
         if version == str(self.state.resource_version):
             return True
-        known = version.isascii() and version.isdecimal() and self.state.manifest_version > 0
+        known = version.isdecimal() and self.state.manifest_version > 0
         return known and self.state.manifest_version <= int(version) <= self.state.resource_version
 
     # --- the next pass ------------------------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def test_a_replace_is_in_conflict_with_changes_of_the_manifest_and_not_of_the_st
     deployment.context.mark_changed()
     assert deployment.state.resource_version > version
     assert not refused()
-    # Neither are versions of before that manifest, nor those that the object does not have yet, nor other texts.
+    # Versions of before that manifest are, and those that the object does not have yet, and other texts.
     for wrong in (deployment.state.manifest_version - 1, deployment.state.resource_version + 1, "x", "²", f"-{version}", f" {version}"):
         assert refused(change.model_copy(update={"resource_version": str(wrong)}))
     # The state of an earlier release does not say when the manifest changed.
@@ -107,9 +107,10 @@ def test_a_replace_is_in_conflict_with_changes_of_the_manifest_and_not_of_the_st
     assert refused()
     assert not refused(change.model_copy(update={"resource_version": str(deployment.state.resource_version)}))
     deployment.state.manifest_version = known
-    for changes in (lambda: deployment.scale(Scale(replicas=7).wire()), lambda: apply(deployment, annotated(a_deployment()))):
+    for count, document in ((7, a_deployment()), (7, annotated(a_deployment()))):
         version = deployment.state.resource_version
-        changes()
+        deployment.scale(Scale(replicas=count).wire())
+        apply(deployment, document)
         assert refused(change.model_copy(update={"resource_version": str(version)}))
 
 
