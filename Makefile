@@ -10,7 +10,7 @@ STAMP := .venv/.made-from-$(LOCK)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test test-fast campaign explore fuzz coverage testbed testbed-down check compiled fmt lock bench programs oracle venv clean
+.PHONY: help demo up down test test-fast campaign explore fuzz fuzz-front coverage testbed testbed-down check compiled fmt lock bench programs oracle venv clean
 
 help:
 	@echo "make demo          a whole fleet on this machine, gateways included, with a first model on two clusters that answers"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-fast     the tests that need no real parts, with few random cases: under a minute"
 	@echo "make campaign      many random cases from a new seed"
 	@echo "make fuzz          broken manifests, kubeconfigs, selectors, messages and answers, for MINUTES=30"
+	@echo "make fuzz-front    requests that its own OpenAPI documents let clients send to the front, for MINUTES=30"
 	@echo "make explore       ten million steps of the protocol between the entities, with faults"
 	@echo "make testbed       start a testbed for tests that stays up; make testbed-down stops it"
 	@echo "make check, fmt    linters, types, import contracts, dependencies, dead code; format"
@@ -59,6 +60,11 @@ campaign: venv programs oracle
 fuzz: MINUTES := 30
 fuzz: venv
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
+
+# It ends at the first seed with a finding, and says how to repeat it.
+fuzz-front: MINUTES := 30
+fuzz-front: venv
+	$(BIN)/python -m tests.fuzz.front --minutes $(MINUTES)
 
 # Without Temporal and Kubernetes, in one process; MODELPLANE_TEST_SEED is the first episode's seed.
 explore: venv

@@ -7,7 +7,8 @@ from typing import Any
 
 from api_types.resources.kinds import SERVED, KindInfo
 from api_types.validation.schema import json_schema
-from front.serving.requests import GROUP_VERSIONS, subresources, verbs
+from front.serving.documents import operations
+from front.serving.requests import GROUP_VERSIONS, SCALE, subresources, verbs
 
 Json = dict[str, Any]
 
@@ -106,22 +107,27 @@ def _paths(info: KindInfo) -> Json:
     base = f"/apis/{info.group}/{info.version}"
     scope = f"{base}/namespaces/{{namespace}}" if info.namespaced else base
     allowed = verbs(info)
-    found: Json = {f"{scope}/{info.plural}": _methods(info, {"get": "list"} | ({"post": "post"} if "create" in allowed else {}))}
-    found[f"{scope}/{info.plural}/{{name}}"] = _methods(info, {_METHODS[verb]: _METHODS[verb] for verb in allowed if verb in _METHODS})
+    on_all = {"get": "list"} | ({"post": "post", "delete": "deletecollection"} if "create" in allowed else {})
+    on_one = f"{scope}/{info.plural}/{{name}}"
+    found: Json = {f"{scope}/{info.plural}": _methods(info, scope, on_all)}
+    found[on_one] = _methods(info, on_one, {_METHODS[verb]: _METHODS[verb] for verb in allowed if verb in _METHODS})
     for subresource in filter(None, subresources(info)):
-        found[f"{scope}/{info.plural}/{{name}}/{subresource}"] = _methods(info, {"get": "get"})
+        path = f"{scope}/{info.plural}/{{name}}/{subresource}"
+        found[path] = _methods(info, path, {"get": "get"} | ({"put": "put", "patch": "patch"} if subresource == SCALE else {}))
     if info.namespaced:
-        found[f"{base}/{info.plural}"] = _methods(info, {"get": "list"})
+        found[f"{base}/{info.plural}"] = _methods(info, base, {"get": "list"})
     return found
 
 
-def _methods(info: KindInfo, methods: dict[str, str]) -> Json:
-    answer = {"200": {"description": "OK", "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{_name(info)}"}}}}}
+def _methods(info: KindInfo, path: str, methods: dict[str, str]) -> Json:
+    schema, scale = {"$ref": f"#/components/schemas/{_name(info)}"}, path.endswith(f"/{SCALE}")
+    answer = {"200": {"description": "OK", "content": {"application/json": {"schema": schema}}}}
     return {
         method: {
             "x-kubernetes-action": action,
-            "x-kubernetes-group-version-kind": _kind(info),
-            "parameters": _PARAMETERS if method in _WRITING else [],
+            "x-kubernetes-group-version-kind": operations.SCALE_KIND if scale else _kind(info),
+            "parameters": [*operations.in_path(path), *(_PARAMETERS if method in _WRITING else operations.in_query(action))],
+            **operations.body(action, schema, scale=scale),
             "responses": answer,
         }
         for method, action in methods.items()

@@ -30,10 +30,31 @@ def document() -> Json:
 
 
 def _operation(operation: Json) -> Json:
-    parameters = [{"name": each["name"], "in": each["in"], "type": "string", "uniqueItems": True} for each in operation["parameters"]]
+    body = operation.get("requestBody", {})
+    content = body.get("content", {})
     schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
-    responses = {"200": {"description": "OK", "schema": _schema(schema)}}
-    return {**operation, "parameters": parameters, "responses": responses, "produces": ["application/json"], "schemes": ["https"]}
+    return {
+        **{key: value for key, value in operation.items() if key != "requestBody"},
+        "parameters": [*(_parameter(each) for each in operation["parameters"]), *_body(body)],
+        "responses": {"200": {"description": "OK", "schema": _schema(schema)}},
+        "produces": ["application/json"],
+        "schemes": ["https"],
+        **({"consumes": list(content)} if content else {}),
+    }
+
+
+def _parameter(parameter: Json) -> Json:
+    required = {"required": True} if parameter["in"] == "path" else {}
+    return {"name": parameter["name"], "in": parameter["in"], **required, **_schema(parameter["schema"])}
+
+
+def _body(body: Json) -> list[Json]:
+    # In v2 all media types have one schema.
+    found = [each["schema"] for each in body.get("content", {}).values()]
+    if not found:
+        return []
+    schema = _schema(found[0]) if all(each == found[0] for each in found) else {}
+    return [{"name": "body", "in": "body", **({"required": True} if "required" in body else {}), "schema": schema}]
 
 
 def _schema(node: Any) -> Any:

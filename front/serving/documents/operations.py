@@ -1,0 +1,79 @@
+"""What the operations of OpenAPI v3 say of requests: parameters of paths and queries, and bodies with their media types."""
+
+from typing import Any
+
+from front.serving import bodies
+
+Json = dict[str, Any]
+
+_TEXT: Json = {"type": "string"}
+_LIST = {
+    "labelSelector": _TEXT,
+    "fieldSelector": _TEXT,
+    "limit": {"type": "integer", "minimum": 0},
+    "continue": _TEXT,
+}
+_WATCH = {
+    "watch": {"type": "boolean"},
+    "resourceVersion": _TEXT,
+    "timeoutSeconds": {"type": "integer", "minimum": 0},
+    "allowWatchBookmarks": {"type": "boolean"},
+    "sendInitialEvents": {"type": "boolean"},
+}
+_DELETE = {"dryRun": {"type": "string", "enum": ["All"]}, "propagationPolicy": {"type": "string", "enum": ["Foreground", "Background"]}}
+_QUERIES = {"list": {**_LIST, **_WATCH}, "delete": _DELETE, "deletecollection": {**_DELETE, **_LIST}}
+_OPTIONS: Json = {
+    "type": "object",
+    "properties": {
+        "dryRun": {"type": "array", "items": _TEXT},
+        "propagationPolicy": _DELETE["propagationPolicy"],
+        "preconditions": {"type": "object", "properties": {"uid": _TEXT, "resourceVersion": _TEXT}},
+    },
+}
+_OPERATION: Json = {
+    "type": "object",
+    "required": ["op", "path"],
+    "properties": {
+        "op": {"type": "string", "enum": ["add", "remove", "replace", "move", "copy", "test"]},
+        "path": _TEXT,
+        "from": _TEXT,
+        "value": {},
+    },
+}
+_SCALE: Json = {
+    "type": "object",
+    "required": ["metadata", "spec"],
+    "properties": {
+        "apiVersion": _TEXT,
+        "kind": _TEXT,
+        "metadata": {"type": "object", "properties": {"name": _TEXT, "namespace": _TEXT, "resourceVersion": _TEXT}},
+        "spec": {"type": "object", "properties": {"replicas": {"type": "integer", "format": "int32", "minimum": 0}}},
+    },
+}
+SCALE_KIND = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+
+
+def in_path(path: str) -> list[Json]:
+    """Give the parameters of a path."""
+    return [{"name": name, "in": "path", "required": True, "schema": _TEXT} for name in ("namespace", "name") if f"{{{name}}}" in path]
+
+
+def in_query(action: str) -> list[Json]:
+    """Give the parameters of reading and deleting."""
+    return [{"name": name, "in": "query", "schema": schema} for name, schema in _QUERIES.get(action, {}).items()]
+
+
+def body(action: str, of_objects: Json, *, scale: bool) -> Json:
+    """Give what a request has for a body, as a field `requestBody`; nothing where it has none. `of_objects`: the schema of its kind."""
+    whole = _SCALE if scale else of_objects
+    match action:
+        case "post" | "put":
+            content = {media_type: {"schema": whole} for media_type in bodies.OBJECTS}
+        case "patch":
+            content = {media_type: {"schema": {"type": "object"}} for media_type in (bodies.MERGE, bodies.STRATEGIC)}
+            content[bodies.JSON_PATCH] = {"schema": {"type": "array", "items": _OPERATION}}
+        case "delete" | "deletecollection":
+            return {"requestBody": {"content": {bodies.JSON: {"schema": _OPTIONS}}}}
+        case _:
+            return {}
+    return {"requestBody": {"content": content, "required": True}}

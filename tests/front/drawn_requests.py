@@ -1,0 +1,124 @@
+"""Requests that Schemathesis draws from the front's own OpenAPI documents, sent to a real front before the objects of two tenants.
+
+Not here: answers that are right. Whatever is asked, the front must answer, and each refusal has to be a `Status` as Kubernetes has it.
+"""
+
+import asyncio
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import requests
+from aiohttp import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+from yarl import URL
+
+from api_types.resources.kinds import BY_KIND
+from front.audit.log import AuditLog
+from front.serving.bodies import JSON
+from front.serving.documents import openapi, openapi_v2
+from front.store.projection import Tree
+from tests.front.fleet_of_tenants import TOKENS, a_fleet
+from tests.random_cases import random_cases
+
+DOCUMENTS: Mapping[str, Callable[[], Tree]] = {"v3": lambda: openapi.document("modelplane.ai", "v1alpha1"), "v2": openapi_v2.document}
+MODES = ("positive", "negative")
+# Of a machine on which much else runs.
+_SECONDS = 300.0
+_FAILURE, _SERVER_ERROR = 400, 500
+_HELD = {"namespace": "a", "name": "mine"}
+# A drawn text of any characters is seldom one that names a state.
+_STATES = ("uid", "resourceVersion")
+
+
+def operations(version: str, kinds: tuple[str, ...]) -> list[Any]:
+    """Give the operations of some kinds that a document has."""
+    # Takes a second, which other tests do not pay.
+    import schemathesis  # noqa: PLC0415
+
+    plurals = {BY_KIND[kind].plural for kind in kinds}
+    found = [each.ok() for each in schemathesis.openapi.from_dict(DOCUMENTS[version]()).get_all_operations()]
+    return [each for each in found if not plurals.isdisjoint(each.path.split("/"))]
+
+
+def ask_all(version: str, kinds: tuple[str, ...], mode: str, count: int) -> int:
+    """Draw that many requests of each operation and send them; gives how many were sent. `AssertionError` for an answer that is none."""
+    from schemathesis import GenerationMode  # noqa: PLC0415
+    from schemathesis.generation.feedback import NO_FEEDBACK  # noqa: PLC0415
+
+    sent = 0
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        for operation in operations(version, kinds):
+
+            @random_cases(count)
+            @given(operation.as_strategy(GenerationMode(mode), feedback=NO_FEEDBACK), st.booleans())
+            def one(case: Any, aimed: bool) -> None:
+                nonlocal sent
+                sent += 1
+                request = prepared(aimed_at_held(case) if aimed else case)
+                problem = runner.run(problem_of(request))
+                assert not problem, f"{request.method} {request.url}\n{request.headers}\n{request.body!r}\n{problem}"
+
+            # Nothing is wrong for an operation that takes any text and has no body.
+            with contextlib.suppress(Unsatisfiable):
+                one()
+    return sent
+
+
+def aimed_at_held(case: Any) -> Any:
+    """Have a request reach an object that there is, so that more than its path is read: only its parameters and body stay as drawn."""
+    if case.path_parameters:
+        case.path_parameters = {name: _HELD[name] for name in case.path_parameters}
+    case.query = {name: value for name, value in (case.query or {}).items() if name not in ("dryRun", "fieldValidation")}
+    if isinstance(case.body, dict) and isinstance(case.body.get("metadata"), dict):
+        metadata = {name: value for name, value in case.body["metadata"].items() if name not in (*_STATES, *_HELD)}
+        # What is created has another name.
+        case.body = {**case.body, "metadata": metadata | ({"name": "new"} if case.method.lower() == "post" else {})}
+    return case
+
+
+def prepared(case: Any) -> requests.PreparedRequest:
+    """Give the request as it is sent."""
+    return requests.Request(**case.as_transport_kwargs(base_url="http://front")).prepare()
+
+
+async def problem_of(request: requests.PreparedRequest) -> str:
+    """Send a request to a front of its own; gives what is wrong with the answer, empty if nothing is."""
+    parts = urlsplit(str(request.url))
+    path = URL(f"{parts.path}?{parts.query}" if parts.query else parts.path, encoded=True)
+    headers = {name: value for name, value in request.headers.items() if name.lower() not in ("content-length", "accept-encoding")}
+    body = request.body.encode() if isinstance(request.body, str) else request.body
+    with tempfile.TemporaryDirectory() as folder:
+        audit_log = AuditLog(str(Path(folder) / "audit.jsonl"))
+        async with a_fleet(Path(folder), audit_log=audit_log) as fleet, asyncio.timeout(_SECONDS):
+            sent = {**headers, "Authorization": f"Bearer {TOKENS['root']}"}
+            try:
+                async with fleet.client.request(cast("str", request.method), path, data=body, headers=sent) as answer:
+                    # A watch goes on until its client goes.
+                    is_watch = answer.status < _FAILURE and answer.content_length is None
+                    return wrong(answer.status, answer.content_type, b"" if is_watch else await answer.read())
+            except ClientError as error:
+                return f"no answer: {error!r}"
+
+
+def wrong(status: int, content_type: str, body: bytes) -> str:
+    """Say what is wrong with an answer; empty if nothing is."""
+    if status < _FAILURE:
+        return ""
+    told = body[:2000].decode(errors="replace")
+    if status >= _SERVER_ERROR:
+        return f"{status}: {told}"
+    try:
+        tree = json.loads(body)
+    except ValueError:
+        return f"{status}, and no JSON: {told}"
+    is_status = isinstance(tree, dict) and (tree.get("kind"), tree.get("apiVersion"), tree.get("status")) == ("Status", "v1", "Failure")
+    if content_type != JSON or not is_status or tree.get("code") != status or not tree.get("reason") or not tree.get("message"):
+        return f"{status} as {content_type}, and no Status: {told}"
+    return ""
