@@ -28,6 +28,8 @@ from client.temporal.shutdown import exit_process
 from front.access.access import Access
 from front.access.access_file import AccessRules
 from front.access.files import BadAccessFile
+from front.access.id_tokens import Claims, IdTokens
+from front.access.issuer import Issuer, is_safe
 from front.access.limits import Allowance, Limits
 from front.access.request_header import Proxies
 from front.access.reviews import BadKubeconfig, Reviews, reviews_by
@@ -120,7 +122,7 @@ def access_of(front: FrontSettings, host: str) -> Access:
             "trusted whatever they say they are",
             next_step="have users and API servers sign by different authorities",
         )
-    return Access(rules, proxies=proxies, reviews=reviews, authorities=authorities)
+    return Access(rules, proxies=proxies, reviews=reviews, authorities=authorities, id_tokens=_id_tokens(front))
 
 
 def access_rules(front: FrontSettings, host: str) -> AccessRules | None:
@@ -158,6 +160,27 @@ def _authorities(setting: str, file: Path) -> list[x509.Certificate]:
     except (OSError, ValueError, UnsupportedAlgorithm) as error:
         raise Refused(f"{setting}: {error}", next_step="name a file with the certificates of authorities, in PEM") from error
     return found
+
+
+def _id_tokens(front: FrontSettings) -> IdTokens | None:
+    if not front.oidc_issuer_url:
+        return None
+    if not is_safe(front.oidc_issuer_url):
+        raise Refused(
+            "front.oidcIssuerUrl: whoever is on the way to it could say whose tokens are good",
+            next_step="name an address that begins with https://; http:// is for a loopback address alone",
+        )
+    if not front.oidc_client_id or front.access_file is None:
+        raise Refused(
+            "front.oidcIssuerUrl: tokens need an audience, and rules of what their bearers may do: front.reviewKubeconfig is not for them",
+            next_step="set front.oidcClientId and front.accessFile",
+        )
+    try:
+        tls = ssl.create_default_context(cafile=str(front.oidc_ca_file.expanduser())) if front.oidc_ca_file else None
+    except (OSError, ssl.SSLError) as error:
+        raise Refused(f"front.oidcCaFile: {error}", next_step="name a file with the certificates of authorities, in PEM") from error
+    claims = Claims(front.oidc_username_claim, front.oidc_username_prefix, front.oidc_groups_claim, front.oidc_groups_prefix)
+    return IdTokens(Issuer(front.oidc_issuer_url, tls), front.oidc_client_id, claims, front.oidc_signing_algs)
 
 
 def _reviews(front: FrontSettings) -> Reviews | None:

@@ -1,11 +1,15 @@
 """The settings of the HTTP front."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
 from api_types.sections.base import Section
 from api_types.setting_types import Address, OptionalAddress, OptionalObjectName, Seconds
+
+SigningAlgorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
+"""Those by which nobody signs who can only check: none has a shared secret."""
 
 
 class FrontSettings(Section):
@@ -37,6 +41,24 @@ class FrontSettings(Section):
     )
     review_kubeconfig: str = Field(
         default="", description="Kubeconfig of the API server that says what users may do, or `in-cluster`; empty: the access file alone."
+    )
+    oidc_issuer_url: str = Field(
+        default="", max_length=2048, description="Issuer of OpenID Connect whose tokens are taken, as its tokens name it; empty: none."
+    )
+    oidc_client_id: str = Field(default="", max_length=1024, description="Audience that its tokens must be for.")
+    oidc_ca_file: Path | None = Field(
+        default=None, description="Authorities that the issuer's certificate is checked with, in PEM; without it, those of the machine."
+    )
+    oidc_username_claim: str = Field(default="sub", min_length=1, max_length=256, description="Claim with the name of the user.")
+    oidc_username_prefix: str = Field(
+        default="",
+        max_length=128,
+        description="What is put before it; empty: the issuer and #, but for the claim email; `-`: nothing.",
+    )
+    oidc_groups_claim: str = Field(default="", max_length=256, description="Claim with the groups of the user; empty: they have none.")
+    oidc_groups_prefix: str = Field(default="", max_length=128, description="What is put before each group.")
+    oidc_signing_algs: tuple[SigningAlgorithm, ...] = Field(
+        default=("RS256",), min_length=1, description="Algorithms by which its tokens may be signed."
     )
     audit_file: str = Field(default="-", min_length=1, description="Where each write is recorded as a line of JSON; - is standard output.")
     requests_per_second: float = Field(default=50, gt=0, le=100_000, description="Of one user, and of one address without a valid token.")

@@ -1,4 +1,4 @@
-"""Who may come in, and what they may do there: from the access file, certificates, and an API server that is before this front."""
+"""Who may come in, and what they may do there: by the access file, certificates, an issuer of tokens, and an API server before us."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,6 +7,7 @@ from cryptography import x509
 
 from front.access.access_file import AccessRules, Attempt, User
 from front.access.certificates import of_connection
+from front.access.id_tokens import IdTokens
 from front.access.request_header import Headers, Proxies, issued_by, read_certificate
 from front.access.reviews import Reviews
 
@@ -24,12 +25,15 @@ class Access:
         proxies: Proxies | None = None,
         reviews: Reviews | None = None,
         authorities: Sequence[x509.Certificate] = (),
+        id_tokens: IdTokens | None = None,
     ) -> None:
         """Without any source everybody who reaches the front may do everything.
 
         `authorities`: those that sign certificates of users. They matter where there are `proxies` too: a handshake trusts both.
+        `id_tokens`: of users who have the rights of `rules`.
         """
         self._rules, self._proxies, self._reviews, self._authorities = rules, proxies, reviews, authorities
+        self._id_tokens = id_tokens
 
     @property
     def is_open(self) -> bool:
@@ -39,6 +43,11 @@ class Access:
     def refresh(self) -> str:
         """Read the access file again if it has changed; gives what is wrong with it, if it cannot be used."""
         return self._rules.refresh() if self._rules else ""
+
+    async def learn(self, token: str | None) -> None:
+        """Have the keys at hand with which a token may be signed, so that `user_of` can tell whose it is."""
+        if token and self._id_tokens:
+            await self._id_tokens.learn(token)
 
     def user_of(self, token: str | None, headers: Headers, transport: Any) -> User | None:
         """Give the user of a request: whom an API server names, or the bearer of its token, or of the certificate of its connection.
@@ -51,7 +60,8 @@ class Access:
         if self._proxies and (user := self._proxies.user(certificate, headers)):
             return user
         if token is not None:
-            return self._rules.user_of(token) if self._rules else None
+            known = self._rules.user_of(token) if self._rules else None
+            return known or (self._id_tokens.user_of(token) if self._id_tokens else None)
         if tls is None or certificate is None or (self._proxies and not issued_by(certificate, self._authorities)):
             return None
         held = of_connection(tls.getpeercert())
@@ -68,3 +78,5 @@ class Access:
         """Ask nobody any more."""
         if self._reviews:
             self._reviews.close()
+        if self._id_tokens:
+            self._id_tokens.close()

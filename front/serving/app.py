@@ -16,7 +16,7 @@ from front.access.access_file import ANYBODY, Attempt, User
 from front.access.limits import Limits, TooMany
 from front.access.request_header import TEXTS_MAX, Unusable
 from front.access.reviews import Unanswered
-from front.access.tokens import API_KEY, Token, bearer_token
+from front.access.tokens import API_KEY, Token, any_token, bearer_token
 from front.audit.event import AuditEvent
 from front.audit.log import AuditLog
 from front.page.files import SETTINGS, Page
@@ -68,7 +68,7 @@ class Front:
 
     def app(self, routes: Sequence[web.AbstractRouteDef] = ()) -> web.Application:
         """Give the application. `routes`: of what it serves besides the Kubernetes API; writes and refusals are treated as all are."""
-        app = web.Application(middlewares=[self._send, self._auditing.middleware, self._guard])
+        app = web.Application(middlewares=[self._send, self._auditing.middleware, self._guard, self._learn])
         app.on_cleanup.append(self._auditing.end)
         app.on_response_prepare.append(note_begun)
         app.router.add_routes(routes)
@@ -104,6 +104,12 @@ class Front:
             failure = errors.Refused(500, "InternalError", "an error of this server; its log has the details")
             answer = json_response(failure.status, failure.code)
         return ended(request) or answer
+
+    @web.middleware
+    async def _learn(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Read keys of the issuer of a token where that has to be done, before it is asked whose the token is."""
+        await self._access.learn(any_token(request.headers.getall("Authorization", []), request.headers.getall(API_KEY, [])))
+        return await handler(request)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path.rstrip("/") or "/"

@@ -15,6 +15,7 @@ ROW = re.compile(r"\| `([a-z][A-Za-z0-9]*\.[A-Za-z]+)` \|([^|]*)\|")
 # Defaults that README tells in words.
 IN_WORDS = {
     "front.requestHeaderNames": "`front-proxy-client`",
+    "front.oidcSigningAlgs": "`RS256`",
     "queues.serve": "all",
     "secrets.directory": "`~/.local/share/modelplane/secrets`",
     "workloads.refusedAnnotations": "those by which webhooks and runtimes add containers, volumes, devices or rights",

@@ -1,0 +1,89 @@
+"""An issuer of OpenID Connect: a real HTTP server with keys of its own, and the tokens that it signs."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import jwt
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+
+AUDIENCE = "modelplane"
+Json = dict[str, Any]
+Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+
+
+@cache
+def rsa_key(number: int = 1, bits: int = 2048) -> rsa.RSAPrivateKey:
+    """Make a key, which takes a moment; the same one for the same number."""
+    del number
+    return rsa.generate_private_key(65537, bits)
+
+
+@cache
+def ec_key() -> ec.EllipticCurvePrivateKey:
+    """Make a key of the curve of ES256."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def jwk(key: Key, name: str, **more: str) -> Json:
+    """Give the public part of a key as an entry of a key set."""
+    public = key.public_key()
+    entry = RSAAlgorithm.to_jwk(public, as_dict=True) if isinstance(public, rsa.RSAPublicKey) else ECAlgorithm.to_jwk(public, as_dict=True)
+    return {**entry, "kid": name, **more}
+
+
+@dataclass
+class TokenIssuer:
+    """The issuer. `keys`: entries that it publishes; `discovery`: what its document says beside; `asked`: the paths that were read."""
+
+    keys: list[Json] = field(default_factory=lambda: [jwk(rsa_key(), "one")])
+    discovery: Json = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    answers: bool = True
+    silent: asyncio.Event | None = None
+    padding: int = 0
+    url: str = ""
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Answer a request."""
+        self.asked.append(request.path)
+        if self.silent:
+            await self.silent.wait()
+        if not self.answers:
+            return web.Response(status=503)
+        if request.path.endswith("/moved"):
+            return web.Response(status=302, headers={"Location": f"{self.url}/keys"})
+        if request.path.endswith("/keys"):
+            return web.json_response({"keys": self.keys, "padding": "x" * self.padding})
+        return web.json_response({"issuer": self.url, "jwks_uri": f"{self.url}/keys", **self.discovery})
+
+    def token(self, key: Any = None, name: str | None = "one", algorithm: str = "RS256", **claims: Any) -> str:
+        """Sign a token that is good, but for what is said; a claim that is None is left out."""
+        now = int(time.time())
+        said = {"iss": self.url, "aud": AUDIENCE, "sub": "ann", "groups": ["team-a"], "iat": now, "exp": now + 600, **claims}
+        headers = {} if name is None else {"kid": name}
+        return jwt.encode({k: v for k, v in said.items() if v is not None}, key or rsa_key(), algorithm, headers=headers)
+
+
+@asynccontextmanager
+async def an_issuer() -> AsyncIterator[TokenIssuer]:
+    """Serve one on a loopback address."""
+    issuer = TokenIssuer()
+    app = web.Application()
+    app.router.add_get("/{path:.*}", issuer.answer)
+    server = TestServer(app)
+    await server.start_server()
+    issuer.url = f"http://127.0.0.1:{server.port}/realm"
+    try:
+        yield issuer
+    finally:
+        if issuer.silent:
+            issuer.silent.set()
+        await server.close()
