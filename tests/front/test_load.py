@@ -1,0 +1,29 @@
+"""A small part of `python -m tests.bench.front_load`: whatever the machine does meanwhile, no watcher loses an event."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.front.front_under_test import a_front
+from tests.front.load import Load, create, drive
+from tests.workflows.environment.harness import ControlPlane
+
+pytestmark = [pytest.mark.testbed, pytest.mark.timeout(600)]
+LOAD = Load(objects=100, watchers=10, per_second=20, seconds=5, prefix="slice")
+WITHIN = 120.0
+
+
+async def test_every_watcher_ends_with_what_there_is(plane: ControlPlane, tmp_path: Path) -> None:
+    async with (
+        a_front(plane, tmp_path, requestsPerSecond="10000", burst="10000", maxConcurrentRequests="1000") as front,
+        AsyncExitStack() as stack,
+    ):
+        sessions = [await stack.enter_async_context(front.session()) for _ in range(LOAD.watchers + 1)]
+        await create(sessions[0], LOAD)
+        outcome = await drive(sessions[0], sessions[1:], LOAD, WITHIN)
+        for number in range(LOAD.objects):
+            await plane.delete("InferenceClass", LOAD.name(number))
+    assert (outcome.failed, outcome.behind, len(outcome.writes)) == ([], [], round(LOAD.per_second * LOAD.seconds))
+    # Each watcher was told the last state of each object that was written.
+    assert outcome.events >= LOAD.watchers * min(LOAD.objects, len(outcome.writes))
