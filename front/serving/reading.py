@@ -31,6 +31,11 @@ class Form:
         """Read it from the headers and parameters of a request."""
         return cls(wants_table(accept), wants_metadata(accept), parameters.get("includeObject", ""))
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether objects are wanted as they are."""
+        return not self.table and not self.metadata
+
     def one(self, resource: Resource, tree: Tree, *, headed: bool = True) -> Tree:
         """Write one object."""
         if self.table:

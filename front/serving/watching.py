@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -13,7 +13,7 @@ from front.serving import errors, tables
 from front.serving.reading import Form, Parameters, check_all_are_read, number, selection
 from front.serving.requests import Resource
 from front.serving.selectors import Selection
-from front.serving.sending import WRITE_SECONDS
+from front.serving.sending import PART_BYTES, WRITE_SECONDS
 from front.store.projection import Expired, Key, Projection, Stored, Tree, Watcher
 
 GoesOn = Callable[[], Awaitable[bool]]
@@ -101,17 +101,28 @@ class Watch:
             changes = await watcher.take(min(left, CHECK_SECONDS))
             if not await goes_on():
                 return
-            for key, stored in changes:
-                self._high = max(self._high, stored.version)
-                for line in self._events(key, stored):
-                    if not await self._goes_on(goes_on):
-                        return
-                    yield line
+            for part in self._in_parts(changes):
+                if not await self._goes_on(goes_on):
+                    return
+                yield part
             if changes:
                 told = time.monotonic()
             elif self._bookmarks and time.monotonic() - told >= BOOKMARK_SECONDS:
                 told = time.monotonic()
                 yield self._bookmark()
+
+    def _in_parts(self, changes: Iterable[tuple[Key, Stored]]) -> Iterator[bytes]:
+        """Tell of changes, as many together as one write may have: what many watches cost is writes."""
+        part = b""
+        for key, stored in changes:
+            self._high = max(self._high, stored.version)
+            for line in self._events(key, stored):
+                part += line
+                if len(part) >= PART_BYTES:
+                    yield part
+                    part = b""
+        if part:
+            yield part
 
     def _events(self, key: Key, stored: Stored) -> list[bytes]:
         if not self._wanted.has_key(key):
@@ -120,16 +131,18 @@ class Watch:
         is_known, before = key in self._known, self._known.get(key)
         if not selected:
             self._known.pop(key, None)
-            return [self._object("DELETED", stored.tree)] if is_known else []
+            return [self._object("DELETED", stored)] if is_known else []
         if before and (before.uid, before.version) == (stored.uid, stored.version):
             return []
         self._known[key] = stored
         if before and before.uid != stored.uid:
-            return [self._object("DELETED", before.tree), self._object("ADDED", stored.tree)]
-        return [self._object("MODIFIED" if is_known else "ADDED", stored.tree)]
+            return [self._object("DELETED", before), self._object("ADDED", stored)]
+        return [self._object("MODIFIED" if is_known else "ADDED", stored)]
 
-    def _object(self, event: str, tree: Tree) -> bytes:
-        line = _line(event, self._form.one(self._resource, tree, headed=self._headed))
+    def _object(self, event: str, stored: Stored) -> bytes:
+        if self._form.is_whole:
+            return _whole(event, stored)
+        line = _line(event, self._form.one(self._resource, stored.tree, headed=self._headed))
         self._headed = False
         return line
 
@@ -150,6 +163,10 @@ class Watch:
 
 def _line(event: str, tree: Tree) -> bytes:
     return json.dumps({"type": event, "object": tree}, separators=(",", ":")).encode() + b"\n"
+
+
+def _whole(event: str, stored: Stored) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (event.encode(), stored.encoded)
 
 
 async def streamed(request: web.Request, lines: AsyncGenerator[bytes, None]) -> web.StreamResponse:

@@ -6,9 +6,11 @@ was interrupted never does: a watcher that is slow gets the last one. So nothing
 """
 
 import asyncio
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from front.applying.annotation import revealed
@@ -49,6 +51,11 @@ class Stored:
     behind: int = 0
     relabelled: int = 0
     labels_before: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """Give it as JSON, which is made once, however many watches tell of it."""
+        return json.dumps(self.tree, separators=(",", ":")).encode()
 
     @property
     def labels(self) -> Mapping[str, str]:

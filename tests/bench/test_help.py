@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    "module", ["", ".decide", ".lost_scheduler", ".policies", ".steady_state", ".storm", ".targets", ".temporal_burst"]
+    "module", ["", ".decide", ".front_load", ".lost_scheduler", ".policies", ".steady_state", ".storm", ".targets", ".temporal_burst"]
 )
 def test_help_only_prints_the_options(module: str) -> None:
     ended = subprocess.run(

@@ -18,7 +18,8 @@ from front.serving import sending, watching
 from front.serving.reading import Form
 from front.serving.requests import resource_of
 from front.serving.watching import Watch
-from front.store.projection import Key
+from front.store import projection as projection_module
+from front.store.projection import Key, Stored
 from tests.front.fleet_of_tenants import START, Fleet, a_fleet, an_object
 from tests.workflows.environment.harness import eventually
 
@@ -164,13 +165,13 @@ async def test_a_line_of_a_watch_is_made_when_the_one_before_was_read_and_others
     fill(fleet, 5, 10)
     made: list[str] = []
     others: list[str] = []
-    line = watching._line
+    line = watching._whole
 
-    def noted(event: str, tree: Any) -> bytes:
-        made.append(tree["metadata"]["name"])
-        return line(event, tree)
+    def noted(event: str, stored: Stored) -> bytes:
+        made.append(stored.tree["metadata"]["name"])
+        return line(event, stored)
 
-    monkeypatch.setattr(watching, "_line", noted)
+    monkeypatch.setattr(watching, "_whole", noted)
     for query in ({}, {"resourceVersion": "1"}):
         made.clear()
         others.clear()
@@ -212,16 +213,16 @@ async def test_a_watch_ends_between_two_lines_when_its_user_may_no_more(fleet: F
 
 async def test_a_watch_that_fails_has_no_second_answer_in_its_first(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(fleet, 2, 10)
-    line = watching._line
+    line = watching._whole
     lines: list[str] = []
 
-    def failing(event: str, tree: Any) -> bytes:
+    def failing(event: str, stored: Stored) -> bytes:
         lines.append(event)
         if len(lines) > 1:
             raise ZeroDivisionError
-        return line(event, tree)
+        return line(event, stored)
 
-    monkeypatch.setattr(watching, "_line", failing)
+    monkeypatch.setattr(watching, "_whole", failing)
     with socket.socket() as connection:
         connection.settimeout(0)
         loop = asyncio.get_running_loop()
@@ -249,3 +250,49 @@ async def test_the_end_of_a_watch_waits_for_no_client(fleet: Fleet, monkeypatch:
     async with asyncio.timeout(30), fleet.client.get(f"{PATH}?watch=true&timeoutSeconds=1", headers=headers) as answer:
         with pytest.raises(aiohttp.ClientError):
             await answer.read()
+
+
+async def test_what_many_watches_tell_of_a_change_is_encoded_once(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(fleet, 5, 10)
+    made: list[str] = []
+
+    class Counting:
+        @staticmethod
+        def dumps(tree: Any, **more: Any) -> str:
+            made.append(tree["metadata"]["name"])
+            return json.dumps(tree, **more)
+
+    monkeypatch.setattr(projection_module, "json", Counting)
+    watches = [a_watch(fleet, resourceVersion=str(fleet.projection.high)).lines(always) for _ in range(5)]
+    told = [asyncio.ensure_future(anext(lines)) for lines in watches]
+    await asyncio.sleep(0)
+    key = Key("ModelDeployment", "a", "new")
+    fleet.projection.put(key, an_object(BY_KIND["ModelDeployment"], "a", "new", START + 100))
+    (line,) = set(await asyncio.gather(*told))
+    fleet.projection.remove(key, START + 101)
+    (gone,) = set(await asyncio.gather(*(anext(lines) for lines in watches)))
+    assert made == ["new", "new"]
+    events = [json.loads(each) for each in (line, gone)]
+    assert [(each["type"], each["object"]["metadata"]["resourceVersion"]) for each in events] == [
+        ("ADDED", str(START + 100)),
+        ("DELETED", str(START + 101)),
+    ]
+    for lines in watches:
+        await lines.aclose()
+
+
+async def test_changes_that_come_together_are_written_together_in_parts_of_fair_size(fleet: Fleet) -> None:
+    fill(fleet, 5, 10)
+    lines = a_watch(fleet, resourceVersion=str(fleet.projection.high)).lines(always)
+    first = asyncio.ensure_future(anext(lines))
+    await asyncio.sleep(0)
+    for number in range(200):
+        key = Key("ModelDeployment", "a", f"new{number}")
+        fleet.projection.put(key, an_object(BY_KIND["ModelDeployment"], "a", key.name, START + 100 + number))
+    parts = [await first]
+    while sum(part.count(b"\n") for part in parts) < 200:
+        parts.append(await anext(lines))
+    assert [json.loads(line)["object"]["metadata"]["name"] for line in b"".join(parts).splitlines()] == [f"new{n}" for n in range(200)]
+    assert 1 < len(parts) < 10
+    assert max(map(len, parts)) < 2 * sending.PART_BYTES
+    await lines.aclose()
