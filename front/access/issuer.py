@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -109,7 +110,7 @@ class Issuer:
 
 async def _document(session: aiohttp.ClientSession, address: str) -> dict[str, Any]:
     async with session.get(address, allow_redirects=False, headers={"Accept": "application/json"}) as answer:
-        if answer.status != aiohttp.http.HTTPStatus.OK:
+        if answer.status != HTTPStatus.OK:
             raise Unreadable(f"{address} answers with {answer.status}")
         body = bytearray()
         async for part in answer.content.iter_any():

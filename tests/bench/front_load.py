@@ -25,6 +25,7 @@ import aiohttp
 from api_types.messages.entities import Replace
 from api_types.resources.kinds import BY_KIND
 from api_types.settings import Settings
+from client.errors import CommandFailed
 from client.follow.requests import new_request_id
 from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane
@@ -125,11 +126,18 @@ async def without_front(fleet: ProtocolFleet, load: Load) -> dict[str, float]:
         manifest = {"apiVersion": tree["apiVersion"], "kind": tree["kind"], "spec": tree["spec"]}
         manifest["metadata"] = {"name": target.name, "labels": {LABEL: f"raw-{number}"}}
         await plane.replace(target, Replace(request_id=new_request_id(), by="bench", manifest=manifest), create=False)
-        outcome.writes.append(time.perf_counter() - due)
 
-    await asyncio.gather(*(one(number) for number in range(round(load.per_second * load.seconds))))
+    async def timed(number: int) -> None:
+        try:
+            await one(number)
+        except CommandFailed as failure:
+            outcome.failed.append(failure.message)
+        # A write that was given up took as long too.
+        outcome.writes.append(time.perf_counter() - started - number / load.per_second)
+
+    await asyncio.gather(*(timed(number) for number in range(round(load.per_second * load.seconds))))
     outcome.writes.sort()
-    return figures(outcome, "raw_")
+    return {**figures(outcome, "raw_"), "raw_failed": len(outcome.failed)}
 
 
 async def measure(chosen: argparse.Namespace) -> dict[str, Any]:

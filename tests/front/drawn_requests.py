@@ -43,8 +43,8 @@ def operations(version: str, kinds: tuple[str, ...]) -> list[Any]:
     import schemathesis  # noqa: PLC0415
 
     plurals = {BY_KIND[kind].plural for kind in kinds}
-    found = [each.ok() for each in schemathesis.openapi.from_dict(DOCUMENTS[version]()).get_all_operations()]
-    return [each for each in found if not plurals.isdisjoint(each.path.split("/"))]
+    found: list[Any] = list(schemathesis.openapi.from_dict(DOCUMENTS[version]()).get_all_operations())
+    return [each for each in (result.ok() for result in found) if not plurals.isdisjoint(each.path.split("/"))]
 
 
 def ask_all(version: str, kinds: tuple[str, ...], mode: str, count: int) -> int:
@@ -92,7 +92,7 @@ async def problem_of(request: requests.PreparedRequest) -> str:
     """Send a request to a front of its own; gives what is wrong with the answer, empty if nothing is."""
     parts = urlsplit(str(request.url))
     path = URL(f"{parts.path}?{parts.query}" if parts.query else parts.path, encoded=True)
-    headers = {name: value for name, value in request.headers.items() if name.lower() not in ("content-length", "accept-encoding")}
+    headers = {name: str(value) for name, value in request.headers.items() if name.lower() not in ("content-length", "accept-encoding")}
     body = request.body.encode() if isinstance(request.body, str) else request.body
     with tempfile.TemporaryDirectory() as folder:
         audit_log = AuditLog(str(Path(folder) / "audit.jsonl"))
