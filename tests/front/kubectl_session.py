@@ -1,0 +1,134 @@
+"""The session of kubectl that docs/kubectl.md shows: its commands, run against a front, and what they print, as a page.
+
+`python -m tests.front.kubectl_session` writes the page.
+"""
+
+import asyncio
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.front.front_under_test import FrontUnderTest, a_front
+from tests.workflows.environment.harness import a_deployment
+from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
+
+PAGE = Path(__file__).parents[2] / "docs" / "kubectl.md"
+NAMESPACE, NAME = "team-a", "qwen"
+_USER = "alice"
+_HEAD = """# A session of kubectl
+
+Commands of a user with the rights of a namespace, as `kubectl` runs them against [the front](front.md), and what they print. The page is
+written by `python -m tests.front.kubectl_session`, and a test runs the commands anew. Times, ages, uids and versions are replaced by fixed
+ones. The kubeconfig names the front, the token and the namespace `team-a`.
+"""
+_FIXED = (
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "01234567-89ab-cdef-0123-456789abcdef"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "2026-01-01T00:00:00Z"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [+-]\d{4}", "2026-01-01 00:00:00.000000000 +0000"),
+    (r"\b\d{16}\b", "1767225600000000"),
+    (r"/\S*/(LIVE|MERGED)-\d+", r"\1"),
+    (rf"\b{NAME}-[0-9a-f]{{8}}\b", f"{NAME}-0a1b2c3d"),
+    (r"(?m)\b(\d+[dhms])+[ \t]*$", "5s"),
+    (r"(?m)[ \t]+$", ""),
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command. `file`: the deployment that `FILE` of the arguments is; `varies`: what it prints differs from run to run.
+
+    `beside`: a command that is run while this one watches; `lines`: how many are shown.
+    """
+
+    arguments: tuple[str, ...]
+    file: Mapping[str, object] | None = None
+    fails: bool = False
+    varies: bool = False
+    beside: tuple[str, ...] = ()
+    lines: int = 400
+
+
+def _of(replicas: int) -> Mapping[str, object]:
+    return a_deployment(NAME, NAMESPACE, replicas=replicas)
+
+
+_OBJECT = f"md/{NAME}"
+_MERGE = json.dumps({"metadata": {"annotations": {"owner": "ann"}}})
+STEPS = (
+    Step(("api-resources", "--api-group", "modelplane.ai")),
+    Step(("explain", "modeldeployment.spec.replicas")),
+    Step(("auth", "can-i", "create", "modeldeployments")),
+    Step(("auth", "can-i", "list", "modeldeployments", "--namespace", "team-b"), fails=True),
+    Step(("apply", "-f", "FILE"), file=_of(1)),
+    Step(("wait", "--for=condition=Ready", _OBJECT, "--timeout=50s")),
+    Step(("get", "md")),
+    Step(("get", _OBJECT, "-o", "wide")),
+    Step(("diff", "-f", "FILE"), file=_of(2), fails=True, varies=True),
+    Step(("apply", "-f", "FILE"), file=_of(2)),
+    Step(("patch", _OBJECT, "--type=merge", "-p", _MERGE)),
+    Step(("label", _OBJECT, "tier=gold")),
+    Step(("get", _OBJECT, "-w", "--request-timeout=8s"), varies=True, beside=("scale", _OBJECT, "--replicas=3")),
+    Step(("wait", "--for=jsonpath={.status.replicas.ready}=3", _OBJECT, "--timeout=50s")),
+    Step(("edit", _OBJECT)),
+    Step(("wait", "--for=jsonpath={.status.replicas.ready}=4", _OBJECT, "--timeout=50s")),
+    Step(("get", _OBJECT, "-o", "yaml"), varies=True),
+    Step(("get", _OBJECT, "-o", "json"), varies=True, lines=12),
+    Step(("describe", _OBJECT), varies=True),
+    Step(("delete", _OBJECT, "--wait", "--timeout=50s")),
+    Step(("get", _OBJECT), fails=True),
+)
+
+
+async def recorded(front: FrontUnderTest) -> list[tuple[Step, str]]:
+    """Run the session; gives each command with what it printed, without what differs from run to run."""
+    editor = front.folder / "editor"
+    editor.write_text("#!/bin/sh\nexec sed -i 's/replicas: 3/replicas: 4/' \"$1\"\n")
+    editor.chmod(0o755)
+    return [(step, await _printed(front, step)) for step in STEPS]
+
+
+async def _printed(front: FrontUnderTest, step: Step) -> str:
+    file = front.folder / "deployment.yaml"
+    if step.file is not None:
+        file.write_text(json.dumps(step.file, indent=2))
+    where = () if "--namespace" in step.arguments else ("--namespace", NAMESPACE)
+    arguments = [str(file) if each == "FILE" else each for each in step.arguments]
+    running = asyncio.create_task(front.kubectl(*arguments, *where, user=_USER, fails=step.fails))
+    if step.beside:
+        # The watch is in the page with what it tells of the change, however soon it has begun.
+        await front.kubectl(*step.beside, *where, user=_USER)
+    printed = await running
+    for pattern, fixed in _FIXED:
+        printed = re.sub(pattern, fixed, printed)
+    lines = printed.strip().splitlines()
+    return "\n".join(lines[: step.lines] + (["..."] if len(lines) > step.lines else []))
+
+
+def shown(step: Step) -> str:
+    """Give the command as a user writes it."""
+    words = [f"'{word}'" if re.search(r"[{} ]", word) else word.replace("FILE", "deployment.yaml") for word in step.arguments]
+    editor = "EDITOR=\"sed -i 's/replicas: 3/replicas: 4/'\" " if step.arguments[0] == "edit" else ""
+    beside = f"   # beside it: kubectl {' '.join(step.beside)}" if step.beside else ""
+    return f"$ {editor}kubectl {' '.join(words)}{beside}"
+
+
+def page(run: list[tuple[Step, str]]) -> str:
+    """Write the page."""
+    return _HEAD + "".join(f"\n```console\n{shown(step)}\n{printed}\n```\n" for step, printed in run)
+
+
+async def _write() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        async with simulated_plane() as plane:
+            await plane.apply(a_class())
+            await plane.apply(a_cluster("eu", nodes=100))
+            await plane.ready("InferenceCluster", "eu")
+            async with a_front(plane, Path(folder)) as front:
+                PAGE.write_text(page(await recorded(front)))
+
+
+if __name__ == "__main__":
+    asyncio.run(_write())
