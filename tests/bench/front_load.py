@@ -102,6 +102,8 @@ async def through_front(fleet: ProtocolFleet, load: Load, folder: Path) -> dict[
         before = {name: cpu_seconds(each) for name, each in processes.items()}
         outcome = await drive(writer, watching, load, _WITHIN_SECONDS)
         cpu = {name: round((cpu_seconds(each) - before[name]) / len(outcome.writes), 5) for name, each in processes.items()}
+    for told in sorted(set(outcome.failed))[:5]:
+        sys.stderr.write(f"not written: {told[:512]}\n")
     return {**figures(outcome), "cpu": cpu, "events": outcome.events, "failed": len(outcome.failed), "watchers_behind": len(outcome.behind)}
 
 
