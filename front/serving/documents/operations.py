@@ -21,7 +21,12 @@ _WATCH = {
     "sendInitialEvents": {"type": "boolean"},
 }
 _DELETE = {"dryRun": {"type": "string", "enum": ["All"]}, "propagationPolicy": {"type": "string", "enum": ["Foreground", "Background"]}}
-_QUERIES = {"list": {**_LIST, **_WATCH}, "delete": _DELETE, "deletecollection": {**_DELETE, **_LIST}}
+_QUERIES = {
+    "list": {**_LIST, **_WATCH},
+    "patch": {"force": {"type": "boolean"}},
+    "delete": _DELETE,
+    "deletecollection": {**_DELETE, **_LIST},
+}
 _OPTIONS: Json = {
     "type": "object",
     "properties": {
@@ -59,7 +64,7 @@ def in_path(path: str) -> list[Json]:
 
 
 def in_query(action: str) -> list[Json]:
-    """Give the parameters of reading and deleting."""
+    """Give the parameters that only this action has."""
     return [{"name": name, "in": "query", "schema": schema} for name, schema in _QUERIES.get(action, {}).items()]
 
 
@@ -72,6 +77,8 @@ def body(action: str, of_objects: Json, *, scale: bool) -> Json:
         case "patch":
             content = {media_type: {"schema": {"type": "object"}} for media_type in (bodies.MERGE, bodies.STRATEGIC)}
             content[bodies.JSON_PATCH] = {"schema": {"type": "array", "items": _OPERATION}}
+            if not scale:
+                content[bodies.APPLY] = {"schema": of_objects}
         case "delete" | "deletecollection":
             return {"requestBody": {"content": {bodies.JSON: {"schema": _OPTIONS}}}}
         case _:
