@@ -10,7 +10,8 @@ STAMP := .venv/.made-from-$(LOCK)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test test-fast campaign explore fuzz fuzz-front coverage testbed testbed-down check compiled fmt lock bench bench-front programs oracle venv clean
+.PHONY: help demo up down test test-fast campaign explore fuzz fuzz-front coverage testbed testbed-down check compiled fmt lock bench bench-front \
+  programs keda oracle venv clean
 
 help:
 	@echo "make demo          a whole fleet on this machine, gateways included, with a first model on two clusters that answers"
@@ -22,6 +23,7 @@ help:
 	@echo "make fuzz-front    requests that its own OpenAPI documents let clients send to the front, for MINUTES=30"
 	@echo "make explore       ten million steps of the protocol between the entities, with faults"
 	@echo "make testbed       start a testbed for tests that stays up; make testbed-down stops it"
+	@echo "make keda          build KEDA, about ten minutes; its tests are part of make test from then on"
 	@echo "make check, fmt    linters, types, import contracts, dependencies, dead code; format"
 	@echo "make coverage      branch coverage of the tests that need no real parts"
 	@echo "make bench-front   1,000 objects, 50 watchers and 100 writes a second at the front, for a minute"
@@ -120,6 +122,10 @@ bench-front: venv programs
 # Built before the tests and not by them, so that the progress of a long build is seen.
 programs: venv
 	$(BIN)/python -m testbed install --browser
+
+# A build of about ten minutes; the tests of KEDA run wherever it was built.
+keda: venv
+	$(BIN)/python -m testbed install --keda
 
 oracle: venv
 	$(BIN)/python -c "from tests.oracle.client import build; print('oracle:', build())"

@@ -11,6 +11,7 @@ from testbed.fleet.home import HomeBusy
 from testbed.programs.debian import BROWSER
 from testbed.programs.download import DownloadRefused
 from testbed.programs.install import Installer, InstallFailed, needed
+from testbed.programs.versions import KEDA_TOOLS
 from testbed.running import Running
 from testbed.testbed import Testbed
 from testbed.waiting import StartFailed
@@ -31,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     install = commands.add_parser("install", help="have every program the testbed needs; nothing is started")
     install.add_argument("--all", action="store_true", help="also what only people use: kubectl and helm")
     install.add_argument("--browser", action="store_true", help="also a browser, for tests of the front's page")
+    install.add_argument("--keda", action="store_true", help="also KEDA, for tests of how it scales: a build of about ten minutes")
     up = commands.add_parser("up", help="start everything, with the data that is there")
     up.add_argument("--fleet", type=Path, help="fleet file; a built-in fleet of two clusters without it")
     up.add_argument("--no-temporal", action="store_true", help="use a Temporal server of your own")
@@ -57,6 +59,8 @@ def _run(options: argparse.Namespace) -> int:
         programs = installer.install_all() if options.all else installer.programs(needed(data_plane=True))
         if options.browser:
             programs |= {BROWSER.name: installer.browser()}
+        if options.keda:
+            programs |= installer.programs(KEDA_TOOLS)
         for name, path in sorted(programs.items()):
             print(f"{name}: {path}")
         return 0

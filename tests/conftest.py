@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from testbed.programs.install import Installer, InstallFailed, needed
+from testbed.programs.versions import KEDA_TOOLS
 from testbed.running import ClusterRunning, Running
 from testbed.testbed import Testbed
+from tests.environment import keda
 from tests.environment.shared_testbed import kept_home, shared_testbed, started
 from tests.environment.summary import Summary
 
@@ -62,6 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         from tests.environment.scheduling import remember  # noqa: PLC0415 - only where pytest-xdist is used
 
         remember(config, (item.nodeid.partition("::")[0] for item in on_testbed))
+    keda.leave_out_unless_there(config, items)
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "oracle" in fixtures:
@@ -82,6 +85,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if not session.config.option.collectonly and any(item.get_closest_marker("testbed") for item in session.items):
         with suppress(InstallFailed):  # the fixture fails with it again, where it is seen as the failure it is
             Installer().programs(needed(data_plane=any(word in item.nodeid for item in session.items for word in DATA_PLANE)))
+            if any(item.get_closest_marker(keda.MARK) for item in session.items):
+                Installer().programs(KEDA_TOOLS)
     if not session.config.option.collectonly and any(item.get_closest_marker("oracle") for item in session.items):
         from tests.oracle.client import build  # noqa: PLC0415 - only where a test compares with it
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from testbed.documents import load_all, write_json
 from testbed.programs import debian
 from testbed.programs.download import Downloader
-from testbed.programs.versions import ADD_ONS, DEFINITIONS, TOOLS, Definitions, LeftOut, Tool
+from testbed.programs.versions import ADD_ONS, DEFINITIONS, KEDA_DEFINITIONS, KEDA_TOOLS, TOOLS, Definitions, LeftOut, Tool
 
 PROGRAMS_VARIABLE = "MODELPLANE_PROGRAMS"
 MODULES = Path(__file__).parent / "tools"
@@ -66,7 +66,7 @@ class Installer:
 
         Each file is a JSON list of the documents of the YAML file it comes from.
         """
-        wanted = next(each for each in (*DEFINITIONS, *ADD_ONS) if each.name == name)
+        wanted = next(each for each in (*DEFINITIONS, *ADD_ONS, *KEDA_DEFINITIONS) if each.name == name)
         place = self._cache / "definitions" / f"{wanted.name}-{wanted.version}"
         with self._lock(place):
             if not place.is_dir():
@@ -136,6 +136,9 @@ class Installer:
                 log.seek(0)
                 tail = "".join(log.readlines()[-15:])
                 raise InstallFailed(f"{tool.name} {tool.version}: go build failed; put the program on PATH or repair the build:\n{tail}")
+        if len(tool.packages) > 1:
+            for binary, package in tool.packages.items():
+                (target / package.rsplit("/", 1)[-1]).rename(target / binary)
         self._say(f"{tool.name} {tool.version}: built in {time.monotonic() - began:.0f} s")
 
 
@@ -169,7 +172,7 @@ def cached(name: str) -> list[Path]:
     """Where the programs of a tool are once they are in the cache; nothing is installed."""
     return [
         cache_folder() / "tools" / f"{tool.name}-{tool.version}" / "bin" / binary
-        for tool in TOOLS
+        for tool in (*TOOLS, *KEDA_TOOLS)
         if tool.name == name
         for binary in tool.packages
     ]

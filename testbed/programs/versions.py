@@ -24,6 +24,7 @@ ISTIO_API = "1.28.0"
 KUEUE = "0.15.0"
 """The first whose ClusterQueues are v1beta2, which the capacity adapter reads."""
 KAI_SCHEDULER = "0.12.0"
+KEDA = "2.21.0"
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Tool:
     module: str
     """Folder under `tools/` with the go.mod that pins the build."""
     packages: dict[str, str]
-    """Name of the program to the Go package that builds it."""
+    """Name of the program to the Go package that builds it; two of them end in different words."""
     minutes: float
     """What a build takes on two cores, printed for the person who waits."""
     linker_variables: tuple[str, ...] = ()
@@ -179,6 +180,19 @@ TOOLS: tuple[Tool, ...] = (
     ),
 )
 
+# Built only where it is asked for: no testbed runs it by itself, and it takes longer than any other.
+KEDA_TOOLS: tuple[Tool, ...] = (
+    Tool(
+        name="keda",
+        version=KEDA,
+        module="keda",
+        packages={f"keda-{part}": f"github.com/kedacore/keda/v2/cmd/{part}" for part in ("operator", "adapter")},
+        minutes=9,
+        linker_variables=(f"github.com/kedacore/keda/v2/version.Version={KEDA}",),
+        version_arguments=None,
+    ),
+)
+
 
 @dataclass(frozen=True)
 class Definitions:
@@ -274,6 +288,24 @@ ADD_ONS: tuple[Definitions, ...] = (
         files=(
             "deployments/kai-scheduler/crds/scheduling.run.ai_queues.yaml",
             "deployments/kai-scheduler/crds/scheduling.run.ai_podgroups.yaml",
+        ),
+    ),
+)
+
+# What KEDA installs beside its programs, as its own manifests have it.
+KEDA_DEFINITIONS: tuple[Definitions, ...] = (
+    Definitions(
+        name="keda",
+        module="github.com/kedacore/keda/v2",
+        version=KEDA,
+        checksum="h1:R6z2HZvstK4RLUMxroNACzBj74xGxt3kG59b5Xc+Xps=",
+        files=(
+            "config/crd/bases/*.yaml",
+            "config/general/namespace.yaml",
+            "config/service_account/service_account.yaml",
+            "config/rbac/*role*.yaml",
+            "config/metrics-server/*role*.yaml",
+            "config/metrics-server/api_service.yaml",
         ),
     ),
 )

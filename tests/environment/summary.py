@@ -25,6 +25,7 @@ class Summary:
         self._starts: list[float] = []
         self._failed_starts: list[str] = []
         self._left_out: dict[str, int] = {}
+        self._without: dict[str, str] = {}
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Summary":
@@ -40,6 +41,10 @@ class Summary:
     def start_failed(self, reason: str) -> None:
         """Count a start that is tried again."""
         self._failed_starts.append(reason)
+
+    def without(self, what: str, tests: int, how: str) -> None:
+        """Note tests that are left out because what they need is not installed, and how they are run."""
+        self._without[what] = f"left out: {tests} tests of {what}, which is not installed; {how}"
 
     def pytest_report_header(self) -> str:
         return random_cases.described()
@@ -60,7 +65,12 @@ class Summary:
     def pytest_sessionfinish(self) -> None:
         output: dict[str, Any] | None = getattr(self._config, "workeroutput", None)
         if output is not None:
-            output[self.NAME] = {"starts": self._starts, "failed": self._failed_starts, "left_out": self._left_out}
+            output[self.NAME] = {
+                "starts": self._starts,
+                "failed": self._failed_starts,
+                "left_out": self._left_out,
+                "without": self._without,
+            }
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -69,12 +79,14 @@ class Summary:
         self._failed_starts += sent.get("failed", [])
         # Each process collects all tests and leaves out the same ones.
         self._left_out |= sent.get("left_out", {})
+        self._without |= sent.get("without", {})
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         lines = []
         if self._left_out and self._config.option.markexpr:
             parts = ", ".join(f"{count} {reason}" for reason, count in sorted(self._left_out.items()))
             lines.append(f"left out: {sum(self._left_out.values())} tests ({parts}); `make test` runs all")
+        lines += self._without.values()
         if self._starts:
             lines.append(f"testbeds ready: {len(self._starts)}, after {', '.join(f'{each:.0f} s' for each in self._starts)}")
         lines += [f"testbed: a start failed and was repeated: {reason}" for reason in self._failed_starts]

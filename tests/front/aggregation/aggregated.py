@@ -1,4 +1,4 @@
-"""A real API server with the front behind an APIService, and a metrics API of the tests beside it."""
+"""A real API server with the front behind an APIService, and if wanted a metrics API of the tests beside it."""
 
 import asyncio
 import base64
@@ -7,9 +7,10 @@ import os
 import shutil
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,22 @@ from ruamel.yaml import YAML
 
 from testbed.cluster.pki import Authority
 from testbed.running import ClusterRunning
-from tests.front.front_under_test import KUBECTL_SECONDS, FrontUnderTest, Json, a_front
+from tests.front.front_under_test import CERTIFIED, KUBECTL_SECONDS, FrontUnderTest, Json, a_front
 from tests.workflows.environment.harness import ControlPlane, eventually
 
 DEPLOY = Path(__file__).parents[3] / "deploy" / "front" / "aggregation.yaml"
 NAMESPACE, SERVICE = "modelplane-system", "modelplane-front"
 APISERVICE, METRICS_APISERVICE = "v1alpha1.modelplane.ai", "v1beta1.external.metrics.k8s.io"
 METRICS = "/apis/external.metrics.k8s.io/v1beta1"
+CLIENTS: Mapping[str, tuple[str, str | None]] = {"admin": (CERTIFIED, "system:masters")}
 
 
 @dataclass
 class Aggregated:
-    """A front that an API server passes requests on to. `metrics`: the values of external metrics, by name."""
+    """A front that an API server passes requests on to."""
 
     cluster: ClusterRunning
     front: FrontUnderTest
-    metrics: dict[str, int]
 
     async def kubectl(self, *arguments: str, input: str = "", fails: bool = False, user: str = "") -> str:  # noqa: A002
         """Run kubectl against the API server, as its administrator or as a user; gives what it prints."""
@@ -60,6 +61,23 @@ class Aggregated:
             told, _ = await process.communicate(input.encode())
         return process.returncode or 0, told.decode()
 
+    @asynccontextmanager
+    async def applied(self, *documents: Json) -> AsyncIterator[None]:
+        """Apply objects, also large ones; they are deleted after the block."""
+        for namespace in (each["metadata"]["name"] for each in documents if each["kind"] == "Namespace"):
+            await eventually(partial(self._is_leaving, namespace), lambda leaving: not leaving, what=f"the end of namespace {namespace}")
+        applied = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
+        try:
+            await self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=applied)
+            yield
+        finally:
+            await self.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=applied)
+
+    async def _is_leaving(self, namespace: str) -> bool:
+        """Whether a namespace is being deleted, as by an earlier block."""
+        code, told = await self.run("get", "namespace", namespace, "-o", "jsonpath={.metadata.deletionTimestamp}")
+        return code == 0 and bool(told)
+
     async def get(self, *arguments: str) -> Json:
         """Get an object as JSON."""
         found: Json = json.loads(await self.kubectl("get", *arguments, "-o", "json"))
@@ -80,25 +98,37 @@ class Aggregated:
 
 
 @asynccontextmanager
-async def an_aggregated_front(plane: ControlPlane, cluster: ClusterRunning, folder: Path) -> AsyncIterator[Aggregated]:
-    """Put a front behind an APIService of a cluster; both are gone after the block."""
-    pki = Authority(folder / "pki", servers={"apiserver": [f"{SERVICE}.{NAMESPACE}.svc"]})
+async def an_aggregated_front(
+    plane: ControlPlane, cluster: ClusterRunning, folder: Path, clients: Mapping[str, tuple[str, str | None]] = CLIENTS, **more: str
+) -> AsyncIterator[Aggregated]:
+    """Put a front with more settings behind an APIService of a cluster; both are gone after the block.
+
+    `clients`: the name and the group of each whose certificate the front's authority signs.
+    """
+    pki = Authority(folder / "pki", clients, {"apiserver": [f"{SERVICE}.{NAMESPACE}.svc"]})
     pki.ensure()
     authority = cluster.kubeconfig.parent / "pki" / "ca.crt"
-    more = {"requestHeaderCa": str(authority), "reviewKubeconfig": str(cluster.kubeconfig)}
-    async with a_front(plane, folder, **more) as front, _a_metrics_api(front) as (metrics, port):
-        aggregated = Aggregated(cluster, front, metrics)
-        documents = [*_apiservice(front, pki), *_metrics_apiservice(port)]
-        applied = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
-        await aggregated.kubectl("apply", "-f", "-", input=applied)
-        try:
+    more = {"requestHeaderCa": str(authority), "reviewKubeconfig": str(cluster.kubeconfig), **more}
+    async with a_front(plane, folder, **more) as front:
+        aggregated = Aggregated(cluster, front)
+        async with aggregated.applied(*_apiservice(front, pki)):
             await aggregated.until_available()
-            await aggregated.until_available(METRICS_APISERVICE)
             # What is available is found a moment later.
             await eventually(aggregated.found, lambda found: "modeldeployments" in found, what="the kinds of the front")
             yield aggregated
-        finally:
-            await aggregated.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=applied)
+
+
+@asynccontextmanager
+async def external_metrics(aggregated: Aggregated) -> AsyncIterator[dict[str, int]]:
+    """Serve external metrics to the HorizontalPodAutoscaler of a cluster; gives their values by name, which a test changes."""
+    async with _a_metrics_api(aggregated.front) as (metrics, port):
+        group, version = "external.metrics.k8s.io", "v1beta1"
+        spec: dict[str, Any] = {"group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 100}
+        spec |= {"insecureSkipTLSVerify": True, "service": {"namespace": NAMESPACE, "name": "metrics", "port": port}}
+        service = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": METRICS_APISERVICE}, "spec": spec}
+        async with aggregated.applied(outside("metrics", NAMESPACE, port), service):
+            await aggregated.until_available(METRICS_APISERVICE)
+            yield metrics
 
 
 def _apiservice(front: FrontUnderTest, pki: Authority) -> list[Json]:
@@ -108,20 +138,13 @@ def _apiservice(front: FrontUnderTest, pki: Authority) -> list[Json]:
     port = int(front.settings.front.listen.rpartition(":")[2])
     service["spec"]["service"]["port"] = port
     service["spec"]["caBundle"] = base64.b64encode(pki.ca.read_bytes()).decode()
-    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, _outside(SERVICE, port), *documents]
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, outside(SERVICE, NAMESPACE, port), *documents]
 
 
-def _outside(name: str, port: int) -> Json:
+def outside(name: str, namespace: str, port: int) -> Json:
+    """Give a Service that leads to a port of this machine, on which API servers reach what runs beside them."""
     spec = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
-
-
-def _metrics_apiservice(port: int) -> list[Json]:
-    group, version = "external.metrics.k8s.io", "v1beta1"
-    spec: dict[str, Any] = {"group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 100}
-    spec |= {"insecureSkipTLSVerify": True, "service": {"namespace": NAMESPACE, "name": "metrics", "port": port}}
-    service = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": METRICS_APISERVICE}, "spec": spec}
-    return [_outside("metrics", port), service]
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from testbed.running import Running
-from tests.front.aggregation.aggregated import Aggregated, an_aggregated_front
+from tests.front.aggregation.aggregated import Aggregated, an_aggregated_front, external_metrics
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
@@ -65,7 +65,12 @@ async def test_users_of_the_cluster_do_what_their_roles_allow(aggregated: Aggreg
 async def test_the_autoscaler_of_the_cluster_scales_a_deployment(aggregated: Aggregated) -> None:
     await aggregated.kubectl("apply", "-f", "-", input=document("auto"))
     await aggregated.kubectl("-n", TEAM, "wait", "--for=condition=Ready", "md/auto", "--timeout=50s")
-    aggregated.metrics["queue"] = 30
+    async with external_metrics(aggregated) as metrics:
+        await _scaled_by_a_metric(aggregated, metrics)
+
+
+async def _scaled_by_a_metric(aggregated: Aggregated, metrics: dict[str, int]) -> None:
+    metrics["queue"] = 30
     await aggregated.kubectl("apply", "-f", "-", input=json.dumps(an_autoscaler("auto")))
 
     async def scaled() -> tuple[int, str]:
@@ -75,7 +80,7 @@ async def test_the_autoscaler_of_the_cluster_scales_a_deployment(aggregated: Agg
     writer = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
     await eventually(scaled, lambda found: found == (3, writer), what="three replicas")
     await aggregated.kubectl("-n", TEAM, "wait", "--for=jsonpath={.status.replicas.ready}=3", "md/auto", "--timeout=50s")
-    aggregated.metrics["queue"] = 5
+    metrics["queue"] = 5
     await eventually(scaled, lambda found: found == (1, writer), what="one replica")
     seen = await aggregated.get("-n", TEAM, "hpa", "auto")
     conditions = {each["type"]: each["status"] for each in seen["status"]["conditions"]}

@@ -15,14 +15,18 @@ import pytest
 from testbed.programs import install
 from testbed.programs.download import DownloadRefused
 from testbed.programs.install import Installer, InstallFailed
-from testbed.programs.versions import DEFINITIONS, TOOLS, Download, Tool
+from testbed.programs.versions import DEFINITIONS, KEDA_DEFINITIONS, KEDA_TOOLS, TOOLS, Download, Tool
 
 FAKE_GO = """#!/bin/sh
 echo run >> {runs}
 if [ -e {fails} ]; then echo "no such module"; exit 1; fi
 while [ "$1" != "-o" ]; do shift; done
-printf '#!/bin/sh\\necho widget v1.2.3\\n' > "$2"
-chmod +x "$2"
+target="$2"; shift 2
+for package in "$@"; do
+  case "$target" in */) program="$target${{package##*/}}" ;; *) program="$target" ;; esac
+  printf '#!/bin/sh\\necho widget v1.2.3\\n' > "$program"
+  chmod +x "$program"
+done
 """
 
 
@@ -117,6 +121,13 @@ def test_a_program_is_built_once(machine: Machine) -> None:
     assert machine.builds == 1
 
 
+def test_programs_that_are_built_together_have_their_own_names(machine: Machine) -> None:
+    packages = {"widget-operator": "example.com/cmd/operator", "widget-adapter": "example.com/cmd/adapter"}
+    programs = machine.have(Tool(name="widget", version="1.2.3", module="widget", packages=packages, minutes=1))
+    assert machine.builds == 1
+    assert {path.name for path in programs["widget-operator"].parent.iterdir()} == set(packages)
+
+
 def test_two_runs_at_once_build_once(machine: Machine) -> None:
     machine.program("go", (machine.bin / "go").read_text().replace("while", "sleep 0.3; while"))
     threads = [threading.Thread(target=machine.have, args=(widget(),)) for _ in range(3)]
@@ -200,7 +211,7 @@ def test_one_host_out_of_reach_ends_all_downloading(machine: Machine, releases: 
     assert programs["gadget"].read_bytes() != b"downloaded"
 
 
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", (*TOOLS, *KEDA_TOOLS), ids=lambda tool: tool.name)
 def test_each_pinned_version_is_the_one_its_module_builds(tool: Tool) -> None:
     text = (Path(install.__file__).parent / "tools" / tool.module / "go.mod").read_text()
     for package in tool.packages.values():
@@ -211,7 +222,7 @@ def test_each_pinned_version_is_the_one_its_module_builds(tool: Tool) -> None:
 
 
 @pytest.mark.testbed
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", (*TOOLS, *KEDA_TOOLS), ids=lambda tool: tool.name)
 def test_each_module_is_complete_as_it_is_shipped(tool: Tool, tmp_path: Path) -> None:
     """Building must not need to change go.mod or go.sum, or it would not be reproducible."""
     install.prepare(tool, "go", tmp_path)
@@ -252,8 +263,10 @@ def test_definitions_are_read_from_their_modules(tmp_path: Path) -> None:
 
     installer = Installer(print, tmp_path)
     kinds = {
-        each.name: {crd["spec"]["names"]["kind"] for crd in custom_resources(installer.definitions(each.name))} for each in DEFINITIONS
+        each.name: {crd["spec"]["names"]["kind"] for crd in custom_resources(installer.definitions(each.name))}
+        for each in (*DEFINITIONS, *KEDA_DEFINITIONS)
     }
     assert {"GatewayClass", "Gateway", "HTTPRoute", "ReferenceGrant"} <= kinds["gateway-api"]
     assert kinds["inference-extension"] == {"InferencePool", "InferenceObjective"}
     assert kinds["lws"] == {"LeaderWorkerSet"}
+    assert {"ScaledObject", "TriggerAuthentication", "CloudEventSource"} <= kinds["keda"]
