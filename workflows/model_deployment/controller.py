@@ -27,6 +27,7 @@ from workflows.model_deployment.state import DeploymentState, GenerationTimings
 from workflows.model_deployment.teardown import DeploymentTeardown
 
 WRITERS_PATCH = "several-autoscalers"
+KEDA_PATCH = "keda-and-its-autoscaler-are-one"
 
 
 class DeploymentController:
@@ -99,7 +100,11 @@ class DeploymentController:
     def show_writers(self, patched: Callable[[str], bool]) -> None:
         """Write, or remove, the condition that several autoscalers scale this deployment. `patched`: whether a history has that."""
         state, context = self._state, self._context
-        verdict, seconds = scaled_by_one(state.scale_writers if self.is_active else [], context.moment().timestamp())
+        writers, now = state.scale_writers if self.is_active else [], context.moment().timestamp()
+        verdict, seconds = scaled_by_one(writers, now)
+        of_before = scaled_by_one(writers, now, keda_is_one=False)
+        if of_before != (verdict, seconds) and not patched(KEDA_PATCH):
+            verdict, seconds = of_before
         if (verdict is None and condition_of(state.conditions, SCALED_BY_ONE) is None) or not patched(WRITERS_PATCH):
             return
         if verdict is None:

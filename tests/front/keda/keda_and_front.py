@@ -1,4 +1,4 @@
-"""The front behind a cluster's API server with KEDA on that cluster, set up as docs/scaling.md and examples/keda show; and what tests ask."""
+"""The front behind a cluster's API server with KEDA on that cluster, set up as docs/scaling.md shows; and what tests ask."""
 
 import asyncio
 import hashlib

@@ -211,7 +211,7 @@ def test_one_host_out_of_reach_ends_all_downloading(machine: Machine, releases: 
     assert programs["gadget"].read_bytes() != b"downloaded"
 
 
-@pytest.mark.parametrize("tool", (*TOOLS, *KEDA_TOOLS), ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", [*TOOLS, *KEDA_TOOLS], ids=lambda tool: tool.name)
 def test_each_pinned_version_is_the_one_its_module_builds(tool: Tool) -> None:
     text = (Path(install.__file__).parent / "tools" / tool.module / "go.mod").read_text()
     for package in tool.packages.values():
@@ -222,7 +222,7 @@ def test_each_pinned_version_is_the_one_its_module_builds(tool: Tool) -> None:
 
 
 @pytest.mark.testbed
-@pytest.mark.parametrize("tool", (*TOOLS, *KEDA_TOOLS), ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", [*TOOLS, *KEDA_TOOLS], ids=lambda tool: tool.name)
 def test_each_module_is_complete_as_it_is_shipped(tool: Tool, tmp_path: Path) -> None:
     """Building must not need to change go.mod or go.sum, or it would not be reproducible."""
     install.prepare(tool, "go", tmp_path)

@@ -1,8 +1,10 @@
 """Who sets the replica count by itself: two autoscalers of one deployment undo what the other one does, and neither sees why.
 
 The front tells signed callers from users. Of HPA and KEDA it knows a user like any other, so who sets the count again and again is one too.
+KEDA is two users, of which one is the HorizontalPodAutoscaler that it makes; nobody else is taken for a part of it.
 """
 
+import re
 from collections.abc import Sequence
 
 from api_types.messages.entities import WEBHOOK_REQUEST, Scale
@@ -18,6 +20,10 @@ WRITERS_MAX = 8
 _TIMES_MIN = 3
 _SEVERAL = 2
 _SYSTEM_USERS = "system:"
+# KEDA sets the count between none and one itself, and leaves the rest to a HorizontalPodAutoscaler that it makes. These are the names of
+# their service accounts as both are installed by default, whatever the namespace of KEDA.
+_KEDA_ACCOUNT = re.compile(r"system:serviceaccount:[^:]+:keda-operator")
+_HPA_USERS = ("system:serviceaccount:kube-system:horizontal-pod-autoscaler", "system:kube-controller-manager")
 
 
 def with_writer(writers: Sequence[ScaleWriter], message: Scale, now: float) -> list[ScaleWriter]:
@@ -31,12 +37,14 @@ def with_writer(writers: Sequence[ScaleWriter], message: Scale, now: float) -> l
     return [*(other for other in lately if other.by != message.by), writer][-WRITERS_MAX:]
 
 
-def scaled_by_one(writers: Sequence[ScaleWriter], now: float) -> tuple[Verdict | None, float]:
-    """Judge whether several autoscalers have set the count in the last minutes.
+def scaled_by_one(writers: Sequence[ScaleWriter], now: float, *, keda_is_one: bool = True) -> tuple[Verdict | None, float]:
+    """Judge whether several autoscalers have set the count in the last minutes. `keda_is_one`: with the HPA that KEDA makes.
 
     Gives the condition, None if at most one has; and after how many seconds it is to be judged again if none sets the count, 0 for never.
     """
     last = {writer.by: writer.times[-1] for writer in writers if writer.automatic and writer.times[-1] > now - WITHIN_SECONDS}
+    if keda_is_one and any(_KEDA_ACCOUNT.fullmatch(name) for name in last):
+        last = {name: time for name, time in last.items() if name not in _HPA_USERS}
     if len(last) < _SEVERAL:
         return None, 0
     who, minutes = " and ".join(shown_name(name) for name in sorted(last)), WITHIN_SECONDS // 60

@@ -1,5 +1,6 @@
 """Who scales a deployment by itself, and when several do so."""
 
+from collections.abc import Collection
 from datetime import timedelta
 
 import pytest
@@ -7,13 +8,16 @@ import pytest
 from api_types.messages.entities import WEBHOOK_REQUEST, Scale
 from tests.workflows.model_deployment.exchange import NOW, a_controller, state_of
 from workflows.entity.conditions import condition_of
-from workflows.model_deployment.controller import WRITERS_PATCH, DeploymentController
+from workflows.model_deployment.controller import KEDA_PATCH, WRITERS_PATCH, DeploymentController
 from workflows.model_deployment.decisions.writers import SCALED_BY_ONE, WITHIN_SECONDS, WRITERS_MAX, scaled_by_one, with_writer
 from workflows.model_deployment.state import DeploymentState, ScaleWriter
 
 START = NOW.timestamp()
 BURST, OTHER = ("burst", f"{WEBHOOK_REQUEST}1"), ("other", f"{WEBHOOK_REQUEST}2")
 KEDA = ("system:serviceaccount:keda:keda-operator", "r")
+HPA = ("system:serviceaccount:kube-system:horizontal-pod-autoscaler", "r")
+KEDA_ELSEWHERE = ("system:serviceaccount:scaling:keda-operator", "r")
+NAMED_ALIKE = ("system:serviceaccount:scaling:not-keda-operator", "r")
 ANN, BEN = ("ann", "r"), ("ben", "r")
 Written = list[tuple[float, tuple[str, str]]]
 
@@ -35,6 +39,12 @@ def written(*orders: tuple[float, tuple[str, str]]) -> list[ScaleWriter]:
         ([(0, BURST), (1, OTHER), (2, BURST)], WITHIN_SECONDS + 1, ""),
         ([(0, BURST), (WITHIN_SECONDS, OTHER)], WITHIN_SECONDS, ""),
         ([(0, KEDA), (1, BURST)], 1, "burst and system:serviceaccount:keda:keda-operator"),
+        ([(0, KEDA), (1, HPA), (2, KEDA)], 2, ""),
+        ([(0, KEDA_ELSEWHERE), (1, ("system:kube-controller-manager", "r"))], 1, ""),
+        ([(0, NAMED_ALIKE), (1, HPA)], 1, f"{HPA[0]} and {NAMED_ALIKE[0]}"),
+        ([(0, BURST), (1, HPA)], 1, f"burst and {HPA[0]}"),
+        ([(0, KEDA), (1, HPA), (2, BURST)], 2, f"burst and {KEDA[0]}"),
+        ([(0, KEDA), (300, HPA), (590, BURST)], WITHIN_SECONDS + 1, f"burst and {HPA[0]}"),
         ([(0, BURST), (1, ANN), (2, BEN)], 2, ""),
         ([(0, BURST), (1, ANN), (2, ANN)], 2, ""),
         ([(0, BURST), (1, ANN), (2, ANN), (3, ANN)], 3, "ann and burst"),
@@ -51,6 +61,12 @@ def written(*orders: tuple[float, tuple[str, str]]) -> list[ScaleWriter]:
         "one of them no more",
         "one after the other",
         "a service account",
+        "KEDA with its own HPA",
+        "KEDA of another namespace, and a controller manager without accounts",
+        "an account with a longer name beside an HPA",
+        "a caller beside an HPA",
+        "a caller beside KEDA",
+        "a caller beside an HPA, long after KEDA",
         "people beside one",
         "a person twice",
         "a user again and again",
@@ -89,10 +105,10 @@ def scaled_by(*writers: tuple[str, str]) -> DeploymentController:
     return controller
 
 
-def shown(controller: DeploymentController, *, patched: bool = True) -> str:
+def shown(controller: DeploymentController, *, patches: Collection[str] = (WRITERS_PATCH, KEDA_PATCH)) -> str:
     """Make the end of a pass; gives the reason of the condition, empty if there is none."""
     controller._context.requeue_time = None
-    controller.show_writers(lambda name: patched and name == WRITERS_PATCH)
+    controller.show_writers(lambda name: name in patches)
     condition = condition_of(state_of(controller).conditions, SCALED_BY_ONE)
     assert condition is None or condition.status == "False"
     return condition.reason if condition else ""
@@ -134,7 +150,12 @@ def test_a_deployment_that_is_being_deleted_has_no_such_condition() -> None:
 
 
 def test_histories_of_before_have_no_such_condition() -> None:
-    assert shown(scaled_by(BURST, OTHER), patched=False) == ""
+    assert shown(scaled_by(BURST, OTHER), patches=()) == ""
+
+
+def test_histories_in_which_keda_was_two_autoscalers_stay_so() -> None:
+    assert shown(scaled_by(KEDA, HPA)) == ""
+    assert shown(scaled_by(KEDA, HPA), patches=(WRITERS_PATCH,)) == "SeveralAutoscalers"
 
 
 def test_the_writers_are_carried_to_the_next_run() -> None:
