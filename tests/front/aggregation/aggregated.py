@@ -26,6 +26,8 @@ DEPLOY = Path(__file__).parents[3] / "deploy" / "front" / "aggregation.yaml"
 NAMESPACE, SERVICE = "modelplane-system", "modelplane-front"
 APISERVICE, METRICS_APISERVICE = "v1alpha1.modelplane.ai", "v1beta1.external.metrics.k8s.io"
 METRICS = "/apis/external.metrics.k8s.io/v1beta1"
+# What is in them, or of them, is deleted before they are.
+_LEAVE_LATE = ("Namespace", "CustomResourceDefinition")
 CLIENTS: Mapping[str, tuple[str, str | None]] = {"admin": (CERTIFIED, "system:masters")}
 
 
@@ -64,8 +66,10 @@ class Aggregated:
     @asynccontextmanager
     async def applied(self, *documents: Json) -> AsyncIterator[None]:
         """Apply objects, also large ones; they are deleted after the block."""
-        for namespace in (each["metadata"]["name"] for each in documents if each["kind"] == "Namespace"):
-            await eventually(partial(self._is_leaving, namespace), lambda leaving: not leaving, what=f"the end of namespace {namespace}")
+        for each in documents:
+            if each["kind"] in _LEAVE_LATE:
+                name = f"{each['kind'].lower()}/{each['metadata']['name']}"
+                await eventually(partial(self._is_leaving, name), lambda leaving: not leaving, what=f"the end of {name}")
         applied = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
         try:
             await self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=applied)
@@ -73,9 +77,9 @@ class Aggregated:
         finally:
             await self.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=applied)
 
-    async def _is_leaving(self, namespace: str) -> bool:
-        """Whether a namespace is being deleted, as by an earlier block."""
-        code, told = await self.run("get", "namespace", namespace, "-o", "jsonpath={.metadata.deletionTimestamp}")
+    async def _is_leaving(self, name: str) -> bool:
+        """Whether an object is being deleted, as by an earlier block."""
+        code, told = await self.run("get", name, "-o", "jsonpath={.metadata.deletionTimestamp}")
         return code == 0 and bool(told)
 
     async def get(self, *arguments: str) -> Json:

@@ -28,7 +28,8 @@ WRITER = "system:serviceaccount:keda:keda-operator"
 """The user as which KEDA writes."""
 _METRICS_SERVICE = "keda-metrics-apiserver"
 _LOG_SHOWN = 4000
-_KINDS = ("scaledobjects.keda.sh", "cloudeventsources.eventing.keda.sh")
+# Those that KEDA has a finalizer on.
+_KINDS = ("scaledobjects.keda.sh", "triggerauthentications.keda.sh", "cloudeventsources.eventing.keda.sh")
 
 
 @dataclass
@@ -56,6 +57,8 @@ async def installed_keda(aggregated: Aggregated, folder: Path, trusted: Path) ->
     *documents, metrics = _manifests(pki, api)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(aggregated.applied(*documents))
+        kinds = [each["metadata"]["name"] for each in documents if each["kind"] == "CustomResourceDefinition"]
+        await aggregated.kubectl("wait", "--for=condition=Established", "customresourcedefinition", *kinds, "--timeout=50s")
         environment = await _environment(aggregated, folder)
         operator = [
             f"--kubeconfig={environment['KUBECONFIG']}",
@@ -105,15 +108,12 @@ def _manifests(pki: Authority, port: int) -> list[Json]:
     """Give what KEDA installs, for programs outside of the cluster; its APIService is the last."""
     folder = Installer().definitions("keda")
     documents: list[Json] = [document for file in sorted(folder.rglob("*.json")) for document in read_json(file)]
-    # Namespaces first: what is in them cannot be made before.
-    documents.sort(key=lambda each: ("Namespace", "CustomResourceDefinition").index(each["kind"]) if each["kind"] in _FIRST else 2)
+    # What is in a namespace cannot be made before it is there.
+    documents.sort(key=lambda each: each["kind"] != "Namespace")
     (metrics,) = [each for each in documents if each["kind"] == "APIService"]
     metrics["spec"]["service"]["port"] = port
     metrics["spec"]["caBundle"] = base64.b64encode(pki.ca.read_bytes()).decode()
     return [*(each for each in documents if each is not metrics), outside(_METRICS_SERVICE, NAMESPACE, port), metrics]
-
-
-_FIRST = ("Namespace", "CustomResourceDefinition")
 
 
 async def _environment(aggregated: Aggregated, folder: Path) -> dict[str, str]:
