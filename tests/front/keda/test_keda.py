@@ -71,6 +71,7 @@ async def test_events_of_keda_are_events_of_the_deployment(installed: KedaAndFro
 async def test_while_numbers_are_not_known_nothing_is_scaled(installed: KedaAndFront) -> None:
     async with installed.a_deployment("chat-silent", replicas=2) as chat:
         await chat.tell(queue=16)
+        await chat.apply("cloud-events.yaml")
         await chat.apply("external-push.yaml", type="external", pollingInterval=2, cooldownPeriod=COOLDOWN)
         await chat.until_ready()
         await eventually(chat.scaled_object, lambda seen: seen["conditions"].get("Active") == "True", what="an active ScaledObject")
@@ -85,7 +86,10 @@ async def test_while_numbers_are_not_known_nothing_is_scaled(installed: KedaAndF
             )
 
         await eventually(is_over, bool, what="the end of the cooldown")
-        assert (await chat.deployment())["spec"]["replicas"] == 2
+        seen = await chat.deployment()
+        assert seen["spec"]["replicas"] == 2
+        # KEDA sends no event of a trigger that fails.
+        assert "ScaledObjectFailed" not in {each["reason"] for each in seen["status"]["events"]}
         await chat.tell(queue=0)
         await chat.until_scaled(0, WRITER)
 
