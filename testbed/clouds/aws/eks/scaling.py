@@ -1,0 +1,97 @@
+"""The Auto Scaling groups behind node groups, as far as they are read: their sizes, and why a launch failed."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from testbed.clouds.aws.cloud import Cloud
+from testbed.clouds.aws.eks.parts import Handler
+from testbed.clouds.aws.eks_store import BORN, CREATE_FAILED, Item
+from testbed.clouds.aws.services.network import subnet
+from testbed.clouds.aws.wire import Request
+
+
+def group_name(group: Item) -> str:
+    """Give the name of the Auto Scaling group of a node group."""
+    return f"eks-{group.body['nodegroupName']}-{group.body['nodegroupArn'].rpartition('/')[2]}"
+
+
+def _groups(cloud: Cloud) -> Iterator[Item]:
+    for cluster in cloud.eks.clusters.values():
+        yield from (each for each in cluster.node_groups.values() if "resources" in each.body)
+
+
+def _describe(cloud: Cloud, request: Request) -> Mapping[str, Any]:
+    wanted = request.parameters.get("AutoScalingGroupNames")
+    found = []
+    for group in _groups(cloud):
+        if wanted and group_name(group) not in wanted:
+            continue
+        body, scaling = group.body, group.body["scalingConfig"]
+        cluster = body["clusterName"]
+        tags = {
+            f"k8s.io/cluster-autoscaler/{cluster}": "owned",
+            f"kubernetes.io/cluster/{cluster}": "owned",
+            "eks:cluster-name": cluster,
+            "eks:nodegroup-name": body["nodegroupName"],
+        }
+        zones = sorted({within.availability_zone for each in body["subnets"] if (within := subnet(cloud, each))})
+        instances = [
+            {
+                "InstanceId": interface.replace("eni-", "i-"),
+                "AvailabilityZone": zones[0] if zones else "",
+                "LifecycleState": "InService",
+                "HealthStatus": "Healthy",
+                "ProtectedFromScaleIn": False,
+            }
+            for interface in group.interfaces
+        ]
+        found.append(
+            {
+                "AutoScalingGroupName": group_name(group),
+                "MinSize": scaling["minSize"],
+                "MaxSize": scaling["maxSize"],
+                "DesiredCapacity": scaling["desiredSize"],
+                "DefaultCooldown": 300,
+                "AvailabilityZones": zones,
+                "HealthCheckType": "EC2",
+                "CreatedTime": BORN,
+                "VPCZoneIdentifier": ",".join(body["subnets"]),
+                "Instances": instances,
+                "Tags": [
+                    {
+                        "ResourceId": group_name(group),
+                        "ResourceType": "auto-scaling-group",
+                        "Key": key,
+                        "Value": value,
+                        "PropagateAtLaunch": True,
+                    }
+                    for key, value in tags.items()
+                ],
+            }
+        )
+    return {"AutoScalingGroups": found}
+
+
+def _activities(cloud: Cloud, request: Request) -> Mapping[str, Any]:
+    wanted = request.text("AutoScalingGroupName")
+    activities = []
+    for group in _groups(cloud):
+        if group.status != CREATE_FAILED or wanted not in ("", group_name(group)):
+            continue
+        message = group.body["health"]["issues"][0]["message"]
+        activities.append(
+            {
+                "ActivityId": group_name(group),
+                "AutoScalingGroupName": group_name(group),
+                "Cause": "the group has fewer instances than it wants",
+                "StartTime": BORN,
+                "EndTime": BORN,
+                "StatusCode": "Failed",
+                "StatusMessage": message,
+                "Progress": 100,
+            }
+        )
+    return {"Activities": activities}
+
+
+HANDLERS: Mapping[str, Handler] = {"DescribeAutoScalingGroups": _describe, "DescribeScalingActivities": _activities}

@@ -1,0 +1,78 @@
+"""The versions that EKS offers: of Kubernetes, and of add-ons for each of those."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from testbed.clouds.aws.cloud import Cloud
+from testbed.clouds.aws.eks.parts import Handler
+from testbed.clouds.aws.eks_store import BORN
+from testbed.clouds.aws.wire import Request
+
+KUBERNETES = ("1.33", "1.34", "1.35", "1.36")
+"""All versions of Kubernetes, the oldest first; the last is the default."""
+ADD_ONS = ("vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver", "aws-ebs-csi-driver")
+NEED_NODES = frozenset({"coredns", "aws-efs-csi-driver", "aws-ebs-csi-driver"})
+"""The add-ons whose pods run on nodes: they are DEGRADED as long as there are none."""
+
+
+def default_add_on(kubernetes: str) -> str:
+    """Give the version that an add-on has by default on a version of Kubernetes."""
+    return f"v{kubernetes}.1-eksbuild.1"
+
+
+def add_on_versions(kubernetes: str) -> tuple[str, ...]:
+    """Give the versions of an add-on for a version of Kubernetes, the newest first."""
+    return f"v{kubernetes}.2-eksbuild.1", default_add_on(kubernetes)
+
+
+def _cluster_versions(_cloud: Cloud, request: Request) -> Mapping[str, Any]:
+    wanted = request.parameters.get("clusterVersions") or KUBERNETES
+    return {
+        "clusterVersions": [
+            {
+                "clusterVersion": version,
+                "clusterType": "eks",
+                "defaultPlatformVersion": "eks.1",
+                "defaultVersion": version == KUBERNETES[-1],
+                "releaseDate": BORN,
+                "endOfStandardSupportDate": BORN + 400 * 86_400,
+                "status": "standard-support",
+                "versionStatus": "STANDARD_SUPPORT",
+                "kubernetesPatchVersion": f"{version}.1",
+            }
+            for version in reversed(KUBERNETES)
+            if version in wanted
+        ]
+    }
+
+
+def _supported_add_ons(_cloud: Cloud, request: Request) -> Mapping[str, Any]:
+    name, kubernetes = request.text("addonName"), request.text("kubernetesVersion")
+    return {
+        "addons": [
+            {
+                "addonName": each,
+                "type": "networking" if each == "vpc-cni" else "other",
+                "publisher": "eks",
+                "owner": "aws",
+                "addonVersions": [
+                    {
+                        "addonVersion": version,
+                        "architecture": ["amd64", "arm64"],
+                        "compatibilities": [
+                            {"clusterVersion": offered, "platformVersions": ["*"], "defaultVersion": version == default_add_on(offered)}
+                        ],
+                        "requiresConfiguration": False,
+                    }
+                    for offered in reversed(KUBERNETES)
+                    if kubernetes in ("", offered)
+                    for version in add_on_versions(offered)
+                ],
+            }
+            for each in ADD_ONS
+            if name in ("", each)
+        ]
+    }
+
+
+HANDLERS: Mapping[str, Handler] = {"DescribeClusterVersions": _cluster_versions, "DescribeAddonVersions": _supported_add_ons}

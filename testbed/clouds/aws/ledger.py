@@ -1,0 +1,54 @@
+"""All calls that a fake cloud has got, for assertions such as "exactly one CreateVpc"."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+HIDDEN = "(not recorded)"
+# Nothing that the product sends has these; a test that searches the ledger for secrets finds none by accident.
+_SECRET = ("secret", "password", "sessiontoken")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One call. `answer_id` is the id or name of what it made; `error` the code it was refused with; `lost` that its answer was cut off."""
+
+    number: int
+    service: str
+    operation: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    principal: str = ""
+    answer_id: str = ""
+    error: str = ""
+    lost: bool = False
+    replayed: bool = False
+
+    @property
+    def effective(self) -> bool:
+        """Whether it did what it says: neither refused, nor a repetition of an earlier call by its token."""
+        return not self.error and not self.replayed
+
+    def document(self) -> dict[str, Any]:
+        """The entry as JSON."""
+        return asdict(self)
+
+
+class Ledger:
+    """Entries in the order in which the calls came."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def add(self, service: str, operation: str, parameters: Mapping[str, Any], **more: Any) -> Entry:
+        """Record a call; `more` are fields of Entry."""
+        entry = Entry(len(self.entries) + 1, service, operation, _public(parameters), **more)
+        self.entries.append(entry)
+        return entry
+
+
+def _public(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: HIDDEN if any(word in str(key).lower() for word in _SECRET) else _public(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_public(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -1,0 +1,111 @@
+"""Objects of moto that are not found yet, and those that vanish."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from testbed.clouds.aws.cloud import Cloud
+from testbed.clouds.aws.faults import Kind, mentions
+from testbed.clouds.aws.services.network import nat_gateways_without
+from testbed.clouds.aws.wire import Answer, Request
+
+_PATHS: Mapping[str, tuple[str, ...]] = {
+    "CreateVpc": ("Vpc", "VpcId"),
+    "CreateSubnet": ("Subnet", "SubnetId"),
+    "CreateInternetGateway": ("InternetGateway", "InternetGatewayId"),
+    "AllocateAddress": ("AllocationId",),
+    "CreateNatGateway": ("NatGateway", "NatGatewayId"),
+    "CreateRouteTable": ("RouteTable", "RouteTableId"),
+    "CreateSecurityGroup": ("GroupId",),
+    "CreateLaunchTemplate": ("LaunchTemplate", "LaunchTemplateId"),
+    "CreateRole": ("Role", "RoleName"),
+    "CreatePolicy": ("Policy", "Arn"),
+    "CreateFileSystem": ("FileSystemId",),
+    "CreateMountTarget": ("MountTargetId",),
+    "CreateCluster": ("cluster", "name"),
+    "CreateNodegroup": ("nodegroup", "nodegroupName"),
+    "CreateAddon": ("addon", "addonName"),
+    "CreateAccessEntry": ("accessEntry", "principalArn"),
+    "CreatePodIdentityAssociation": ("association", "associationId"),
+}
+"""Where the answer of an operation has the id, or the name, of what it made."""
+_READERS: Mapping[str, tuple[str, ...]] = {
+    "CreateVpc": ("DescribeVpcs",),
+    "CreateSubnet": ("DescribeSubnets",),
+    "CreateInternetGateway": ("DescribeInternetGateways",),
+    "AllocateAddress": ("DescribeAddresses",),
+    "CreateNatGateway": ("DescribeNatGateways",),
+    "CreateRouteTable": ("DescribeRouteTables",),
+    "CreateSecurityGroup": ("DescribeSecurityGroups",),
+    "CreateLaunchTemplate": ("DescribeLaunchTemplates", "DescribeLaunchTemplateVersions"),
+    "CreateRole": ("GetRole", "ListRoles"),
+    "CreatePolicy": ("GetPolicy", "ListPolicies"),
+    "CreateFileSystem": ("DescribeFileSystems",),
+    "CreateMountTarget": ("DescribeMountTargets",),
+}
+
+
+def made_by(request: Request, answer: Answer) -> str:
+    """Give the id or name of what a call made; empty where it made nothing."""
+    value: Any = answer.result
+    for key in _PATHS.get(request.operation, ()):
+        value = value.get(key, {}) if isinstance(value, Mapping) else {}
+    return value if isinstance(value, str) else ""
+
+
+def hide_or_doom(cloud: Cloud, request: Request, made: str) -> None:
+    """Hide what was just made, or let it vanish, where a fault says so."""
+    if request.operation not in _READERS or not made:
+        return
+    for kind, where in ((Kind.INVISIBLE, cloud.hidden), (Kind.VANISH, cloud.vanishing)):
+        fault = cloud.take(kind, request)
+        if fault is not None:
+            where[made] = fault.times
+            cloud.kinds[made] = request.operation
+
+
+@contextmanager
+def without_hidden(cloud: Cloud, request: Request) -> Iterator[None]:
+    """Let a call be answered without what is hidden. It counts as a read of what it reads the kind of, or names."""
+    _count(cloud, request, cloud.vanishing, lambda made: _take_out(cloud, made))
+    restore = [_take_out(cloud, made) for made in dict.fromkeys((*cloud.hidden, *nat_gateways_without(cloud, request)))]
+    try:
+        yield
+    finally:
+        for each in restore:
+            each()
+    _count(cloud, request, cloud.hidden, lambda _: None)
+
+
+def _count(cloud: Cloud, request: Request, left: dict[str, int], end: Callable[[str], object]) -> None:
+    for made in list(left):
+        if request.operation in _READERS[cloud.kinds[made]] or mentions(request.parameters, made):
+            left[made] -= 1
+            if left[made] <= 0:
+                del left[made]
+                end(made)
+
+
+def _take_out(cloud: Cloud, made: str) -> Callable[[], None]:
+    """Take an object out of moto; gives what puts it back."""
+    ec2 = cloud.ec2
+    flat = (ec2.vpcs, ec2.internet_gateways, ec2.nat_gateways, ec2.route_tables, ec2.launch_templates, cloud.iam.managed_policies)
+    storage = (cloud.efs.file_systems_by_id, cloud.efs.mount_targets_by_id)
+    for store in (*flat, *storage, *ec2.subnets.values(), *ec2.groups.values()):
+        if made in store:
+            return _put_back(store, made, store.pop(made))
+    for key, role in cloud.iam.roles.items():
+        if role.name == made:
+            return _put_back(cloud.iam.roles, key, cloud.iam.roles.pop(key))
+    for address in ec2.addresses:
+        if address.allocation_id == made:
+            ec2.addresses.remove(address)
+            return lambda: ec2.addresses.append(address)
+    return lambda: None
+
+
+def _put_back(store: dict[str, Any], key: str, value: Any) -> Callable[[], None]:
+    def put() -> None:
+        store[key] = value
+
+    return put

@@ -1,0 +1,246 @@
+"""EC2: what moto forgives and AWS does not, and states that take a while."""
+
+import ipaddress
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from testbed.clouds.aws.cloud import Cloud
+from testbed.clouds.aws.faults import Kind
+from testbed.clouds.aws.wire import Answer, Refusal, Request
+
+PENDING = "pending"
+AVAILABLE = "available"
+DELETED = "deleted"
+FAILED = "failed"
+NAT_DESCRIPTION = "Interface for NAT Gateway"
+_ANYWHERE = "0.0.0.0/0"
+
+
+def interfaces(cloud: Cloud, **wanted: object) -> list[Any]:
+    """Give the network interfaces whose `subnet`, `vpc` or `group` has this id."""
+    found = []
+    for each in cloud.ec2.enis.values():
+        facts = {"subnet": each.subnet.id, "vpc": each.subnet.vpc_id}
+        groups = {group.id for group in each.group_set}
+        if all(value in groups if key == "group" else facts[key] == value for key, value in wanted.items()):
+            found.append(each)
+    return found
+
+
+def subnet(cloud: Cloud, subnet_id: str) -> Any | None:
+    """Give a subnet, or None."""
+    return next((zone[subnet_id] for zone in cloud.ec2.subnets.values() if subnet_id in zone), None)
+
+
+def groups(cloud: Cloud) -> Iterator[Any]:
+    """Give all security groups of the region."""
+    return chain.from_iterable(list(each.values()) for each in list(cloud.ec2.groups.values()))
+
+
+def add_interface(cloud: Cloud, subnet_id: str, group_ids: list[str], description: str, tags: Mapping[str, str] | None = None) -> str:
+    """Make a network interface; gives its id."""
+    made = cloud.ec2.create_network_interface(
+        cloud.ec2.get_subnet(subnet_id), None, group_ids=group_ids, description=description, tags=dict(tags or {})
+    )
+    return str(made.id)
+
+
+def remove_interface(cloud: Cloud, interface_id: str) -> None:
+    """Remove a network interface, also where it is gone."""
+    cloud.ec2.enis.pop(interface_id, None)
+
+
+def has_way_out(cloud: Cloud, subnet_id: str) -> bool:
+    """Whether a route of the subnet leads to a gateway that works: without one no node of it ever joins a cluster."""
+    within = subnet(cloud, subnet_id)
+    if within is None:
+        return False
+    tables = [each for each in cloud.ec2.route_tables.values() if each.vpc_id == within.vpc_id]
+    own = [each for each in tables if subnet_id in each._associations.values()]  # noqa: SLF001 -- moto has no other way
+    for table in own or [each for each in tables if each.main_association_id]:
+        for route in table.routes:
+            if route.destination_cidr_block != _ANYWHERE:
+                continue
+            nat = route.nat_gateway
+            if (nat is not None and nat.state == AVAILABLE) or (route.gateway is not None and nat is None):
+                return True
+    return False
+
+
+def nat_gateways_without(cloud: Cloud, request: Request) -> list[str]:
+    """Give the NAT gateways that a request for them leaves out by their tags: moto does not know those filters."""
+    if request.operation != "DescribeNatGateways":
+        return []
+    filters = request.parameters.get("Filter") or request.parameters.get("Filters") or []
+    wanted = {each["Name"].removeprefix("tag:"): each["Values"] for each in filters if each["Name"].startswith("tag:")}
+    return [
+        each.id
+        for each in cloud.ec2.nat_gateways.values()
+        if any({tag["key"]: tag["value"] for tag in each.get_tags()}.get(key) not in values for key, values in wanted.items())
+    ]
+
+
+# --- before moto is asked ---
+
+
+def _attach_gateway(cloud: Cloud, request: Request) -> None:
+    vpc = request.text("VpcId")
+    other = [each.id for each in cloud.ec2.internet_gateways.values() if each.vpc is not None and each.vpc.id == vpc]
+    if other and other != [request.text("InternetGatewayId")]:
+        raise Refusal("InvalidParameterValue", f"Network {vpc} already has an internet gateway attached")
+
+
+def _detach_gateway(cloud: Cloud, request: Request) -> None:
+    vpc = request.text("VpcId")
+    in_vpc = {each.id for each in interfaces(cloud, vpc=vpc)}
+    mapped = [each for each in cloud.ec2.addresses if each.eni is not None and each.eni.id in in_vpc]
+    public = [each for each in cloud.ec2.enis.values() if each.id in in_vpc and each.public_ip]
+    if mapped or public:
+        cloud.count_reads(list(cloud.steps))
+        raise Refusal(
+            "DependencyViolation", f"Network {vpc} has some mapped public address(es); release them before the gateway is detached"
+        )
+
+
+def _release(cloud: Cloud, request: Request) -> None:
+    # With these words, and not as a dependency, AWS refuses an address whose NAT gateway is not fully gone.
+    allocation = request.text("AllocationId")
+    held = next((each for each in cloud.ec2.addresses if each.allocation_id == allocation and each.eni is not None), None)
+    if held is None:
+        return
+    gateways = [each for each in cloud.ec2.nat_gateways.values() if each._eni.id == held.eni.id and each.state != DELETED]  # noqa: SLF001 -- moto has no other way
+    if gateways:
+        cloud.count_reads([each.id for each in gateways])
+        raise Refusal("AuthFailure", f"You do not have permission to access the specified resource {allocation}.")
+    raise Refusal("InvalidIPAddress.InUse", f"Address {allocation} is in use.")
+
+
+def _delete_subnet(cloud: Cloud, request: Request) -> None:
+    subnet_id = request.text("SubnetId")
+    if held := interfaces(cloud, subnet=subnet_id):
+        cloud.count_reads(list(cloud.steps))
+        text = f"The subnet '{subnet_id}' has dependencies and cannot be deleted: {held[0].id}"
+        raise Refusal("DependencyViolation", text)
+
+
+def _delete_group(cloud: Cloud, request: Request) -> None:
+    group = next((each for each in groups(cloud) if each.id == request.text("GroupId")), None)
+    if group is None:
+        return
+    if group.name == "default":
+        raise Refusal("CannotDelete", f"the specified group: {group.id} name: default cannot be deleted by a user")
+    named = [each for each in groups(cloud) if each.id != group.id and group.id in referenced(each)]
+    held = interfaces(cloud, group=group.id)
+    if held or named:
+        cloud.count_reads(list(cloud.steps))
+        by = held[0].id if held else named[0].id
+        raise Refusal("DependencyViolation", f"resource {group.id} has a dependent object: {by}")
+
+
+def referenced(group: Any) -> set[str]:
+    """Give the ids of the groups that rules of a group name."""
+    return {str(rule.source_group.get("GroupId", "")) for rule in (*group.ingress_rules, *group.egress_rules) if rule.source_group}
+
+
+def _delete_vpc(cloud: Cloud, request: Request) -> None:
+    vpc = request.text("VpcId")
+    attached = [each.id for each in cloud.ec2.internet_gateways.values() if each.vpc is not None and each.vpc.id == vpc]
+    own = [each.id for each in groups(cloud) if each.vpc_id == vpc and each.name != "default"]
+    held = [each.id for each in interfaces(cloud, vpc=vpc)]
+    if by := [*attached, *own, *held]:
+        raise Refusal("DependencyViolation", f"The vpc '{vpc}' has dependencies and cannot be deleted: {', '.join(by)}")
+
+
+def _delete_table(cloud: Cloud, request: Request) -> None:
+    table = cloud.ec2.route_tables.get(request.text("RouteTableId"))
+    if table is not None and table._associations:  # noqa: SLF001 -- moto has no other way
+        raise Refusal("DependencyViolation", f"The routeTable '{table.id}' has dependencies and cannot be deleted.")
+
+
+def _create_subnet(cloud: Cloud, request: Request) -> None:
+    vpc = cloud.ec2.vpcs.get(request.text("VpcId"))
+    if vpc is None:
+        return
+    block = ipaddress.ip_network(request.text("CidrBlock"))
+    for zone in cloud.ec2.subnets.values():
+        for other in zone.values():
+            if other.vpc_id == vpc.id and block.overlaps(ipaddress.ip_network(other.cidr_block)):
+                raise Refusal("InvalidSubnet.Conflict", f"The CIDR '{block}' conflicts with another subnet")
+
+
+def _delete_nat(cloud: Cloud, request: Request) -> None:
+    nat = cloud.ec2.nat_gateways.get(request.text("NatGatewayId"))
+    if nat is None:
+        raise Refusal("NatGatewayNotFound", f"The Nat Gateway {request.text('NatGatewayId')} was not found")
+
+
+def _read_nat(cloud: Cloud, _request: Request) -> None:
+    cloud.count_reads([each for each in cloud.ec2.nat_gateways if each in cloud.steps])
+
+
+# --- after moto has answered ---
+
+
+def _created_nat(cloud: Cloud, request: Request, answer: Answer) -> None:
+    nat = cloud.ec2.nat_gateways[answer.result["NatGateway"]["NatGatewayId"]]
+    interface = nat._eni  # noqa: SLF001 -- moto has no other way
+    interface.description, interface.status, interface.requester_managed = f"{NAT_DESCRIPTION} {nat.id}", "in-use", True
+    nat.state = PENDING
+    fault = cloud.take(Kind.FAIL, request)
+    attached = any(each.vpc is not None and each.vpc.id == nat.vpc_id for each in cloud.ec2.internet_gateways.values())
+
+    def settle() -> None:
+        if fault is None and attached:
+            nat.state = AVAILABLE
+        else:
+            nat.state = FAILED
+            _let_go(cloud, nat)
+
+    cloud.after_reads(nat.id, cloud.delays.create, settle)
+
+
+def _deleted_nat(cloud: Cloud, request: Request, _answer: Answer) -> None:
+    nat = cloud.ec2.nat_gateways[request.text("NatGatewayId")]
+    nat.state = "deleting"
+
+    def gone() -> None:
+        nat.state = DELETED
+        _let_go(cloud, nat)
+
+    cloud.after_reads(nat.id, cloud.delays.delete, gone)
+
+
+def _let_go(cloud: Cloud, nat: Any) -> None:
+    """Give back the interface and the address of a NAT gateway that is gone."""
+    interface = nat._eni  # noqa: SLF001 -- moto has no other way
+    for address in cloud.ec2.addresses:
+        if address.eni is not None and address.eni.id == interface.id:
+            address.eni, address.association_id = None, None
+    remove_interface(cloud, interface.id)
+
+
+# --- what moto does not have ---
+
+
+def _reservations(cloud: Cloud, request: Request) -> Mapping[str, Any]:
+    wanted = request.parameters.get("CapacityReservationIds") or list(cloud.reservations)
+    if unknown := [each for each in wanted if each not in cloud.reservations]:
+        raise Refusal("InvalidCapacityReservationId.NotFound", f"The capacity reservation {unknown[0]} does not exist")
+    return {"CapacityReservations": [cloud.reservations[each] for each in wanted]}
+
+
+BEFORE: Mapping[str, Callable[[Cloud, Request], None]] = {
+    "AttachInternetGateway": _attach_gateway,
+    "DetachInternetGateway": _detach_gateway,
+    "ReleaseAddress": _release,
+    "CreateSubnet": _create_subnet,
+    "DeleteSubnet": _delete_subnet,
+    "DeleteSecurityGroup": _delete_group,
+    "DeleteVpc": _delete_vpc,
+    "DeleteRouteTable": _delete_table,
+    "DeleteNatGateway": _delete_nat,
+    "DescribeNatGateways": _read_nat,
+}
+AFTER: Mapping[str, Callable[[Cloud, Request, Answer], None]] = {"CreateNatGateway": _created_nat, "DeleteNatGateway": _deleted_nat}
+OWN: Mapping[str, Callable[[Cloud, Request], Mapping[str, Any]]] = {"DescribeCapacityReservations": _reservations}

@@ -1,0 +1,42 @@
+"""What exists in an account, named so that a test can say what is left."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from testbed.clouds.aws.cloud import Cloud
+from testbed.clouds.aws.services.network import DELETED, groups
+
+
+def everything(cloud: Cloud) -> set[str]:
+    """Give all objects of the account as `service/kind/id`; what AWS gives to every account is among them."""
+    return {*_network(cloud), *_identities(cloud), *_storage(cloud), *(f"eks/{name}" for name, _ in cloud.eks.items())}
+
+
+def _network(cloud: Cloud) -> Iterator[str]:
+    ec2 = cloud.ec2
+    yield from (f"ec2/vpc/{each}" for each in ec2.vpcs)
+    yield from (f"ec2/subnet/{each}" for zone in ec2.subnets.values() for each in zone)
+    yield from (f"ec2/internet-gateway/{each}" for each in ec2.internet_gateways)
+    yield from (f"ec2/address/{each.allocation_id}" for each in ec2.addresses)
+    yield from (f"ec2/nat-gateway/{each.id}" for each in ec2.nat_gateways.values() if each.state not in (DELETED, "failed"))
+    yield from (f"ec2/route-table/{each}" for each in ec2.route_tables)
+    yield from (f"ec2/security-group/{each.id}" for each in groups(cloud))
+    yield from (f"ec2/network-interface/{each}" for each in ec2.enis)
+    yield from (f"ec2/launch-template/{each}" for each in ec2.launch_templates)
+    yield from (f"ec2/volume/{each}" for each in ec2.volumes)
+    yield from (f"ec2/instance/{each.id}" for each in ec2.all_instances() if each.state != "terminated")
+    yield from (f"elb/load-balancer/{each}" for each in cloud.elb.load_balancers)
+    yield from (f"elbv2/load-balancer/{each}" for each in cloud.elbv2.load_balancers)
+
+
+def _identities(cloud: Cloud) -> Iterator[str]:
+    yield from (f"iam/role/{each.name}" for each in cloud.iam.roles.values())
+    yield from (f"iam/policy/{each}" for each in cloud.iam.managed_policies if ":iam::aws:" not in each)
+    yield from (f"iam/instance-profile/{each.name}" for each in cloud.iam.instance_profiles.values())
+
+
+def _storage(cloud: Cloud) -> Iterator[str]:
+    efs: Any = cloud.efs
+    yield from (f"efs/file-system/{each}" for each in efs.file_systems_by_id)
+    yield from (f"efs/mount-target/{each}" for each in efs.mount_targets_by_id)
+    yield from (f"efs/access-point/{each}" for each in efs.access_points)

@@ -1,0 +1,232 @@
+"""Clusters of GKE."""
+
+from hashlib import sha256
+
+from google.cloud import container_v1
+
+from testbed.clouds.gcp.calls.errors import CloudError, already_exists, invalid, not_found
+from testbed.clouds.gcp.calls.faults import Fault, HalfDeleted, Leak, OperationFails, TerminalState
+from testbed.clouds.gcp.calls.script import first_of
+from testbed.clouds.gcp.services import gke_checks, leftovers, node_pools
+from testbed.clouds.gcp.services.capacity import VERSIONS, zones_of
+from testbed.clouds.gcp.services.gke_operations import begin, check_free, link
+from testbed.clouds.gcp.services.world import World
+
+_STATUS = container_v1.Cluster.Status
+_DEFAULT_POOL = "default-pool"
+
+
+def create_cluster(world: World, request: container_v1.CreateClusterRequest) -> container_v1.Operation:
+    """Begin to create a cluster with the pools that it names, or with a pool of its own if it names none."""
+    cluster, location = request.cluster, request.parent.rpartition("/")[2]
+    name = f"{request.parent}/clusters/{cluster.name}"
+    if not zones_of(location):
+        raise invalid(f'Location "{location}" does not exist.')
+    gke_checks.check_name(cluster.name)
+    gke_checks.check_labels(cluster.resource_labels.items())
+    if name in world.objects:
+        raise already_exists(name)
+    version = gke_checks.version(cluster.initial_cluster_version)
+    _check_network(world, cluster, location)
+    if cluster.node_pools and cluster.initial_node_count:
+        raise invalid("Only one of cluster.initial_node_count and cluster.node_pools can be set.")
+    pools = list(cluster.node_pools) or [_default_pool(cluster)]
+    for pool in pools:
+        gke_checks.check_pool(world, location, pool)
+        counted = container_v1.NodePool(pool)
+        counted.locations = list(pool.locations) or list(zones_of(location)[:3])
+        gke_checks.check_quota(world, counted, int(pool.initial_node_count) * len(counted.locations))
+    world.objects[name] = _stored(world, name, cluster, version)
+    names = [node_pools.store(world, name, pool, version) for pool in pools]
+    met = world.met
+    return begin(world, "CREATE_CLUSTER", name, lambda: _created(world, name, names, met))
+
+
+def _default_pool(cluster: container_v1.Cluster) -> container_v1.NodePool:
+    if cluster.initial_node_count < 1:
+        raise invalid("Cluster.initial_node_count must be greater than zero.")
+    return container_v1.NodePool(name=_DEFAULT_POOL, initial_node_count=cluster.initial_node_count)
+
+
+def _check_network(world: World, cluster: container_v1.Cluster, location: str) -> None:
+    network = f"{world.root}/global/networks/{cluster.network.rpartition('/')[2] or 'default'}"
+    if network not in world.objects:
+        raise invalid(f'Network "{cluster.network}" does not exist.')
+    region = location if location.count("-") == 1 else location.rpartition("-")[0]
+    subnet = world.objects.get(f"{world.root}/regions/{region}/subnetworks/{cluster.subnetwork.rpartition('/')[2]}")
+    if subnet is None or not subnet["network"].endswith(network):
+        raise invalid(f'Subnetwork "{cluster.subnetwork}" does not exist in network "{cluster.network}".')
+    ranges = {each["rangeName"] for each in subnet.get("secondaryIpRanges", [])}
+    policy = cluster.ip_allocation_policy
+    for wanted in (policy.cluster_secondary_range_name, policy.services_secondary_range_name):
+        if wanted and wanted not in ranges:
+            raise invalid(f'Subnetwork "{cluster.subnetwork}" has no secondary range "{wanted}".')
+
+
+def _stored(world: World, name: str, cluster: container_v1.Cluster, version: str) -> container_v1.Cluster:
+    location = name.split("/")[3]
+    stored = container_v1.Cluster(cluster)
+    stored.node_pools = []
+    stored.initial_node_count = 0
+    stored.locations = list(cluster.locations) or list(zones_of(location)[:3])
+    stored.location = stored.zone = location
+    stored.self_link = link(world, name)
+    stored.id = f"{world.number():064x}"
+    stored.label_fingerprint = _fingerprint(stored)
+    stored.initial_cluster_version = stored.current_master_version = stored.current_node_version = version
+    stored.network = cluster.network.rpartition("/")[2]
+    stored.subnetwork = cluster.subnetwork.rpartition("/")[2]
+    stored.create_time = world.now().isoformat(timespec="seconds")
+    stored.status = _STATUS.PROVISIONING
+    return stored
+
+
+def _fingerprint(cluster: container_v1.Cluster) -> str:
+    return sha256(repr(sorted(cluster.resource_labels.items())).encode()).hexdigest()[:8]
+
+
+def _created(world: World, name: str, pools: list[str], met: list[Fault]) -> CloudError | None:
+    cluster = world.objects.get(name)
+    if cluster is None:
+        return CloudError("NOT_FOUND", f"Not found: {name}.")
+    if terminal := first_of(met, TerminalState):
+        node_pools.break_down(cluster, terminal.condition, terminal.message)
+        return CloudError("INTERNAL", terminal.message)
+    # Faults of the call are those of the cluster; a pool in it can still meet an empty stock.
+    errors = [error for pool in pools if (error := node_pools.outcome(world, pool, []))]
+    fails = first_of(met, OperationFails)
+    if errors or (fails and not fails.effect):
+        error = errors[0] if errors else fails.error() if fails else None
+        node_pools.break_down(cluster, "GCE_STOCKOUT" if errors else "UNKNOWN", error.message if error else "")
+        return error
+    cluster.status = _STATUS.RUNNING
+    leftovers.add_own_firewall(world, cluster)
+    return fails.error() if fails else None
+
+
+def get_cluster(world: World, request: container_v1.GetClusterRequest) -> container_v1.Cluster:
+    """Give a cluster with its pools; what runs on it comes one read nearer to its end."""
+    world.operations.advance(request.name)
+    if world.visible(request.name) is None:
+        raise not_found(request.name)
+    return _shown(world, request.name)
+
+
+def _shown(world: World, name: str) -> container_v1.Cluster:
+    answer = container_v1.Cluster(world.objects[name])
+    pools = world.below(f"{name}/nodePools/")
+    answer.node_pools = [node_pools.shown(world, pool) for pool in pools]
+    answer.current_node_count = sum(gke_checks.nodes_of(world.objects[pool]) for pool in pools)
+    if answer.status == _STATUS.PROVISIONING:
+        return answer
+    endpoint = world.endpoint(name)
+    answer.endpoint = endpoint.host
+    answer.master_auth = container_v1.MasterAuth(cluster_ca_certificate=endpoint.ca)
+    if answer.status == _STATUS.RUNNING and world.operations.holding(name):
+        answer.status = _STATUS.RECONCILING
+    return answer
+
+
+def list_clusters(world: World, request: container_v1.ListClustersRequest) -> container_v1.ListClustersResponse:
+    """Give the clusters of a location, or of all with `-`."""
+    prefix = request.parent.removesuffix("-") if request.parent.endswith("/-") else f"{request.parent}/clusters/"
+    names = [name for name in world.below(prefix) if isinstance(world.objects[name], container_v1.Cluster)]
+    return container_v1.ListClustersResponse(clusters=[_shown(world, name) for name in names])
+
+
+def delete_cluster(world: World, request: container_v1.DeleteClusterRequest) -> container_v1.Operation:
+    """Begin to delete a cluster with its pools. What its software made outside of it stays."""
+    cluster = world.objects.get(request.name)
+    if cluster is None:
+        raise not_found(request.name)
+    check_free(world, request.name)
+    cluster.status = _STATUS.STOPPING
+    met = world.met
+    return begin(world, "DELETE_CLUSTER", request.name, lambda: _deleted(world, request.name, met))
+
+
+def _deleted(world: World, name: str, met: list[Fault]) -> CloudError | None:
+    cluster = world.objects.get(name)
+    if cluster is None:
+        return None
+    fails = first_of(met, OperationFails)
+    if first_of(met, HalfDeleted) or (fails and not fails.effect):
+        message = fails.message if fails else "The cluster could not be deleted completely."
+        for pool in world.below(f"{name}/nodePools/"):
+            world.remove(pool)
+        node_pools.break_down(cluster, "UNKNOWN", message)
+        return fails.error() if fails else CloudError("INTERNAL", message)
+    for leak in met:
+        if isinstance(leak, Leak):
+            leftovers.add(world, cluster, leak.kind)
+    leftovers.remove_own_firewall(world, cluster)
+    world.remove(name)
+    return fails.error() if fails else None
+
+
+def update_cluster(world: World, request: container_v1.UpdateClusterRequest) -> container_v1.Operation:
+    """Begin to change exactly one field of a cluster. Here that is its version, its channel or its add-ons."""
+    cluster = node_pools.ready_cluster(world, request.name)
+    fields = [field.name for field, _ in container_v1.ClusterUpdate.pb(request.update).ListFields()]
+    if len(fields) != 1:
+        raise invalid("Exactly one update can be applied to a cluster.")
+    changed = container_v1.Cluster(cluster)
+    kind = "UPDATE_CLUSTER"
+    if fields == ["desired_master_version"]:
+        changed.current_master_version, kind = _next_version(cluster, request.update.desired_master_version), "UPGRADE_MASTER"
+    elif fields == ["desired_release_channel"]:
+        changed.release_channel = request.update.desired_release_channel
+    elif fields == ["desired_addons_config"]:
+        changed.addons_config = request.update.desired_addons_config
+    else:
+        raise CloudError("UNIMPLEMENTED", f"The fake changes no {fields[0]}.")
+    return _change(world, request.name, kind, changed)
+
+
+def _change(world: World, name: str, kind: str, changed: container_v1.Cluster) -> container_v1.Operation:
+    fails = first_of(world.met, OperationFails)
+
+    def finish() -> CloudError | None:
+        if (fails is None or fails.effect) and name in world.objects:
+            world.objects[name] = changed
+        return fails.error() if fails else None
+
+    return begin(world, kind, name, finish)
+
+
+def _next_version(cluster: container_v1.Cluster, wanted: str) -> str:
+    version = gke_checks.version(wanted)
+    old, new = gke_checks.order(cluster.current_master_version), gke_checks.order(version)
+    if new < old:
+        raise invalid(f'Master cannot be downgraded from "{cluster.current_master_version}" to "{version}".')
+    if new[1] > old[1] + 1:
+        raise invalid(f'Master cannot be upgraded to "{version}": only one minor version at a time.')
+    return version
+
+
+def set_labels(world: World, request: container_v1.SetLabelsRequest) -> container_v1.Operation:
+    """Begin to replace the labels of a cluster; the fingerprint must be the one that was read."""
+    cluster = node_pools.ready_cluster(world, request.name)
+    gke_checks.check_labels(request.resource_labels.items())
+    if request.label_fingerprint != cluster.label_fingerprint:
+        raise CloudError("FAILED_PRECONDITION", "Labels could not be set due to fingerprint mismatch.")
+    changed = container_v1.Cluster(cluster)
+    changed.resource_labels = dict(request.resource_labels)
+    changed.label_fingerprint = _fingerprint(changed)
+    return _change(world, request.name, "SET_LABELS", changed)
+
+
+def get_server_config(world: World, request: container_v1.GetServerConfigRequest) -> container_v1.ServerConfig:
+    """Give the versions that are offered in a location."""
+    del world
+    if not zones_of(request.name.rpartition("/")[2]):
+        raise invalid(f'Location "{request.name}" does not exist.')
+    channel = container_v1.ServerConfig.ReleaseChannelConfig(channel="REGULAR", default_version=VERSIONS[2], valid_versions=VERSIONS)
+    return container_v1.ServerConfig(
+        default_cluster_version=VERSIONS[2],
+        valid_master_versions=VERSIONS,
+        valid_node_versions=VERSIONS,
+        default_image_type="COS_CONTAINERD",
+        valid_image_types=["COS_CONTAINERD", "UBUNTU_CONTAINERD"],
+        channels=[channel],
+    )

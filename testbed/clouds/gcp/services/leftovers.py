@@ -1,0 +1,83 @@
+"""What is made in a network beside what was asked for: by GKE itself, and by software in the cluster, which outlives the cluster."""
+
+from google.cloud import container_v1, filestore_v1
+
+from testbed.clouds.gcp.calls.faults import Kind
+from testbed.clouds.gcp.services.world import World
+
+COMPUTE = "https://www.googleapis.com/compute/v1"
+
+
+def put(world: World, name: str, **fields: object) -> str:
+    """Store an object of compute under its full name. Gives the name."""
+    world.objects[name] = {"name": name.rpartition("/")[2], "id": str(world.number()), "selfLink": f"{COMPUTE}/{name}", **fields}
+    return name
+
+
+def _own_firewall(world: World, cluster: container_v1.Cluster) -> str:
+    return f"{world.root}/global/firewalls/gke-{cluster.name}-{cluster.id[-8:]}-all"
+
+
+def add_own_firewall(world: World, cluster: container_v1.Cluster) -> None:
+    """Make the firewall rule that GKE makes for a cluster."""
+    put(world, _own_firewall(world, cluster), network=_network(world, cluster), direction="INGRESS")
+
+
+def remove_own_firewall(world: World, cluster: container_v1.Cluster) -> None:
+    """Remove the firewall rule of GKE."""
+    world.remove(_own_firewall(world, cluster))
+
+
+def _network(world: World, cluster: container_v1.Cluster) -> str:
+    return f"{COMPUTE}/{world.root}/global/networks/{cluster.network}"
+
+
+def add(world: World, cluster: container_v1.Cluster, kind: Kind) -> list[str]:
+    """Make what the load balancer controller or a CSI driver of a cluster makes. Gives the full names, what uses others first.
+
+    A forwarding rule comes with its target pool, health check, firewall rule and address, as one Service of type LoadBalancer has them.
+    """
+    number = world.number()
+    region = str(cluster.locations[0]).rpartition("-")[0]
+    regional, top, zonal = f"{world.root}/regions/{region}", f"{world.root}/global", f"{world.root}/zones/{cluster.locations[0]}"
+    uid = f"a{number:031x}"
+    description = f'{{"kubernetes.io/service-name":"default/web-{number}"}}'
+    network = _network(world, cluster)
+    if kind == "forwarding_rule":
+        check = put(world, f"{top}/httpHealthChecks/k8s-{uid[-16:]}-node", description=description)
+        pool = put(world, f"{regional}/targetPools/{uid}", healthChecks=[f"{COMPUTE}/{check}"], description=description)
+        address = put(world, f"{regional}/addresses/{uid}", description=description, address="203.0.113.10")
+        firewall = put(world, f"{top}/firewalls/k8s-fw-{uid}", network=network, description=description)
+        rule = put(
+            world,
+            f"{regional}/forwardingRules/{uid}",
+            target=f"{COMPUTE}/{pool}",
+            IPAddress=f"{COMPUTE}/{address}",
+            network=network,
+            description=description,
+        )
+        return [rule, pool, check, firewall, address]
+    if kind == "filestore":
+        name = f"{world.root}/locations/{cluster.locations[0]}/instances/pvc-{number:08x}"
+        world.objects[name] = filestore_v1.Instance(
+            name=name,
+            tier="ENTERPRISE",
+            state="READY",
+            labels={"kubernetes_io_created-for_pvc_name": f"cache-{number}", "storage_gke_io_created-by": "filestore_csi_storage_gke_io"}
+            | {"storage_gke_io_cluster_name": cluster.name},
+            networks=[filestore_v1.NetworkConfig(network=f"{world.root}/global/networks/{cluster.network}")],
+        )
+        return [name]
+    if kind == "disk":
+        return [put(world, f"{zonal}/disks/pvc-{number:08x}", labels={"goog-k8s-cluster-name": cluster.name}, status="READY")]
+    if kind == "firewall":
+        return [put(world, f"{top}/firewalls/k8s-fw-{uid}", network=network, description=description)]
+    if kind == "address":
+        return [put(world, f"{regional}/addresses/{uid}", description=description, address="203.0.113.11", network=network)]
+    if kind == "target_pool":
+        return [put(world, f"{regional}/targetPools/{uid}", description=description)]
+    if kind == "backend_service":
+        return [put(world, f"{regional}/backendServices/k8s2-{uid[-8:]}", description=description, network=network)]
+    if kind == "health_check":
+        return [put(world, f"{top}/healthChecks/k8s2-{uid[-8:]}", description=description)]
+    return [put(world, f"{zonal}/networkEndpointGroups/k8s1-{uid[-8:]}", description=description, network=network)]

@@ -1,0 +1,223 @@
+"""Node pools of GKE: created, changed and deleted by operations that hold their cluster."""
+
+from google.cloud import container_v1
+
+from testbed.clouds.gcp.calls.errors import CloudError, already_exists, invalid, not_found
+from testbed.clouds.gcp.calls.faults import Fault, OperationFails, StockOut, TerminalState
+from testbed.clouds.gcp.calls.script import first_of
+from testbed.clouds.gcp.services import gke_checks
+from testbed.clouds.gcp.services.capacity import zones_of
+from testbed.clouds.gcp.services.gke_operations import begin, check_free, link
+from testbed.clouds.gcp.services.world import World
+
+_STATUS = container_v1.NodePool.Status
+
+
+def cluster_name(pool: str) -> str:
+    """Give the full name of the cluster of a pool."""
+    return pool.partition("/nodePools/")[0]
+
+
+def ready_cluster(world: World, name: str) -> container_v1.Cluster:
+    """Give a cluster that can be changed now. Refuses one that is not there, is held by an operation, or is broken."""
+    found = world.objects.get(name)
+    if found is None:
+        raise not_found(name)
+    check_free(world, name)
+    if found.status == container_v1.Cluster.Status.ERROR:
+        raise CloudError("FAILED_PRECONDITION", f"Cluster {name} is in state ERROR.")
+    return found
+
+
+def store(world: World, cluster: str, pool: container_v1.NodePool, version: str) -> str:
+    """Put a pool that is being created into its cluster. Gives its full name."""
+    location = cluster.split("/")[3]
+    name = f"{cluster}/nodePools/{pool.name}"
+    stored = container_v1.NodePool(pool)
+    if not stored.locations:
+        stored.locations = list(world.objects[cluster].locations) or list(zones_of(location))
+    stored.version = stored.version or version
+    stored.config.machine_type = stored.config.machine_type or "e2-medium"
+    stored.config.disk_size_gb = stored.config.disk_size_gb or 100
+    stored.config.image_type = stored.config.image_type or "COS_CONTAINERD"
+    stored.status = _STATUS.PROVISIONING
+    stored.self_link = link(world, name)
+    world.objects[name] = stored
+    return name
+
+
+def outcome(world: World, name: str, met: list[Fault]) -> CloudError | None:
+    """Bring the creation of a pool to its end, good or bad. Gives the error of its operation."""
+    pool = world.objects.get(name)
+    if pool is None:
+        return CloudError("NOT_FOUND", f"Not found: {name}.")
+    if terminal := first_of(met, TerminalState):
+        break_down(pool, terminal.condition, terminal.message)
+        return CloudError("INTERNAL", terminal.message)
+    planted = first_of(met, StockOut)
+    zone = (planted.zone or pool.locations[0]) if planted else gke_checks.stock_out(world, pool, name)
+    if zone is not None:
+        error = gke_checks.stocked_out(zone, pool.config.machine_type)
+        break_down(pool, "GCE_STOCKOUT", error.message)
+        return error
+    if fails := first_of(met, OperationFails):
+        error = fails.error()
+        if fails.effect:
+            pool.status = _STATUS.RUNNING
+        else:
+            break_down(pool, "UNKNOWN", fails.message)
+        return error
+    pool.status = _STATUS.RUNNING
+    return None
+
+
+def break_down(broken: container_v1.NodePool | container_v1.Cluster, condition: str, message: str) -> None:
+    """Put a pool or cluster into state ERROR."""
+    broken.status = type(broken).Status.ERROR
+    broken.status_message = message
+    broken.conditions = [container_v1.StatusCondition(code=condition, message=message)]
+
+
+def create_node_pool(world: World, request: container_v1.CreateNodePoolRequest) -> container_v1.Operation:
+    """Begin to create a pool."""
+    cluster = ready_cluster(world, request.parent)
+    pool = request.node_pool
+    gke_checks.check_pool(world, request.parent.split("/")[3], pool)
+    name = f"{request.parent}/nodePools/{pool.name}"
+    if name in world.objects:
+        raise already_exists(name)
+    if pool.initial_node_count < 0:
+        raise invalid("initial_node_count must not be negative.")
+    counted = container_v1.NodePool(pool)
+    counted.locations = list(pool.locations) or list(cluster.locations)
+    gke_checks.check_quota(world, counted, int(pool.initial_node_count) * len(counted.locations))
+    store(world, request.parent, pool, cluster.current_master_version)
+    met = world.met
+    return begin(world, "CREATE_NODE_POOL", name, lambda: outcome(world, name, met))
+
+
+def get_node_pool(world: World, request: container_v1.GetNodePoolRequest) -> container_v1.NodePool:
+    """Give a pool; what runs on it comes one read nearer to its end."""
+    world.operations.advance(request.name)
+    found = world.visible(request.name)
+    if found is None:
+        raise not_found(request.name)
+    return shown(world, request.name)
+
+
+def shown(world: World, name: str) -> container_v1.NodePool:
+    """Give a pool as a read sees it now."""
+    answer = container_v1.NodePool(world.objects[name])
+    running = world.operations.running_on(name)
+    if running is not None and running.kind not in {"CREATE_NODE_POOL", "DELETE_NODE_POOL"}:
+        answer.status = _STATUS.RECONCILING
+    return answer
+
+
+def list_node_pools(world: World, request: container_v1.ListNodePoolsRequest) -> container_v1.ListNodePoolsResponse:
+    """Give the pools of a cluster."""
+    if world.visible(request.parent) is None:
+        raise not_found(request.parent)
+    world.operations.advance(request.parent)
+    names = world.below(f"{request.parent}/nodePools/")
+    return container_v1.ListNodePoolsResponse(node_pools=[shown(world, name) for name in names])
+
+
+def delete_node_pool(world: World, request: container_v1.DeleteNodePoolRequest) -> container_v1.Operation:
+    """Begin to delete a pool."""
+    pool = _changeable(world, request.name, broken=True)
+    pool.status = _STATUS.STOPPING
+    fails = first_of(world.met, OperationFails)
+
+    def finish() -> CloudError | None:
+        if fails and not fails.effect:
+            break_down(pool, "UNKNOWN", fails.message)
+        else:
+            world.remove(request.name)
+        return fails.error() if fails else None
+
+    return begin(world, "DELETE_NODE_POOL", request.name, finish)
+
+
+def _changeable(world: World, name: str, *, broken: bool = False) -> container_v1.NodePool:
+    cluster = cluster_name(name)
+    if cluster not in world.objects:
+        raise not_found(cluster)
+    check_free(world, cluster)
+    found = world.objects.get(name)
+    if found is None:
+        raise not_found(name)
+    if found.status == _STATUS.ERROR and not broken:
+        raise CloudError("FAILED_PRECONDITION", f"Node pool {name} is in state ERROR.")
+    return found
+
+
+def _change(world: World, name: str, kind: str, changed: container_v1.NodePool) -> container_v1.Operation:
+    """Begin an operation that ends with the pool as given."""
+    fails = first_of(world.met, OperationFails)
+
+    def finish() -> CloudError | None:
+        if (fails is None or fails.effect) and name in world.objects:
+            world.objects[name] = changed
+        return fails.error() if fails else None
+
+    return begin(world, kind, name, finish)
+
+
+def set_node_pool_size(world: World, request: container_v1.SetNodePoolSizeRequest) -> container_v1.Operation:
+    """Begin to change the count of nodes per zone."""
+    pool = _changeable(world, request.name)
+    changed = container_v1.NodePool(pool)
+    changed.initial_node_count = request.node_count
+    gke_checks.check_quota(world, pool, max(0, gke_checks.nodes_of(changed) - gke_checks.nodes_of(pool)))
+    return _change(world, request.name, "SET_NODE_POOL_SIZE", changed)
+
+
+def set_node_pool_autoscaling(world: World, request: container_v1.SetNodePoolAutoscalingRequest) -> container_v1.Operation:
+    """Begin to change the bounds of autoscaling; a count of nodes below them is raised, one above lowered."""
+    changed = container_v1.NodePool(_changeable(world, request.name))
+    gke_checks.check_autoscaling(request.autoscaling)
+    changed.autoscaling = request.autoscaling
+    if request.autoscaling.enabled and request.autoscaling.max_node_count:
+        bounded = max(int(changed.initial_node_count), int(request.autoscaling.min_node_count))
+        changed.initial_node_count = min(bounded, int(request.autoscaling.max_node_count))
+    return _change(world, request.name, "UPDATE_CLUSTER", changed)
+
+
+def set_node_pool_management(world: World, request: container_v1.SetNodePoolManagementRequest) -> container_v1.Operation:
+    """Begin to change automatic upgrade and repair; a release channel demands both."""
+    changed = container_v1.NodePool(_changeable(world, request.name))
+    if not (request.management.auto_upgrade and request.management.auto_repair):
+        raise invalid("Auto-upgrade and auto-repair cannot be disabled when a release channel is set.")
+    changed.management = request.management
+    return _change(world, request.name, "SET_NODE_POOL_MANAGEMENT", changed)
+
+
+def update_node_pool(world: World, request: container_v1.UpdateNodePoolRequest) -> container_v1.Operation:
+    """Begin to change version, zones, labels, taints, machine or disk. Labels and taints are replaced as a whole."""
+    changed = container_v1.NodePool(_changeable(world, request.name))
+    cluster = world.objects[cluster_name(request.name)]
+    kind = "UPDATE_CLUSTER"
+    if request.node_version:
+        wanted = cluster.current_master_version if request.node_version == "-" else gke_checks.version(request.node_version)
+        if gke_checks.order(wanted) > gke_checks.order(cluster.current_master_version):
+            raise invalid(f'Node version "{wanted}" must not be newer than the master version "{cluster.current_master_version}".')
+        changed.version, kind = wanted, "UPGRADE_NODES"
+    if request.locations:
+        changed.locations = list(request.locations)
+    if "labels" in request:
+        changed.config.labels = dict(request.labels.labels)
+    if "taints" in request:
+        changed.config.taints = list(request.taints.taints)
+    if "resource_labels" in request:
+        changed.config.resource_labels = dict(request.resource_labels.labels)
+    if request.machine_type:
+        changed.config.machine_type = request.machine_type
+    if request.disk_size_gb:
+        changed.config.disk_size_gb = request.disk_size_gb
+    if request.accelerators:
+        changed.config.accelerators = list(request.accelerators)
+    gke_checks.check_pool(world, request.name.split("/")[3], changed)
+    more = gke_checks.nodes_of(changed) - gke_checks.nodes_of(world.objects[request.name])
+    gke_checks.check_quota(world, changed, max(0, more))
+    return _change(world, request.name, kind, changed)
