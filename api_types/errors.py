@@ -77,6 +77,22 @@ class StorageClassMissing(ActionRequiredError):
     """The cluster has no storage class of the name that a volume claim would ask for."""
 
 
+class QuotaExceeded(ActionRequiredError):
+    """A quota of the cloud account is used up; the message names it, its limit and what is needed."""
+
+
+class CapacityUnavailable(ActionRequiredError):
+    """The cloud has no machines of the type in the zone now."""
+
+
+class ReplaceRequired(ActionRequiredError):
+    """A cloud object differs in what cannot be changed in place."""
+
+
+class CloudObjectBroken(ActionRequiredError):
+    """A cloud object ended in a failed state for another reason than quota or capacity, also when it was built again."""
+
+
 class TransientError(ModelplaneError):
     """May succeed later; retried."""
 
@@ -101,6 +117,18 @@ class ServerError(TransientError):
 
 class AnswerTooLarge(TransientError):
     """The other side sent more than is read."""
+
+
+class Busy(TransientError):
+    """Another operation on the cloud object runs; it is waited for."""
+
+
+class NotYet(TransientError):
+    """What the cloud was just told, it does not know everywhere yet."""
+
+
+class Dependency(TransientError):
+    """A cloud object cannot be deleted while another one uses it; the message names that."""
 
 
 class StackMissing(TransientError):

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 from api_types import labels, names
+from api_types.messages.clouds import CloudAccount
 from api_types.resources.inference_cluster import InferenceCluster
 
 UNKNOWN_DIGITS = "xxxxxxxx"
@@ -45,9 +46,19 @@ class Owner:
 
 def owner_of(installation: str, cluster: InferenceCluster) -> Owner:
     """Give the owner mark of a cluster. Before it is applied it has no uid, and its digits are `UNKNOWN_DIGITS`."""
-    name, uid = cluster.metadata.name, cluster.metadata.uid
+    return owner_named(installation, cluster.metadata.name, cluster.metadata.uid)
+
+
+def owner_named(installation: str, name: str, uid: str) -> Owner:
+    """Give the owner mark of a cluster by its identity."""
     known = installation and uid
     return Owner(installation or UNKNOWN_INSTALLATION, name, names.digest(installation, name, uid) if known else UNKNOWN_DIGITS)
+
+
+def owner_at(account: CloudAccount) -> Owner:
+    """Give the owner mark of the cluster that an account is used for. Its installation and uid are known."""
+    digits = names.digest(account.installation, account.cluster, account.cluster_uid)
+    return Owner(account.installation, account.cluster, digits)
 
 
 def pool_name(pool: str) -> str:

@@ -25,3 +25,14 @@ def version_warnings(version: str) -> Iterator[Problem]:
         yield Problem(
             "OldKubernetes", "", f"Kubernetes {version} has no stable DRA, by which GPUs are given to pods; use 1.{_DRA_MINOR} or newer"
         )
+
+
+def minor_of(version: str) -> int:
+    """Give the number of the minor version; 0 for what is no version."""
+    found = _VERSION.match(version)
+    return int(found[1]) if found else 0
+
+
+def next_minor(version: str) -> str:
+    """Give the minor version after this one, such as `1.36` for `1.35.2`."""
+    return f"1.{minor_of(version) + 1}"

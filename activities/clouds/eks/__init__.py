@@ -1,4 +1,5 @@
-"""A cluster on Amazon EKS: its objects, with the arguments of the boto3 clients. Spec: provisioning.md 7.
+"""A cluster on Amazon EKS (provisioning.md 7).
 
-May import what all clouds share. Not here: calls.
+`objects` says what it consists of, with the arguments of the boto3 clients, and asks nothing. `provider` makes it: with `clients`, the only
+module that makes calls, `failures`, `handlers` for each kind of object, and `leftovers`. May import what all clouds share.
 """

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from activities.clouds.eks.partitions import partition_of
 from activities.clouds.eks.subnets import SubnetPair
 from activities.clouds.graph import Value
 from activities.clouds.owner import Owner, aws_tags
@@ -11,17 +12,6 @@ from api_types.sections.clouds import EksSettings
 
 UNKNOWN_PRINCIPAL = "PRINCIPAL"
 """Stands for the role that the credentials log in as, where they are not read."""
-
-# Where a region begins so, its names of resources do too.
-_PARTITIONS = {
-    "cn-": "aws-cn",
-    "us-gov-": "aws-us-gov",
-    "us-iso-": "aws-iso",
-    "us-isob-": "aws-iso-b",
-    "us-isof-": "aws-iso-f",
-    "eu-isoe-": "aws-iso-e",
-    "eusc-": "aws-eusc",
-}
 
 
 @dataclass(frozen=True)
@@ -58,7 +48,7 @@ class EksInputs:
     @property
     def partition(self) -> str:
         """The first part of every ARN after `arn`."""
-        return next((name for prefix, name in _PARTITIONS.items() if self.eks.region.startswith(prefix)), "aws")
+        return partition_of(self.eks.region)
 
     def tags(self, key: str, name: str = "") -> dict[str, str]:
         """Give the tags of an object, as EKS takes them; its name is that of the cluster where none is given."""

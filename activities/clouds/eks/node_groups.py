@@ -18,7 +18,7 @@ from api_types.resources.inference_class import EksNodes
 SYSTEM_KEY = f"pool/{SYSTEM_POOL}"
 SCHEDULED = "scheduled"
 
-_SYSTEM_MACHINE = "m6i.xlarge"
+SYSTEM_MACHINE = "m6i.xlarge"
 _SYSTEM_IMAGE = "AL2023_x86_64_STANDARD"
 # With driver and container toolkit.
 _GPU_IMAGE = "AL2023_x86_64_NVIDIA"
@@ -26,7 +26,7 @@ _ROOT_DEVICE = "/dev/xvda"
 # EKS refuses a maximum of 0.
 _MOST_MIN = 1
 
-_CARDS: Final[Mapping[str, int]] = {
+CARDS: Final[Mapping[str, int]] = {
     "p5.48xlarge": 32,
     "p5e.48xlarge": 32,
     "p5en.48xlarge": 16,
@@ -48,7 +48,7 @@ def reservation_of(inputs: EksInputs, pool: CloudPool[EksNodes]) -> Reservation 
 
 def known_cards(inputs: EksInputs, instance_type: str) -> int | None:
     """Give how many network cards a type of machine has; None where neither EC2 nor this release says it."""
-    return _CARDS.get(instance_type) or inputs.facts.network_cards.get(instance_type)
+    return CARDS.get(instance_type) or inputs.facts.network_cards.get(instance_type)
 
 
 def counts_of(pool: CloudPool[EksNodes]) -> Counts:
@@ -63,10 +63,10 @@ def system_group(inputs: EksInputs) -> DesiredObject:
         "scalingConfig": _scaling(SYSTEM_COUNTS, SYSTEM_COUNTS.start),
         "subnets": [private_subnet(pair.zone) for pair in inputs.pairs],
         "amiType": _SYSTEM_IMAGE,
-        "instanceTypes": [_SYSTEM_MACHINE],
+        "instanceTypes": [SYSTEM_MACHINE],
         "labels": system_node_labels(),
     }
-    machines = Machines(_SYSTEM_MACHINE, inputs.eks.region, SYSTEM_COUNTS.start, SYSTEM_COUNTS.most)
+    machines = Machines(SYSTEM_MACHINE, inputs.eks.region, SYSTEM_COUNTS.start, SYSTEM_COUNTS.most)
     return _group(SYSTEM_KEY, SYSTEM_POOL, (), parameters, machines)
 
 

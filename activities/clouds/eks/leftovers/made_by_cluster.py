@@ -1,0 +1,221 @@
+"""What Kubernetes, the network plug-in and EKS make at AWS for a cluster, and leave when they end before it."""
+
+from collections.abc import Iterator, Sequence
+
+from activities.clouds.eks.handlers.base import Item, tags_of
+from activities.clouds.eks.leftovers.kinds import LeftoverKind, Scene, console, where
+from api_types.errors import Dependency
+from api_types.messages.clouds import Leftover
+
+AVAILABLE_SECONDS = 120.0
+"""How long an interface is unused before it is deleted: one that is being attached is unused for a moment too."""
+
+_GROUP = "ec2/home?region={region}#SecurityGroup:groupId={id}"
+_INTERFACE = "ec2/home?region={region}#NetworkInterface:networkInterfaceId={id}"
+_BALANCERS = "ec2/home?region={region}#LoadBalancers:search={id}"
+_VOLUME = "ec2/home?region={region}#VolumeDetails:volumeId={id}"
+# So many load balancers are asked for their tags at once.
+_TAGS_AT_ONCE = 20
+
+
+class ClassicLoadBalancers(LeftoverKind):
+    """Of Services of type LoadBalancer."""
+
+    kind = "ClassicLoadBalancer"
+
+    def find(self, scene: Scene) -> Sequence[Leftover]:
+        """List those with the tag of the cluster."""
+        names = [
+            str(each["LoadBalancerName"]) for each in scene.clients.listed("elb", "describe_load_balancers", "LoadBalancerDescriptions")
+        ]
+        found = []
+        for part in _parts(names):
+            for each in scene.clients.read("elb", "describe_tags", LoadBalancerNames=part).get("TagDescriptions", ()):
+                if tags_of(each).get(scene.cluster_tag) == "owned":
+                    name = str(each["LoadBalancerName"])
+                    found.append(_leftover(self.kind, name, f"tag {scene.cluster_tag}", console(scene, _BALANCERS, name)))
+        return found
+
+    def remove(self, scene: Scene, leftover: Leftover) -> None:
+        """Delete it; its interfaces follow."""
+        scene.clients.delete("elb", "delete_load_balancer", LoadBalancerName=leftover.id)
+
+
+class LoadBalancers(LeftoverKind):
+    """Network and application load balancers of Services."""
+
+    kind = "LoadBalancer"
+
+    def find(self, scene: Scene) -> Sequence[Leftover]:
+        """List those with a tag of the cluster."""
+        arns = [str(each["LoadBalancerArn"]) for each in scene.clients.listed("elbv2", "describe_load_balancers", "LoadBalancers")]
+        return [
+            _leftover(self.kind, arn, evidence, console(scene, _BALANCERS, arn.split("/")[-2]))
+            for arn, evidence in _of_cluster(scene, arns)
+        ]
+
+    def remove(self, scene: Scene, leftover: Leftover) -> None:
+        """Delete it; its interfaces follow."""
+        scene.clients.delete("elbv2", "delete_load_balancer", LoadBalancerArn=leftover.id)
+
+
+class TargetGroups(LeftoverKind):
+    """Where such load balancers send requests."""
+
+    kind = "TargetGroup"
+
+    def find(self, scene: Scene) -> Sequence[Leftover]:
+        """List those with a tag of the cluster."""
+        arns = [str(each["TargetGroupArn"]) for each in scene.clients.listed("elbv2", "describe_target_groups", "TargetGroups")]
+        return [_leftover(self.kind, arn, evidence) for arn, evidence in _of_cluster(scene, arns)]
+
+    def remove(self, scene: Scene, leftover: Leftover) -> None:
+        """Delete it. Raises Dependency while a load balancer has it."""
+        scene.clients.delete("elbv2", "delete_target_group", TargetGroupArn=leftover.id)
+
+
+class PodInterfaces(LeftoverKind):
+    """Interfaces that the network plug-in made for pods, of nodes that ended without a farewell."""
+
+    kind = "NetworkInterface"
+
+    def __init__(self) -> None:
+        self._unused_since: dict[str, float] = {}
+
+    def find(self, scene: Scene) -> Sequence[Leftover]:
+        """List those of the cluster that no node uses."""
+        if not scene.vpc:
+            return []
+        filters = where(**{"vpc-id": scene.vpc, "status": "available", "tag:cluster.k8s.amazonaws.com/name": scene.cluster})
+        listed = scene.clients.listed("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=filters)
+        ids = [str(each["NetworkInterfaceId"]) for each in listed if str(each.get("Description", "")).startswith("aws-K8S-")]
+        now = scene.clients.seconds()
+        self._unused_since = {each: self._unused_since.get(each, now) for each in ids}
+        evidence = "tag cluster.k8s.amazonaws.com/name, described as aws-K8S"
+        return [_leftover(self.kind, each, evidence, console(scene, _INTERFACE, each)) for each in ids]
+
+    def remove(self, scene: Scene, leftover: Leftover) -> None:
+        """Delete it. Raises Dependency until it was unused for two minutes."""
+        unused = scene.clients.seconds() - self._unused_since.get(leftover.id, scene.clients.seconds())
+        if unused < AVAILABLE_SECONDS:
+            raise Dependency(f"interface {leftover.id} is unused for {unused:.0f} s; it is deleted after {AVAILABLE_SECONDS:.0f} s")
+        scene.clients.delete("ec2", "delete_network_interface", NetworkInterfaceId=leftover.id)
+
+
+class MountTargetInterfaces(LeftoverKind):
+    """Interfaces of mount targets. EFS deletes them."""
+
+    kind = "MountTargetInterface"
+
+    def find(self, scene: Scene) -> Sequence[Leftover]:
+        """List those in the VPC."""
+        if not scene.vpc:
+            return []
+        filters = where(**{"vpc-id": scene.vpc, "description": "EFS mount target*"})
+        listed = scene.clients.listed("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=filters)
+        return [
+            _leftover(self.kind, str(each["NetworkInterfaceId"]), f"in VPC {scene.vpc}, described as {each.get('Description')}")
+            for each in listed
+        ]
+
+    def remove(self, scene: Scene, leftover: Leftover) -> None:
+        """Wait for EFS: raises Dependency."""
+        del scene
+        raise Dependency(f"interface {leftover.id} is of a mount target, and goes with it")
+
+
+class BalancerGroups(LeftoverKind):
+    """Security groups of load balancers."""
+
+    kind = "LoadBalancerSecurityGroup"
+
+    def find(self, scene: Scene) -> Sequence[Leftover]:
+        """List those with the tag of the cluster and a name that Kubernetes gives."""
+        if not scene.vpc:
+            return []
+        filters = where(**{"vpc-id": scene.vpc, f"tag:{scene.cluster_tag}": "owned"})
+        listed = scene.clients.listed("ec2", "describe_security_groups", "SecurityGroups", Filters=filters)
+        ids = [str(each["GroupId"]) for each in listed if str(each["GroupName"]).startswith(("k8s-elb-", "k8s-traffic-"))]
+        return [_leftover(self.kind, each, f"tag {scene.cluster_tag}", console(scene, _GROUP, each)) for each in ids]
+
+    def remove(self, scene: Scene, leftover: Leftover) -> None:
+        """Delete it, after the rules of other groups that name it."""
+        _delete_group(scene, leftover.id)
+
+
+class ClusterGroups(LeftoverKind):
+    """The security group that EKS makes for a cluster, and cannot delete while an interface has it."""
+
+    kind = "ClusterSecurityGroup"
+
+    def find(self, scene: Scene) -> Sequence[Leftover]:
+        """List it once its cluster is gone."""
+        filters = where(**{"tag:aws:eks:cluster-name": scene.cluster})
+        listed = list(scene.clients.listed("ec2", "describe_security_groups", "SecurityGroups", Filters=filters))
+        if not listed or scene.clients.read("eks", "describe_cluster", name=scene.cluster):
+            return []
+        ids = [str(each["GroupId"]) for each in listed if not scene.vpc or each.get("VpcId") == scene.vpc]
+        return [_leftover(self.kind, each, "tag aws:eks:cluster-name", console(scene, _GROUP, each)) for each in ids]
+
+    def remove(self, scene: Scene, leftover: Leftover) -> None:
+        """Delete it, after the rules of other groups that name it."""
+        _delete_group(scene, leftover.id)
+
+
+class Volumes(LeftoverKind):
+    """Volumes of claims."""
+
+    kind = "Volume"
+
+    def find(self, scene: Scene) -> Sequence[Leftover]:
+        """List those that a claim of the cluster was for."""
+        filters = where(**{f"tag:{scene.cluster_tag}": "owned", "tag-key": "kubernetes.io/created-for/pvc/name"})
+        listed = scene.clients.listed("ec2", "describe_volumes", "Volumes", Filters=filters)
+        evidence = f"tags {scene.cluster_tag} and kubernetes.io/created-for/pvc/name"
+        return [_leftover(self.kind, str(each["VolumeId"]), evidence, console(scene, _VOLUME, str(each["VolumeId"]))) for each in listed]
+
+    def remove(self, scene: Scene, leftover: Leftover) -> None:
+        """Delete it with what is stored. Raises Dependency while a machine has it."""
+        scene.clients.delete("ec2", "delete_volume", VolumeId=leftover.id)
+
+
+def _leftover(kind: str, identity: str, evidence: str, link: str = "") -> Leftover:
+    return Leftover(kind=kind, id=identity, evidence=evidence, ours=True, link=link)
+
+
+def _parts(items: Sequence[str]) -> Iterator[list[str]]:
+    for start in range(0, len(items), _TAGS_AT_ONCE):
+        yield list(items[start : start + _TAGS_AT_ONCE])
+
+
+def _of_cluster(scene: Scene, arns: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Give those with a tag of the cluster: of Kubernetes, or of the load balancer controller; and which tag that is."""
+    wanted = {scene.cluster_tag: "owned", "elbv2.k8s.aws/cluster": scene.cluster}
+    for part in _parts(arns):
+        for each in scene.clients.read("elbv2", "describe_tags", ResourceArns=part).get("TagDescriptions", ()):
+            for tag, value in wanted.items():
+                if tags_of(each).get(tag) == value:
+                    yield str(each["ResourceArn"]), f"tag {tag}"
+                    break
+
+
+def _delete_group(scene: Scene, group: str) -> None:
+    """Delete a security group. EC2 refuses that while a rule of another group names it, and two groups may name each other."""
+    for filter_name, at, revoke in (
+        ("ip-permission.group-id", "IpPermissions", "revoke_security_group_ingress"),
+        ("egress.ip-permission.group-id", "IpPermissionsEgress", "revoke_security_group_egress"),
+    ):
+        for other in list(scene.clients.listed("ec2", "describe_security_groups", "SecurityGroups", Filters=where(**{filter_name: group}))):
+            if rules := [_only(rule, group) for rule in other.get(at, ()) if _names(rule, group)]:
+                scene.clients.delete("ec2", revoke, GroupId=other["GroupId"], IpPermissions=rules)
+    scene.clients.delete("ec2", "delete_security_group", GroupId=group)
+
+
+def _names(rule: Item, group: str) -> bool:
+    return any(pair.get("GroupId") == group for pair in rule.get("UserIdGroupPairs", ()))
+
+
+def _only(rule: Item, group: str) -> dict[str, object]:
+    """Give the part of a rule that names the group: its other sources stay."""
+    ports = {at: rule[at] for at in ("IpProtocol", "FromPort", "ToPort") if rule.get(at) is not None}
+    return {**ports, "UserIdGroupPairs": [{"GroupId": group}]}

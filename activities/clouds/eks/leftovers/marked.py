@@ -1,0 +1,143 @@
+"""What this project makes at AWS for a cluster, by its marks: an object that the inventory has lost, or that came after its delete."""
+
+from collections.abc import Sequence
+
+from activities.clouds.eks.handlers.base import tags_of
+from activities.clouds.eks.handlers.ec2 import (
+    ElasticIpHandler,
+    InternetGatewayHandler,
+    NatGatewayHandler,
+    RouteTableHandler,
+    TaggedHandler,
+    VpcHandler,
+)
+from activities.clouds.eks.handlers.security_groups import SecurityGroupHandler
+from activities.clouds.eks.handlers.subnets import SubnetsHandler
+from activities.clouds.eks.handlers.table import HANDLERS
+from activities.clouds.eks.identities import AUTOSCALER_POLICY, AUTOSCALER_ROLE, CLUSTER_ROLE, EFS_ROLE, NODE_ROLE
+from activities.clouds.eks.leftovers.kinds import LeftoverKind, Scene, console, where
+from activities.clouds.eks.partitions import partition_of
+from activities.clouds.eks.storage import FILE_SYSTEM, MOUNTS
+from activities.clouds.graph import DesiredObject
+from activities.clouds.lifecycle.handler import Found, State, Wanted
+from activities.clouds.lifecycle.tokens import token_of
+from api_types import labels
+from api_types.messages.clouds import Leftover
+
+_BY_TAG: tuple[tuple[str, type[TaggedHandler], str], ...] = (
+    ("NatGateway", NatGatewayHandler, "vpcconsole/home?region={region}#NatGatewayDetails:natGatewayId={id}"),
+    ("ElasticIP", ElasticIpHandler, "ec2/home?region={region}#ElasticIpDetails:AllocationId={id}"),
+    ("RouteTable", RouteTableHandler, "vpcconsole/home?region={region}#RouteTableDetails:RouteTableId={id}"),
+    ("InternetGateway", InternetGatewayHandler, "vpcconsole/home?region={region}#InternetGateway:internetGatewayId={id}"),
+    ("Subnets", SubnetsHandler, "vpcconsole/home?region={region}#SubnetDetails:subnetId={id}"),
+    ("SecurityGroup", SecurityGroupHandler, "ec2/home?region={region}#SecurityGroup:groupId={id}"),
+    ("VPC", VpcHandler, "vpcconsole/home?region={region}#VpcDetails:VpcId={id}"),
+)
+
+
+class _Marked(LeftoverKind):
+    """A kind of which each object carries our marks; what deletes it otherwise deletes it here too."""
+
+    def remove(self, scene: Scene, leftover: Leftover) -> None:
+        """Delete it."""
+        handler = HANDLERS[leftover.kind](scene.clients, scene.account)
+        name = scene.cluster if leftover.kind == "FileSystem" else leftover.id
+        bare = DesiredObject(leftover.key, leftover.kind, name, (), (), "")
+        wanted = Wanted(scene.owner, bare, {}, token_of(scene.owner, leftover.key, "", 0))
+        handler.delete(wanted, Found(State.READY, leftover.id, {"id": leftover.id}))
+
+
+class TaggedObjects(_Marked):
+    """A kind of EC2 that is found by tags."""
+
+    def __init__(self, kind: str, handler: type[TaggedHandler], path: str) -> None:
+        self.kind = kind
+        self._handler = handler
+        self._path = path
+
+    def find(self, scene: Scene) -> Sequence[Leftover]:
+        """List those with the owner's tag."""
+        handler = self._handler(scene.clients, scene.account)
+        found = []
+        for item in handler.listed(**{f"tag:{labels.CLOUD_OWNER}": scene.owner.digits}):
+            identity, key = str(item[self._handler.id_field]), tags_of(item).get(labels.CLOUD_OBJECT, "")
+            found.append(_marked(self.kind, identity, key, console(scene, self._path, identity)))
+        return found
+
+
+class Clusters(_Marked):
+    """The control plane, with everything that EKS deletes with it."""
+
+    kind = "Cluster"
+
+    def find(self, scene: Scene) -> Sequence[Leftover]:
+        """Look for it by its name."""
+        cluster = scene.clients.read("eks", "describe_cluster", name=scene.cluster).get("cluster")
+        if not cluster or tags_of(cluster, "tags").get(labels.CLOUD_OWNER) != scene.owner.digits:
+            return []
+        return [_marked(self.kind, scene.cluster, "cluster", console(scene, "eks/home?region={region}#/clusters/{id}", scene.cluster))]
+
+
+class LaunchTemplates(_Marked):
+    """Launch templates."""
+
+    kind = "LaunchTemplate"
+
+    def find(self, scene: Scene) -> Sequence[Leftover]:
+        """List those with the owner's tag."""
+        filters = where(**{f"tag:{labels.CLOUD_OWNER}": scene.owner.digits})
+        listed = scene.clients.listed("ec2", "describe_launch_templates", "LaunchTemplates", Filters=filters)
+        return [_marked(self.kind, str(each["LaunchTemplateId"]), tags_of(each).get(labels.CLOUD_OBJECT, "")) for each in listed]
+
+
+class FileSystems(_Marked):
+    """File systems, and their mount targets before them."""
+
+    kind = "FileSystem"
+
+    def find(self, scene: Scene) -> Sequence[Leftover]:
+        """List those with the owner's tag."""
+        found = []
+        for each in scene.clients.listed("efs", "describe_file_systems", "FileSystems"):
+            if tags_of(each).get(labels.CLOUD_OWNER) == scene.owner.digits and each["LifeCycleState"] != "deleted":
+                identity = str(each["FileSystemId"])
+                link = console(scene, "efs/home?region={region}#/file-systems/{id}", identity)
+                if each.get("NumberOfMountTargets"):
+                    found.append(_marked("MountTargets", identity, MOUNTS, link))
+                found.append(_marked(self.kind, identity, FILE_SYSTEM, link))
+        return found
+
+
+class Identities(_Marked):
+    """Roles and the policy, by their names."""
+
+    kind = "Role"
+
+    def find(self, scene: Scene) -> Sequence[Leftover]:
+        """Look for each."""
+        found = []
+        for key in (CLUSTER_ROLE, NODE_ROLE, EFS_ROLE, AUTOSCALER_ROLE):
+            name = f"{scene.owner.base}-{key.partition('/')[2]}"
+            role = scene.clients.read("iam", "get_role", RoleName=name).get("Role")
+            if role and tags_of(role).get(labels.CLOUD_OWNER) == scene.owner.digits:
+                found.append(_marked(self.kind, name, key))
+        name = f"{scene.owner.base}-autoscaler"
+        arn = f"arn:{partition_of(scene.clients.region)}:iam::{scene.account.project}:policy/{name}"
+        policy = scene.clients.read("iam", "get_policy", PolicyArn=arn).get("Policy")
+        if policy and tags_of(policy).get(labels.CLOUD_OWNER) == scene.owner.digits:
+            found.append(_marked("Policy", name, AUTOSCALER_POLICY))
+        return found
+
+
+def _marked(kind: str, identity: str, key: str, link: str = "") -> Leftover:
+    return Leftover(kind=kind, id=identity, evidence=f"tag {labels.CLOUD_OWNER}", ours=True, key=key, link=link)
+
+
+MARKED: tuple[LeftoverKind, ...] = (
+    Clusters(),
+    LaunchTemplates(),
+    FileSystems(),
+    *(TaggedObjects(*row) for row in _BY_TAG),
+    Identities(),
+)
+"""In the order in which they can be deleted."""

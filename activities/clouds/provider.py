@@ -1,0 +1,67 @@
+"""What one cloud offers to the activities that create and delete clusters: everything that differs from cloud to cloud."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from activities.clouds.desired import Desired
+from activities.clouds.lifecycle.handler import Handler
+from api_types.messages.clouds import AuditCloud, CloudAccount, Facts, Leftover, WorkClass
+from api_types.resources.inference_class import InferenceClass
+from api_types.resources.inference_cluster import InferenceCluster
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """How the API server of a cluster is reached: base URL, and its certificate authority as PEM."""
+
+    server: str
+    authority: str
+
+
+@dataclass(frozen=True)
+class BearerToken:
+    """A short-lived token, and when it expires in seconds since 1970. Never printed."""
+
+    text: str
+    expires_at: float
+
+    def __repr__(self) -> str:
+        """Leave the token out."""
+        return f"BearerToken(expires_at={self.expires_at})"
+
+
+class Provider(Protocol):
+    """One cloud with one credential in one region. Every method blocks: it is run in a thread. Raises errors of `api_types.errors` only."""
+
+    def pinned(self, account: CloudAccount) -> CloudAccount:
+        """Give the account with its project (or account id), which is read once; the pinned one is kept. Raises CredentialsInvalid."""
+
+    def plan(
+        self, account: CloudAccount, cluster: InferenceCluster, classes: Mapping[str, InferenceClass], known: Mapping[str, Facts]
+    ) -> Desired:
+        """Ask what must be asked (zones, reservations, cards), check what can be checked before money is spent, and give what is wanted.
+
+        What `known` has, such as the subnets that there are, is kept as it is.
+        """
+
+    def work_class(self, kind: str) -> WorkClass:
+        """Give how long the work on a kind of object may take."""
+
+    def handler(self, account: CloudAccount, kind: str) -> Handler | None:
+        """Give the handler of a kind of object; None for those of the cluster itself: Connection, StorageClass, HelmRelease."""
+
+    def cloud_cluster(self, account: CloudAccount) -> str:
+        """Name the cluster at the cloud."""
+
+    def endpoint(self, account: CloudAccount) -> Endpoint:
+        """Ask the cloud for the endpoint of the cluster. Raises NotYet while it has none."""
+
+    def token(self, account: CloudAccount) -> BearerToken:
+        """Give a token for the API server of the cluster."""
+
+    def audit(self, order: AuditCloud) -> Sequence[Leftover]:
+        """List what is left of a cluster at the cloud, by owner marks and by what belongs to its network (spec 9.4)."""
+
+    def sweep(self, order: AuditCloud, leftover: Leftover) -> None:
+        """Delete something that the cluster made and nothing else owns (spec 9.3). Raises Dependency while it is in use."""

@@ -1,0 +1,25 @@
+"""A fake AWS account for each test."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from testbed.clouds.aws.fake import FakeAws
+from tests.activities.clouds.eks.world import World, world_of
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[FakeAws]:
+    with FakeAws(role="provisioner") as aws:
+        yield aws
+
+
+@pytest.fixture
+def aws(served: FakeAws) -> FakeAws:
+    served.reset()
+    return served
+
+
+@pytest.fixture
+def world(aws: FakeAws) -> World:
+    return world_of(aws)

@@ -1,0 +1,295 @@
+"""Numbered cases of provisioning.md 11 at a fake AWS: what goes wrong while a cluster is created, and how it ends."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.clouds.eks.provider import EksProvider
+from activities.clouds.graph import DesiredObject
+from activities.clouds.lifecycle.handler import State
+from api_types.clock import utc_now
+from api_types.errors import (
+    CapacityUnavailable,
+    CloudObjectBroken,
+    InvalidInput,
+    NameConflict,
+    PermissionDenied,
+    QuotaExceeded,
+    ReplaceRequired,
+)
+from api_types.sections.clouds import EksSettings
+from testbed.clouds.aws.fake import FakeAws
+from testbed.clouds.aws.faults import Fault, Kind
+from tests.activities.clouds.builders import BLOCK, an_eks_pool, classes, reasons, warned
+from tests.activities.clouds.eks.world import World, world_of
+
+TO_CLUSTER = ("net/vpc", "net/subnets", "iam/cluster", "cluster")
+TO_NODES = (
+    *("net/vpc", "net/subnets", "net/igw", "net/eip", "net/nat", "net/routes-private"),
+    *("iam/cluster", "iam/node", "cluster", "addon/vpc-cni"),
+)
+
+
+async def made(world: World, desired: Any, *keys: str) -> dict[str, DesiredObject]:
+    """Create these objects, in the order of creation, and give all objects by key."""
+    for each in desired.objects:
+        if each.key in keys:
+            await world.ensure(each)
+    return {each.key: each for each in desired.objects}
+
+
+def calls(aws: FakeAws, operation: str) -> list[dict[str, Any]]:
+    """The parameters of the calls to an operation that had an effect."""
+    return [dict(each.parameters) for each in aws.ledger(operation) if not each.error]
+
+
+def test_prv_8_zones_are_those_that_the_account_has() -> None:
+    with FakeAws("ca-central-1") as aws:
+        world = world_of(aws)
+        pool = an_eks_pool(zones=["ca-central-1d"])
+        desired = world.plan(pool, region="ca-central-1")
+        assert desired.refused == ()
+        (subnets,) = [each for each in desired.objects if each.key == "net/subnets"]
+        zones = {call.parameters["AvailabilityZone"] for call in subnets.calls if call.operation == "create_subnet"}
+        assert zones == {"ca-central-1a", "ca-central-1b", "ca-central-1d"}
+
+
+def test_prv_9_a_zone_that_is_not_there_is_refused_before_anything_is_created(aws: FakeAws, world: World) -> None:
+    desired = world.plan(an_eks_pool(zones=["us-east-2f"]))
+    assert (reasons(desired), desired.objects, aws.remains()) == ([("InvalidInput", "pool gpu")], (), [])
+
+
+def test_prv_12_a_capacity_block_in_another_zone_is_refused_before_anything_is_created(aws: FakeAws, world: World) -> None:
+    aws.plant_reservation(BLOCK, "us-east-2b", "p5en.48xlarge", 2)
+    desired = world.plan(an_eks_pool("p5en", className="p5en", capacityBlock={"capacityReservationId": BLOCK}))
+    assert reasons(desired) == [("InvalidInput", "pool p5en")]
+    assert desired.refused[0].text == f"capacity block {BLOCK} is in zone us-east-2b; write zones: [us-east-2b]"
+
+
+def test_prv_3_6_a_capacity_block_that_does_not_exist_is_refused(world: World) -> None:
+    desired = world.plan(an_eks_pool("p5en", className="p5en", capacityBlock={"capacityReservationId": BLOCK}))
+    assert [each.text for each in desired.refused] == [f"capacity block {BLOCK} does not exist in us-east-2 for this account"]
+
+
+def test_prv_3_6_a_version_that_is_not_offered_is_refused(world: World) -> None:
+    desired = world.plan(kubernetesVersion="1.99")
+    assert reasons(desired) == [("InvalidInput", "")]
+    assert desired.refused[0].text.startswith('kubernetesVersion "1.99" is not offered by EKS in us-east-2; it has 1.')
+
+
+def test_prv_3_6_a_check_that_the_credential_may_not_make_is_left_out_with_a_warning(aws: FakeAws, world: World) -> None:
+    aws.fault(Fault(Kind.REFUSE, operation="DescribeInstanceTypeOfferings", code="UnauthorizedOperation", message="not authorized"))
+    aws.fault(Fault(Kind.REFUSE, operation="DescribeClusterVersions", code="AccessDeniedException", message="not authorized"))
+    desired = world.plan()
+    assert (desired.refused, warned(desired)) == ((), [("CheckSkipped", ""), ("CheckSkipped", "")])
+    assert len(desired.objects) > 20
+
+
+async def test_prv_11_a_capacity_block_that_has_not_begun_gets_its_nodes_when_it_begins(aws: FakeAws, world: World) -> None:
+    pool = an_eks_pool("p5en", className="p5en", nodeCount=2, capacityBlock={"capacityReservationId": BLOCK})
+    aws.plant_reservation(BLOCK, "us-east-2a", "p5en.48xlarge", 2, "scheduled")
+    desired = world.plan(pool)
+    assert warned(desired) == [("CapacityBlockScheduled", "pool p5en"), ("CapacityBlockDates", "pool p5en")]
+    assert desired.warnings[-1].text == (
+        f"capacity block {BLOCK} begins 2030-03-17T17:46:40Z, ends 2030-03-18T17:46:40Z; its machines are taken back before that"
+    )
+    objects = await made(world, desired, *TO_NODES, "lt/p5en", "pool/p5en")
+    (created,) = calls(aws, "CreateNodegroup")
+    assert created["scalingConfig"] == {"minSize": 0, "maxSize": 2, "desiredSize": 0}
+    assert created["capacityType"] == "CAPACITY_BLOCK"
+    assert world.look(objects["pool/p5en"]).state is State.READY
+    aws.plant_reservation(BLOCK, "us-east-2a", "p5en.48xlarge", 2, "active")
+    desired = world.plan(pool)
+    assert (desired.refused, warned(desired)) == ((), [("CapacityBlockDates", "pool p5en")])
+    await made(world, desired, "pool/p5en")
+    (raised,) = calls(aws, "UpdateNodegroupConfig")
+    assert raised["scalingConfig"] == {"minSize": 2, "maxSize": 2, "desiredSize": 2}
+    # What a group was made with is not checked again.
+    aws.plant_reservation(BLOCK, "us-east-2a", "p5en.48xlarge", 1, "expired")
+    assert world.plan(pool).refused == ()
+
+
+async def test_prv_15_no_template_is_made_before_the_cluster_reports_its_group(aws: FakeAws, world: World) -> None:
+    desired = world.plan(an_eks_pool("efa", className="p5en", fabric={"type": "EFA"}))
+    await made(world, desired, *TO_CLUSTER, "sg/efa")
+    group = world.known["cluster"].pop("clusterSecurityGroupId")
+    world.attempts_max = 2
+    with pytest.raises(Exception, match="lt/efa needs the clusterSecurityGroupId of cluster, which is not known yet"):
+        await made(world, desired, "lt/efa")
+    assert aws.made("CreateLaunchTemplate") == 0
+    world.known["cluster"]["clusterSecurityGroupId"] = group
+    await made(world, desired, "lt/efa")
+    (created,) = calls(aws, "CreateLaunchTemplate")
+    assert group in str(created)
+
+
+async def test_prv_25_a_vpc_that_is_not_listed_yet_is_found_by_the_second_look(aws: FakeAws, world: World) -> None:
+    aws.fault(Fault(Kind.INVISIBLE, operation="CreateVpc", times=4))
+    await made(world, world.plan(), "net/vpc")
+    assert aws.made("CreateVpc") == 1
+
+
+async def test_prv_26_a_cluster_whose_create_was_not_answered_is_taken_over(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
+    aws.fault(Fault(Kind.LOSE_ANSWER, operation="CreateCluster"))
+    objects = await made(world, desired, "cluster")
+    assert (aws.made("CreateCluster"), world.look(objects["cluster"]).state) == (1, State.READY)
+
+
+async def test_prv_27_a_cluster_of_this_name_of_another_owner_is_not_touched(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
+    aws.fault(Fault(Kind.FOREIGN, operation="CreateCluster"))
+    before = len(aws.ledger())
+    with pytest.raises(NameConflict, match="exists and is not of this cluster"):
+        await made(world, desired, "cluster")
+    objects = {each.key: each for each in desired.objects}
+    assert (await world.delete(objects["cluster"])).state is State.FOREIGN
+    assert {each.operation for each in aws.ledger()[before:] if not each.operation.startswith("Describe")} == {"CreateCluster"}
+    assert aws.made("DeleteCluster") == 0
+
+
+async def test_prv_28_throttling_passes_without_a_word(aws: FakeAws, world: World) -> None:
+    aws.fault(Fault(Kind.THROTTLE, operation="CreateRole", times=4), Fault(Kind.THROTTLE, operation="GetRole", times=1))
+    await made(world, world.plan(), "iam/cluster")
+    assert aws.made("CreateRole") == 1
+
+
+async def test_prv_30_a_quota_is_named_and_the_rest_goes_on(aws: FakeAws, world: World) -> None:
+    aws.fault(Fault(Kind.REFUSE, operation="CreateVpc", code="VpcLimitExceeded", message="The maximum number of VPCs has been reached."))
+    desired = world.plan()
+    with pytest.raises(QuotaExceeded, match="VpcLimitExceeded: The maximum number of VPCs has been reached"):
+        await made(world, desired, "net/vpc")
+    await made(world, desired, "iam/cluster", "efs", "net/vpc")
+    assert sorted(world.known) == ["efs", "iam/cluster", "net/vpc"]
+
+
+async def test_prv_4_1_a_missing_permission_is_named(aws: FakeAws, world: World) -> None:
+    text = "User: x is not authorized to perform: iam:CreateRole on resource: y"
+    aws.fault(Fault(Kind.REFUSE, operation="CreateRole", code="AccessDenied", message=text))
+    with pytest.raises(PermissionDenied, match="the credential may not iam:CreateRole"):
+        await made(world, world.plan(), "iam/cluster")
+
+
+async def test_prv_33_a_group_without_capacity_is_built_once_more_and_then_reported(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await made(world, desired, *TO_NODES)
+    aws.fault(Fault(Kind.STOCK_OUT, zone="us-east-2a", times=2))
+    with pytest.raises(CapacityUnavailable, match="AsgInstanceLaunchFailures"):
+        await made(world, desired, "pool/gpu")
+    assert (aws.made("CreateNodegroup"), world.epochs["pool/gpu"]) == (2, 1)
+    tokens = {each["clientRequestToken"] for each in calls(aws, "CreateNodegroup")}
+    assert len(tokens) == 2, "another epoch has another token"
+
+
+async def test_prv_32_a_group_without_capacity_does_not_hinder_others(aws: FakeAws, world: World) -> None:
+    desired = world.plan(an_eks_pool("a"), an_eks_pool("b", zones=["us-east-2b"]))
+    await made(world, desired, *TO_NODES)
+    aws.fault(Fault(Kind.STOCK_OUT, zone="us-east-2a", times=2))
+    with pytest.raises(CapacityUnavailable):
+        await made(world, desired, "pool/a")
+    objects = await made(world, desired, "pool/b", "pool/system")
+    assert world.look(objects["pool/b"]).state is State.READY
+
+
+async def test_prv_34_a_role_that_eks_does_not_know_yet_is_tried_again_for_two_minutes(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
+    aws.fault(Fault(Kind.ROLE_NOT_ASSUMABLE, times=3))
+    await made(world, desired, "cluster")
+    assert aws.made("CreateCluster") == 1
+
+
+async def test_prv_34_a_role_that_is_still_not_usable_after_two_minutes_is_an_error(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
+    later = utc_now() + timedelta(seconds=125)
+    world.provider.clients.seconds = later.timestamp
+    aws.fault(Fault(Kind.ROLE_NOT_ASSUMABLE, times=3))
+    with pytest.raises(InvalidInput, match="eks create_cluster: InvalidParameterException"):
+        await made(world, desired, "cluster")
+
+
+async def test_prv_35_coredns_waits_for_nodes_and_is_not_deleted(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    objects = await made(world, desired, *TO_NODES)
+    handler = world.provider.handler(world.account, "Addon")
+    assert handler is not None
+    handler.create(world.wanted(objects["addon/coredns"]))
+    states = {world.look(objects["addon/coredns"]).state for _ in range(12)}
+    assert states == {State.PENDING}
+    assert "DEGRADED" in world.look(objects["addon/coredns"]).reason
+    await made(world, desired, "pool/system", "addon/coredns")
+    assert (aws.made("CreateAddon"), aws.made("DeleteAddon")) == (2, 0)
+
+
+async def test_prv_36_an_add_on_that_failed_is_deleted_and_created_once(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await made(world, desired, *TO_NODES, "pool/system")
+    aws.fault(Fault(Kind.FAIL, operation="CreateAddon", code="ConfigurationConflict"))
+    await made(world, desired, "addon/coredns")
+    assert (aws.made("DeleteAddon"), world.rebuilt, world.epochs["addon/coredns"]) == (1, ["addon/coredns"], 1)
+
+
+async def test_prv_13_f13_a_cluster_that_failed_twice_is_reported_with_the_reason(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
+    aws.fault(Fault(Kind.FAIL, operation="CreateCluster", code="Ec2SubnetNotFound", times=2))
+    with pytest.raises((CloudObjectBroken, AssertionError), match="cluster: status FAILED"):
+        await made(world, desired, "cluster")
+
+
+async def test_prv_7_3_where_eks_has_no_room_in_a_zone_the_cluster_is_in_the_others() -> None:
+    with FakeAws(unsupported_zones=["us-east-2b"]) as aws:
+        world = world_of(aws)
+        await made(world, world.plan(), *TO_CLUSTER)
+        network = calls(aws, "CreateCluster")[-1]["resourcesVpcConfig"]
+        there = {subnet for name, subnet in world.known["net/subnets"].items() if not name.endswith("-cidr") and "us-east-2b" not in name}
+        assert set(network["subnetIds"]) == there
+
+
+async def test_prv_22_77_an_inventory_that_was_lost_is_found_by_names_and_tags(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await world.create_all(desired.objects)
+    before = {each.operation: aws.made(each.operation) for each in aws.ledger()}
+    lost = world_of(aws)
+    again = lost.plan()
+    assert again == desired
+    await lost.create_all(again.objects)
+    assert lost.known == world.known
+    creates = {name: count for name, count in before.items() if name.startswith(("Create", "Allocate"))}
+    assert {name: aws.made(name) for name in creates} == creates
+
+
+async def test_prv_23_a_cluster_of_the_same_name_takes_nothing_of_the_one_before(aws: FakeAws, world: World) -> None:
+    await made(world, world.plan(), "net/vpc", "iam/cluster", "efs")
+    world.account = world.account.model_copy(update={"cluster_uid": "another"})
+    world.known.clear()
+    other = world.plan(uid="another")
+    await made(world, other, "net/vpc", "iam/cluster", "efs")
+    assert (aws.made("CreateVpc"), aws.made("CreateRole"), aws.made("CreateFileSystem")) == (2, 2, 2)
+
+
+async def test_prv_7_5_another_credential_of_the_account_lets_itself_in(aws: FakeAws, world: World) -> None:
+    await made(world, world.plan(), *TO_CLUSTER, "access")
+    assert aws.made("CreateAccessEntry") == 0, "EKS has let in the creator"
+    other = aws.account.role_session("rotated")
+    world.provider = EksProvider(other.text, aws.region, EksSettings(), aws.url)
+    objects = await made(world, world.plan(), "access")
+    assert objects["access"].name.endswith(":role/rotated")
+    assert (aws.made("CreateAccessEntry"), aws.made("AssociateAccessPolicy")) == (1, 1)
+
+
+async def test_prv_50_a_type_of_machine_is_not_changed_in_place_and_turning_back_ends_that(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await made(world, desired, *TO_NODES, "pool/gpu")
+    edited = classes(g6={"provider": "EKS", "eks": {"instanceType": "g6.12xlarge", "accelerator": {"type": "nvidia-l4", "count": 4}}})
+    before = len([each for each in aws.ledger() if not each.operation.startswith(("Describe", "Get", "List"))])
+    with pytest.raises(
+        ReplaceRequired, match=r"Nodegroup gpu: instance type cannot be changed in place \(instance type is \['g6.2xlarge'\]\)"
+    ):
+        await made(world, world.plan(known=edited), "pool/gpu")
+    await made(world, world.plan(), "pool/gpu")
+    assert len([each for each in aws.ledger() if not each.operation.startswith(("Describe", "Get", "List"))]) == before

@@ -1,0 +1,233 @@
+"""Deletion of a cluster at a fake AWS, what it leaves, and what others have put into its network (provisioning.md 9)."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.clouds.lifecycle.handler import State
+from api_types.clock import utc_now
+from api_types.errors import Dependency
+from api_types.messages.clouds import Leftover
+from testbed.clouds.aws.fake import FakeAws
+from testbed.clouds.aws.faults import Fault, Kind
+from testbed.clouds.aws.faults import Leftover as Left
+from tests.activities.clouds.eks.test_cases import TO_CLUSTER, TO_NODES, made
+from tests.activities.clouds.eks.world import World, world_of
+
+
+def swept(world: World) -> list[Leftover]:
+    """Delete what the audit finds of the cluster, in rounds; give what is left then."""
+    for _ in range(6):
+        for each in world.provider.audit(world.audit()):
+            if each.ours:
+                try:
+                    world.provider.sweep(world.audit(), each)
+                except Dependency as error:
+                    world.reports.append(error.message)
+    return list(world.provider.audit(world.audit()))
+
+
+def kinds(left: list[Leftover]) -> list[str]:
+    return [each.kind for each in left]
+
+
+async def test_prv_70_a_cluster_that_is_being_created_is_waited_for_and_deleted(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    objects = await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
+    handler = world.provider.handler(world.account, "Cluster")
+    assert handler is not None
+    handler.create(world.wanted(objects["cluster"]))
+    await world.delete(objects["cluster"])
+    assert (aws.made("CreateCluster"), aws.made("DeleteCluster")) == (1, 1)
+    assert [each.error for each in aws.ledger("DeleteCluster")] == [""], "nothing is asked of EKS that it refuses"
+
+
+async def test_prv_71_an_address_whose_allocation_was_not_answered_is_found_and_released(aws: FakeAws, world: World) -> None:
+    (address,) = [each for each in world.plan().objects if each.key == "net/eip"]
+    handler = world.provider.handler(world.account, "ElasticIP")
+    assert handler is not None
+    handler.create(world.wanted(address))
+    await world.delete(address)
+    assert (aws.made("ReleaseAddress"), aws.remains()) == (1, [])
+
+
+async def test_prv_72_where_nothing_was_created_nothing_is_deleted(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await world.delete_all(desired.objects)
+    await world.delete_all(desired.objects)
+    reads = ("Describe", "Get", "List")
+    assert [each.operation for each in aws.ledger() if not each.operation.startswith(reads)] == []
+
+
+async def test_prv_67_the_file_system_goes_after_its_mount_targets(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    objects = await made(world, desired, "net/vpc", "net/subnets", "sg/efs", "efs", "efs/mounts")
+    await world.delete(objects["efs/mounts"])
+    await world.delete(objects["efs"])
+    assert [each.error for each in aws.ledger("DeleteFileSystem")] == [""]
+    world.attempts_max = 1
+    await made(world, desired, "efs", "efs/mounts")
+    with pytest.raises(Dependency, match="FileSystemInUse"):
+        await world.delete(objects["efs"])
+
+
+async def test_prv_68_an_address_is_released_when_its_gateway_is_gone(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    objects = await made(world, desired, "net/vpc", "net/subnets", "net/igw", "net/eip", "net/nat")
+    world.attempts_max = 1
+    with pytest.raises(Dependency):
+        await world.delete(objects["net/eip"])
+    world.attempts_max = 40
+    await world.delete(objects["net/nat"])
+    await world.delete(objects["net/eip"])
+    assert aws.made("ReleaseAddress") == 1
+
+
+async def test_prv_14_f14_a_delete_that_is_held_is_tried_again(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
+    for operation in ("DeleteVpc", "DeleteSubnet", "DeleteRole"):
+        aws.fault(Fault(Kind.HOLD, operation=operation, times=3))
+    await world.delete_all(desired.objects)
+    assert aws.remains() == []
+
+
+async def test_a_group_whose_delete_failed_is_deleted_again(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    objects = await made(world, desired, *TO_NODES, "pool/gpu")
+    aws.fault(Fault(Kind.DELETE_FAILED, operation="DeleteNodegroup"))
+    await world.delete(objects["pool/gpu"])
+    assert aws.made("DeleteNodegroup") == 2
+
+
+async def test_prv_65_an_interface_that_a_node_left_is_deleted_once_it_was_unused_for_two_minutes(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    objects = await made(world, desired, *TO_CLUSTER)
+    aws.leave(world.provider.cloud_cluster(world.account), Left.INTERFACE)
+    await world.delete(objects["cluster"])
+    world.attempts_max = 2
+    with pytest.raises(Dependency):
+        await world.delete(objects["net/subnets"])
+    found = [each for each in world.provider.audit(world.audit()) if each.kind == "NetworkInterface"]
+    assert [each.ours for each in found] == [True]
+    with pytest.raises(Dependency, match="is unused for"):
+        world.provider.sweep(world.audit(), found[0])
+    later = utc_now() + timedelta(seconds=121)
+    world.provider.clients.seconds = later.timestamp
+    world.provider.sweep(world.audit(), found[0])
+    # The group that EKS could not delete while the interface had it.
+    assert "NetworkInterface" not in kinds(list(world.provider.audit(world.audit())))
+
+
+async def test_prv_66_64_a_load_balancer_and_its_group_are_swept(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    objects = await made(world, desired, *TO_CLUSTER)
+    cluster = world.provider.cloud_cluster(world.account)
+    aws.leave(cluster, Left.LOAD_BALANCER)
+    aws.leave(cluster, Left.GROUP)
+    found = kinds(list(world.provider.audit(world.audit())))
+    assert (found.count("ClassicLoadBalancer"), found.count("LoadBalancerSecurityGroup")) == (1, 2)
+    await world.delete(objects["cluster"])
+    assert swept(world) == []
+    assert aws.remains() == []
+
+
+async def test_prv_9_4_what_the_inventory_has_lost_is_found_by_its_marks_and_deleted(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await made(world, desired, "net/vpc", "net/subnets", "net/igw", "net/eip", "sg/efs", "iam/cluster", "iam/policy-autoscaler", "efs")
+    lost = world_of(aws)
+    found = {each.key: each.ours for each in lost.provider.audit(lost.audit())}
+    assert found == dict.fromkeys(
+        ("efs", "net/eip", "net/igw", "net/subnets", "sg/efs", "net/vpc", "iam/cluster", "iam/policy-autoscaler"), True
+    )
+    assert swept(lost) == []
+    assert aws.remains() == []
+
+
+async def test_prv_74_what_others_have_put_into_the_vpc_is_named_and_stays(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    objects = await made(world, desired, "net/vpc", "net/subnets")
+    ec2 = aws.client("ec2")
+    vpc = world.known["net/vpc"]["id"]
+    theirs = ec2.create_security_group(GroupName="theirs", Description="x", VpcId=vpc)["GroupId"]
+    subnet = world.known["net/subnets"]["private-us-east-2a"]
+    interface = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]["NetworkInterfaceId"]
+    world.attempts_max = 2
+    with pytest.raises(Dependency):
+        await world.delete(objects["net/subnets"])
+    foreign = [each for each in world.provider.audit(world.audit()) if not each.ours]
+    assert {(each.kind, each.id) for each in foreign} == {("SecurityGroup", theirs), ("NetworkInterface", interface)}
+    assert {each.evidence for each in foreign} == {f"in VPC {vpc}, and not of this cluster"}
+    for each in foreign:
+        world.provider.sweep(world.audit(), each)
+        world.provider.sweep(world.audit(), each.model_copy(update={"ours": True}))
+    assert {each.id for each in swept(world) if not each.ours} == {theirs, interface}
+    ec2.delete_network_interface(NetworkInterfaceId=interface)
+    ec2.delete_security_group(GroupId=theirs)
+    await world.delete(objects["net/subnets"])
+    await world.delete(objects["net/vpc"])
+    assert aws.remains() == []
+
+
+async def test_prv_3_an_object_that_lost_its_tag_is_not_deleted(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    objects = await made(world, desired, "net/vpc")
+    ec2, vpc = aws.client("ec2"), world.known["net/vpc"]["id"]
+    ec2.delete_tags(Resources=[vpc], Tags=[{"Key": "modelplane.ai/owner"}])
+    found = world.look(objects["net/vpc"])
+    assert (found.state, found.reason) == (State.FOREIGN, f"{vpc} has lost its tag modelplane.ai/owner")
+    assert (await world.delete(objects["net/vpc"])).state is State.FOREIGN
+    assert aws.made("DeleteVpc") == 0
+
+
+async def test_prv_9_3_volumes_are_deleted_only_with_the_tag_of_the_cluster(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await made(world, desired, "net/vpc")
+    ec2, cluster = aws.client("ec2"), world.provider.cloud_cluster(world.account)
+
+    def volume(**tags: str) -> str:
+        listed: Any = [{"ResourceType": "volume", "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}]
+        return str(ec2.create_volume(AvailabilityZone="us-east-2a", Size=1, TagSpecifications=listed)["VolumeId"])
+
+    claim = {"kubernetes.io/created-for/pvc/name": "data"}
+    ours = volume(**claim, **{f"kubernetes.io/cluster/{cluster}": "owned"})
+    others = [volume(**claim), volume(**claim, **{"kubernetes.io/cluster/another": "owned"})]
+    assert [each.id for each in world.provider.audit(world.audit()) if each.kind == "Volume"] == [ours]
+    swept(world)
+    assert {each["VolumeId"] for each in ec2.describe_volumes()["Volumes"]} == set(others)
+
+
+async def test_prv_64_network_load_balancers_of_services_and_of_the_controller_are_swept_and_others_named(
+    aws: FakeAws, world: World
+) -> None:
+    desired = world.plan()
+    await made(world, desired, "net/vpc", "net/subnets")
+    cluster, elb = world.provider.cloud_cluster(world.account), aws.client("elbv2")
+    subnets = [world.known["net/subnets"][name] for name in ("public-us-east-2a", "public-us-east-2b")]
+    tags = {
+        "service": (f"kubernetes.io/cluster/{cluster}", "owned"),
+        "controller": ("elbv2.k8s.aws/cluster", cluster),
+        "theirs": ("a", "b"),
+    }
+    made_arns = {}
+    for name, (key, value) in tags.items():
+        answer = elb.create_load_balancer(Name=name, Subnets=subnets, Type="network", Tags=[{"Key": key, "Value": value}])
+        made_arns[name] = answer["LoadBalancers"][0]["LoadBalancerArn"]
+    groups = elb.create_target_group(
+        Name="service",
+        Protocol="TCP",
+        Port=80,
+        VpcId=world.known["net/vpc"]["id"],
+        Tags=[{"Key": "elbv2.k8s.aws/cluster", "Value": cluster}],
+    )
+    found = list(world.provider.audit(world.audit()))
+    assert {each.id for each in found if each.kind == "LoadBalancer" and each.ours} == {made_arns["service"], made_arns["controller"]}
+    assert [each.id for each in found if each.kind == "TargetGroup"] == [groups["TargetGroups"][0]["TargetGroupArn"]]
+    assert made_arns["theirs"] in {each.id for each in found if not each.ours}
+    for each in found:
+        if each.kind in ("LoadBalancer", "TargetGroup"):
+            world.provider.sweep(world.audit(), each)
+    assert [each["LoadBalancerArn"] for each in elb.describe_load_balancers()["LoadBalancers"]] == [made_arns["theirs"]]
+    assert elb.describe_target_groups()["TargetGroups"] == []
+    assert elb.delete_load_balancer(LoadBalancerArn=made_arns["theirs"])
