@@ -1,4 +1,7 @@
-"""What a GKE cluster stands on: the API of Filestore, a network of its own, and the account that the control plane logs in with."""
+"""What a GKE cluster stands on: the API of Filestore, a network of its own, and an account that administers clusters.
+
+No key of that account is made (docs/adr/0033): people may be allowed to act as it, and this project logs in as its own credential.
+"""
 
 from activities.clouds.gke.inputs import GkeInputs
 from activities.clouds.graph import Call, DesiredObject, Parameters, Token
@@ -9,18 +12,17 @@ VPC = "net/vpc"
 SUBNET = "net/subnet"
 ACCOUNT = "iam/sa"
 BINDING = "iam/binding"
-ACCOUNT_KEY = "iam/key"
 
 PODS_RANGE = "pods"
 SERVICES_RANGE = "services"
 
 _FILESTORE_API = "file.googleapis.com"
-_CLUSTER_ADMIN = "roles/container.admin"
+CLUSTER_ADMIN = "roles/container.admin"
 
 
 def foundation(inputs: GkeInputs) -> list[DesiredObject]:
     """Give what there is before the cluster."""
-    return [_api(inputs), _vpc(inputs), _subnet(inputs), _account(inputs), _binding(inputs), _key(inputs)]
+    return [_api(inputs), _vpc(inputs), _subnet(inputs), _account(inputs), _binding(inputs)]
 
 
 def _api(inputs: GkeInputs) -> DesiredObject:
@@ -61,12 +63,6 @@ def _account(inputs: GkeInputs) -> DesiredObject:
 
 def _binding(inputs: GkeInputs) -> DesiredObject:
     """Give the role of the account; its binding is added to those of the policy that is read, whose etag goes into the call."""
-    binding = {"role": _CLUSTER_ADMIN, "members": [f"serviceAccount:{inputs.account_email}"]}
+    binding = {"role": CLUSTER_ADMIN, "members": [f"serviceAccount:{inputs.account_email}"]}
     call = Call("resourcemanager.projects", "set_iam_policy", {"resource": f"projects/{inputs.project}", "policy": {"bindings": [binding]}})
-    return DesiredObject(BINDING, "IAM binding", _CLUSTER_ADMIN, (ACCOUNT,), (call,), "in the policy")
-
-
-def _key(inputs: GkeInputs) -> DesiredObject:
-    account = f"projects/{inputs.project}/serviceAccounts/{inputs.account_email}"
-    call = Call("iam", "create_service_account_key", {"name": account})
-    return DesiredObject(ACCOUNT_KEY, "ServiceAccountKey", inputs.owner.account, (ACCOUNT,), (call,), "stored as a Secret")
+    return DesiredObject(BINDING, "IAM binding", CLUSTER_ADMIN, (ACCOUNT,), (call,), "in the policy")

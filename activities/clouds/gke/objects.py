@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from activities.clouds.counts import count_warnings
 from activities.clouds.desired import INVALID_INPUT, Desired, Problem, refused_cluster
 from activities.clouds.gke.cluster import CLUSTER, cluster_object, counts_of, gpu_pool, nodes_of
-from activities.clouds.gke.foundation import ACCOUNT_KEY, API, BINDING, VPC, foundation
+from activities.clouds.gke.foundation import API, VPC, foundation
 from activities.clouds.gke.inputs import GkeFacts, GkeInputs
 from activities.clouds.graph import Call, DesiredObject, creation_order
 from activities.clouds.owner import owner_of
@@ -48,7 +48,7 @@ def _objects(inputs: GkeInputs, pools: list[CloudPool[GkeNodes]]) -> list[Desire
         *foundation(inputs),
         cluster_object(inputs),
         *(gpu_pool(inputs, pool) for pool in pools),
-        DesiredObject(CONNECTION, "Connection", inputs.owner.cluster, (CLUSTER, ACCOUNT_KEY, BINDING), (), "API server answers /readyz"),
+        DesiredObject(CONNECTION, "Connection", inputs.owner.cluster, (CLUSTER,), (), "API server answers /readyz"),
         _storage_class(inputs),
     ]
 

@@ -7,24 +7,23 @@ import pytest
 from api_types.sections.clouds import GkeSettings
 from tests.activities.clouds.builders import G6, PROJECT, a_pool, call_of, classes, gke, keys, object_of, reasons, warned
 
-TEN = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "iam/key", "cluster", "pool/gpu", "conn", "sc"]
+NINE = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "cluster", "pool/gpu", "conn", "sc"]
 NEEDS = {
     "api/file": (),
     "net/vpc": (),
     "net/subnet": ("net/vpc",),
     "iam/sa": (),
     "iam/binding": ("iam/sa",),
-    "iam/key": ("iam/sa",),
     "cluster": ("net/subnet",),
     "pool/gpu": ("cluster",),
-    "conn": ("cluster", "iam/key", "iam/binding"),
+    "conn": ("cluster",),
     "sc": ("conn", "net/vpc", "api/file"),
 }
 
 
-def test_prv_1_a_cluster_with_one_pool_is_ten_objects() -> None:
+def test_prv_1_a_cluster_with_one_pool_is_nine_objects() -> None:
     made = gke(a_pool(nodeCount=1, minNodeCount=0, maxNodeCount=2))
-    assert keys(made) == TEN
+    assert keys(made) == NINE
     assert {each.key: each.needs for each in made.objects} == NEEDS
     assert (made.refused, made.warnings) == ((), ())
 
@@ -128,7 +127,11 @@ def test_prv_6_7_the_account_that_logs_in_administers_clusters() -> None:
     email = f"{account}@{PROJECT}.iam.gserviceaccount.com"
     given = call_of(made, "iam/binding", "set_iam_policy")
     assert given["policy"] == {"bindings": [{"role": "roles/container.admin", "members": [f"serviceAccount:{email}"]}]}
-    assert call_of(made, "iam/key", "create_service_account_key") == {"name": f"projects/{PROJECT}/serviceAccounts/{email}"}
+
+
+def test_prv_44_no_account_gets_a_key() -> None:
+    operations = [call.operation for each in gke(a_pool()).objects for call in each.calls]
+    assert [name for name in operations if "key" in name] == []
 
 
 def test_ruling_21_a_project_in_the_manifest_overrides_that_of_the_credentials() -> None:

@@ -42,7 +42,6 @@ FIELDS = {
     },
     "api/file": {"name"},
     "iam/sa": {"name", "account_id", "service_account.display_name", "service_account.description"},
-    "iam/key": {"name"},
     "iam/binding": {"resource", "policy.bindings.role", "policy.bindings.members"},
 }
 

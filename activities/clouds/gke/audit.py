@@ -1,0 +1,273 @@
+"""What is left of a GKE cluster in its project (spec/provisioning.md 9.3, 9.4).
+
+Ours is what has the owner mark, or what the cluster made: its network is ours alone, and software of Kubernetes writes the Service into the
+description. What only stands in our network is named and never deleted. Objects without a network are found through those that have one:
+a firewall rule `k8s-fw-<name>` belongs to the forwarding rule of that name, which names its target and address.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from activities.clouds.gke.api import GoogleApi
+from activities.clouds.gke.clients import LEGACY_HEALTH_CHECKS
+from activities.clouds.gke.cluster import CLUSTER
+from activities.clouds.gke.foundation import ACCOUNT, BINDING, CLUSTER_ADMIN, SUBNET, VPC
+from activities.clouds.gke.handlers.accounts import read_policy
+from activities.clouds.owner import gcp_description, owner_named
+from api_types import labels
+from api_types.errors import PermissionDenied
+from api_types.messages.clouds import CloudAccount, Leftover
+
+FORWARDING_RULE = "ForwardingRule"
+TARGET_POOL = "TargetPool"
+BACKEND_SERVICE = "BackendService"
+HEALTH_CHECK = "HealthCheck"
+REGION_HEALTH_CHECK = "RegionHealthCheck"
+LEGACY_HEALTH_CHECK = "HttpHealthCheck"
+FIREWALL = "Firewall"
+ENDPOINT_GROUP = "NetworkEndpointGroup"
+ADDRESS = "Address"
+DISK = "Disk"
+FILESTORE = "FilestoreInstance"
+POLICY_MEMBER = "PolicyMember"
+
+_KUBERNETES = "kubernetes.io/"
+_FIREWALL_PREFIX = "k8s-fw-"
+_NODE_CHECK_SUFFIX = "-http-hc"
+_CLUSTER_LABEL = "goog-k8s-cluster-name"
+_DISK_PREFIX = "pvc-"
+_CSI_LABEL = "storage_gke_io_created-by"
+_CONSOLE = "https://console.cloud.google.com"
+
+
+class Audit:
+    """One look at everything that may be left of the cluster of an account."""
+
+    def __init__(self, api: GoogleApi, account: CloudAccount) -> None:
+        self._api = api
+        self._owner = owner_named(account.installation, account.cluster, account.cluster_uid)
+        self._project = account.project
+        self._region = account.region
+        self._base = self._owner.base
+        self._email = f"{self._owner.account}@{account.project}.iam.gserviceaccount.com"
+
+    def leftovers(self) -> list[Leftover]:
+        """Give all, in an order in which they can be deleted."""
+        cluster = self._cluster()
+        found = [
+            *self._load_balancers(),
+            *self._firewalls(gone=cluster is None),
+            *self._disks(),
+            *self._filestore(),
+            *([cluster] if cluster is not None else []),
+            *self._instances(gone=cluster is None),
+            *self._foundation(),
+            *self._members(),
+        ]
+        return sorted(found, key=lambda each: bool(each.key))
+
+    # --- what a Service of type LoadBalancer makes --------------------------------------------------------------------------------
+
+    def _load_balancers(self) -> Iterator[Leftover]:
+        firewalls = [each for each in self._firewalls_of_network() if _is_kubernetes(each)]
+        names = {each.name.removeprefix(_FIREWALL_PREFIX) for each in firewalls if each.name.startswith(_FIREWALL_PREFIX)}
+        checks = {each.name.removesuffix(_NODE_CHECK_SUFFIX) for each in firewalls if each.name.endswith(_NODE_CHECK_SUFFIX)}
+        addresses: set[str] = set()
+        for rule in self._regional("compute.forwarding_rules"):
+            ours = _is_kubernetes(rule) and (self._is_network(rule.network) or rule.name in names)
+            if ours:
+                names |= {rule.name, _last(rule.target), _last(rule.backend_service)} - {""}
+                addresses |= {rule.I_p_address, _last(rule.I_p_address)} - {""}
+                yield self._made(FORWARDING_RULE, rule, rule.description)
+            elif self._is_network(rule.network):
+                yield self._foreign(FORWARDING_RULE, rule)
+        yield from self._targets(names, checks)
+        yield from self._checks(checks)
+        yield from self._endpoint_groups()
+        yield from self._addresses(names, addresses)
+
+    def _targets(self, names: set[str], checks: set[str]) -> Iterator[Leftover]:
+        for kind, service in ((TARGET_POOL, "compute.target_pools"), (BACKEND_SERVICE, "compute.backend_services")):
+            for each in self._regional(service):
+                in_network = kind == BACKEND_SERVICE and self._is_network(each.network)
+                has_nodes = kind == TARGET_POOL and any(f"/instances/gke-{self._base}-" in url for url in each.instances)
+                if _is_kubernetes(each) and (in_network or has_nodes or each.name in names):
+                    checks |= {_last(url) for url in each.health_checks}
+                    yield self._made(kind, each, each.description)
+                elif in_network:
+                    yield self._foreign(kind, each)
+
+    def _checks(self, names: set[str]) -> Iterator[Leftover]:
+        """Give the health checks of these names: they have no network, and those of other clusters look alike."""
+        if not names:
+            return
+        place = {"project": self._project}
+        for each in self._api.every("compute.health_checks", "list", place):
+            if each.name in names:
+                yield self._made(HEALTH_CHECK, each, each.description)
+        for each in self._regional("compute.region_health_checks"):
+            if each.name in names:
+                yield self._made(REGION_HEALTH_CHECK, each, each.description)
+        for each in self._api.every(LEGACY_HEALTH_CHECKS, "list", place):
+            if each["name"] in names:
+                path = f"projects/{self._project}/global/httpHealthChecks/{each['name']}"
+                yield self._ours(LEGACY_HEALTH_CHECK, path, str(each.get("description", "")))
+
+    def _endpoint_groups(self) -> Iterator[Leftover]:
+        for each in self._aggregated("compute.network_endpoint_groups", "network_endpoint_groups"):
+            if self._is_network(each.network):
+                yield self._made(ENDPOINT_GROUP, each, each.description) if _is_kubernetes(each) else self._foreign(ENDPOINT_GROUP, each)
+
+    def _addresses(self, names: set[str], used: set[str]) -> Iterator[Leftover]:
+        for each in self._regional("compute.addresses"):
+            in_network = self._is_network(each.network) or self._is_subnet(each.subnetwork)
+            if _is_kubernetes(each) and (in_network or each.name in names | used or each.address in used):
+                yield self._made(ADDRESS, each, each.description)
+            elif in_network:
+                yield self._foreign(ADDRESS, each)
+
+    # --- what else the cluster made -----------------------------------------------------------------------------------------------
+
+    def _firewalls(self, *, gone: bool) -> Iterator[Leftover]:
+        """Give firewall rules. Those that GKE makes go with the cluster, and are left only once it is `gone`."""
+        for each in self._firewalls_of_network():
+            if _is_kubernetes(each):
+                yield self._made(FIREWALL, each, each.description)
+            elif each.name.startswith(f"gke-{self._base}-"):
+                if gone:
+                    yield self._made(FIREWALL, each, f"named after cluster {self._base}")
+            else:
+                yield self._foreign(FIREWALL, each)
+
+    def _disks(self) -> Iterator[Leftover]:
+        request = {"project": self._project, "filter": f"labels.{_CLUSTER_LABEL}={self._base}"}
+        for _, scope in self._api.every("compute.disks", "aggregated_list", request):
+            for each in scope.disks:
+                if dict(each.labels).get(_CLUSTER_LABEL) == self._base and each.name.startswith(_DISK_PREFIX):
+                    yield self._made(DISK, each, f"label {_CLUSTER_LABEL}={self._base}")
+
+    def _filestore(self) -> Iterator[Leftover]:
+        try:
+            instances = self._api.every("filestore", "list_instances", {"parent": f"projects/{self._project}/locations/-"})
+        except PermissionDenied as error:
+            if "enable the API" in error.message:
+                # Without the API there are no instances.
+                return
+            raise
+        for each in instances:
+            if not any(_last(network.network) == self._base for network in each.networks):
+                continue
+            by = dict(each.labels).get(_CSI_LABEL, "")
+            evidence = f"label {_CSI_LABEL}={by} in network {self._base}" if by else f"in network {self._base}, made by others"
+            yield Leftover(kind=FILESTORE, id=each.name, evidence=evidence, ours=bool(by), link=self._link("filestore/instances"))
+
+    def _instances(self, *, gone: bool) -> Iterator[Leftover]:
+        for each in self._aggregated("compute.instances", "instances"):
+            if any(self._is_network(interface.network) for interface in each.network_interfaces):
+                is_node = dict(each.labels).get(_CLUSTER_LABEL) == self._base
+                if gone or not is_node:
+                    yield self._foreign("Instance", each)
+        for each in self._regional("compute.routers"):
+            if self._is_network(each.network):
+                yield self._foreign("Router", each)
+
+    # --- the objects that were asked for ------------------------------------------------------------------------------------------
+
+    def _cluster(self) -> Leftover | None:
+        name = f"projects/{self._project}/locations/{self._region}/clusters/{self._base}"
+        found = self._api.find("container", "get_cluster", {"name": name})
+        if found is None or dict(found.resource_labels).get(labels.GCP_OWNER) != self._owner.digits:
+            return None
+        evidence = f"label {labels.GCP_OWNER}={self._owner.digits}"
+        return Leftover(kind="Cluster", id=name, evidence=evidence, ours=True, key=CLUSTER, link=self._link("kubernetes/list/overview"))
+
+    def _foundation(self) -> Iterator[Leftover]:
+        place = {"project": self._project}
+        for each in self._regional("compute.subnetworks"):
+            if each.description == gcp_description(self._owner, SUBNET):
+                yield self._made("Subnetwork", each, each.description, SUBNET)
+            elif self._is_network(each.network):
+                yield self._foreign("Subnetwork", each)
+        network = self._api.find("compute.networks", "get", {**place, "network": self._base})
+        if network is not None and network.description == gcp_description(self._owner, VPC):
+            yield self._made("Network", network, network.description, VPC)
+        account = self._api.find("iam", "get_service_account", {"name": f"projects/{self._project}/serviceAccounts/{self._email}"})
+        if account is not None and account.description == gcp_description(self._owner, ACCOUNT):
+            link = self._link("iam-admin/serviceaccounts")
+            yield Leftover(kind="ServiceAccount", id=account.email, evidence=account.description, ours=True, key=ACCOUNT, link=link)
+
+    def _members(self) -> Iterator[Leftover]:
+        link = self._link("iam-admin/iam")
+        for binding in read_policy(self._api, f"projects/{self._project}").bindings:
+            for member in binding.members:
+                if member.startswith(f"deleted:serviceAccount:{self._email}?"):
+                    evidence = f"member of {binding.role}, an account of this cluster that is deleted"
+                    yield Leftover(kind=POLICY_MEMBER, id=f"{binding.role} {member}", evidence=evidence, ours=True, link=link)
+                elif member == f"serviceAccount:{self._email}" and binding.role == CLUSTER_ADMIN:
+                    evidence = "the account of this cluster"
+                    yield Leftover(kind="IAM binding", id=f"{binding.role} {member}", evidence=evidence, ours=True, key=BINDING, link=link)
+
+    # --- lists --------------------------------------------------------------------------------------------------------------------
+
+    def _firewalls_of_network(self) -> list[Any]:
+        return [each for each in self._api.every("compute.firewalls", "list", {"project": self._project}) if self._is_network(each.network)]
+
+    def _regional(self, service: str) -> list[Any]:
+        return self._api.every(service, "list", {"project": self._project, "region": self._region})
+
+    def _aggregated(self, service: str, items: str) -> Iterable[Any]:
+        for _, scope in self._api.every(service, "aggregated_list", {"project": self._project}):
+            yield from getattr(scope, items)
+
+    def _is_network(self, url: str) -> bool:
+        return url.endswith(f"projects/{self._project}/global/networks/{self._base}")
+
+    def _is_subnet(self, url: str) -> bool:
+        return url.endswith(f"projects/{self._project}/regions/{self._region}/subnetworks/{self._base}-nodes")
+
+    # --- what is said of one ------------------------------------------------------------------------------------------------------
+
+    def _made(self, kind: str, item: Any, evidence: str, key: str = "") -> Leftover:
+        return self._ours(kind, _path(item.self_link), evidence, key)
+
+    def _ours(self, kind: str, path: str, evidence: str, key: str = "") -> Leftover:
+        return Leftover(kind=kind, id=path, evidence=evidence, ours=True, key=key, link=self._link(_PAGES.get(kind, "welcome")))
+
+    def _foreign(self, kind: str, item: Any) -> Leftover:
+        evidence = f"in network {self._base}, made by others"
+        return Leftover(kind=kind, id=_path(item.self_link), evidence=evidence, link=self._link(_PAGES.get(kind, "welcome")))
+
+    def _link(self, page: str) -> str:
+        return f"{_CONSOLE}/{page}?project={self._project}"
+
+
+_PAGES = {
+    FORWARDING_RULE: "net-services/loadbalancing/list/loadBalancers",
+    TARGET_POOL: "net-services/loadbalancing/list/backends",
+    BACKEND_SERVICE: "net-services/loadbalancing/list/backends",
+    HEALTH_CHECK: "compute/healthChecks",
+    REGION_HEALTH_CHECK: "compute/healthChecks",
+    LEGACY_HEALTH_CHECK: "compute/healthChecks",
+    FIREWALL: "networking/firewalls/list",
+    ENDPOINT_GROUP: "compute/networkendpointgroups/list",
+    ADDRESS: "networking/addresses/list",
+    DISK: "compute/disks",
+    "Instance": "compute/instances",
+    "Network": "networking/networks/list",
+    "Subnetwork": "networking/networks/list",
+    "Router": "hybrid/routers/list",
+}
+
+
+def _is_kubernetes(item: Any) -> bool:
+    """Whether software of Kubernetes made it: it writes the Service into the description."""
+    return _KUBERNETES in item.description
+
+
+def _path(self_link: str) -> str:
+    """Give the name of an object from its project on."""
+    return f"projects/{self_link.partition('/projects/')[2]}"
+
+
+def _last(url: str) -> str:
+    return url.rpartition("/")[2]

@@ -1,0 +1,169 @@
+"""Clients of Google Cloud, made in one place: production makes them from a key, tests point them at their fake.
+
+Clients over gRPC may be shared by threads; those of Compute Engine hold an HTTP session, so each thread has its own.
+"""
+
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Protocol
+
+from google.api_core import exceptions
+from google.auth.transport.requests import AuthorizedSession, Request
+from google.cloud import compute_v1, container_v1, filestore_v1, iam_admin_v1, resourcemanager_v3, service_usage_v1
+from google.oauth2 import service_account
+
+from activities.clouds.gke.credential import ServiceAccountKey, read_key
+from activities.clouds.gke.failures import translated
+from activities.clouds.provider import BearerToken
+from api_types.errors import CredentialsInvalid
+
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+TIMEOUT_SECONDS = 30.0
+
+COMPUTE_PREFIX = "compute."
+COMPUTE_CLIENTS: Mapping[str, Any] = {
+    "addresses": compute_v1.AddressesClient,
+    "backend_services": compute_v1.RegionBackendServicesClient,
+    "disks": compute_v1.DisksClient,
+    "firewalls": compute_v1.FirewallsClient,
+    "forwarding_rules": compute_v1.ForwardingRulesClient,
+    "global_operations": compute_v1.GlobalOperationsClient,
+    "health_checks": compute_v1.HealthChecksClient,
+    "instances": compute_v1.InstancesClient,
+    "machine_types": compute_v1.MachineTypesClient,
+    "network_endpoint_groups": compute_v1.NetworkEndpointGroupsClient,
+    "networks": compute_v1.NetworksClient,
+    "projects": compute_v1.ProjectsClient,
+    "region_health_checks": compute_v1.RegionHealthChecksClient,
+    "region_operations": compute_v1.RegionOperationsClient,
+    "routers": compute_v1.RoutersClient,
+    "regions": compute_v1.RegionsClient,
+    "subnetworks": compute_v1.SubnetworksClient,
+    "target_pools": compute_v1.TargetPoolsClient,
+    "zone_operations": compute_v1.ZoneOperationsClient,
+}
+"""Clients of Compute Engine by the second part of a service such as `compute.networks`."""
+
+GRPC_CLIENTS: Mapping[str, Any] = {
+    "container": container_v1.ClusterManagerClient,
+    "filestore": filestore_v1.CloudFilestoreManagerClient,
+    "iam": iam_admin_v1.IAMClient,
+    "resourcemanager.projects": resourcemanager_v3.ProjectsClient,
+    "serviceusage": service_usage_v1.ServiceUsageClient,
+}
+
+LEGACY_HEALTH_CHECKS = "compute.http_health_checks"
+"""Of these the library has no client: `LegacyHealthChecks`."""
+
+
+class GoogleClients(Protocol):
+    """Clients by the service that desired calls name. What they raise is translated by `failures.translated`."""
+
+    @property
+    def project(self) -> str:
+        """The project of the credential."""
+        ...
+
+    @property
+    def account(self) -> str:
+        """The email of the credential."""
+        ...
+
+    def client(self, service: str) -> Any:
+        """Give the client of a service."""
+        ...
+
+    def token(self) -> BearerToken:
+        """Fetch an access token. Raises CredentialsInvalid or ServerError."""
+        ...
+
+
+class LegacyHealthChecks:
+    """Health checks of target pools: the part of a client for `httpHealthChecks` that is needed. `base` is the URL of the API."""
+
+    def __init__(self, session: Any, base: str) -> None:
+        self._session = session
+        self._base = base
+
+    def delete_unary(self, request: Mapping[str, str], *, timeout: float, retry: None = None) -> None:
+        """Begin to delete one. Raises what the clients of Compute Engine raise."""
+        del retry
+        path = f"{self._base}/projects/{request['project']}/global/httpHealthChecks/{request['http_health_check']}"
+        self._checked(self._session.delete(path, timeout=timeout))
+
+    def list(self, request: Mapping[str, Any], *, timeout: float) -> list[Mapping[str, Any]]:
+        """Give the first page of them. Raises what the clients of Compute Engine raise."""
+        path = f"{self._base}/projects/{request['project']}/global/httpHealthChecks"
+        answer = self._checked(self._session.get(path, timeout=timeout))
+        return list(answer.json().get("items", []))
+
+    def _checked(self, answer: Any) -> Any:
+        if not answer.ok:
+            raise exceptions.from_http_response(answer)
+        return answer
+
+
+class KeyClients:
+    """The clients of production, from the JSON key of a service account. Raises CredentialsInvalid for what is none."""
+
+    def __init__(self, credential_text: str) -> None:
+        self._key: ServiceAccountKey = read_key(credential_text)
+        self._credentials = _credentials(self._key)
+        self._lock = threading.Lock()
+        self._shared: dict[str, Any] = {}
+        self._of_thread = threading.local()
+
+    @property
+    def project(self) -> str:
+        """The project of the credential."""
+        return self._key.project
+
+    @property
+    def account(self) -> str:
+        """The email of the credential."""
+        return self._key.email
+
+    def client(self, service: str) -> Any:
+        """Give the client of a service; it is made once."""
+        if service.startswith(COMPUTE_PREFIX):
+            return self._compute_client(service)
+        with self._lock:
+            if service not in self._shared:
+                self._shared[service] = GRPC_CLIENTS[service](credentials=self._credentials)
+            return self._shared[service]
+
+    def _compute_client(self, service: str) -> Any:
+        made: dict[str, Any] = self._of_thread.__dict__
+        if service not in made:
+            made[service] = self._new_compute_client(service)
+        return made[service]
+
+    def _new_compute_client(self, service: str) -> Any:
+        if service == LEGACY_HEALTH_CHECKS:
+            return LegacyHealthChecks(AuthorizedSession(self._credentials), "https://compute.googleapis.com/compute/v1")
+        return COMPUTE_CLIENTS[service.removeprefix(COMPUTE_PREFIX)](credentials=self._credentials)
+
+    def token(self) -> BearerToken:
+        """Fetch an access token from Google."""
+        return fetch_token(_credentials(self._key))
+
+
+def fetch_token(credentials: Any) -> BearerToken:
+    """Let credentials fetch an access token. Raises CredentialsInvalid where they are refused, ServerError without an answer."""
+    with translated("fetch an access token"):
+        credentials.refresh(partial(Request(), timeout=TIMEOUT_SECONDS))
+    expiry: datetime | None = credentials.expiry
+    if not credentials.token or expiry is None:
+        raise CredentialsInvalid("Google gave no access token for the credential")
+    # google-auth gives the time without its zone, which is UTC.
+    return BearerToken(str(credentials.token), expiry.replace(tzinfo=UTC).timestamp())
+
+
+def _credentials(key: ServiceAccountKey) -> Any:
+    try:
+        return service_account.Credentials.from_service_account_info(key.info, scopes=[SCOPE])
+    except (ValueError, TypeError):
+        # The text of the library may quote the key.
+        raise CredentialsInvalid("private_key of the credential is no key: store the key file as it was downloaded") from None

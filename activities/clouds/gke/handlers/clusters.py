@@ -1,0 +1,148 @@
+"""The GKE cluster with its system pool."""
+
+from typing import Any
+
+from activities.clouds.gke.api import GoogleApi
+from activities.clouds.gke.handlers.calls import parameters
+from activities.clouds.gke.handlers.operations import GkeOperations, words
+from activities.clouds.gke.handlers.states import is_ours, mark, trouble
+from activities.clouds.gke.versions import is_below, next_step
+from activities.clouds.lifecycle.handler import Found, State, Wanted
+from api_types.errors import CloudObjectBroken, ModelplaneError, ServerError
+
+WANTED_VERSION = "wantedVersion"
+"""Fact: the version that the manifest asks for, to which pools are upgraded after the control plane."""
+
+_VERSION = "version"
+_FILESTORE = "Filestore driver"
+_SYSTEM_POOL = "system pool"
+_SYSTEM_VERSION = "version of the system pool"
+_STATUS = "status"
+_USABLE = ("RUNNING", "RECONCILING", "DEGRADED")
+
+
+class ClusterHandler:
+    """A regional cluster. What is wanted of it are the parameters of `create_cluster`."""
+
+    def __init__(self, api: GoogleApi) -> None:
+        self._api = api
+        self._operations = GkeOperations(api)
+        self._deleting = False
+
+    def look(self, wanted: Wanted) -> Found:
+        """Find it by name, and what runs on it."""
+        given = parameters(wanted)
+        location, cluster = given["parent"], given["cluster"]
+        doing = f"{'delete' if self._deleting else 'create or change'} cluster {cluster['name']}"
+        running, failed = self._operations.own(location, doing, deleting=self._deleting)
+        found = self._api.find("container", "get_cluster", {"name": _path(given)})
+        if found is None:
+            return self._absent(wanted, given, running, failed)
+        observed = dict(found.resource_labels)
+        if not is_ours(observed, cluster["resource_labels"]) and found.description != cluster["description"]:
+            return Found(State.FOREIGN, found.name, reason=mark(observed))
+        return self._present(wanted, found, running, failed)
+
+    def _absent(self, wanted: Wanted, given: dict[str, Any], running: Any | None, failed: ModelplaneError | None) -> Found:
+        if failed is not None and not self._deleting:
+            return _failed(wanted, failed)
+        others = [running] if running is not None else self._operations.running(given["parent"], given["cluster"]["name"])
+        for each in others:
+            state = State.DELETING if each.operation_type.name == "DELETE_CLUSTER" else State.PENDING
+            return Found(state, reason=words(each))
+        return Found(State.ABSENT, uncertain=True)
+
+    def _present(self, wanted: Wanted, found: Any, running: Any | None, failed: ModelplaneError | None) -> Found:
+        status, name = found.status.name, found.name
+        if status == "STOPPING":
+            return Found(State.DELETING, name, reason=f"status {status}")
+        if status == "ERROR":
+            problem = failed or trouble(f"cluster {name}", found)
+            return Found(State.BROKEN, name, reason=problem.message, cause=_cause(problem))
+        if failed is not None:
+            raise failed
+        if running is not None or status not in _USABLE:
+            return Found(State.PENDING, name, reason=words(running) if running is not None else f"status {status}")
+        facts = {"id": name, "version": found.current_master_version, WANTED_VERSION: _cluster(wanted)["initial_cluster_version"]}
+        changes = _changes(_cluster(wanted), found)
+        if status == "RECONCILING" and (changes or not wanted.known_id):
+            return Found(State.PENDING, name, facts, reason=f"status {status}")
+        if changes:
+            return Found(State.DIFFERS, name, facts, reason=_difference(found), changes=changes)
+        return Found(State.READY, name, facts)
+
+    def create(self, wanted: Wanted) -> None:
+        """Begin to create it; its name is its own in the region."""
+        self._operations.begin(self._api.create("container", "create_cluster", parameters(wanted)))
+
+    def update(self, wanted: Wanted, found: Found) -> None:
+        """Begin the first of the changes: GKE takes one at a time. Raises what a degraded cluster says."""
+        given = parameters(wanted)
+        name, change = _path(given), found.changes[0]
+        observed = self._api.read("container", "get_cluster", {"name": name})
+        if change == _STATUS:
+            raise trouble(f"cluster {found.id}", observed)
+        if change == _SYSTEM_POOL:
+            self._begin("create_node_pool", {"parent": name, "node_pool": _system_pool(given["cluster"])})
+        elif change == _SYSTEM_VERSION:
+            pool = f"{name}/nodePools/{_system_pool(given['cluster'])['name']}"
+            self._begin("update_node_pool", {"name": pool, "node_version": observed.current_master_version})
+        elif change == _VERSION:
+            step = next_step(observed.current_master_version, given["cluster"]["initial_cluster_version"])
+            self._begin("update_cluster", {"name": name, "update": {"desired_master_version": step}})
+        else:
+            addons = {"desired_addons_config": given["cluster"]["addons_config"]}
+            self._begin("update_cluster", {"name": name, "update": addons})
+
+    def delete(self, wanted: Wanted, found: Found) -> None:
+        """Begin to delete it with its pools. Raises Busy while another operation holds it."""
+        del found
+        self._deleting = True
+        self._operations.begin(self._api.delete("container", "delete_cluster", {"name": _path(parameters(wanted))}))
+
+    def _begin(self, operation: str, request: dict[str, Any]) -> None:
+        self._operations.begin(self._api.change("container", operation, request))
+
+
+def _failed(wanted: Wanted, failed: ModelplaneError) -> Found:
+    """Raise why it was not created; what the cloud itself failed at twice counts as broken."""
+    if isinstance(failed, ServerError) and wanted.attempt > 1:
+        return Found(State.BROKEN, reason=failed.message, cause=CloudObjectBroken)
+    raise failed
+
+
+def _cause(problem: ModelplaneError) -> type[ModelplaneError]:
+    return CloudObjectBroken if problem.retryable else type(problem)
+
+
+def _changes(cluster: dict[str, Any], found: Any) -> tuple[str, ...]:
+    """Give what differs, in the order in which it is changed."""
+    system = _system_pool(cluster)["name"]
+    pool = next((each for each in found.node_pools if each.name == system), None)
+    wanted = cluster["initial_cluster_version"]
+    differs = {
+        _STATUS: found.status.name == "DEGRADED",
+        _SYSTEM_POOL: pool is None,
+        _FILESTORE: not found.addons_config.gcp_filestore_csi_driver_config.enabled,
+        _VERSION: is_below(found.current_master_version, wanted),
+        _SYSTEM_VERSION: pool is not None and is_below(pool.version, wanted),
+    }
+    return tuple(name for name, different in differs.items() if different)
+
+
+def _difference(found: Any) -> str:
+    return f"status {found.status.name}, version {found.current_master_version}"
+
+
+def _cluster(wanted: Wanted) -> dict[str, Any]:
+    cluster: dict[str, Any] = parameters(wanted)["cluster"]
+    return cluster
+
+
+def _system_pool(cluster: dict[str, Any]) -> dict[str, Any]:
+    pool: dict[str, Any] = cluster["node_pools"][0]
+    return pool
+
+
+def _path(given: dict[str, Any]) -> str:
+    return f"{given['parent']}/clusters/{given['cluster']['name']}"

@@ -1,0 +1,301 @@
+"""A GKE cluster at the fake Google Cloud, worked on as its workflow does: objects in order, what they report, epochs, retries."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from google.auth.credentials import Credentials
+from google.auth.transport.requests import AuthorizedSession
+from google.cloud import container_v1, filestore_v1, iam_admin_v1, resourcemanager_v3, service_usage_v1
+from google.cloud.container_v1.services.cluster_manager.transports import ClusterManagerGrpcTransport
+from google.cloud.filestore_v1.services.cloud_filestore_manager.transports import CloudFilestoreManagerGrpcTransport
+from google.cloud.iam_admin_v1.services.iam.transports import IAMGrpcTransport
+from google.cloud.resourcemanager_v3.services.projects.transports import ProjectsGrpcTransport
+from google.cloud.service_usage_v1.services.service_usage.transports import ServiceUsageGrpcTransport
+
+from activities.clouds.desired import Desired
+from activities.clouds.gke.clients import COMPUTE_CLIENTS, LEGACY_HEALTH_CHECKS, LegacyHealthChecks, fetch_token
+from activities.clouds.gke.credential import read_key
+from activities.clouds.gke.provider import GkeProvider
+from activities.clouds.graph import DesiredObject, creation_order, deletion_order
+from activities.clouds.lifecycle.delete import delete
+from activities.clouds.lifecycle.ensure import ensure
+from activities.clouds.lifecycle.handler import Found, Handler, State, Wanted
+from activities.clouds.lifecycle.pace import Pace
+from activities.clouds.lifecycle.tokens import token_of
+from activities.clouds.owner import owner_named
+from activities.clouds.provider import BearerToken
+from activities.clouds.wire import from_wire, to_wire
+from api_types.errors import ModelplaneError, TransientError
+from api_types.messages.clouds import AuditCloud, CloudAccount, Leftover
+from api_types.resources.inference_class import InferenceClass
+from api_types.sections.clouds import GkeSettings
+from testbed.clouds.gcp.clients import credentials
+from testbed.clouds.gcp.clients import token_of as google_token
+from testbed.clouds.gcp.fake import FakeGoogle
+from tests.activities.clouds.builders import INSTALLATION, UID, a_cluster, classes
+
+REGION = "europe-west4"
+SECRET = "gke-default"  # noqa: S105 - the name of a Secret
+PACE = Pace(poll=0.002, poll_later=0.002, second_look=0.02, second_look_every=0.002)
+ATTEMPTS_MAX = 25
+IN_CLUSTER = ("Connection", "StorageClass")
+_TRANSPORTS: Mapping[str, tuple[Any, Any]] = {
+    "container": (container_v1.ClusterManagerClient, ClusterManagerGrpcTransport),
+    "filestore": (filestore_v1.CloudFilestoreManagerClient, CloudFilestoreManagerGrpcTransport),
+    "iam": (iam_admin_v1.IAMClient, IAMGrpcTransport),
+    "resourcemanager.projects": (resourcemanager_v3.ProjectsClient, ProjectsGrpcTransport),
+    "serviceusage": (service_usage_v1.ServiceUsageClient, ServiceUsageGrpcTransport),
+}
+
+
+class _Bearer(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # the library has no types
+    """Adds a token to each call: gRPC's own call credentials refuse a channel without TLS."""
+
+    def __init__(self, token: Callable[[], str]) -> None:
+        self._token = token
+
+    def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+        metadata = [*(client_call_details.metadata or ()), ("authorization", f"Bearer {self._token()}")]
+        return continuation(client_call_details._replace(metadata=metadata), request)
+
+
+class _Held(Credentials):  # type: ignore[misc]  # the library has no types
+    """The token of the credential, and nothing else: google-auth's own credentials ask Google for the locations of an account too."""
+
+    def __init__(self, held: Any) -> None:
+        super().__init__()
+        self._held = held
+
+    def refresh(self, request: Any) -> None:
+        del request
+        self.token = google_token(self._held)
+
+
+class FakeClients:
+    """The official clients, pointed at the fake, with the tokens of its credential."""
+
+    def __init__(self, google: FakeGoogle, credential_text: str) -> None:
+        self._key = read_key(credential_text, any_token_host=True)
+        self._google, self._text = google, credential_text
+        held = self._held = credentials(credential_text)
+        channel = grpc.intercept_channel(grpc.insecure_channel(google.grpc_target), _Bearer(lambda: google_token(held)))
+        self._shared = {name: client(transport=transport(channel=channel)) for name, (client, transport) in _TRANSPORTS.items()}
+        self._compute: dict[str, Any] = {}
+
+    @property
+    def project(self) -> str:
+        return self._key.project
+
+    @property
+    def account(self) -> str:
+        return self._key.email
+
+    def client(self, service: str) -> Any:
+        if service in self._shared:
+            return self._shared[service]
+        if service not in self._compute:
+            self._compute[service] = self._compute_client(service)
+        return self._compute[service]
+
+    def _compute_client(self, service: str) -> Any:
+        if service == LEGACY_HEALTH_CHECKS:
+            return LegacyHealthChecks(AuthorizedSession(_Held(self._held)), f"{self._google.compute_url}/compute/v1")
+        scheme, _, host = self._google.compute_url.partition("://")
+        client = COMPUTE_CLIENTS[service.removeprefix("compute.")]
+        return client(transport=client.get_transport_class("rest")(host=host, url_scheme=scheme, credentials=_Held(self._held)))
+
+    def token(self) -> BearerToken:
+        return fetch_token(credentials(self._text))
+
+
+class Killed(Exception):
+    """The worker died."""
+
+
+class DiesAfter:
+    """A handler whose worker dies once after a method had its effect."""
+
+    def __init__(self, handler: Handler, method: str) -> None:
+        self._handler, self._method = handler, method
+
+    def look(self, wanted: Wanted) -> Found:
+        found = self._handler.look(wanted)
+        if self._method == "look" and found.state in (State.PENDING, State.DELETING):
+            self._method = ""
+            raise Killed
+        return found
+
+    def create(self, wanted: Wanted) -> None:
+        if self._method == "before create":
+            raise Killed
+        self._handler.create(wanted)
+        if self._method == "create":
+            raise Killed
+
+    def update(self, wanted: Wanted, found: Found) -> None:
+        self._handler.update(wanted, found)
+        if self._method == "update":
+            raise Killed
+
+    def delete(self, wanted: Wanted, found: Found) -> None:
+        self._handler.delete(wanted, found)
+        if self._method == "delete":
+            raise Killed
+
+
+@dataclass
+class Cloud:
+    """One cluster. `known` and `epochs` are what its workflow carries; `reports` is what was waited for."""
+
+    google: FakeGoogle
+    provider: GkeProvider
+    account: CloudAccount
+    pools: list[dict[str, Any]] = field(default_factory=list)
+    block: dict[str, Any] = field(default_factory=dict)
+    classes: dict[str, InferenceClass] = field(default_factory=classes)
+    known: dict[str, dict[str, str]] = field(default_factory=dict)
+    epochs: dict[str, int] = field(default_factory=dict)
+    reports: list[str] = field(default_factory=list)
+    dies: dict[str, str] = field(default_factory=dict)
+    """Methods after which the worker dies, by key."""
+    _planned: tuple[str, list[DesiredObject]] = ("", [])
+
+    def plan(self) -> Desired:
+        cluster = a_cluster("GKE", *self.pools)
+        gke = cluster.spec.cluster.gke
+        assert gke is not None
+        changed = gke.model_validate({**gke.model_dump(by_alias=True), **self.block})
+        source = cluster.spec.cluster.model_copy(update={"gke": changed})
+        cluster = cluster.model_copy(update={"spec": cluster.spec.model_copy(update={"cluster": source})})
+        return self.provider.plan(self.account, cluster, self.classes, self.known)
+
+    @property
+    def objects(self) -> list[DesiredObject]:
+        """Those at the cloud, as they arrive at an activity."""
+        inputs = repr((self.pools, self.block, self.classes))
+        if self._planned[0] != inputs:
+            made = creation_order(self.plan().objects)
+            sent = [to_wire(each, self.provider.work_class(each.kind)) for each in made if each.kind not in IN_CLUSTER]
+            self._planned = inputs, [from_wire(each) for each in sent]
+        return self._planned[1]
+
+    @property
+    def base(self) -> str:
+        return self.provider.cloud_cluster(self.account)
+
+    @property
+    def cluster_name(self) -> str:
+        return f"projects/{self.account.project}/locations/{REGION}/clusters/{self.base}"
+
+    def pool_name(self, pool: str = "gpu") -> str:
+        return f"{self.cluster_name}/nodePools/{pool}"
+
+    def object(self, key: str) -> DesiredObject:
+        return next(each for each in self.objects if each.key == key)
+
+    def wanted(self, each: DesiredObject, attempt: int = 1) -> Wanted:
+        owner, epoch = owner_named(INSTALLATION, "prod", UID), self.epochs.get(each.key, 0)
+        return Wanted(owner, each, self.known, token_of(owner, each.key, each.name, epoch), epoch, attempt)
+
+    def handler(self, each: DesiredObject) -> Handler:
+        handler = self.provider.handler(self.account, each.kind)
+        assert handler is not None
+        return DiesAfter(handler, self.dies.pop(each.key)) if each.key in self.dies else handler
+
+    async def ensure(self, each: DesiredObject, *, rebuilds: int = 1, attempts: int = ATTEMPTS_MAX) -> Found:
+        """Work on one object as activity and workflow do. Raises what a person must act on."""
+        for attempt in range(1, attempts + 1):
+            try:
+                found = await ensure(self.handler(each), self.wanted(each, attempt), PACE, self.reports.append)
+            except (TransientError, Killed) as error:
+                self.reports.append(str(error))
+                if attempt == attempts:
+                    raise
+                continue
+            if found.state is State.READY:
+                self.known[each.key] = dict(found.facts)
+                return found
+            self.epochs[each.key] = self.epochs.get(each.key, 0) + 1
+            if found.state is State.BROKEN:
+                if rebuilds == 0:
+                    assert found.cause is not None
+                    raise found.cause(found.reason)
+                await self.delete(each)
+                rebuilds -= 1
+            return await self.ensure(each, rebuilds=rebuilds, attempts=attempts)
+        raise AssertionError
+
+    async def delete(self, each: DesiredObject, attempts: int = ATTEMPTS_MAX) -> Found:
+        for attempt in range(1, attempts + 1):
+            try:
+                found = await self._delete(each, attempt)
+            except (TransientError, Killed) as error:
+                self.reports.append(str(error))
+                if attempt == attempts:
+                    raise
+                continue
+            self.known.pop(each.key, None)
+            return found
+        raise AssertionError
+
+    async def _delete(self, each: DesiredObject, attempt: int) -> Found:
+        """Delete; after a first attempt, what may be listed late is looked for longer, as the activity does."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (10 * PACE.second_look if attempt > 1 else 0.0)
+        while True:
+            found = await delete(self.handler(each), self.wanted(each, attempt), PACE, self.reports.append)
+            if not (found.state is State.ABSENT and found.uncertain and loop.time() < until):
+                return found
+            await asyncio.sleep(PACE.second_look_every)
+
+    async def create_all(self) -> None:
+        for each in self.objects:
+            await self.ensure(each)
+
+    async def delete_all(self, objects: list[DesiredObject] | None = None) -> None:
+        for each in deletion_order(objects or self.objects):
+            await self.delete(each)
+
+    def looked(self, key: str) -> Found:
+        each = self.object(key)
+        handler = self.provider.handler(self.account, each.kind)
+        assert handler is not None
+        return handler.look(self.wanted(each))
+
+    def audit(self) -> list[Leftover]:
+        return list(self.provider.audit(self.order))
+
+    @property
+    def order(self) -> AuditCloud:
+        return AuditCloud(account=self.account, cloud_cluster=self.base)
+
+    def sweep(self) -> list[str]:
+        """Delete what may be deleted; give why others could not."""
+        refused = []
+        for each in self.audit():
+            try:
+                self.provider.sweep(self.order, each)
+            except ModelplaneError as error:
+                refused.append(error.message)
+        return refused
+
+    def writes(self) -> list[str]:
+        """The calls that change something."""
+        reads = ("get", "list", "aggregated_list", "test_iam_permissions")
+        calls = self.google.ledger().calls()
+        return [f"{call.name} {call.outcome}" for call in calls if not call.method.startswith("get_") and not call.method.startswith(reads)]
+
+
+def a_cloud(google: FakeGoogle, *pools: dict[str, Any], settings: GkeSettings | None = None, **block: Any) -> Cloud:
+    provider = GkeProvider(
+        google.credential, REGION, settings or GkeSettings(), clients=lambda text: FakeClients(google, text), look_seconds=0.001
+    )
+    account = CloudAccount(provider="GKE", cluster="prod", cluster_uid=UID, secret=SECRET, region=REGION, installation=INSTALLATION)
+    return Cloud(google, provider, provider.pinned(account), list(pools), block)
+
+
+def run(work: Any) -> Any:
+    return asyncio.run(work)

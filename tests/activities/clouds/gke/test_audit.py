@@ -1,0 +1,269 @@
+"""What is left of a GKE cluster is found by evidence, and only what the cluster made is deleted (spec/provisioning.md 9.3, 9.4)."""
+
+from typing import Any
+
+import pytest
+from google.cloud import filestore_v1
+
+from api_types.errors import Dependency
+from api_types.messages.clouds import Leftover
+from testbed.clouds.gcp.calls.faults import DependencyRefuses, Kind, Leak, OperationFails
+from testbed.clouds.gcp.fake import FakeGoogle
+from tests.activities.clouds.builders import a_pool
+from tests.activities.clouds.gke.cloud import Cloud, a_cloud, run
+
+COMPUTE = "https://www.googleapis.com/compute/v1"
+
+
+@pytest.fixture
+def cloud(google: FakeGoogle) -> Cloud:
+    cloud = a_cloud(google, a_pool())
+    run(cloud.create_all())
+    return cloud
+
+
+def of_kind(found: list[Leftover], kind: str) -> list[Leftover]:
+    return [each for each in found if each.kind == kind]
+
+
+def network_of(cloud: Cloud) -> str:
+    return f"{COMPUTE}/projects/{cloud.account.project}/global/networks/{cloud.base}"
+
+
+def without_key(cloud: Cloud) -> list[Leftover]:
+    """What is left beside the objects that were asked for."""
+    return [each for each in cloud.audit() if not each.key]
+
+
+LOAD_BALANCER = {"ForwardingRule", "TargetPool", "HttpHealthCheck", "Firewall", "Address"}
+LEAKS: list[tuple[Kind, set[str]]] = [
+    ("forwarding_rule", LOAD_BALANCER),
+    ("firewall", {"Firewall"}),
+    ("address", {"Address"}),
+    ("backend_service", {"BackendService"}),
+    ("neg", {"NetworkEndpointGroup"}),
+    ("disk", {"Disk"}),
+    ("filestore", {"FilestoreInstance"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "kinds"), LEAKS, ids=[row[0] for row in LEAKS])
+def test_prv_69_what_a_cluster_left_is_found_and_deleted_and_the_network_then_goes(cloud: Cloud, kind: Kind, kinds: set[str]) -> None:
+    cloud.google.fault(Leak(kind=kind))
+    objects = cloud.objects
+    run(cloud.delete(cloud.object("cluster")))
+    left = without_key(cloud)
+    assert ({each.kind for each in left}, {each.ours for each in left}) == (kinds, {True})
+    assert all(each.link.endswith("?project=fake-project") and each.evidence for each in left)
+    cloud.sweep()
+    cloud.google.finish()
+    assert without_key(cloud) == []
+    run(cloud.delete_all(objects))
+    assert (cloud.google.remains(), cloud.audit()) == ([], [])
+
+
+def test_prv_d5_a_load_balancer_is_found_while_its_cluster_is_there(cloud: Cloud) -> None:
+    cloud.google.plant_leftover(cloud.cluster_name, "forwarding_rule")
+    assert {each.kind for each in without_key(cloud)} == LOAD_BALANCER
+    assert cloud.sweep() == []
+    assert without_key(cloud) == []
+
+
+def test_a_network_with_a_forwarding_rule_in_it_waits_and_says_what_for(cloud: Cloud) -> None:
+    cloud.google.fault(Leak(kind="firewall"))
+    objects = cloud.objects
+    for key in ("pool/gpu", "cluster", "net/subnet"):
+        run(cloud.delete(next(each for each in objects if each.key == key)))
+    with pytest.raises(Dependency, match="k8s-fw-"):
+        run(cloud.delete(objects[1], attempts=2))
+
+
+def test_leftovers_are_in_the_order_in_which_they_can_be_deleted(cloud: Cloud) -> None:
+    cloud.google.plant_leftover(cloud.cluster_name, "forwarding_rule")
+    kinds = [each.kind for each in cloud.audit()]
+    assert kinds == [
+        "ForwardingRule",
+        "TargetPool",
+        "HttpHealthCheck",
+        "Address",
+        "Firewall",
+        "Cluster",
+        "Subnetwork",
+        "Network",
+        "ServiceAccount",
+        "IAM binding",
+    ]
+
+
+def test_what_was_asked_for_is_found_by_its_mark_with_its_key(cloud: Cloud) -> None:
+    assert [each.key for each in cloud.audit()] == ["cluster", "net/subnet", "net/vpc", "iam/sa", "iam/binding"]
+    cloud.sweep()
+    assert len(cloud.audit()) == 5, "what has a key is deleted by its handler"
+
+
+# --- others -------------------------------------------------------------------------------------------------------------------------
+
+
+def an_instance(cloud: Cloud, name: str = "bastion", **fields: Any) -> str:
+    path = f"projects/{cloud.account.project}/zones/europe-west4-a/instances/{name}"
+    return cloud.google.plant(path, networkInterfaces=[{"network": network_of(cloud)}], **fields)
+
+
+def test_prv_74_what_others_put_into_the_network_is_named_and_never_deleted(cloud: Cloud) -> None:
+    google, project = cloud.google, cloud.account.project
+    region = f"projects/{project}/regions/europe-west4"
+    network = network_of(cloud)
+    planted = [
+        an_instance(cloud),
+        google.plant(f"projects/{project}/global/firewalls/allow-ssh", network=network, description="ours"),
+        google.plant(f"{region}/routers/nat", network=network),
+        google.plant(f"{region}/subnetworks/more", network=network, ipCidrRange="10.9.0.0/24"),
+        google.plant(f"{region}/forwardingRules/internal", network=network),
+        google.plant(f"{region}/backendServices/internal", network=network),
+        google.plant(f"{region}/addresses/internal", network=network),
+        google.plant(f"projects/{project}/zones/europe-west4-a/networkEndpointGroups/mine", network=network),
+    ]
+    foreign = [each for each in cloud.audit() if not each.ours]
+    assert sorted(each.id for each in foreign) == sorted(planted)
+    assert {each.evidence for each in foreign} == {f"in network {cloud.base}, made by others"}
+    google.ledger().clear()
+    cloud.sweep()
+    assert google.ledger().deletions() == []
+    assert set(planted) <= set(google.objects())
+
+
+def test_prv_74_the_network_is_held_until_they_are_gone(cloud: Cloud) -> None:
+    objects, instance = cloud.objects, an_instance(cloud)
+    for each in reversed(objects[2:]):
+        run(cloud.delete(each))
+    with pytest.raises(Dependency, match="bastion"):
+        run(cloud.delete(objects[1], attempts=2))
+    cloud.google.remove(instance)
+    run(cloud.delete_all(objects))
+    assert cloud.google.remains() == []
+
+
+OTHERS: list[tuple[str, str, dict[str, Any]]] = [
+    (
+        "a forwarding rule of another cluster",
+        "regions/europe-west4/forwardingRules/a1",
+        {"description": '{"kubernetes.io/service-name":"a/b"}'},
+    ),
+    ("a target pool of another cluster", "regions/europe-west4/targetPools/a1", {"description": '{"kubernetes.io/service-name":"a/b"}'}),
+    ("an address of another cluster", "regions/europe-west4/addresses/a1", {"description": '{"kubernetes.io/service-name":"a/b"}'}),
+    (
+        "a firewall rule of another network",
+        "global/firewalls/k8s-fw-a1",
+        {"network": f"{COMPUTE}/projects/fake-project/global/networks/default"},
+    ),
+    ("a disk of another cluster", "zones/europe-west4-a/disks/pvc-1", {"labels": {"goog-k8s-cluster-name": "other"}}),
+    ("a disk without a label", "zones/europe-west4-a/disks/pvc-2", {}),
+    ("a disk that no claim made", "zones/europe-west4-a/disks/data", {}),
+    ("an instance of another network", "zones/europe-west4-a/instances/i", {"networkInterfaces": [{"network": "global/networks/default"}]}),
+    ("a health check of another cluster", "global/healthChecks/k8s2-a1", {"description": '{"kubernetes.io/service-name":"a/b"}'}),
+    ("a network whose name ends like ours", "global/firewalls/k8s-fw-a2", {"network": "projects/fake-project/global/networks/not-"}),
+]
+
+
+@pytest.mark.parametrize(("path", "fields"), [row[1:] for row in OTHERS], ids=[row[0] for row in OTHERS])
+def test_prv_p3_what_belongs_to_others_is_not_even_named(cloud: Cloud, path: str, fields: dict[str, Any]) -> None:
+    cloud.google.plant(f"projects/fake-project/{path}", **fields)
+    cloud.google.plant_leftover(cloud.cluster_name, "forwarding_rule")
+    assert [each.id for each in cloud.audit() if each.id.endswith(path)] == []
+
+
+def test_two_clusters_in_one_project_sweep_only_their_own(cloud: Cloud) -> None:
+    google = cloud.google
+    other = a_cloud(google)
+    other.account = other.account.model_copy(update={"cluster_uid": "b7a1f2d4-0000-4000-8000-000000000000"})
+    cluster = google.object_of(cloud.cluster_name)
+    twin = type(cluster)(cluster)
+    twin.name = twin.network = other.base
+    google.plant_message(f"projects/fake-project/locations/europe-west4/clusters/{other.base}", twin)
+    google.plant(f"projects/fake-project/global/networks/{other.base}", description="x")
+    planted = google.plant_leftover(f"projects/fake-project/locations/europe-west4/clusters/{other.base}", "forwarding_rule")
+    cloud.sweep()
+    assert set(planted) <= set(google.objects())
+    assert {each.id for each in without_key(other)} == set(planted)
+
+
+# --- one by one -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_firewall_of_gke_is_left_only_once_the_cluster_is_gone(cloud: Cloud) -> None:
+    assert of_kind(cloud.audit(), "Firewall") == []
+    network = network_of(cloud)
+    cloud.google.plant(f"projects/fake-project/global/firewalls/gke-{cloud.base}-0a1b2c3d-vms", network=network)
+    run(cloud.delete(cloud.object("cluster")))
+    assert [each.id.rpartition("/")[2] for each in of_kind(cloud.audit(), "Firewall")] == [f"gke-{cloud.base}-0a1b2c3d-vms"]
+    cloud.sweep()
+    assert of_kind(cloud.audit(), "Firewall") == []
+
+
+def test_a_disk_that_is_attached_stays(cloud: Cloud) -> None:
+    name = "projects/fake-project/zones/europe-west4-a/disks/pvc-1"
+    cloud.google.plant(
+        name, labels={"goog-k8s-cluster-name": cloud.base}, users=[f"{COMPUTE}/projects/fake-project/zones/europe-west4-a/instances/i"]
+    )
+    (disk,) = of_kind(cloud.audit(), "Disk")
+    with pytest.raises(Dependency, match="is attached to"):
+        cloud.provider.sweep(cloud.order, disk)
+    assert name in cloud.google.objects()
+
+
+def test_nodes_of_the_cluster_are_its_own_while_it_is_there(cloud: Cloud) -> None:
+    an_instance(cloud, f"gke-{cloud.base}-gpu-1", labels={"goog-k8s-cluster-name": cloud.base})
+    assert of_kind(cloud.audit(), "Instance") == []
+    run(cloud.delete(cloud.object("cluster")))
+    assert [each.ours for each in of_kind(cloud.audit(), "Instance")] == [False]
+
+
+def test_a_filestore_instance_that_no_claim_made_is_named_only(cloud: Cloud) -> None:
+    name = "projects/fake-project/locations/europe-west4-a/instances/share"
+    cloud.google.plant_message(name, filestore_v1.Instance(name=name, networks=[filestore_v1.NetworkConfig(network=cloud.base)]))
+    assert [each.ours for each in of_kind(cloud.audit(), "FilestoreInstance")] == [False]
+    cloud.sweep()
+    assert name in cloud.google.objects()
+
+
+def test_without_the_api_of_filestore_there_are_no_instances(google: FakeGoogle) -> None:
+    cloud = a_cloud(google)
+    assert not google.enabled("file.googleapis.com")
+    assert cloud.audit() == []
+
+
+def test_prv_75_a_deleted_account_leaves_no_member_behind(cloud: Cloud) -> None:
+    """The account goes before its binding."""
+    cloud.google.plant_member("roles/container.admin", "deleted:serviceAccount:mp-other@fake-project.iam.gserviceaccount.com?uid=1")
+    run(cloud.delete(cloud.object("iam/sa")))
+    (member,) = of_kind(cloud.audit(), "PolicyMember")
+    assert "deleted:serviceAccount:mp-" in member.id
+    cloud.sweep()
+    assert cloud.google.members("roles/container.admin") == ["deleted:serviceAccount:mp-other@fake-project.iam.gserviceaccount.com?uid=1"]
+
+
+def test_what_uses_it_still_holds_a_leftover_up(cloud: Cloud) -> None:
+    cloud.google.plant_leftover(cloud.cluster_name, "firewall")
+    cloud.google.fault(DependencyRefuses(call="compute.firewalls.delete", times=1))
+    (firewall,) = of_kind(cloud.audit(), "Firewall")
+    with pytest.raises(Dependency, match="already being used by"):
+        cloud.provider.sweep(cloud.order, firewall)
+    cloud.provider.sweep(cloud.order, firewall)
+    assert of_kind(cloud.audit(), "Firewall") == []
+
+
+def test_a_deletion_that_fails_later_is_said(cloud: Cloud) -> None:
+    cloud.google.plant_leftover(cloud.cluster_name, "firewall")
+    cloud.google.fault(
+        OperationFails(call="compute.firewalls.delete", code="FAILED_PRECONDITION", message="resource is already being used by 'x'")
+    )
+    (firewall,) = of_kind(cloud.audit(), "Firewall")
+    with pytest.raises(Dependency, match="already being used by 'x'"):
+        cloud.provider.sweep(cloud.order, firewall)
+
+
+def test_what_is_not_ours_is_not_swept_whoever_asks(cloud: Cloud) -> None:
+    cloud.google.plant_leftover(cloud.cluster_name, "firewall")
+    (firewall,) = of_kind(cloud.audit(), "Firewall")
+    cloud.provider.sweep(cloud.order, firewall.model_copy(update={"ours": False}))
+    assert len(of_kind(cloud.audit(), "Firewall")) == 1

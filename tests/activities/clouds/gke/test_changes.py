@@ -1,0 +1,475 @@
+"""A GKE cluster that exists: changes of its manifest, what others change, and what GKE says of its state (spec/provisioning.md 6.8)."""
+
+from typing import Any
+
+import pytest
+from google.cloud import container_v1
+
+from activities.clouds.lifecycle.handler import State
+from api_types.errors import (
+    CapacityUnavailable,
+    CloudObjectBroken,
+    NameConflict,
+    NotYet,
+    PermissionDenied,
+    QuotaExceeded,
+    ReplaceRequired,
+    ServerError,
+)
+from api_types.sections.clouds import GkeSettings
+from testbed.clouds.gcp.calls.faults import (
+    EtagRace,
+    ForeignOwner,
+    HalfDeleted,
+    OperationFails,
+    Refuse,
+    StockOut,
+    TerminalState,
+    Throttle,
+)
+from testbed.clouds.gcp.fake import FakeGoogle
+from tests.activities.clouds.builders import a_pool, classes
+from tests.activities.clouds.gke.cloud import Cloud, a_cloud, run
+
+L4_NODES: dict[str, Any] = {"machineType": "g2-standard-8", "diskSizeGb": 200, "accelerator": {"type": "nvidia-l4", "count": 1}}
+ZONES = ["europe-west4-a", "europe-west4-b"]
+
+
+@pytest.fixture
+def ready(google: FakeGoogle) -> Cloud:
+    """A cluster with a pool that scales from 0 to 4."""
+    cloud = a_cloud(google, a_pool(nodeCount=1, minNodeCount=0, maxNodeCount=4))
+    run(cloud.create_all())
+    google.ledger().clear()
+    return cloud
+
+
+def pool_of(cloud: Cloud, name: str = "gpu") -> Any:
+    return cloud.google.object_of(cloud.pool_name(name))
+
+
+def cluster_of(cloud: Cloud) -> Any:
+    return cloud.google.object_of(cloud.cluster_name)
+
+
+def changes(cloud: Cloud) -> list[str]:
+    return [call.split()[0] for call in cloud.writes() if not call.startswith("oauth2")]
+
+
+# --- counts ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_prv_2_a_pool_in_two_zones_starts_two_nodes(google: FakeGoogle) -> None:
+    cloud = a_cloud(google, a_pool(nodeCount=1, minNodeCount=0, maxNodeCount=2, zones=ZONES))
+    assert [each.text for each in cloud.plan().warnings] == [
+        "GKE counts nodes per zone: 2 zones start 2 nodes and have at most 4; 2 are counted"
+    ]
+    run(cloud.create_all())
+    assert (pool_of(cloud).initial_node_count, list(pool_of(cloud).locations)) == (1, ZONES)
+
+
+def test_prv_3_a_pool_without_a_maximum_has_a_fixed_size(google: FakeGoogle) -> None:
+    cloud = a_cloud(google, a_pool(nodeCount=2))
+    run(cloud.create_all())
+    assert (pool_of(cloud).autoscaling.enabled, pool_of(cloud).initial_node_count) == (False, 2)
+
+
+def test_prv_48_another_maximum_is_one_call_and_the_size_stays(ready: Cloud) -> None:
+    ready.pools = [a_pool(nodeCount=1, minNodeCount=0, maxNodeCount=6)]
+    run(ready.create_all())
+    assert changes(ready) == ["container.set_node_pool_autoscaling"]
+    assert (pool_of(ready).autoscaling.max_node_count, pool_of(ready).initial_node_count) == (6, 1)
+
+
+def test_prv_48_counts_of_all_zones_together_are_changed_as_such(google: FakeGoogle) -> None:
+    settings = GkeSettings.model_validate({"countScope": "total"})
+    cloud = a_cloud(google, a_pool(minNodeCount=0, maxNodeCount=4, zones=ZONES), settings=settings)
+    run(cloud.create_all())
+    cloud.pools = [a_pool(minNodeCount=1, maxNodeCount=5, zones=ZONES)]
+    run(cloud.create_all())
+    scaling = pool_of(cloud).autoscaling
+    assert (scaling.total_min_node_count, scaling.total_max_node_count, scaling.max_node_count) == (1, 5, 0)
+
+
+def test_prv_6_8_a_fixed_size_is_set_and_an_autoscaled_one_never(ready: Cloud) -> None:
+    ready.pools = [a_pool(nodeCount=3, minNodeCount=0, maxNodeCount=4)]
+    run(ready.create_all())
+    assert changes(ready) == []
+    ready.pools = [a_pool(nodeCount=3)]
+    run(ready.create_all())
+    assert changes(ready) == ["container.set_node_pool_autoscaling", "container.set_node_pool_size"]
+    assert (pool_of(ready).autoscaling.enabled, pool_of(ready).initial_node_count) == (False, 3)
+
+
+def test_prv_59_what_the_autoscaler_did_is_no_difference(ready: Cloud) -> None:
+    pool_of(ready).initial_node_count = 3
+    run(ready.create_all())
+    assert changes(ready) == []
+
+
+# --- what can be changed, and what cannot ---------------------------------------------------------------------------------------------
+
+
+def test_prv_6_8_zones_are_changed_in_place(ready: Cloud) -> None:
+    ready.pools = [a_pool(nodeCount=1, minNodeCount=0, maxNodeCount=4, zones=ZONES)]
+    run(ready.create_all())
+    assert changes(ready) == ["container.update_node_pool"]
+    assert list(pool_of(ready).locations) == ZONES
+
+
+def test_prv_6_8_labels_are_put_back_and_those_of_others_stay(ready: Cloud) -> None:
+    pool_of(ready).config.labels = {"modelplane.ai/pool": "other", "team": "a"}
+    run(ready.create_all())
+    assert dict(pool_of(ready).config.labels) == {
+        "modelplane.ai/gpu": "nvidia-l4",
+        "modelplane.ai/pool": "gpu",
+        "cloud.google.com/gke-nvidia-gpu-dra-driver": "true",
+        "team": "a",
+    }
+
+
+FIXED: list[tuple[str, dict[str, Any], str]] = [
+    ("machine", {"machineType": "g2-standard-12"}, "machineType is g2-standard-8, not g2-standard-12"),
+    ("disk", {"diskSizeGb": 300}, "diskSizeGb is 200, not 300"),
+    ("accelerator", {"machineType": "g2-standard-24", "accelerator": {"type": "nvidia-l4", "count": 2}}, "accelerator is 1 nvidia-l4"),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), [row[1:] for row in FIXED], ids=[row[0] for row in FIXED])
+def test_prv_50_what_cannot_be_changed_is_said_and_nothing_is_called(ready: Cloud, change: dict[str, Any], text: str) -> None:
+    ready.classes = classes(l4={"provider": "GKE", "gke": L4_NODES | change})
+    with pytest.raises(ReplaceRequired, match="cannot be changed in place") as caught:
+        run(ready.create_all())
+    assert text in caught.value.message
+    assert changes(ready) == []
+    ready.classes = classes()
+    run(ready.create_all())
+    assert changes(ready) == []
+
+
+def test_prv_6_8_the_filestore_driver_is_turned_on_again(ready: Cloud) -> None:
+    cluster_of(ready).addons_config.gcp_filestore_csi_driver_config.enabled = False
+    run(ready.create_all())
+    assert changes(ready) == ["container.update_cluster"]
+    assert cluster_of(ready).addons_config.gcp_filestore_csi_driver_config.enabled
+
+
+# --- versions -------------------------------------------------------------------------------------------------------------------------
+
+
+def versions(cloud: Cloud) -> list[str]:
+    return [cluster_of(cloud).current_master_version, pool_of(cloud, "system").version, pool_of(cloud).version]
+
+
+def test_prv_51_a_new_version_goes_to_the_control_plane_first(ready: Cloud) -> None:
+    ready.block = {"kubernetesVersion": "1.36"}
+    run(ready.create_all())
+    assert changes(ready) == ["container.update_cluster", "container.update_node_pool", "container.update_node_pool"]
+    assert versions(ready) == ["1.36.2-gke.1000"] * 3
+
+
+def test_prv_51_a_control_plane_that_the_channel_upgraded_takes_only_pools_along(ready: Cloud) -> None:
+    cluster_of(ready).current_master_version = "1.36.1-gke.2000"
+    run(ready.create_all())
+    assert changes(ready) == []
+    ready.block = {"kubernetesVersion": "1.36"}
+    run(ready.create_all())
+    assert changes(ready) == ["container.update_node_pool", "container.update_node_pool"]
+    assert versions(ready) == ["1.36.1-gke.2000"] * 3
+
+
+def test_prv_52_one_minor_at_a_time(google: FakeGoogle) -> None:
+    cloud = a_cloud(google, kubernetesVersion="1.34")
+    run(cloud.create_all())
+    cloud.block = {"kubernetesVersion": "1.36"}
+    run(cloud.create_all())
+    steps = [call.request["update"]["desired_master_version"] for call in google.ledger().calls("container.update_cluster", effective=True)]
+    assert steps == ["1.35", "1.36"]
+
+
+def test_prv_53_a_version_is_never_lowered(ready: Cloud) -> None:
+    ready.block = {"kubernetesVersion": "1.34"}
+    planned = ready.plan()
+    assert [each.text for each in planned.refused] == ['kubernetesVersion "1.34" is below "1.35": a cluster is never downgraded']
+    assert (planned.objects, changes(ready)) == ((), [])
+
+
+# --- what others do -------------------------------------------------------------------------------------------------------------------
+
+
+def test_prv_57_a_pool_that_was_deleted_by_hand_is_built_again(ready: Cloud) -> None:
+    ready.google.remove(ready.pool_name())
+    assert ready.looked("pool/gpu").state is State.ABSENT
+    run(ready.create_all())
+    assert changes(ready) == ["container.create_node_pool"]
+
+
+def test_prv_57_so_is_the_system_pool(ready: Cloud) -> None:
+    ready.google.remove(ready.pool_name("system"))
+    run(ready.create_all())
+    assert changes(ready) == ["container.create_node_pool"]
+    assert dict(pool_of(ready, "system").config.labels) == {"modelplane.ai/pool": "system"}
+
+
+def test_prv_58_a_cluster_that_was_deleted_by_hand_is_seen_absent(ready: Cloud) -> None:
+    ready.google.remove(ready.cluster_name)
+    assert ready.looked("cluster").state is State.ABSENT
+
+
+def test_prv_27_a_cluster_of_another_owner_stays_as_it_is(google: FakeGoogle) -> None:
+    cloud = a_cloud(google)
+    google.fault(ForeignOwner(call="container.create_cluster"))
+    with pytest.raises(NameConflict, match="it has no label modelplane-owner"):
+        run(cloud.create_all())
+    run(cloud.delete(cloud.object("cluster")))
+    assert google.ledger().calls("container.delete_cluster") == []
+    assert cloud.cluster_name in google.objects()
+
+
+@pytest.mark.parametrize(
+    ("key", "call"),
+    [
+        ("net/vpc", "compute.networks.insert"),
+        ("net/subnet", "compute.subnetworks.insert"),
+        ("iam/sa", "iam.create_service_account"),
+        ("pool/gpu", "container.create_node_pool"),
+    ],
+)
+def test_prv_p3_a_namesake_of_another_owner_is_neither_changed_nor_deleted(google: FakeGoogle, key: str, call: str) -> None:
+    cloud = a_cloud(google, a_pool())
+    google.fault(ForeignOwner(call=call))
+    with pytest.raises(NameConflict, match="is not of this cluster"):
+        run(cloud.create_all())
+    before = google.objects()
+    assert run(cloud.delete(cloud.object(key))).state is State.FOREIGN
+    assert google.objects() == before
+
+
+def test_prv_23_a_cluster_of_the_same_name_meets_nothing_of_the_one_before(ready: Cloud) -> None:
+    other = a_cloud(ready.google, *ready.pools)
+    other.account = other.account.model_copy(update={"cluster_uid": "b7a1f2d4-0000-4000-8000-000000000000"})
+    assert other.base != ready.base
+    assert [each for each in other.audit() if each.ours] == []
+
+
+def test_prv_37_a_pool_waits_for_an_upgrade_that_runs(google: FakeGoogle) -> None:
+    cloud = a_cloud(google, a_pool())
+    for each in cloud.objects[:-1]:
+        run(cloud.ensure(each))
+    google.begin_operation(cloud.cluster_name, "UPGRADE_MASTER", reads=4)
+    run(cloud.ensure(cloud.object("pool/gpu")))
+    assert any("(UPGRADE_MASTER) runs" in report for report in cloud.reports)
+    assert [call.outcome for call in google.ledger().calls("container.create_node_pool")] == ["OK"]
+
+
+def test_prv_37_so_does_a_change(ready: Cloud) -> None:
+    ready.google.begin_operation(ready.cluster_name, "UPGRADE_MASTER", reads=6)
+    ready.pools = [a_pool(nodeCount=1, minNodeCount=0, maxNodeCount=6)]
+    run(ready.ensure(ready.object("pool/gpu")))
+    assert [call.outcome for call in ready.google.ledger().calls("container.set_node_pool_autoscaling")] == ["OK"]
+
+
+def test_a_pool_without_its_cluster_waits(ready: Cloud) -> None:
+    each = ready.object("pool/gpu")
+    ready.google.remove(ready.cluster_name)
+    with pytest.raises(NotYet):
+        run(ready.ensure(each, attempts=1))
+
+
+# --- what GKE says --------------------------------------------------------------------------------------------------------------------
+
+
+def test_prv_32_a_zone_without_machines_breaks_the_pool_and_nothing_else(google: FakeGoogle) -> None:
+    cloud = a_cloud(google, a_pool("a"), a_pool("b", zones=["europe-west4-b"]))
+    google.fault(StockOut(target="*/nodePools/a", times=2))
+    for each in cloud.objects:
+        if each.key != "pool/a":
+            run(cloud.ensure(each))
+    with pytest.raises(CapacityUnavailable, match="europe-west4-a"):
+        run(cloud.ensure(cloud.object("pool/a")))
+    assert cloud.epochs["pool/a"] == 2
+    assert [str(cloud.looked(key).state) for key in ("cluster", "pool/b")] == ["Ready", "Ready"]
+    run(cloud.ensure(cloud.object("pool/a")))
+
+
+def test_prv_33_a_pool_that_breaks_once_is_built_again(google: FakeGoogle) -> None:
+    cloud = a_cloud(google, a_pool())
+    google.fault(TerminalState(call="container.create_node_pool"))
+    run(cloud.create_all())
+    assert cloud.epochs["pool/gpu"] == 1
+    assert len(google.ledger().calls("container.create_node_pool", effective=True)) == 2
+
+
+def test_prv_33_a_cluster_that_breaks_twice_says_why(google: FakeGoogle) -> None:
+    cloud = a_cloud(google)
+    google.fault(TerminalState(call="container.create_cluster", message="The control plane cannot start.", times=2))
+    with pytest.raises(CloudObjectBroken, match="The control plane cannot start"):
+        run(cloud.create_all())
+
+
+CAUSES = [("GCE_STOCKOUT", CapacityUnavailable), ("GCE_QUOTA_EXCEEDED", QuotaExceeded), ("GKE_SERVICE_ACCOUNT_DELETED", PermissionDenied)]
+
+
+@pytest.mark.parametrize(("condition", "kind"), CAUSES)
+def test_prv_4_2_a_broken_pool_has_the_class_of_its_condition(ready: Cloud, condition: str, kind: type[Exception]) -> None:
+    pool = pool_of(ready)
+    pool.status, pool.conditions = "ERROR", [container_v1.StatusCondition(code=condition, message="why")]
+    found = ready.looked("pool/gpu")
+    assert (found.state, found.cause) == (State.BROKEN, kind)
+    assert "why" in found.reason
+
+
+@pytest.mark.parametrize(("condition", "kind"), CAUSES)
+def test_prv_60_a_pool_that_runs_with_errors_is_not_torn_down(ready: Cloud, condition: str, kind: type[Exception]) -> None:
+    pool = pool_of(ready)
+    pool.status, pool.conditions = "RUNNING_WITH_ERROR", [container_v1.StatusCondition(code=condition, message="why")]
+    with pytest.raises(kind, match="why"):
+        run(ready.ensure(ready.object("pool/gpu")))
+    assert changes(ready) == []
+    run(ready.delete_all())
+    assert ready.google.remains() == []
+
+
+def test_a_cluster_that_is_degraded_says_why_and_stays(ready: Cloud) -> None:
+    cluster = cluster_of(ready)
+    cluster.status, cluster.conditions = "DEGRADED", [container_v1.StatusCondition(code="CLOUD_KMS_KEY_ERROR", message="no key")]
+    with pytest.raises(PermissionDenied, match="no key"):
+        run(ready.ensure(ready.object("cluster")))
+    assert changes(ready) == []
+
+
+def test_prv_31_a_quota_that_comes_as_a_missing_right_is_a_quota(google: FakeGoogle) -> None:
+    cloud = a_cloud(google, a_pool())
+    google.capacity.set_limit("NVIDIA_L4_GPUS", 0, "europe-west4")
+    with pytest.raises(QuotaExceeded, match="NVIDIA_L4_GPUS needs 1, has 0"):
+        run(cloud.create_all())
+    assert str(cloud.looked("cluster").state) == "Ready"
+    google.capacity.set_limit("NVIDIA_L4_GPUS", 8, "europe-west4")
+    run(cloud.create_all())
+
+
+def test_prv_30_without_quota_for_networks_the_rest_is_created(google: FakeGoogle) -> None:
+    cloud = a_cloud(google)
+    google.capacity.set_limit("NETWORKS", 1)
+    with pytest.raises(QuotaExceeded, match="NETWORKS"):
+        run(cloud.ensure(cloud.object("net/vpc")))
+    for key in ("api/file", "iam/sa", "iam/binding"):
+        run(cloud.ensure(cloud.object(key)))
+    google.capacity.set_limit("NETWORKS", 15)
+    run(cloud.create_all())
+
+
+@pytest.mark.parametrize(
+    ("key", "call"),
+    [("net/vpc", "compute.networks.insert"), ("net/subnet", "compute.subnetworks.insert"), ("api/file", "serviceusage.enable_service")],
+)
+def test_prv_30_an_operation_that_failed_for_a_quota_is_begun_anew_later(google: FakeGoogle, key: str, call: str) -> None:
+    """The same request id would only give the failed operation again."""
+    cloud = a_cloud(google)
+    google.fault(OperationFails(call=call, code="PERMISSION_DENIED", message="QUOTA_EXCEEDED: Quota 'X' exceeded"))
+
+    async def create() -> None:
+        for each in cloud.objects:
+            if each.key == key:
+                with pytest.raises(QuotaExceeded, match="Quota 'X' exceeded"):
+                    await cloud.ensure(each)
+            await cloud.ensure(each)
+
+    run(create())
+
+
+@pytest.mark.parametrize("call", ["container.create_cluster", "container.create_node_pool"])
+def test_prv_41_an_operation_that_ends_with_an_internal_error_is_repaired(google: FakeGoogle, call: str) -> None:
+    cloud = a_cloud(google, a_pool())
+    google.fault(OperationFails(call=call))
+    run(cloud.create_all())
+    assert str(cloud.looked("pool/gpu").state) == "Ready"
+
+
+@pytest.mark.parametrize("call", ["compute.networks.insert", "compute.subnetworks.insert"])
+def test_prv_41_so_is_one_of_the_network(google: FakeGoogle, call: str) -> None:
+    cloud = a_cloud(google)
+    google.fault(OperationFails(call=call))
+    run(cloud.create_all())
+    assert any("An internal error has occurred" in report for report in cloud.reports)
+
+
+def test_prv_41_a_change_that_fails_is_said(ready: Cloud) -> None:
+    ready.google.fault(OperationFails(call="container.set_node_pool_autoscaling"))
+    ready.pools = [a_pool(nodeCount=1, minNodeCount=0, maxNodeCount=6)]
+    with pytest.raises(ServerError, match="An internal error"):
+        run(ready.ensure(ready.object("pool/gpu"), attempts=1))
+    run(ready.ensure(ready.object("pool/gpu")))
+    assert pool_of(ready).autoscaling.max_node_count == 6
+
+
+def test_prv_29_what_is_throttled_for_long_is_transient_to_the_end(google: FakeGoogle) -> None:
+    cloud = a_cloud(google)
+    google.fault(Throttle(call="compute.networks.insert", times=1000))
+    with pytest.raises(Exception, match="Quota exceeded for quota metric") as caught:
+        run(cloud.ensure(cloud.object("net/vpc")))
+    assert type(caught.value).__name__ == "Throttled"
+
+
+# --- identities -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_prv_45_a_race_for_the_policy_keeps_the_other_member(google: FakeGoogle) -> None:
+    cloud = a_cloud(google)
+    google.fault(EtagRace(call="resourcemanager.projects.set_iam_policy", times=2))
+    google.plant_member("roles/container.admin", "user:admin@example.com")
+    run(cloud.create_all())
+    members = google.members("roles/container.admin")
+    assert ("user:admin@example.com" in members, len(members)) == (True, 2)
+    assert google.members("roles/viewer") == ["user:other@example.com"]
+    outcomes = [call.outcome for call in google.ledger().calls("resourcemanager.projects.set_iam_policy")]
+    assert outcomes == ["ABORTED", "ABORTED", "OK"]
+
+
+def test_prv_34_an_account_that_the_policy_does_not_know_yet_is_awaited(google: FakeGoogle) -> None:
+    cloud = a_cloud(google)
+    refusal = Refuse(
+        call="resourcemanager.projects.set_iam_policy", code="INVALID_ARGUMENT", message="Service account mp does not exist.", times=3
+    )
+    google.fault(refusal)
+    run(cloud.create_all())
+    assert google.faults_left() == []
+
+
+def test_prv_43_44_no_key_is_ever_made(google: FakeGoogle) -> None:
+    google.bar_keys()
+    cloud = a_cloud(google, a_pool())
+    run(cloud.create_all())
+    assert google.ledger().calls("iam.*key*") == []
+
+
+def test_prv_d11_the_binding_goes_before_the_account(ready: Cloud) -> None:
+    run(ready.delete_all())
+    assert ready.google.members("roles/container.admin") == []
+    assert ready.audit() == []
+
+
+# --- deletion -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_prv_9_2_a_cluster_takes_its_pools_along(ready: Cloud) -> None:
+    run(ready.delete(ready.object("cluster")))
+    assert str(ready.looked("pool/gpu").state) == "Absent"
+
+
+def test_a_cluster_whose_deletion_failed_half_way_is_deleted_again(ready: Cloud) -> None:
+    ready.google.fault(HalfDeleted())
+    run(ready.delete_all())
+    assert ready.google.remains() == []
+
+
+def test_prv_70_a_cluster_that_is_being_created_is_deleted_when_that_is_done(google: FakeGoogle) -> None:
+    cloud = a_cloud(google)
+    for each in cloud.objects[:-1]:
+        run(cloud.ensure(each))
+    each = cloud.object("cluster")
+    handler = cloud.handler(each)
+    handler.create(cloud.wanted(each))
+    run(cloud.delete_all())
+    assert google.remains() == []
+    assert len(google.ledger().calls("container.create_cluster", effective=True)) == 1

@@ -1,0 +1,121 @@
+"""What the provider of GKE gives beside objects: the project, the endpoint, tokens; and that it reveals no credential."""
+
+import logging
+import time
+
+import pytest
+
+from activities.clouds.gke.provider import GkeProvider
+from api_types.errors import CredentialsInvalid, NotYet
+from api_types.messages.clouds import CloudAccount
+from api_types.sections.clouds import GkeSettings
+from testbed.clouds.gcp.calls.faults import EtagRace, LoseAnswer, Refuse, Throttle
+from testbed.clouds.gcp.fake import FakeGoogle
+from testbed.clouds.gcp.services.world import Endpoint
+from tests.activities.clouds.builders import a_pool
+from tests.activities.clouds.gke.cloud import REGION, SECRET, FakeClients, a_cloud, run
+
+KINDS = ["Service", "Network", "Subnetwork", "ServiceAccount", "IAM binding", "Cluster", "NodePool"]
+
+
+def test_the_project_is_that_of_the_credential_and_a_pinned_one_stays(google: FakeGoogle) -> None:
+    provider = a_cloud(google).provider
+    fresh = CloudAccount(provider="GKE", cluster="prod", cluster_uid="u", secret=SECRET, region=REGION)
+    assert provider.pinned(fresh).project == "fake-project"
+    assert provider.pinned(fresh.model_copy(update={"project": "other"})).project == "other"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_at_the_cloud_has_a_handler_of_its_own_for_each_piece_of_work(google: FakeGoogle, kind: str) -> None:
+    cloud = a_cloud(google)
+    first, second = (cloud.provider.handler(cloud.account, kind) for _ in range(2))
+    assert first is not None
+    assert first is not second
+
+
+@pytest.mark.parametrize("kind", ["Connection", "StorageClass", "HelmRelease"])
+def test_objects_in_the_cluster_have_none(google: FakeGoogle, kind: str) -> None:
+    cloud = a_cloud(google)
+    assert cloud.provider.handler(cloud.account, kind) is None
+
+
+def test_every_desired_object_is_of_a_kind_with_a_handler(google: FakeGoogle) -> None:
+    assert {each.kind for each in a_cloud(google, a_pool()).objects} == set(KINDS)
+
+
+def test_prv_6_7_the_endpoint_and_its_authority_are_read_from_the_cluster(google: FakeGoogle) -> None:
+    cloud = a_cloud(google)
+    google.connect(lambda _: Endpoint("127.0.0.1:6443", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"))
+    run(cloud.create_all())
+    endpoint = cloud.provider.endpoint(cloud.account)
+    assert (endpoint.server, endpoint.authority) == ("https://127.0.0.1:6443", "-----BEGIN CERTIFICATE-----")
+
+
+def test_a_cluster_without_an_endpoint_is_not_there_yet(google: FakeGoogle) -> None:
+    cloud = a_cloud(google)
+    with pytest.raises(NotYet):
+        cloud.provider.endpoint(cloud.account)
+    for each in cloud.objects[:-1]:
+        run(cloud.ensure(each))
+    each = cloud.object("cluster")
+    cloud.handler(each).create(cloud.wanted(each))
+    with pytest.raises(NotYet, match="has no endpoint yet: status PROVISIONING"):
+        cloud.provider.endpoint(cloud.account)
+
+
+def test_prv_6_7_a_token_is_that_of_the_provisioning_account_and_is_renewed_five_minutes_early(google: FakeGoogle) -> None:
+    cloud = a_cloud(google)
+    token = cloud.provider.token(cloud.account)
+    assert google.account_of(token.text) == google.email
+    assert 3200 < token.expires_at - time.time() <= 3300
+    assert token.text not in repr(token)
+
+
+def test_prv_46_every_call_fetches_another_token(google: FakeGoogle) -> None:
+    """A token that an API server refused is not given again."""
+    cloud = a_cloud(google)
+    assert cloud.provider.token(cloud.account).text != cloud.provider.token(cloud.account).text
+
+
+def test_prv_18_a_credential_that_is_revoked_is_invalid_and_nothing_counts_as_gone(google: FakeGoogle) -> None:
+    cloud = a_cloud(google, a_pool())
+    run(cloud.create_all())
+    google.revoke()
+    with pytest.raises(CredentialsInvalid, match="Google refuses the credential"):
+        cloud.provider.token(cloud.account)
+    for each in cloud.objects:
+        with pytest.raises(CredentialsInvalid):
+            run(cloud.ensure(each))
+        if each.kind != "Service":
+            with pytest.raises(CredentialsInvalid):
+                run(cloud.delete(each))
+    google.restore()
+    run(cloud.create_all())
+
+
+def test_a_credential_that_is_none_makes_no_provider(google: FakeGoogle) -> None:
+    with pytest.raises(CredentialsInvalid, match="is not JSON"):
+        GkeProvider("none", REGION, GkeSettings(), clients=lambda text: FakeClients(google, text))
+
+
+def test_prv_79_nothing_of_the_credential_gets_out(google: FakeGoogle, caplog: pytest.LogCaptureFixture) -> None:
+    cloud = a_cloud(google, a_pool())
+    google.fault(
+        Throttle(call="container.create_cluster", times=2),
+        LoseAnswer(call="compute.networks.insert"),
+        EtagRace(call="resourcemanager.projects.set_iam_policy"),
+        Refuse(call="container.create_node_pool", code="UNAVAILABLE", message=f"sent by Bearer {'a' * 40}"),
+    )
+    with caplog.at_level(logging.DEBUG):
+        run(cloud.create_all())
+        google.revoke()
+        with pytest.raises(CredentialsInvalid) as caught:
+            run(cloud.ensure(cloud.objects[0]))
+        google.restore()
+        cloud.provider.token(cloud.account)
+        run(cloud.delete_all())
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith(("activities", "modelplane"))]
+    output = "\n".join([*cloud.reports, *ours, repr(caught.value), repr(cloud.known), repr(cloud.provider), repr(cloud.audit())])
+    assert "Network prod-" in output, "the search covers what was waited for"
+    secrets = [google.credential[200:260], *google.tokens(), "a" * 40]
+    assert [secret[:12] for secret in secrets if secret in output] == []
