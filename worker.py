@@ -45,6 +45,11 @@ from activities.clients.hubs.huggingface import HuggingFaceHub
 from activities.clients.hubs.oci import OciRegistry
 from activities.clients.hubs.s3 import S3Buckets
 from activities.clients.kubernetes.pool import KubernetesPool
+from activities.clouds.accounts import CloudAccounts, ProviderFactory
+from activities.clouds.activities import CloudActivities
+from activities.clouds.eks.provider import EksProvider
+from activities.clouds.gke.provider import GkeProvider
+from activities.clouds.in_cluster import InCluster
 from activities.clusters.activities import ClusterActivities
 from activities.clusters.permissions import Usage
 from activities.log import configure_logging
@@ -232,6 +237,7 @@ class Activities:
     revisions: RevisionActivities
     routing: RoutingActivities
     stack: StackActivities
+    clouds: CloudActivities
     pool: KubernetesPool
     helm: HelmClients
 
@@ -239,7 +245,9 @@ class Activities:
 def build_activities(settings: Settings) -> Activities:
     """Build every activity from the settings."""
     store = secret_store(settings)
-    pool = KubernetesPool(store, settings.kubeconfig, settings.cluster.max_concurrent_requests, settings.cluster.max_concurrent_applies)
+    accounts = CloudAccounts(store, cloud_providers(settings), settings.provision)
+    requests, applies = settings.cluster.max_concurrent_requests, settings.cluster.max_concurrent_applies
+    pool = KubernetesPool(store, settings.kubeconfig, requests, applies, accounts)
     # The helm that `modelplane up` and the tests use serves a worker beside them.
     helm = HelmClients(pool, settings.stack, cached("helm"))
     control = ControlCluster(pool, settings.control_cluster)
@@ -284,9 +292,18 @@ def build_activities(settings: Settings) -> Activities:
             control.api if settings.control_cluster.name else no_control_cluster,
             control.connection if settings.control_cluster.name else None,
         ),
+        clouds=CloudActivities(accounts, InCluster(pool, helm), settings.provision),
         pool=pool,
         helm=helm,
     )
+
+
+def cloud_providers(settings: Settings) -> dict[str, ProviderFactory]:
+    """Give what makes a cloud from a credential and a region, by source of InferenceClusters."""
+    return {
+        "EKS": lambda credential, region: EksProvider(credential, region, settings.eks),
+        "GKE": lambda credential, region: GkeProvider(credential, region, settings.gke),
+    }
 
 
 def control_cluster(settings: Settings) -> str:
@@ -326,7 +343,7 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
     parts: dict[str, dict[str, Any]] = {
         queues.WORKFLOWS: {
             **of_workflows,
-            "workflows": [*registry.ENTITIES, *registry.DIRECTORIES, *registry.SINGLETONS],
+            "workflows": [*registry.ENTITIES, *registry.DIRECTORIES, *registry.SINGLETONS, *registry.CLOUDS],
             "activities": [*to_entities, *registry.REBUILD_ACTIVITIES],
             "max_concurrent_activities": limits.max_concurrent_activities,
         },
@@ -337,6 +354,18 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
             "activity_executor": threads,
             # What the scheduler does itself is local; batches for other entities go to the queue of those.
             "no_remote_activities": True,
+        },
+        queues.CLOUD: {
+            **shared,
+            "activities": [
+                activities.clouds.plan_cloud,
+                activities.clouds.ensure_cloud_object,
+                activities.clouds.delete_cloud_object,
+                activities.clouds.observe_cloud,
+                activities.clouds.audit_cloud,
+            ],
+            # Most of them wait for their cloud.
+            "max_concurrent_activities": limits.max_concurrent_waits,
         },
     }
     served: dict[str, dict[str, Any]] = {}
@@ -397,7 +426,7 @@ def work_on_clusters(activities: Activities, limits: WorkerSettings) -> dict[Clu
             limits.max_concurrent_activities,
         ),
         ClusterWork.TEARDOWN: WorkClass(
-            [activities.workloads.teardown_replica_step, activities.workloads.prune_replica],
+            [activities.workloads.teardown_replica_step, activities.workloads.prune_replica, activities.clusters.empty_cluster],
             limits.max_concurrent_waits,
         ),
         ClusterWork.CACHE: WorkClass(

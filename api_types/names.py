@@ -186,6 +186,23 @@ def namespace_of_directory(workflow: str) -> str:
     return namespace if kind == "endpointdirectory" and "/" not in namespace else ""
 
 
+def cloud_cluster_id(cluster: str, uid: str) -> str:
+    """Give the id of the workflow that owns what an InferenceCluster has at its cloud. The uid keeps clusters of one name apart."""
+    return f"cloud/{cluster}/{uid}"
+
+
+def cluster_of_cloud(workflow: str) -> tuple[str, str]:
+    """Give name and uid of the InferenceCluster whose CloudCluster has this id; both are empty if it is another workflow."""
+    kind, *parts = workflow.split("/")
+    return (parts[0], parts[1]) if kind == "cloud" and len(parts) == len(("name", "uid")) and all(parts) else ("", "")
+
+
+def cloud_secret(cloud: str, kind: str, name: str) -> str:
+    """Name the Secret with a credential for a cloud, as a cluster names it by the kind of its configuration and a name (ruling G18)."""
+    scope = "-ns" if kind == "ProviderConfig" else ""
+    return f"{cloud.lower()}{scope}-{name}"
+
+
 FLEET_SCHEDULER_ID = "fleetscheduler/default"
 
 STACK_UPGRADES_ID = "stackupgrades/default"

@@ -13,6 +13,7 @@ from enum import StrEnum
 WORKFLOWS = "modelplane"
 SCHEDULER = "modelplane-scheduler"
 CLUSTERS = "modelplane-clusters"
+CLOUD = "modelplane-cloud"
 
 
 class ClusterWork(StrEnum):
@@ -61,8 +62,8 @@ def base_queue_problem(name: str) -> str:
     """Say why a name cannot be that of a base queue; empty if it can."""
     if not name:
         return "must not be empty; name a task queue or remove the annotation"
-    if name in (WORKFLOWS, SCHEDULER):
-        return f'must not be "{name}", which is the task queue of workflows; name another one'
+    if name in (WORKFLOWS, SCHEDULER, CLOUD):
+        return f'must not be "{name}", which is the task queue of {"calls to clouds" if name == CLOUD else "workflows"}; name another one'
     if len(name.encode()) > NAME_BYTES_MAX or not name.isprintable() or name.startswith(_RESERVED):
         return f'must be at most {NAME_BYTES_MAX} bytes, printable, and not start with "{_RESERVED}": Temporal takes no other name'
     suffix = next((suffix for suffix in _SUFFIXES if name.endswith(suffix)), "")

@@ -20,7 +20,7 @@ from api_types.limits import DENIED_NETWORKS_MAX, UPGRADES_AT_ONCE_MAX
 from api_types.model_sources import read_image
 from api_types.pins import images
 from api_types.sections.base import Section, camel
-from api_types.sections.clouds import EksSettings, GkeSettings
+from api_types.sections.clouds import EksSettings, GkeSettings, ProvisionSettings
 from api_types.sections.front import FrontSettings
 from api_types.setting_types import (
     IMAGE_CHECK,
@@ -348,6 +348,7 @@ class Settings(BaseSettings):
     oci: OciSettings = OciSettings()
     s3: S3Settings = S3Settings()
     stack: StackSettings = StackSettings()
+    provision: ProvisionSettings = ProvisionSettings()
     gke: GkeSettings = GkeSettings()
     eks: EksSettings = EksSettings()
     teardown: TeardownSettings = TeardownSettings()

@@ -8,6 +8,7 @@ are deterministic by construction, and importing them anew for every run would c
 from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from workflows.cloud_cluster.workflow import CloudClusterWorkflow
 from workflows.endpoint_directory.workflow import EndpointDirectoryWorkflow
 from workflows.fleet_scheduler.cache.carry_over import audit_ledger, pack_cache
 from workflows.fleet_scheduler.decide_activity import decide_batch
@@ -40,9 +41,11 @@ ENTITIES = (
 DIRECTORIES = (EndpointDirectoryWorkflow,)
 # One of all, started by what is sent to it.
 SINGLETONS = (StackUpgradesWorkflow,)
+# One per cluster at a cloud, started by what its InferenceCluster sends it.
+CLOUDS = (CloudClusterWorkflow,)
 
 SCHEDULER_WORKFLOWS = (FleetSchedulerWorkflow,)
-WORKFLOWS = (*ENTITIES, *DIRECTORIES, *SINGLETONS, *SCHEDULER_WORKFLOWS)
+WORKFLOWS = (*ENTITIES, *DIRECTORIES, *SINGLETONS, *CLOUDS, *SCHEDULER_WORKFLOWS)
 SCHEDULER_ACTIVITIES = (decide_batch, pack_cache, audit_ledger)
 # They call entities, and so run beside those.
 REBUILD_ACTIVITIES = (list_for_rebuild, read_accounts, await_accounts, find_policy_record, read_lost_state)

@@ -15,6 +15,7 @@ from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Obje
 from activities.cluster_objects.ownership import Owner
 from activities.clusters.closed_replicas import ClosedReplicas, DeploymentNotifier
 from activities.clusters.connection_wait import ConnectionWait
+from activities.clusters.emptying import empty
 from activities.clusters.facts import discovered_facts
 from activities.clusters.permissions import Usage, check_permissions
 from activities.clusters.rotated_secrets import RotationNotifier, SourceVersions
@@ -29,8 +30,9 @@ from activities.watching.absent import Search, owners_of_others
 from activities.watching.health import UNREACHABLE_AFTER_SECONDS
 from activities.watching.running import deliver, run_number, until_first_ends, until_shutdown
 from api_types import labels
+from api_types.errors import InvalidInput
 from api_types.messages.caches import CacheAccount
-from api_types.messages.cluster_work import AwaitConnection, ClusterFacts, Connect, WatchCluster
+from api_types.messages.cluster_work import AwaitConnection, ClusterFacts, Connect, EmptyCluster, TeardownStepResult, WatchCluster
 from api_types.messages.delivery import EntityRef
 from api_types.messages.observations import Observed
 from api_types.messages.scheduling import ReplicaAccount
@@ -129,6 +131,20 @@ class ClusterActivities:
         if self._versions:
             parts.append(RotationNotifier(self._versions, activity.client(), watch.copies, watch.owners).run())
         await until_first_ends(*parts)
+
+    @activity.defn
+    async def empty_cluster(self, order: EmptyCluster) -> TeardownStepResult:
+        """Delete the load balancers and volumes of a cluster that is deleted at its cloud; gives what is left at the time limit.
+
+        Raises InvalidInput for a cluster that stays.
+        """
+        connection = order.connection
+        check_caller(_KIND, "", connection.cluster)
+        if connection.cloud is None:
+            raise InvalidInput(f"cluster {connection.cluster} is at no cloud and stays with all that is on it")
+        cluster = await self._clusters.at(connection)
+        async with heartbeating(_HEARTBEAT_SECONDS) as report:
+            return await empty(cluster, order, report)
 
 
 async def _signal(client: Client, cluster: Owner, run: int, owner: Owner, observed: Observed) -> bool:

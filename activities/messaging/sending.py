@@ -71,8 +71,35 @@ async def ensure_upgrades(client: Client, request: SignalRequest) -> None:
     )
 
 
+async def ensure_cloud_cluster(client: Client, request: SignalRequest) -> bool:
+    """Signal a CloudCluster, and start it if it does not run; False for one that is complete: nothing is left to do for it.
+
+    One that was terminated finds at the cloud what it had created. What arrives late, after everything was deleted, starts nothing.
+    """
+    cluster, _ = names.cluster_of_cloud(request.workflow_id)
+    try:
+        await client.start_workflow(
+            "CloudCluster",
+            None,
+            id=request.workflow_id,
+            task_queue=queues.WORKFLOWS,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+            static_summary=f"CloudCluster {cluster}",
+            start_signal=request.signal,
+            start_signal_args=[request.payload],
+            **identity_at_start("CloudCluster", "", cluster, phase="Pending", ready="", cluster=cluster),
+        )
+    except WorkflowAlreadyStartedError:
+        return False
+    return True
+
+
 async def send_signal(client: Client, request: SignalRequest) -> bool:
-    """Send one signal; False when its receiver does not run. The scheduler, directories of endpoints and StackUpgrades are started."""
+    """Send one signal; False when its receiver does not run.
+
+    The scheduler, directories of endpoints, StackUpgrades and CloudClusters are started.
+    """
     async with asyncio.timeout(CALL_SECONDS):
         if request.workflow_id == names.FLEET_SCHEDULER_ID:
             await ensure_scheduler(client, request)
@@ -83,6 +110,8 @@ async def send_signal(client: Client, request: SignalRequest) -> bool:
         if namespace := names.namespace_of_directory(request.workflow_id):
             await ensure_directory(client, namespace, request)
             return True
+        if names.cluster_of_cloud(request.workflow_id)[0]:
+            return await ensure_cloud_cluster(client, request)
         try:
             await client.get_workflow_handle(request.workflow_id).signal(request.signal, request.payload)
         except RPCError as error:

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field
 
 from api_types.base import Id, Message, Name, Text
 from api_types.limits import STORAGE_CLASSES_MAX
+from api_types.messages.clouds import CloudAccount
 from api_types.pins import apiversions
 from api_types.queues import base_queue_problem
 
@@ -34,12 +35,16 @@ StorageClasses = Annotated[dict[Name, bool], Field(max_length=STORAGE_CLASSES_MA
 
 
 class Connection(Message):
-    """How to reach a cluster: a reference into the secret store, never the secret."""
+    """How to reach a cluster: a reference into the secret store, never the secret.
+
+    It names a kubeconfig; with `cloud` the credential for the cloud that the cluster is at, which gives its endpoint and tokens.
+    """
 
     cluster: Id
     namespace: Id
     name: Id
     key: Id = "kubeconfig"
+    cloud: CloudAccount | None = None
     task_queue: Annotated[str, AfterValidator(_base_queue)] = ""
 
 
@@ -310,3 +315,14 @@ class PruneResult(Message):
 
     removed: list[str] = Field(default_factory=list)
     remaining: list[RemainingObject] = Field(default_factory=list)
+
+
+class EmptyCluster(Message):
+    """Delete what holds things at the cloud from within a cluster that goes too: `empty_cluster`, only for one at a cloud.
+
+    `wait_seconds`: after this time the result lists what remains. `skipped`: ids of objects that are no longer waited for.
+    """
+
+    connection: Connection
+    wait_seconds: float = 0
+    skipped: list[str] = Field(default_factory=list)

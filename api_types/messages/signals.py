@@ -8,6 +8,7 @@ entities take is inherited. The names are on the wire: an entry may be renamed, 
 from typing import Any
 
 from api_types.messages.caches import CacheChanged, CacheOnCluster, CacheReport, CacheSite, CacheUse
+from api_types.messages.clouds import CloudDelete, CloudOrder, CloudReport, CredentialsChanged
 from api_types.messages.delivery import EntityRef, Receiver, Signal, entity
 from api_types.messages.entities import (
     CancelRequested,
@@ -55,7 +56,7 @@ from api_types.messages.scheduling import (
     SetPolicy,
 )
 from api_types.messages.upgrades import UpgradeRequest, UpgradeTurn
-from api_types.names import FLEET_SCHEDULER_ID, STACK_UPGRADES_ID, endpoint_directory_id
+from api_types.names import FLEET_SCHEDULER_ID, STACK_UPGRADES_ID, cloud_cluster_id, endpoint_directory_id
 from api_types.resources.inference_gateway import SINGLETON_NAME as GATEWAY_NAME
 
 CANCEL_REQUESTED = "cancel_requested"
@@ -137,6 +138,7 @@ class InferenceClusterSignals(EntitySignals, ReportingSignals, ObservedSignals):
     OCCUPIED = Signal["InferenceClusterSignals", Occupied]("occupied", Occupied)
     UPGRADE_TURN = Signal["InferenceClusterSignals", UpgradeTurn]("upgrade_turn", UpgradeTurn)
     FORCE_FINALIZER = Signal["InferenceClusterSignals", ForceFinalizer]("force_finalizer", ForceFinalizer)
+    CLOUD_REPORTED = Signal["InferenceClusterSignals", CloudReport]("cloud_reported", CloudReport)
 
 
 class ModelCacheSignals(EntitySignals, ObservedSignals, CopyUserSignals):
@@ -241,6 +243,18 @@ class StackUpgradesSignals(Receiver):
     CANCEL_REQUESTED = Signal["StackUpgradesSignals", CancelRequested](CANCEL_REQUESTED, CancelRequested)
 
 
+class CloudClusterSignals(Receiver):
+    """CloudCluster, one per InferenceCluster that is created at a cloud."""
+
+    kind = "CloudCluster"
+
+    APPLY = Signal["CloudClusterSignals", CloudOrder]("apply", CloudOrder)
+    DELETE = Signal["CloudClusterSignals", CloudDelete]("delete", CloudDelete)
+    RETRY_NOW = Signal["CloudClusterSignals", RetryNow]("retry_now", RetryNow)
+    CREDENTIALS_CHANGED = Signal["CloudClusterSignals", CredentialsChanged]("credentials_changed", CredentialsChanged)
+    CANCEL_REQUESTED = Signal["CloudClusterSignals", CancelRequested](CANCEL_REQUESTED, CancelRequested)
+
+
 FLEET_SCHEDULER = EntityRef[FleetSchedulerSignals](FLEET_SCHEDULER_ID)
 
 STACK_UPGRADES = EntityRef[StackUpgradesSignals](STACK_UPGRADES_ID)
@@ -264,9 +278,14 @@ def endpoint_directory(namespace: str) -> EntityRef[EndpointDirectorySignals]:
     return EntityRef(endpoint_directory_id(namespace))
 
 
+def cloud_cluster(cluster: str, uid: str) -> EntityRef[CloudClusterSignals]:
+    """Refer to the CloudCluster of an InferenceCluster, which a signal starts unless it is complete."""
+    return EntityRef(cloud_cluster_id(cluster, uid))
+
+
 def receiver_of(kind: str) -> type[Receiver]:
     """Give what takes the signals of a kind. Raises `KeyError` for a kind without a workflow."""
-    others = (FleetSchedulerSignals, EndpointDirectorySignals, StackUpgradesSignals)
+    others = (FleetSchedulerSignals, EndpointDirectorySignals, StackUpgradesSignals, CloudClusterSignals)
     return {receiver.kind: receiver for receiver in (*ENTITIES, *others)}[kind]
 
 

@@ -69,7 +69,7 @@ def _plan(cluster: InferenceCluster, classes: Mapping[str, InferenceClass], sett
         "deletionOrder": [each.key for each in deletion_order(desired.objects)],
         "refused": [_problem(each) for each in desired.refused],
         "warnings": [_problem(each) for each in desired.warnings],
-        "notes": _notes(source, objects),
+        "notes": _notes(objects),
     }
     return tree if prices is None else tree | _costs(objects)
 
@@ -79,13 +79,12 @@ def _not_supported(source: str) -> Desired:
     return Desired((), (Problem("ProviderNotSupported", "", text),))
 
 
-def _notes(source: str, objects: Sequence[Tree]) -> list[str]:
+def _notes(objects: Sequence[Tree]) -> list[str]:
     if not objects:
         return []
     text = repr(objects)
     words = "; ".join(f"{word}: {meaning}" for word, meaning in _PLACEHOLDERS.items() if word in text)
-    shown_only = f"ProviderNotSupported: this release shows these objects and does not create {source} clusters"
-    return [f"{shown_only}; create the cluster yourself and use source: Existing", f"not known before it is created: {words}"]
+    return [f"not known before it is created: {words}"]
 
 
 def _object(each: DesiredObject, prices: Prices | None) -> Tree:

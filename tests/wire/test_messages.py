@@ -44,6 +44,7 @@ ARRIVED_MEANWHILE = (
 )
 # Kinds of which there is one.
 ONLY = {"InferenceGateway": "inferencegateway/default", "StackUpgrades": names.STACK_UPGRADES_ID}
+ONLY["CloudCluster"] = names.cloud_cluster_id("stormy", "u")
 ANSWER_BYTES_MAX = 2**20
 EVENT_BYTES_MAX = 1024
 # Signals of one kind of mistake are sent together; the server takes so many calls at once.

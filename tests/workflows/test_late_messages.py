@@ -14,6 +14,7 @@ from temporalio import workflow
 
 from api_types.base import Message
 from api_types.messages.caches import CacheChanged, CacheOnCluster, CacheReport, CacheUse
+from api_types.messages.clouds import CloudDelete, CloudOrder, CloudReport
 from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import ClassChanged, ClassUse, Delete, ReplicaChanged, SetLabels, SetTemplate, StartedReplicas
 from api_types.messages.observations import Observed, ObservedCache, ObservedCluster
@@ -32,6 +33,7 @@ from api_types.messages.scheduling import (
     Revoked,
 )
 from api_types.messages.signals import (
+    CloudClusterSignals,
     EndpointDirectorySignals,
     FleetSchedulerSignals,
     InferenceClassSignals,
@@ -47,7 +49,7 @@ from api_types.messages.signals import (
 )
 from api_types.messages.upgrades import UpgradeRequest, UpgradeTurn
 from api_types.messages.versions import ObservationOrder, Version
-from api_types.names import FLEET_SCHEDULER_ID, STACK_UPGRADES_ID
+from api_types.names import FLEET_SCHEDULER_ID, STACK_UPGRADES_ID, cloud_cluster_id
 from scheduler import to_wire
 from tests.scheduler.builders import cluster, deployment
 from tests.workflows.environment.protocol_fleet import ReportedCluster
@@ -60,6 +62,7 @@ from tests.workflows.model_deployment.exchange import ENTRY, NOW, a_controller, 
 from tests.workflows.model_replica import builders as replicas
 from tests.workflows.routing.late_messages import ROWS as ROUTING
 from tests.workflows.routing.late_messages import Made
+from workflows.cloud_cluster.workflow import CloudClusterWorkflow
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.inference_class import ClassState, InferenceClassWorkflow
@@ -88,6 +91,7 @@ KINDS = (
     ModelEndpointSignals,
     ModelServiceSignals,
     StackUpgradesSignals,
+    CloudClusterSignals,
 )
 LABELLED = {"template": {"spec": {"engines": []}, "metadata": {"labels": {"team": "a"}}}}
 WITH_CACHE = {"template": {"spec": {"modelCacheRef": {"name": "weights"}}}}
@@ -130,6 +134,15 @@ def a_class(*fields: str) -> Received:
 
 def a_cache(*fields: str, **state: Any) -> Received:
     return of_entity(ModelCacheWorkflow(CacheState(**{"uid": "c", **state})), *fields)
+
+
+def a_cloud_cluster() -> Received:
+    """What is wanted at a cloud."""
+    return of_entity(CloudClusterWorkflow(), "order", "classes", "deletion")
+
+
+def cloud_order(number: int) -> CloudOrder:
+    return CloudOrder(uid="u", sequence=number, generation=number, manifest={"spec": {"nodePools": [{"name": f"pool-{number}"}]}})
 
 
 def a_scheduler(*received: tuple[str, Message]) -> Received:
@@ -204,6 +217,7 @@ def _received(made: Callable[[], Made]) -> Received:
 
 
 IDS = {
+    "CloudCluster": cloud_cluster_id("eu", "u"),
     "FleetScheduler": FLEET_SCHEDULER_ID,
     "EndpointDirectory": "endpointdirectory/ml",
     "StackUpgrades": STACK_UPGRADES_ID,
@@ -337,6 +351,15 @@ CASES: dict[tuple[str, str], Case] = {
     ("FleetScheduler", "report_class"): Case(
         a_scheduler, ReportClass(name="k", generation=1, spec={}), ReportClass(name="k", generation=2, spec={})
     ),
+    ("InferenceCluster", "cloud_reported"): Case(
+        lambda: a_cluster("cloud", spec={"cluster": {"source": "GKE", "gke": {"region": "europe-west4"}}}),
+        CloudReport(uid="u", sequence=1, phase="Creating", message="creates"),
+        CloudReport(uid="u", sequence=2, phase="Ready", usable=True, ready=True),
+    ),
+    ("CloudCluster", "apply"): Case(a_cloud_cluster, cloud_order(1), cloud_order(2)),
+    ("CloudCluster", "delete"): Case(
+        a_cloud_cluster, CloudDelete(uid="u", sequence=1), CloudDelete(uid="u", sequence=2, skip_cluster=True)
+    ),
     ("FleetScheduler", "forget"): Case(
         lambda: a_scheduler(("report_cluster", ReportedCluster("eu", {"p": 2}).report(1, "second"))),
         Forget(kind="InferenceCluster", name="eu", uid="first"),
@@ -345,7 +368,7 @@ CASES: dict[tuple[str, str], Case] = {
 }
 CASES |= {key: Case(partial(_received, made), first, second) for key, (made, first, second) in ROUTING.items()}
 # Users send these; what a deployment does with `scale` and `set_spec` is in `faults/test_messages.py`.
-OF_USERS = {"set_spec", "scale", "record_event", "retry_now", "set_policy", "cancel_requested"}
+OF_USERS = {"set_spec", "scale", "record_event", "retry_now", "set_policy", "cancel_requested", "credentials_changed"}
 # Each has a test of its own below, or says nothing but that something is to be looked for.
 APART = {
     ("InferenceCluster", "occupied"),
@@ -358,6 +381,7 @@ APART = {
 BY_USERS = {("InferenceCluster", "force_finalizer"), *((kind.kind, name) for kind in KINDS for name in ("delete", "force"))} - {
     ("ModelReplica", "delete"),
     ("ModelReplica", "force"),
+    ("CloudCluster", "delete"),
 }
 
 

@@ -168,6 +168,11 @@ class Entity(ABC, Generic[StateT]):
     def on_manifest_changed(self, *, new_generation: bool) -> None:
         """React to a changed spec, which makes a new generation, or to changed labels and annotations alone."""
 
+    def take_while_deleting(self, manifest: Any) -> bool:
+        """Take from a manifest what says how the object is to be deleted; False for one that is refused, as most are."""
+        del manifest
+        return False
+
     def on_delete_requested(self, message: Delete) -> None:
         """React to a request for deletion."""
 
@@ -199,6 +204,8 @@ class Entity(ABC, Generic[StateT]):
         if not self.accept_request(message.request_id):
             return
         if self.state.deleting:
+            if self.take_while_deleting(message.manifest):
+                return
             self.context.record_event(
                 "Warning", "BeingDeleted", "a new spec was refused: the object is being deleted; apply it again when it is gone"
             )

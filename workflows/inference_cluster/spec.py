@@ -8,15 +8,27 @@ from api_types.queues import ClusterWork
 from api_types.resources.parts.pod_policy import policies_by_pool
 from workflows.inference_cluster.state import ClusterState
 
+CREATED = ("GKE", "EKS")
+"""The sources of clusters that are created."""
+
 
 def connection_of(name: str, state: ClusterState) -> Connection | None:
-    """Give the reference to the credentials; None for a cluster that has to be provisioned."""
+    """Give the reference to the credentials; None for a cluster that is still to be created."""
     source = (state.spec or {}).get("cluster", {})
-    if source.get("source") != "Existing":
-        return None
-    ref = source["existing"]["secretRef"]
     queue = state.annotations.get(labels.TASK_QUEUE, queues.CLUSTERS)
+    if source.get("source") != "Existing":
+        account = state.cloud.account
+        if account is None:
+            return None
+        namespace = labels.SYSTEM_NAMESPACE
+        return Connection(cluster=name, namespace=namespace, name=account.secret, key="", task_queue=queue, cloud=account)
+    ref = source["existing"]["secretRef"]
     return Connection(cluster=name, namespace=labels.SYSTEM_NAMESPACE, name=ref["name"], key=ref.get("key", "kubeconfig"), task_queue=queue)
+
+
+def is_created(state: ClusterState) -> bool:
+    """Tell whether the cluster is one that this project creates at a cloud."""
+    return (state.spec or {}).get("cluster", {}).get("source") in CREATED
 
 
 def connect_order(connection: Connection, state: ClusterState) -> Connect:
@@ -43,12 +55,15 @@ def call_queue(connection: Connection) -> str:
 def declared_facts(state: ClusterState) -> dict[str, Any]:
     """Give the facts that users declare by annotation or in the spec."""
     annotations = state.annotations
-    cache = (state.spec or {}).get("cluster", {}).get("existing", {}).get("cache", {})
+    cluster = (state.spec or {}).get("cluster", {})
+    # Blocks of other sources may be there, and are ignored.
+    cache = (cluster.get("existing") or {}).get("cache") or {} if cluster.get("source") == "Existing" else {}
+    made = state.cloud.report.storage_class if state.cloud.report else ""
     return {
         "routing": annotations.get(labels.ROUTING, "pool"),
         "scheduler_type": annotations.get(labels.SCHEDULER_TYPE, "none"),
         "mesh_provider": annotations.get(labels.MESH_PROVIDER, "none"),
-        "storage_class_name": cache.get("storageClassName", ""),
+        "storage_class_name": cache.get("storageClassName") or made,
     }
 
 

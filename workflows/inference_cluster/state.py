@@ -15,6 +15,7 @@ from api_types.payloads.packing import Compact
 from api_types.prices import UNPRICED
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState
+from workflows.inference_cluster.cloud_state import CloudLink
 from workflows.inference_cluster.stack_state import StackState
 
 
@@ -48,6 +49,7 @@ class ClusterState(EntityState):
         scheduler_digest, replicas_digest, caches_digest: of the last report to each of them.
         repeat_to_replicas, repeat_to_caches: the last report to them is sent a second time.
         stack: what is known of the serving stack, where it is managed.
+        cloud: what is known of the cluster at its cloud, where it is created.
         caches: the caches that have objects here, as namespace/name. `cache_registrations`: the last one of each cache.
 
     """
@@ -76,3 +78,4 @@ class ClusterState(EntityState):
     caches: list[str] = Field(default_factory=list)
     cache_registrations: dict[str, Version] = Field(default_factory=dict)
     stack: StackState = Field(default_factory=StackState)
+    cloud: CloudLink = Field(default_factory=CloudLink)

@@ -7,8 +7,9 @@ from api_types import labels, names, queues
 from api_types.taints import is_drained
 from workflows.entity.conditions import FALSE, TRUE, UNKNOWN, Verdict
 from workflows.entity.failures import WAITING_FOR_WORKER, Failure
+from workflows.inference_cluster.cloud_state import CloudLink
 from workflows.inference_cluster.gateway import Gateway, gateway_of
-from workflows.inference_cluster.spec import class_names, is_managed, missing_classes
+from workflows.inference_cluster.spec import class_names, is_created, is_managed, missing_classes
 from workflows.inference_cluster.stack.verdict import stack_verdict
 from workflows.inference_cluster.stack_state import StackState
 from workflows.inference_cluster.state import ClusterState, KnownClass
@@ -18,7 +19,8 @@ class ClusterView(NamedTuple):
     """All that the verdicts read.
 
     `unwatched`: since when and why no observer runs, empty if one does. `unresponsive`: since when and why it gets no answer. `stack`: that
-    which is managed; None where others install it. `unsupported`: why no replica can run there, whatever is repaired.
+    which is managed; None where others install it. `unsupported`: why no replica can run there, whatever is repaired. `cloud`: of a cluster
+    that is created at a cloud.
     """
 
     source: str
@@ -33,6 +35,7 @@ class ClusterView(NamedTuple):
     unobserved: str = ""
     unsupported: str = ""
     old_claims: str = ""
+    cloud: CloudLink | None = None
 
 
 def view_of(state: ClusterState) -> ClusterView:
@@ -51,6 +54,7 @@ def view_of(state: ClusterState) -> ClusterView:
         old_claims=old_claims_message(state),
         gateway=gateway_of(state),
         stack=state.stack if is_managed(state) else None,
+        cloud=state.cloud if is_created(state) else None,
     )
 
 
@@ -101,11 +105,13 @@ def _serving(base_queue: str) -> str:
 def cluster_verdict(view: ClusterView) -> Verdict:
     """Give `ClusterReady`. A class that is deleted after the first Ready is shown, but does not make the cluster unready."""
     missing = ", ".join(sorted(view.missing_classes))
-    if view.source != "Existing":
+    if view.source != "Existing" and view.cloud is None:
         message = f"this release does not provision {view.source} clusters; use an existing one with source: Existing"
         return Verdict(FALSE, "ProviderNotSupported", message)
     if missing and not view.was_ready:
         return Verdict(FALSE, "WaitingForClasses", f"InferenceClass {missing} does not exist; apply it")
+    if view.cloud is not None and (at_cloud := cloud_verdict(view.cloud)) is not None:
+        return at_cloud
     failure = view.failure
     if failure.type == "ClusterUnreachable":
         return Verdict(FALSE, "Unreachable", failure.message)
@@ -125,7 +131,23 @@ def cluster_verdict(view: ClusterView) -> Verdict:
     if view.unresponsive:
         return Verdict(FALSE, "Unreachable", view.unresponsive)
     deleted = f"InferenceClass {missing} was deleted; its pools take no new replica" if missing else ""
-    return Verdict(TRUE, "ClusterRunning", "; ".join(filter(None, (deleted, view.unobserved, view.old_claims))))
+    trouble = view.cloud.trouble if view.cloud is not None else ""
+    return Verdict(TRUE, "ClusterRunning", "; ".join(filter(None, (trouble, deleted, view.unobserved, view.old_claims))))
+
+
+def cloud_verdict(cloud: CloudLink) -> Verdict | None:
+    """Give `ClusterReady` of a cluster that does not exist yet, or not any more; None for one that can be connected.
+
+    Trouble with one of its pools does not make a cluster unready that was ready once.
+    """
+    if cloud.missing:
+        return Verdict(FALSE, "Provisioning", "everything at the cloud was deleted or given up; delete the cluster")
+    report = cloud.report
+    if report is None:
+        return Verdict(FALSE, "Provisioning", "the cloud is asked what can be created")
+    if cloud.was_ready and report.usable:
+        return None
+    return Verdict(FALSE, report.reason or "Provisioning", report.message)
 
 
 def backend_verdict(view: ClusterView) -> Verdict:
@@ -168,8 +190,9 @@ def status_fields(name: str, state: ClusterState) -> dict[str, Any]:
     status: dict[str, Any] = {"namespace": labels.SYSTEM_NAMESPACE}
     if state.facts:
         status["providerConfigRef"] = {"name": names.connection_handle(name)}
-        if state.facts.storage_class_name:
-            status["cache"] = {"storageClassName": state.facts.storage_class_name}
+    at_cloud = state.cloud.report.storage_class if state.cloud.report else ""
+    if storage_class := (state.facts.storage_class_name if state.facts else at_cloud):
+        status["cache"] = {"storageClassName": storage_class}
     if address := gateway_of(state).address:
         status["gateway"] = {"address": address}
     if state.pools:

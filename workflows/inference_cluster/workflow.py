@@ -10,6 +10,7 @@ from typing import Any
 from temporalio import workflow
 
 from api_types.messages.caches import CacheOnCluster
+from api_types.messages.clouds import CloudReport
 from api_types.messages.entities import ClassChanged, Delete, ForceFinalizer
 from api_types.messages.observations import Observed
 from api_types.messages.scheduling import Occupied, Resync
@@ -25,12 +26,13 @@ from workflows.entity.handles import check_spec, handles
 from workflows.entity.registering.registrations import drop_ended, is_newest
 from workflows.entity.start import read_carried
 from workflows.inference_cluster.classes import Classes
+from workflows.inference_cluster.cloud import CloudOrders, annotations_while_deleting
 from workflows.inference_cluster.connection import ClusterConnection
 from workflows.inference_cluster.gateway import with_known_gateway
 from workflows.inference_cluster.observer import Observer
 from workflows.inference_cluster.reporter import Reporter
 from workflows.inference_cluster.scheduling import record_scheduling
-from workflows.inference_cluster.spec import is_managed
+from workflows.inference_cluster.spec import is_created, is_managed
 from workflows.inference_cluster.stack.calls import BackgroundCalls
 from workflows.inference_cluster.stack.installer import StackInstaller
 from workflows.inference_cluster.stack.removal import StackRemoval
@@ -53,6 +55,8 @@ from workflows.inference_cluster.worker_wait import WorkerWait
 STACK_PATCH = "serving-stack"
 # In histories of before an upgrade waits for no turn.
 TURNS_PATCH = "stack-upgrade-turns"
+# In histories of before no cluster is created.
+CLOUDS_PATCH = "clusters-at-clouds"
 # In histories of before, a cluster without any DRA is Ready.
 UNSUPPORTED_PATCH = "clusters-without-dra"
 
@@ -73,8 +77,10 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.reporter = Reporter(self.context)
         calls = BackgroundCalls(self.context)
         self.turn = StackTurn(self.context, lambda: workflow.patched(TURNS_PATCH))
+        self.cloud = CloudOrders(self.context, calls)
         self.installer = StackInstaller(self.context, calls, self.turn, self.connection.renew)
         self.removal = StackRemoval(self.context, calls)
+        self.retries_cloud = False
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
@@ -140,6 +146,13 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         if self.accept_request(message.request_id):
             self.removal.force_finalizer(message)
 
+    @handles(InferenceClusterSignals.CLOUD_REPORTED)
+    def cloud_reported(self, message: CloudReport) -> None:
+        """Record how far the cluster is at its cloud."""
+        if self.cloud.reported(message):
+            self.connection.update_declared()
+            self.context.mark_changed()
+
     @handles(InferenceClusterSignals.RESYNC)
     def resync(self, message: Resync | None) -> None:
         """Report again: to a scheduler that lost its state, or to all that could not query this cluster."""
@@ -193,6 +206,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.classes.retry()
         self.installer.retry()
         self.removal.retry()
+        self.retries_cloud = True
 
     def on_delete_requested(self, order: Delete) -> None:
         """Connect no more; evict what runs here, and delete what charts leave, if the user requested that."""
@@ -208,7 +222,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     def receivers(self) -> list[str]:
         """Name the scheduler, the classes of the pools, and who gives turns if one is wanted."""
         turns = [STACK_UPGRADES.workflow_id] if self.state.stack.turn.number else []
-        return [FLEET_SCHEDULER.workflow_id, *self.classes.registered_at(), *turns]
+        return [FLEET_SCHEDULER.workflow_id, *self.classes.registered_at(), *turns, *self.cloud.receivers]
 
     def on_receivers_lost(self, workflow_ids: list[str]) -> None:
         """Report to a scheduler that was started anew; register with classes that were."""
@@ -216,6 +230,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             self.reporter.repeat()
         if STACK_UPGRADES.workflow_id in workflow_ids:
             self.turn.repeat()
+        if self.cloud.receiver.workflow_id in workflow_ids:
+            self.cloud.repeat()
         self.classes.register_again(workflow_ids)
 
     async def stop_background_tasks(self) -> None:
@@ -236,6 +252,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             return False
         await self.classes.follow()
         self.classes.publish_pools()
+        await self.order_cloud()
         if await self.connection.connect():
             self.observer.stop()
         self.watch()
@@ -245,6 +262,15 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         await self.reporter.report_all()
         self.state.observed_generation = self.state.generation
         return False
+
+    async def order_cloud(self) -> None:
+        """Have the cluster created, and kept as it is wanted."""
+        if not is_created(self.state) or not workflow.patched(CLOUDS_PATCH):
+            return
+        retry, self.retries_cloud = self.retries_cloud, False
+        await self.cloud.follow()
+        if retry:
+            await self.cloud.retry()
 
     def watch(self) -> None:
         """Keep one observer running while the cluster is connected."""
@@ -266,6 +292,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
 
     def _view(self) -> ClusterView:
         view = view_of(self.state)
+        if view.cloud is not None and not workflow.patched(CLOUDS_PATCH):
+            view = view._replace(cloud=None)
         return view._replace(unsupported="") if view.unsupported and not workflow.patched(UNSUPPORTED_PATCH) else view
 
     def update_conditions(self) -> None:
@@ -282,15 +310,22 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
     # --- teardown -----------------------------------------------------------------------------------------------------------------
 
     async def tear_down(self) -> bool:
-        """Take no new replica, wait until replicas and caches are gone, remove the stack. An Existing cluster itself is left as it is."""
+        """Take no new replica, wait until replicas and caches are gone, remove the stack, then all that is at a cloud.
+
+        An Existing cluster itself is left as it is.
+        """
         self.context.set_condition("Ready", FALSE, "Deleting", "")
-        self.watch()
+        if not self.state.cloud.deleted:
+            self.watch()
         self.turn.give_back()
         await self.turn.report()
         await self.reporter.report_to_scheduler()
         if not self.state.stack.removal.begun and not await self._is_empty():
             return False
-        if not self.removal.update():
+        skips = is_created(self.state) and self.cloud.skips_cluster
+        if not skips and not self.removal.update():
+            return False
+        if is_created(self.state) and not await self._cloud_is_gone():
             return False
         await self.stop_background_tasks()
         self.state.occupied = []
@@ -315,6 +350,28 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         if self.state.forced == "step" and self.state.stack.plan is not None:
             # It was for this wait, and the steps of the stack are others.
             self.state.forced = ""
+        return True
+
+    async def _cloud_is_gone(self) -> bool:
+        """Have the cluster deleted, once nothing on it holds anything at its cloud."""
+        if not self.cloud.empty():
+            return False
+        self.connection.stop()
+        self.observer.stop()
+        self.worker_wait.stop()
+        retry, self.retries_cloud = self.retries_cloud, False
+        gone = await self.cloud.delete()
+        if retry and not gone:
+            await self.cloud.retry()
+        return gone
+
+    def take_while_deleting(self, manifest: Any) -> bool:
+        """Take from a manifest how the cluster is to be deleted."""
+        found = annotations_while_deleting(manifest)
+        if not found or found.items() <= self.state.annotations.items():
+            return False
+        self.state.annotations = {**self.state.annotations, **found}
+        self.context.record_event("Normal", "MetadataChanged", f"while it is being deleted: {', '.join(sorted(found))}")
         return True
 
     def leave_behind(self, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The bearer token of a session: a fixed one, or one that a credential plugin renews.
+"""The bearer token of a session: a fixed one, or one that a credential plugin or a cloud renews.
 
 The plugin is run here and not by the SDK, which reads all that it writes and leaves it running when it takes too long.
 """
@@ -31,8 +31,9 @@ class Credential:
     def __init__(self, cluster: str, access: Access) -> None:
         self._cluster = cluster
         self._plugin = access.plugin
+        self._tokens = access.tokens
         self._token = access.token
-        self._expires_at = float("-inf") if access.plugin else float("inf")
+        self._expires_at = float("-inf") if access.plugin or access.tokens else float("inf")
         self._renewing = asyncio.Lock()
 
     def last(self) -> str:
@@ -54,7 +55,20 @@ class Credential:
             )
         return self._token
 
+    async def replace(self, refused: str) -> bool:
+        """Get another token than one that the API server refused; False where no other can be had. Raises CredentialsInvalid."""
+        if self._tokens is None:
+            return False
+        async with self._renewing:
+            if self._token == refused:
+                self._token, self._expires_at = await self._tokens(_TOKEN_MARGIN_SECONDS, refused=refused)
+        return self._token != refused
+
     async def _have(self, seconds: float) -> None:
+        if self._tokens and time.time() > self._expires_at - seconds:
+            async with self._renewing:
+                if time.time() > self._expires_at - seconds:
+                    self._token, self._expires_at = await self._tokens(seconds)
         if self._plugin and time.time() > self._expires_at - seconds:
             async with self._renewing:
                 if time.time() > self._expires_at - seconds:

@@ -9,9 +9,9 @@ ever holds a value of a credential.
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from cryptography import x509
@@ -50,9 +50,22 @@ class ExecPlugin:
     api_version: str = "client.authentication.k8s.io/v1"
 
 
+class TokenSource(Protocol):
+    """Tokens of a cloud for one of its clusters."""
+
+    async def __call__(self, seconds: float, *, refused: str = "") -> tuple[str, float]:
+        """Give a token that stays good for so long, or the newest there is, and its end in seconds since 1970. Not the refused one.
+
+        Raises CredentialsInvalid.
+        """
+
+
 @dataclass(frozen=True)
 class Access:
-    """How to reach one API server. `server` is its base URL without a trailing slash; certificates and keys are PEM text."""
+    """How to reach one API server. `server` is its base URL without a trailing slash; certificates and keys are PEM text.
+
+    `tokens` are those of a cloud; `doubted` is called when the server cannot be connected to, whose address may be another one by now.
+    """
 
     server: str
     authority: str = ""
@@ -62,6 +75,8 @@ class Access:
     server_name: str = ""
     plugin: ExecPlugin | None = None
     allow_loopback: bool = False
+    tokens: TokenSource | None = field(default=None, repr=False)
+    doubted: Callable[[], None] | None = field(default=None, repr=False)
 
 
 def parse_kubeconfig(text: str, settings: KubeconfigSettings, subject: str) -> Access:

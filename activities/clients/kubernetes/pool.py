@@ -1,20 +1,25 @@
 """One client per cluster and credential, for the whole worker.
 
 The reference is resolved for every activity, so that a rotated kubeconfig is used from the next one on without a restart. Open connections
-are kept by the digest of the content: equal content, same client.
+are kept by the digest of the content: equal content, same client. A cluster at a cloud has no kubeconfig: its endpoint is asked for, and
+tokens are made as they are needed.
 """
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol
 
 from activities.clients.kubernetes.client import KubernetesCluster
 from activities.clients.kubernetes.kubeconfig import Access, parse_kubeconfig
 from activities.clients.kubernetes.session import APPLIES_AT_ONCE, REQUESTS_AT_ONCE, Session
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
 from activities.secrets.store import SecretMissing, SecretReader
-from api_types.errors import CredentialsInvalid, PermissionDenied
+from api_types.errors import CredentialsInvalid, PermissionDenied, Unsupported
 from api_types.labels import SYSTEM_NAMESPACE
+from api_types.messages.clouds import CloudAccount
 from api_types.messages.cluster_work import Connection
 from api_types.settings import KubeconfigSettings
 
@@ -22,8 +27,21 @@ from api_types.settings import KubeconfigSettings
 _CLOSE_AFTER_SECONDS = 60.0
 
 
+class CloudClusters(Protocol):
+    """How clusters at clouds are reached. All raise CredentialsInvalid, and what clouds say."""
+
+    async def endpoint(self, account: CloudAccount) -> tuple[str, str]:
+        """Give base URL and certificate authority."""
+
+    def doubt(self, account: CloudAccount) -> None:
+        """Ask for the endpoint again before it is used the next time."""
+
+    async def token(self, account: CloudAccount, seconds: float, *, refused: str = "") -> tuple[str, float]:
+        """Give a token, as `TokenSource` does."""
+
+
 class KubernetesPool(ClusterPool):
-    """The clients of a worker, by cluster."""
+    """The clients of a worker, by cluster. `clouds` are for those whose connection names no kubeconfig."""
 
     def __init__(
         self,
@@ -31,11 +49,13 @@ class KubernetesPool(ClusterPool):
         settings: KubeconfigSettings,
         requests_at_once: int = REQUESTS_AT_ONCE,
         applies_at_once: int = APPLIES_AT_ONCE,
+        clouds: CloudClusters | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
         self.requests_at_once = requests_at_once
         self.applies_at_once = applies_at_once
+        self._clouds = clouds
         self._open: dict[tuple[str, ...], tuple[str, KubernetesCluster]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -46,7 +66,7 @@ class KubernetesPool(ClusterPool):
         """
         content = await self._content(connection)
         digest = hashlib.sha256(content).hexdigest()
-        reference = (connection.cluster, connection.namespace, connection.name, connection.key)
+        reference = (connection.cluster, connection.namespace, connection.name, connection.key, _uid(connection))
         known = self._open.get(reference)
         if known and known[0] == digest:
             return known[1]
@@ -76,6 +96,8 @@ class KubernetesPool(ClusterPool):
 
     async def _content(self, connection: Connection) -> bytes:
         where = f"cluster {connection.cluster}"
+        if connection.cloud is not None:
+            return json.dumps(await self._cloud(connection, connection.cloud).endpoint(connection.cloud)).encode()
         if connection.namespace != SYSTEM_NAMESPACE:
             raise PermissionDenied(
                 f"{where}: a kubeconfig is read from namespace {SYSTEM_NAMESPACE}, not from {connection.namespace}/{connection.name}; "
@@ -88,7 +110,24 @@ class KubernetesPool(ClusterPool):
                 f"{where}: {error}; put the kubeconfig there, for instance with `modelplane apply -f` of a v1 Secret"
             ) from None
 
+    def _cloud(self, connection: Connection, account: CloudAccount) -> CloudClusters:
+        if account.cluster != connection.cluster:
+            raise PermissionDenied(f"cluster {connection.cluster}: the account is that of {account.cluster}")
+        if self._clouds is None:
+            raise Unsupported(f"cluster {connection.cluster}: this worker reaches no clusters at {account.provider}")
+        return self._clouds
+
     async def _access(self, connection: Connection, content: bytes) -> Access:
+        if (account := connection.cloud) is not None:
+            clouds = self._cloud(connection, account)
+            server, authority = json.loads(content)
+            return Access(
+                server=server.rstrip("/"),
+                authority=authority,
+                allow_loopback=self._settings.allow_loopback,
+                tokens=partial(clouds.token, account),
+                doubted=partial(clouds.doubt, account),
+            )
         subject = f"cluster {connection.cluster}: Secret {connection.namespace}/{connection.name} key {connection.key!r}"
         try:
             text = content.decode()
@@ -101,6 +140,10 @@ class KubernetesPool(ClusterPool):
         task = asyncio.get_running_loop().create_task(_after(_CLOSE_AFTER_SECONDS, client.close))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+
+def _uid(connection: Connection) -> str:
+    return connection.cloud.cluster_uid if connection.cloud else ""
 
 
 async def _after(seconds: float, close: Callable[[], Awaitable[None]]) -> None:

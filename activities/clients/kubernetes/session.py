@@ -68,6 +68,7 @@ class Session:
         self.cluster = cluster
         self.server = access.server
         self._credential = Credential(cluster, access)
+        self._doubted = access.doubted
         self._throttle = Throttle(_REQUESTS_PER_SECOND, _REQUESTS_AT_ONCE)
         self._limit = RequestLimit(requests_at_once, SILENT_SECONDS)
         self._applies = asyncio.Semaphore(applies_at_once)
@@ -143,18 +144,18 @@ class Session:
             where = f"cluster {self.cluster}: {request.partition('?')[0]}"
             raise AnswerTooLarge(f"{where}: the answer is {error} and was not read; check what answers at {self.server}") from None
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            if self._doubted is not None:
+                self._doubted()
             raise unreachable(error, self.cluster, self.server) from error
 
     @contextlib.asynccontextmanager
     async def _open(
         self, method: str, path: str, body: Any, headers: Mapping[str, str], limits: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        await self._throttle.acquire()
-        sent = {"Accept": "application/json", "User-Agent": "modelplane", **headers}
-        if token := await self._credential.token():
-            sent["Authorization"] = f"Bearer {token}"
-        with self._failures(f"{method} {path}"):
-            answer = await self._rest.request(method, f"{self.server}{path}", headers=sent, body=body, _request_timeout=limits)
+        answer = await self._send(method, path, body, headers, limits)
+        if answer.status == HTTPStatus.UNAUTHORIZED and await self._credential.replace(self._credential.last()):
+            answer.response.close()
+            answer = await self._send(method, path, body, headers, limits)
         self._limit.record_response()
         response: aiohttp.ClientResponse = answer.response
         try:
@@ -162,6 +163,14 @@ class Session:
         finally:
             # After the last byte the connection is back in the pool already; before it, it must not be reused.
             response.close()
+
+    async def _send(self, method: str, path: str, body: Any, headers: Mapping[str, str], limits: aiohttp.ClientTimeout) -> Any:
+        await self._throttle.acquire()
+        sent = {"Accept": "application/json", "User-Agent": "modelplane", **headers}
+        if token := await self._credential.token():
+            sent["Authorization"] = f"Bearer {token}"
+        with self._failures(f"{method} {path}"):
+            return await self._rest.request(method, f"{self.server}{path}", headers=sent, body=body, _request_timeout=limits)
 
 
 class _Rest(RESTClientObject):  # type: ignore[misc] # the SDK is untyped

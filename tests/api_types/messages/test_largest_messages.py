@@ -129,6 +129,18 @@ def selected(entry: int) -> list[SelectedEndpoint]:
 
 # What bounds a collection or a tree of a message that has no largest instance below.
 BOUNDS = {
+    "CloudAudit": "what the network of one cluster holds",
+    "CloudObject": "the arguments of a few calls, of a pool at most",
+    "CloudObjectOrder": "one of `CloudObject`, and FACTS_MAX ids of OBJECTS_MAX objects",
+    "CloudObjectResult": "FACTS_MAX ids",
+    "CloudObserved": "OBJECTS_MAX of ids and texts",
+    "CloudOrder": "a manifest, and CLASS_BYTES_MAX for each of eight pools",
+    "CloudPlan": "OBJECTS_MAX of `CloudObject`",
+    "CloudReport": "OBJECTS_MAX of texts",
+    "AuditCloud": "FACTS_MAX ids of OBJECTS_MAX objects",
+    "ObserveCloud": "OBJECTS_MAX of `CloudObject`",
+    "PlanCloud": "a manifest, and CLASS_BYTES_MAX for each of eight pools",
+    "EmptyCluster": "ids of one step",
     "Endpoint": "labels of a manifest",
     "EntrySelection": "labels of a manifest",
     "ServiceReport": "the spec of a manifest",

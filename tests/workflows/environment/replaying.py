@@ -42,7 +42,7 @@ def _completed_by(event: HistoryEvent) -> int:
 
 async def replay_all(client: Client, since: datetime, folder: Path) -> None:
     """Replay every run of our workflows that was started since then, and name all that fail; their histories are kept in the folder."""
-    ours = ", ".join(f'"{kind}"' for kind in (*(info.kind for info in SERVED), "FleetScheduler", "StackUpgrades"))
+    ours = ", ".join(f'"{kind}"' for kind in (*(info.kind for info in SERVED), "FleetScheduler", "StackUpgrades", "CloudCluster"))
 
     async def histories() -> AsyncIterator[WorkflowHistory]:
         async for run in client.list_workflows(f'WorkflowType IN ({ours}) AND StartTime >= "{since.isoformat()}"'):

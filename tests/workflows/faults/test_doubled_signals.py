@@ -18,9 +18,10 @@ pytestmark = pytest.mark.testbed
 
 NAMESPACE = "ml"
 # Of users; of a scheduler that preempts, or waits for a reservation that is not used for minutes; of a watch that misses a replica, or
-# finds copies of Secrets that were rotated; and of stacks that are upgraded (`tests/workflows/stack_upgrades`).
+# finds copies of Secrets that were rotated; of stacks that are upgraded (`tests/workflows/stack_upgrades`); and of clusters at clouds
+# (`tests/workflows/cloud_cluster`).
 NOT_SENT_HERE = {"force", "retry_now", "set_policy", "evict", "revoke", "revoked", "check_replicas", "secrets_changed", "cancel_requested"}
-NOT_SENT_HERE |= {"record_event", "force_finalizer", "request_upgrade", "upgrade_turn"}
+NOT_SENT_HERE |= {"record_event", "force_finalizer", "request_upgrade", "upgrade_turn", "cloud_reported"}
 RECEIVERS = (*signals.ENTITIES, signals.FleetSchedulerSignals, signals.EndpointDirectorySignals, signals.StackUpgradesSignals)
 ALL = {name for receiver in RECEIVERS for name in signals.signals_of(receiver)}
 

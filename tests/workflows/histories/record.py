@@ -15,19 +15,24 @@ from kubernetes.client import ApiClient
 from temporalio.client import Client
 
 from api_types import names
+from api_types.errors import CapacityUnavailable, QuotaExceeded
 from api_types.settings import StackSettings
 from testbed.running import ClusterRunning
+from tests.activities.clouds.builders import an_eks_pool
 from tests.environment.local_hub import LocalHub, Repo, a_commit
 from tests.environment.stack_testbed import CLUSTER
 from tests.environment.summary import Summary
+from tests.workflows.cloud_cluster.control_plane import cloud_plane, workflow_worker
 from tests.workflows.environment.harness import ControlPlane, a_cache, a_deployment, message, reason
 from tests.workflows.environment.managed_stack import managed_stack
 from tests.workflows.environment.protocol_fleet import protocol_fleet
+from tests.workflows.environment.short_runs import server_with_short_runs
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, plane_of, simulated_plane
 from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway, a_service, an_endpoint, selecting
 from tests.workflows.histories import wire_names
 from tests.workflows.stack_upgrades.simulated_stacks import SimulatedStacks, a_managed_cluster
 
+SHORT_RUN_OF_CLOUDS = 200
 HISTORIES = Path(__file__).parents[2] / "histories"
 
 
@@ -178,6 +183,21 @@ async def test_record_stacks_that_are_upgraded() -> None:
             await plane.gone("InferenceCluster", cluster)
         await record(fleet.client, {"StackUpgrades": names.STACK_UPGRADES_ID})
         await record(fleet.client, {"InferenceCluster": names.workflow_id("InferenceCluster", "", "eu")}, "-upgraded")
+
+
+async def test_record_a_cluster_at_a_cloud() -> None:
+    async with server_with_short_runs(SHORT_RUN_OF_CLOUDS) as client, workflow_worker(client), cloud_plane(client, "EKS") as plane:
+        plane.cloud.refuse["create", "net/vpc"] = [QuotaExceeded("VPCs per region: limit 5")]
+        plane.cloud.broken["pool/gpu"] = (1, CapacityUnavailable)
+        await plane.apply(an_eks_pool())
+        await plane.until(lambda seen: "QuotaExceeded" in seen["message"])
+        await plane.retry_now()
+        await plane.ready()
+        await plane.apply(an_eks_pool(maxNodeCount=4), an_eks_pool("b"))
+        await plane.until(lambda seen: seen["ready"] and "pool/b" in str(seen))
+        await plane.delete()
+        await plane.gone()
+        await record(client, {"CloudCluster": plane.id})
 
 
 def test_record_the_names_on_the_wire() -> None:

@@ -17,7 +17,7 @@ from tests.workflows.environment.replaying import replayer
 from workflows import registry
 
 HISTORIES = Path(__file__).parents[2] / "histories"
-TYPES = sorted([*(info.kind for info in SERVED), "FleetScheduler", "EndpointDirectory", "StackUpgrades"])
+TYPES = sorted([*(info.kind for info in SERVED), "FleetScheduler", "EndpointDirectory", "StackUpgrades", "CloudCluster"])
 
 
 def test_every_kind_that_is_served_has_its_workflow() -> None:

@@ -13,6 +13,7 @@ from temporalio import activity, workflow
 
 from activities.caches.activities import CacheActivities
 from activities.caches.revisions import RevisionActivities
+from activities.clouds.activities import CloudActivities
 from activities.clusters.activities import ClusterActivities
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import CONNECTION_MEMO, PUBLISHED_MEMO, SEARCH_ATTRIBUTES
@@ -21,13 +22,14 @@ from activities.workloads.activities import WorkloadActivities
 from api_types.errors import ModelplaneError
 from api_types.messages.signals import receiver_of, signals_of
 from workflows import registry
+from workflows.cloud_cluster.state import CloudState
 from workflows.endpoint_directory.state import DirectoryState
 from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.stack_upgrades.state import UpgradesState
 
 RECORDED = Path(__file__).parents[2] / "histories" / "wire_names.json"
 
-OWNERS = (EntityClient, ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities, RoutingActivities)
+OWNERS = (EntityClient, ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities, RoutingActivities, CloudActivities)
 FREE = (*registry.SCHEDULER_ACTIVITIES, *registry.REBUILD_ACTIVITIES)
 
 
@@ -47,7 +49,8 @@ def wire_names() -> dict[str, list[str]]:
         found[f"updates of {owner.kind}"] = list(map(str, definition.updates))
         found[f"state of {owner.kind}"] = list(_fields(_state_of(owner)))
         for name, signal in signals_of(receiver_of(owner.kind)).items():
-            found[f"signal {name}"] = list(_fields(signal.message))
+            # Two kinds may take different messages under one name.
+            found[f"signal {name}"] = [*found.get(f"signal {name}", ()), *_fields(signal.message)]
     for each in _activities():
         hints = get_type_hints(each)
         found[f"activity {_name_of(each)}"] = [path for taken in hints.values() for path in _fields(taken)]
@@ -64,6 +67,7 @@ def _state_of(owner: Any) -> type[BaseModel]:
         "FleetScheduler": SchedulerState,
         "EndpointDirectory": DirectoryState,
         "StackUpgrades": UpgradesState,
+        "CloudCluster": CloudState,
     }
     state: type[BaseModel] = others.get(owner.kind) or get_args(owner.__orig_bases__[0])[0]
     return state

@@ -1,15 +1,17 @@
 """What a cluster shows of itself: tables over pure functions."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from api_types import labels
+from api_types.messages.clouds import CloudReport
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import ObservedCluster
 from api_types.taints import with_taint
 from tests.workflows.inference_cluster.builders import DEVICES, H100, a_cluster, a_pool, a_spec
 from workflows.entity.failures import Failure
+from workflows.inference_cluster.cloud_state import CloudLink
 from workflows.inference_cluster.gateway import Gateway, gateway_of, with_known_gateway
 from workflows.inference_cluster.state import ClusterState, KnownClass
 from workflows.inference_cluster.status import (
@@ -28,7 +30,14 @@ WITHOUT_DRA = ClusterFacts(kubernetes_version="1.33", storage_class_name="rwx")
 BY_PLUGIN = KnownClass(generation=1, spec={"devices": [{"name": "gpu", "claim": "DevicePlugin", "resourceName": "nvidia.com/gpu"}]})
 SYNTHETIC = KnownClass(generation=1, spec={"devices": [{"name": "gpu", "claim": "Synthetic"}]})
 NEW = {"facts": None, "observed": None, "connected_generation": 0}
-PROVISIONED = {**a_spec(), "cluster": {"source": "GKE"}}
+PROVISIONED = {**a_spec(), "cluster": {"source": "AKS"}}
+AT_CLOUD = {**a_spec(), "cluster": {"source": "GKE", "gke": {"region": "europe-west4"}}}
+
+
+def at_cloud(was_ready: bool = False, trouble: str = "", **report: Any) -> dict[str, Any]:
+    """A cluster at a cloud that has reported this."""
+    found = CloudReport(**{"uid": "u", "sequence": 1, **report}) if report else None
+    return {"spec": AT_CLOUD, "cloud": CloudLink(report=found, was_ready=was_ready, trouble=trouble)}
 
 
 class Case(NamedTuple):
@@ -52,6 +61,36 @@ CASES = [
         ("False", "ProviderNotSupported"),
         WAITING,
         CREATING,
+    ),
+    Case("a cloud that was not heard of yet", a_cluster(**at_cloud(), **NEW), ("False", "Provisioning"), WAITING, CREATING),
+    Case(
+        "prv-30 an error at the cloud is part of provisioning",
+        a_cluster(**at_cloud(reason="Provisioning", message="QuotaExceeded: net/vpc"), **NEW),
+        ("False", "Provisioning"),
+        WAITING,
+        CREATING,
+    ),
+    Case(
+        "prv-16 a pool that cannot be built is named before the cluster was ready",
+        a_cluster(**at_cloud(reason="InvalidNodePool", usable=True), **NEW),
+        ("False", "InvalidNodePool"),
+        WAITING,
+        CREATING,
+    ),
+    Case("a cluster at a cloud is ready", a_cluster(**at_cloud(was_ready=True, usable=True, ready=True)), RUNNING, HEALTHY, AVAILABLE),
+    Case(
+        "prv-60 trouble with a pool later does not make it unready",
+        a_cluster(was_ready=True, **at_cloud(was_ready=True, trouble="CapacityUnavailable: pool/gpu", usable=True)),
+        RUNNING,
+        HEALTHY,
+        AVAILABLE,
+    ),
+    Case(
+        "prv-58 a control plane that is gone does",
+        a_cluster(was_ready=True, **at_cloud(was_ready=True, reason="Provisioning", message="it does not exist any more")),
+        ("False", "Provisioning"),
+        UNKNOWN,
+        UNAVAILABLE,
     ),
     Case("a class that does not exist is waited for", a_cluster(classes={}, **NEW), ("False", "WaitingForClasses"), WAITING, CREATING),
     Case("stk-47 a class that is deleted later changes nothing", a_cluster(classes={}, was_ready=True), RUNNING, HEALTHY, AVAILABLE),

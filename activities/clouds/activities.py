@@ -1,0 +1,402 @@
+"""The activities of a CloudCluster: what is wanted, one object made or deleted, all objects looked at, leftovers looked for.
+
+They are the same for all clouds: what differs is behind `Provider`. Each may run twice at any point.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.clouds.accounts import CloudAccounts
+from activities.clouds.calls import CALLS_AT_ONCE, Gone, GuardedHandler
+from activities.clouds.desired import Problem
+from activities.clouds.in_cluster import WORK, InCluster
+from activities.clouds.lifecycle import delete, ensure
+from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
+from activities.clouds.lifecycle.pace import Pace
+from activities.clouds.lifecycle.tokens import token_of
+from activities.clouds.owner import Owner, owner_named, pool_name
+from activities.clouds.provider import Provider
+from activities.clouds.wire import from_wire, to_wire
+from activities.heartbeat import Progress, heartbeating
+from activities.watching.running import until_shutdown
+from api_types import names
+from api_types.errors import Dependency, InvalidInput, PermissionDenied, TransientError
+from api_types.messages.clouds import (
+    IN_CLUSTER,
+    AuditCloud,
+    CloudAccount,
+    CloudAudit,
+    CloudObject,
+    CloudObjectOrder,
+    CloudObjectResult,
+    CloudObjectShown,
+    CloudObserved,
+    CloudPlan,
+    CloudProblem,
+    Facts,
+    Leftover,
+    ObjectPhase,
+    ObserveCloud,
+    PlanCloud,
+)
+from api_types.resources.inference_class import InferenceClass
+from api_types.resources.inference_cluster import InferenceCluster
+from api_types.resources.parts.base_types import API_VERSION
+from api_types.sections.clouds import ProvisionSettings
+from api_types.validation.manifests import InvalidManifest, load
+
+ResultT = TypeVar("ResultT")
+
+_LOOKS_AT_ONCE = 4
+_PHASES: Mapping[State, ObjectPhase] = {
+    State.ABSENT: "Absent",
+    State.PENDING: "Creating",
+    State.READY: "Ready",
+    State.DIFFERS: "Differs",
+    State.BROKEN: "Broken",
+    State.DELETING: "Deleting",
+    State.FOREIGN: "Unknown",
+}
+# What an attempt tells the next one in its heartbeats.
+_SEEN_AT = "seenAt"
+_WAITS = "waits"
+_POOL_KINDS = ("pool", "lt")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds for which an activity fails with what may recover by itself before its workflow is told.
+
+    `dependency` is for a deletion that is refused because something else uses the object: then the workflow looks for what that is.
+    """
+
+    trouble: float = 1800.0
+    dependency: float = 300.0
+
+
+@dataclass(frozen=True)
+class CloudActivities:
+    """What a CloudCluster does at its cloud, and for the objects that are in the cluster."""
+
+    accounts: CloudAccounts
+    in_cluster: InCluster
+    settings: ProvisionSettings
+    pace: Pace = field(default_factory=Pace)
+    patience: Patience = field(default_factory=Patience)
+    clock: Callable[[], float] = time.time
+    _slots: dict[str, threading.Semaphore] = field(default_factory=dict)
+
+    # --- what is wanted -----------------------------------------------------------------------------------------------------------
+
+    @activity.defn
+    async def plan_cloud(self, order: PlanCloud) -> CloudPlan:
+        """Say which objects are wanted, and what cannot be had.
+
+        Raises CredentialsInvalid and PermissionDenied; InvalidInput for a manifest that is none.
+        """
+        _check_caller(order.account)
+        cluster, classes = _read(order)
+
+        async def work(_: "_Watch") -> CloudPlan:
+            account = await self.accounts.pinned(order.account)
+            provider = await self.accounts.provider(account)
+            desired = await asyncio.to_thread(provider.plan, account, cluster, classes, order.known)
+            pools = {pool_name(pool.name): pool.name for pool in cluster.spec.node_pools or ()}
+            return CloudPlan(
+                account=account,
+                cloud_cluster=provider.cloud_cluster(account),
+                objects=[
+                    to_wire(each, WORK[each.kind] if each.kind in IN_CLUSTER else provider.work_class(each.kind), _pool_of(each.key, pools))
+                    for each in desired.objects
+                ],
+                refused=[_problem(each) for each in desired.refused],
+                warnings=[_problem(each) for each in desired.warnings],
+                storage_class=next((each.name for each in desired.objects if each.kind == "StorageClass"), ""),
+                drift_seconds=self.settings.drift_interval,
+                quota_seconds=self.settings.quota_retry,
+                capacity_seconds=self.settings.capacity_retry,
+                parallel=self.settings.max_parallel,
+                drain_seconds=self.settings.pool_drain_wait,
+                rebuilds=self.settings.broken_rebuilds,
+                audit_rounds=self.settings.audit_rounds,
+            )
+
+        return await self._run(work)
+
+    # --- one object ---------------------------------------------------------------------------------------------------------------
+
+    @activity.defn
+    async def ensure_cloud_object(self, order: CloudObjectOrder) -> CloudObjectResult:
+        """Create, wait for or change an object until it is Ready; Broken or Absent are left to the workflow.
+
+        Raises what `lifecycle.ensure` does. What may recover by itself is retried for half an hour before the workflow hears of it.
+        """
+        _check_caller(order.account)
+
+        async def work(watch: "_Watch") -> CloudObjectResult:
+            provider = await self.accounts.provider(order.account)
+            wanted = _wanted(order)
+            handler = self._handler(provider, order.account, wanted.object.kind, watch.progressed, create=order.create)
+            if handler is None:
+                watch.report(f"{wanted.object.kind} {wanted.object.name}: waiting for {wanted.object.waits_for}")
+                return _result(order.object.key, await self.in_cluster.ensure(order.account, wanted))
+            try:
+                return _result(order.object.key, await ensure.ensure(handler, wanted, self.pace, watch.report))
+            except Gone:
+                return _result(order.object.key, ABSENT)
+            finally:
+                await handler.until_quiet()
+
+        return await self._run(work)
+
+    @activity.defn
+    async def delete_cloud_object(self, order: CloudObjectOrder) -> CloudObjectResult:
+        """Delete an object and wait until it is gone; one of another owner is left, with a message.
+
+        Raises Dependency when something else has used it for some minutes, and what `lifecycle.delete` does.
+        """
+        _check_caller(order.account)
+
+        async def work(watch: "_Watch") -> CloudObjectResult:
+            provider = await self.accounts.provider(order.account)
+            wanted = _wanted(order)
+            handler = self._handler(provider, order.account, wanted.object.kind, watch.progressed, create=False)
+            if handler is None:
+                return _result(order.object.key, await self.in_cluster.delete(order.account, wanted))
+            try:
+                return _result(order.object.key, await self._delete(handler, wanted, watch.report))
+            finally:
+                await handler.until_quiet()
+
+        return await self._run(work)
+
+    async def _delete(self, handler: GuardedHandler, wanted: Wanted, report: Callable[[str], None]) -> Found:
+        """Delete; what may have been created just now, and is listed late, is looked for longer."""
+        until = self.clock() + (self.pace.second_look if wanted.attempt > 1 else 0.0)
+        while True:
+            found = await delete.delete(handler, wanted, self.pace, report)
+            if not (found.state is State.ABSENT and found.uncertain and self.clock() < until):
+                return found
+            await asyncio.sleep(self.pace.second_look_every)
+
+    # --- all objects --------------------------------------------------------------------------------------------------------------
+
+    @activity.defn
+    async def observe_cloud(self, order: ObserveCloud) -> CloudObserved:
+        """Look at all objects, and change nothing. What cannot be looked at is Unknown, with the reason."""
+        _check_caller(order.account)
+
+        async def work(_: "_Watch") -> CloudObserved:
+            provider = await self.accounts.provider(order.account)
+            slots = asyncio.Semaphore(_LOOKS_AT_ONCE)
+
+            async def look(each: CloudObject) -> tuple[CloudObject, Found, str]:
+                one = CloudObjectOrder(account=order.account, object=each, known=order.known)
+                async with slots:
+                    return each, *await self._look(provider, one)
+
+            looks = await asyncio.gather(*map(look, order.objects))
+            shown = [
+                CloudObjectShown(
+                    key=each.key,
+                    kind=each.kind,
+                    name=each.name,
+                    id=found.id,
+                    phase="Unknown" if problem else _PHASES[found.state],
+                    message=problem or found.reason or ", ".join((*found.replaces, *found.changes)),
+                )
+                for each, found, problem in looks
+            ]
+            return CloudObserved(objects=shown, facts={each.key: _facts(found) for each, found, _ in looks if found.facts or found.id})
+
+        return await self._run(work)
+
+    async def _look(self, provider: Provider, order: CloudObjectOrder) -> tuple[Found, str]:
+        """Look at one object, twice where the first look may have missed it. Gives why it could not be looked at, if so."""
+        wanted = _wanted(order)
+        handler = self._handler(provider, order.account, wanted.object.kind, _nothing, create=False)
+        try:
+            if handler is None:
+                return await self.in_cluster.look(order.account, wanted), ""
+            found = await asyncio.to_thread(handler.look, wanted)
+            if found.state is State.ABSENT and found.uncertain:
+                await asyncio.sleep(self.pace.second_look_every)
+                found = await asyncio.to_thread(handler.look, wanted)
+        except TransientError as error:
+            return ABSENT, f"{error.type}: {error.message}"
+        return found, "it belongs to another owner" if found.state is State.FOREIGN else ""
+
+    @activity.defn
+    async def audit_cloud(self, order: AuditCloud) -> CloudAudit:
+        """List what is left of a cluster; with `sweep`, delete what it made and nothing else owns."""
+        _check_caller(order.account)
+
+        async def work(watch: "_Watch") -> CloudAudit:
+            provider = await self.accounts.provider(order.account)
+            found = list(await asyncio.to_thread(provider.audit, order))
+            swept = list[Leftover]()
+            for leftover in [each for each in found if order.sweep and each.ours and not each.key]:
+                watch.report(f"deleting {leftover.kind} {leftover.id}")
+                try:
+                    await asyncio.to_thread(provider.sweep, order, leftover)
+                except Dependency as error:
+                    found[found.index(leftover)] = leftover.model_copy(update={"evidence": f"{leftover.evidence}; {error.message}"})
+                else:
+                    swept.append(leftover)
+            return CloudAudit(leftovers=[each for each in found if each not in swept], swept=swept)
+
+        return await self._run(work)
+
+    # --- what they share ----------------------------------------------------------------------------------------------------------
+
+    def _handler(
+        self, provider: Provider, account: CloudAccount, kind: str, progressed: Callable[[], None], *, create: bool
+    ) -> GuardedHandler | None:
+        if kind in IN_CLUSTER:
+            return None
+        handler = provider.handler(account, kind)
+        if handler is None:
+            raise InvalidInput(f"{account.provider} has no objects of kind {kind!r}")
+        slots = self._slots.setdefault(f"{account.provider}/{account.secret}", threading.BoundedSemaphore(CALLS_AT_ONCE))
+        return GuardedHandler(handler, slots, progressed, create=create)
+
+    async def _run(self, work: "Callable[[_Watch], Awaitable[ResultT]]") -> ResultT:
+        """Do the work with heartbeats, until the worker shuts down. A failure that goes on for long leaves the activity."""
+        async with heartbeating() as send:
+            watch = _Watch(self.clock, _seen_at(), send)
+            watch.report("")
+            try:
+                return await _until_shutdown(partial(work, watch))
+            except TransientError as error:
+                limit = self.patience.dependency if isinstance(error, Dependency) else self.patience.trouble
+                if self.clock() - watch.seen_at < limit:
+                    raise
+                raise ApplicationError(error.message, type=error.type, non_retryable=True) from None
+
+
+class _Watch:
+    """What an activity waits for, in its heartbeats, and when it saw last that this goes on."""
+
+    def __init__(self, clock: Callable[[], float], seen_at: float, send: Callable[[Progress], None]) -> None:
+        self._clock = clock
+        self._send = send
+        self.seen_at = seen_at
+
+    def report(self, text: str) -> None:
+        """Say what is waited for."""
+        self._send({_WAITS: text, _SEEN_AT: self.seen_at})
+
+    def progressed(self) -> None:
+        """Note that it goes on; in any thread."""
+        self.seen_at = self._clock()
+
+
+def _nothing() -> None:
+    """A look is no work that could go on."""
+
+
+def _check_caller(account: CloudAccount) -> None:
+    """Check that an order is that of the CloudCluster that asks. Raises PermissionDenied."""
+    asked_by = activity.info().workflow_id or ""
+    if asked_by != names.cloud_cluster_id(account.cluster, account.cluster_uid) or not names.cluster_of_cloud(asked_by)[0]:
+        raise PermissionDenied(f"workflow {asked_by} may not order what is of cluster {account.cluster}")
+
+
+def _seen_at() -> float:
+    """Give when an attempt saw last what it works on, in seconds since 1970; without one, when the work was ordered.
+
+    It is in the last heartbeat of the attempt before. What that one sent just before it failed may be lost, so it says what went well.
+    """
+    details = activity.info().heartbeat_details
+    last = details[-1] if details else None
+    seen_at = last.get(_SEEN_AT) if isinstance(last, dict) else None
+    return float(seen_at) if isinstance(seen_at, int | float) else activity.info().scheduled_time.timestamp()
+
+
+async def _until_shutdown(work: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    """Do the work; when the worker shuts down, stop and raise a TransientError, so that another worker goes on."""
+    done = asyncio.ensure_future(work())
+    stop = asyncio.create_task(until_shutdown())
+    try:
+        await asyncio.wait((done, stop), return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            done.cancel()
+            await asyncio.gather(done, return_exceptions=True)
+            await stop
+        return await done
+    finally:
+        stop.cancel()
+        done.cancel()
+        await asyncio.gather(stop, done, return_exceptions=True)
+
+
+def _read(order: PlanCloud) -> tuple[InferenceCluster, dict[str, InferenceClass]]:
+    """Read the manifests of an order. Raises InvalidInput."""
+    spec = {"spec": order.manifest.get("spec", {})}
+    metadata = {"name": order.account.cluster, "uid": order.account.cluster_uid}
+    try:
+        cluster = load({"apiVersion": API_VERSION, "kind": "InferenceCluster", "metadata": metadata, **spec})
+        classes = {
+            name: load({"apiVersion": API_VERSION, "kind": "InferenceClass", "metadata": {"name": name}, "spec": found})
+            for name, found in order.classes.items()
+        }
+    except (ValidationError, InvalidManifest, ValueError) as error:
+        raise InvalidInput(f"the manifest of cluster {order.account.cluster} cannot be read: {error}") from None
+    return _as(InferenceCluster, cluster), {name: _as(InferenceClass, found) for name, found in classes.items()}
+
+
+ModelT = TypeVar("ModelT")
+
+
+def _as(model: type[ModelT], found: Any) -> ModelT:
+    if not isinstance(found, model):
+        raise InvalidInput(f"not a manifest of {model.__name__}")
+    return found
+
+
+def _pool_of(key: str, pools: Mapping[str, str]) -> str:
+    """Give the pool that an object belongs to, as users wrote it; empty for one of the cluster."""
+    kind, _, name = key.partition("/")
+    return pools.get(name, "") if kind in _POOL_KINDS else ""
+
+
+def _problem(each: Problem) -> CloudProblem:
+    return CloudProblem(reason=each.reason, at=each.at, text=each.text)
+
+
+def _wanted(order: CloudObjectOrder) -> Wanted:
+    """Give what the lifecycle works on. Raises InvalidInput for an object that cannot be read."""
+    try:
+        desired = from_wire(order.object)
+    except ValueError as error:
+        raise InvalidInput(str(error)) from None
+    owner = _owner(order.account)
+    token = token_of(owner, order.object.key, order.object.digest, order.epoch)
+    attempt = activity.info().attempt + (1 if order.again else 0)
+    return Wanted(owner, desired, order.known, token, order.epoch, attempt)
+
+
+def _owner(account: CloudAccount) -> Owner:
+    if not account.installation:
+        raise InvalidInput(f"cluster {account.cluster} has no installation yet: plan first")
+    return owner_named(account.installation, account.cluster, account.cluster_uid)
+
+
+def _result(key: str, found: Found) -> CloudObjectResult:
+    if found.state is State.FOREIGN:
+        return CloudObjectResult(key=key, phase="Absent", message=f"it belongs to another owner ({found.reason}) and was left as it is")
+    cause = found.cause.__name__ if found.cause else ""
+    return CloudObjectResult(key=key, phase=_PHASES[found.state], facts=_facts(found), cause=cause, message=found.reason)
+
+
+def _facts(found: Found) -> Facts:
+    return {**found.facts, **({"id": found.id} if found.id else {})}

@@ -1,0 +1,259 @@
+"""A cloud in memory that does what a script says: what the protocol between CloudCluster and its activities needs of a cloud, no more.
+
+Objects are created at once and become ready when they were looked at a few times. A script holds them there, breaks them, refuses calls,
+loses answers, or hides them. How real clouds answer is tested with fakes of their own.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from activities.clouds.desired import Desired
+from activities.clouds.eks.inputs import EksFacts
+from activities.clouds.eks.objects import eks_objects
+from activities.clouds.gke.inputs import GkeFacts
+from activities.clouds.gke.objects import gke_objects
+from activities.clouds.lifecycle.handler import ABSENT, Found, Handler, State, Wanted
+from activities.clouds.owner import owner_named
+from activities.clouds.provider import BearerToken, Endpoint
+from api_types.errors import CredentialsInvalid, Dependency, ModelplaneError, ServerError
+from api_types.messages.clouds import IN_CLUSTER, AuditCloud, CloudAccount, Facts, Leftover, WorkClass
+from api_types.resources.inference_class import InferenceClass
+from api_types.resources.inference_cluster import InferenceCluster
+from api_types.sections.clouds import EksSettings, GkeSettings
+
+WORK: Mapping[str, WorkClass] = {"Cluster": "ControlPlane", "NodePool": "NodePool", "Nodegroup": "NodePool", "NatGateway": "Medium"}
+PROJECT = "acme-ml"
+ROLE = "arn:aws:iam::123456789012:role/provisioner"
+GOOD = "a credential"
+
+
+@dataclass
+class CloudThing:
+    """An object at the cloud."""
+
+    key: str
+    kind: str
+    id: str
+    owner: str
+    token: str
+    content: str
+    needs: tuple[str, ...]
+    looks: int = 0
+    state: State = State.PENDING
+    reason: str = ""
+    cause: type[ModelplaneError] | None = None
+
+
+@dataclass
+class ScriptedCloud:
+    """The objects of all clusters at a cloud, and the script.
+
+    `refuse`: errors by operation and key, each raised once and before any effect; `lose`: the same after the effect. `hold`: keys that stay
+    pending. `broken`: keys that end in a failed state, as often as is said, with the cause. `replaced`: keys that cannot be changed.
+    `shut`: the credential is refused. `leftovers`: what audits find; what is swept of it is gone.
+    """
+
+    polls: int = 1
+    things: dict[str, CloudThing] = field(default_factory=dict)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    refuse: dict[tuple[str, str], list[Exception]] = field(default_factory=dict)
+    lose: dict[tuple[str, str], int] = field(default_factory=dict)
+    hold: set[str] = field(default_factory=set)
+    broken: dict[str, tuple[int, type[ModelplaneError] | None]] = field(default_factory=dict)
+    replaced: set[str] = field(default_factory=set)
+    shut: bool = False
+    leftovers: list[Leftover] = field(default_factory=list)
+    looks: Counter[str] = field(default_factory=Counter)
+    running: int = 0
+    most_at_once: dict[str, int] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _made: int = 0
+
+    def open(self, credential: str, region: str) -> "ScriptedProvider":
+        """Make a provider, as a worker does. Raises CredentialsInvalid for any credential but the good one."""
+        if credential != GOOD:
+            raise CredentialsInvalid("the credential is malformed")
+        return ScriptedProvider(self, region)
+
+    def written(self, operation: str) -> list[str]:
+        """The keys of all calls of an operation, in order."""
+        return [key for called, key in self.calls if called == operation]
+
+    def call(self, operation: str, key: str) -> None:
+        """Count a call; raise what the script says."""
+        if self.shut:
+            raise CredentialsInvalid("the security token is not valid")
+        self.calls.append((operation, key))
+        if errors := self.refuse.get((operation, key)):
+            raise errors.pop(0)
+
+    def lost(self, operation: str, key: str) -> None:
+        """Lose the answer of a call that had its effect, if the script says so."""
+        if self.lose.get((operation, key), 0) > 0:
+            self.lose[operation, key] -= 1
+            raise ServerError("the answer was lost")
+
+
+@dataclass
+class ScriptedHandler:
+    """One kind of object there."""
+
+    cloud: ScriptedCloud
+    provider: str
+
+    def look(self, wanted: Wanted) -> Found:
+        """See `Handler`."""
+        key = wanted.object.key
+        with self.cloud._lock:
+            if self.cloud.shut:
+                raise CredentialsInvalid("the security token is not valid")
+            self.cloud.looks[key] += 1
+            thing = self.cloud.things.get(key)
+            if thing is None:
+                return ABSENT
+            if thing.owner != wanted.owner.digits:
+                return Found(State.FOREIGN, id=thing.id, reason=f"owner {thing.owner}")
+            return self._found(thing, wanted)
+
+    def _found(self, thing: CloudThing, wanted: Wanted) -> Found:
+        thing.looks += 1
+        if thing.state is State.DELETING:
+            if thing.key not in self.cloud.hold:
+                self._remove(thing)
+                return ABSENT
+            return Found(State.DELETING, id=thing.id, reason="status DELETING")
+        if thing.state is State.PENDING and thing.looks > self.cloud.polls and thing.key not in self.cloud.hold:
+            times, cause = self.cloud.broken.get(thing.key, (0, None))
+            if times > 0:
+                self.cloud.broken[thing.key] = (times - 1, cause)
+                thing.state, thing.cause, thing.reason = State.BROKEN, cause, "status CREATE_FAILED: no machines"
+            else:
+                thing.state = State.READY
+        facts = {"id": thing.id}
+        for call in wanted.object.calls:
+            facts |= {name: f"{thing.id}-{name}" for name in call.facts if name != "id"}
+        if thing.state is State.READY and thing.content != repr(wanted.object.calls):
+            if thing.key in self.cloud.replaced:
+                return Found(State.DIFFERS, id=thing.id, facts=facts, reason="machine type", replaces=("machine type",))
+            return Found(State.DIFFERS, id=thing.id, facts=facts, reason="counts", changes=("counts",))
+        return Found(thing.state, id=thing.id, facts=facts, reason=thing.reason or str(thing.state), cause=thing.cause)
+
+    def create(self, wanted: Wanted) -> None:
+        """See `Handler`."""
+        key = wanted.object.key
+        with self.cloud._lock:
+            self.cloud.call("create", key)
+            missing = [need for need in wanted.object.needs if need not in self.cloud.things and not _in_cluster(need)]
+            if missing:
+                raise AssertionError(f"{key} is created before {missing}")
+            if key in self.cloud.things:
+                raise AssertionError(f"{key} is created twice")
+            self.cloud._made += 1
+            self.cloud.things[key] = CloudThing(
+                key,
+                wanted.object.kind,
+                f"{key.replace('/', '-')}-{self.cloud._made}",
+                wanted.owner.digits,
+                wanted.token,
+                repr(wanted.object.calls),
+                wanted.object.needs,
+            )
+            pending = Counter(each.kind for each in self.cloud.things.values() if each.state is State.PENDING)
+            for kind, count in pending.items():
+                self.cloud.most_at_once[kind] = max(count, self.cloud.most_at_once.get(kind, 0))
+            self.cloud.lost("create", key)
+
+    def update(self, wanted: Wanted, found: Found) -> None:
+        """See `Handler`."""
+        del found
+        key = wanted.object.key
+        with self.cloud._lock:
+            self.cloud.call("update", key)
+            self.cloud.things[key].content = repr(wanted.object.calls)
+            self.cloud.lost("update", key)
+
+    def delete(self, wanted: Wanted, found: Found) -> None:
+        """See `Handler`."""
+        del found
+        key = wanted.object.key
+        with self.cloud._lock:
+            self.cloud.call("delete", key)
+            thing = self.cloud.things.get(key)
+            if thing is None:
+                return
+            users = [each.key for each in self.cloud.things.values() if key in each.needs and not self._goes_with(key, each)]
+            if users:
+                raise Dependency(f"{key} is used by {', '.join(users)}")
+            thing.state = State.DELETING
+            self.cloud.lost("delete", key)
+
+    def _goes_with(self, key: str, other: CloudThing) -> bool:
+        return key == "cluster" and (other.kind in ("AccessEntry", "Addon") or (self.provider == "GKE" and other.kind == "NodePool"))
+
+    def _remove(self, thing: CloudThing) -> None:
+        del self.cloud.things[thing.key]
+        if thing.key == "cluster":
+            for other in [each for each in self.cloud.things.values() if self._goes_with("cluster", each)]:
+                del self.cloud.things[other.key]
+
+
+class ScriptedProvider:
+    """See `Provider`."""
+
+    def __init__(self, cloud: ScriptedCloud, region: str) -> None:
+        self.cloud = cloud
+        self.region = region
+
+    def pinned(self, account: CloudAccount) -> CloudAccount:
+        if self.cloud.shut:
+            raise CredentialsInvalid("the security token is not valid")
+        return account.model_copy(update={"project": account.project or PROJECT})
+
+    def plan(
+        self, account: CloudAccount, cluster: InferenceCluster, classes: Mapping[str, InferenceClass], known: Mapping[str, Facts]
+    ) -> Desired:
+        del known
+        with self.cloud._lock:
+            self.cloud.call("plan", "")
+        if account.provider == "GKE":
+            return gke_objects(account.installation, cluster, classes, GkeSettings(), GkeFacts(account.project))
+        facts = EksFacts(zones=tuple(f"{self.region}{letter}" for letter in "abc"), principal=ROLE)
+        return eks_objects(account.installation, cluster, classes, EksSettings(), facts)
+
+    def work_class(self, kind: str) -> WorkClass:
+        return WORK.get(kind, "Quick")
+
+    def handler(self, account: CloudAccount, kind: str) -> Handler | None:
+        return None if kind in IN_CLUSTER else ScriptedHandler(self.cloud, account.provider)
+
+    def cloud_cluster(self, account: CloudAccount) -> str:
+        return owner_named(account.installation, account.cluster, account.cluster_uid).base
+
+    def endpoint(self, account: CloudAccount) -> Endpoint:
+        del account
+        return Endpoint("https://192.0.2.1", "")
+
+    def token(self, account: CloudAccount) -> BearerToken:
+        del account
+        return BearerToken("a token", 2e9)
+
+    def audit(self, order: AuditCloud) -> Sequence[Leftover]:
+        del order
+        with self.cloud._lock:
+            self.cloud.call("audit", "")
+            left = [
+                Leftover(kind=each.kind, id=each.id, evidence="owner mark", ours=True, key=each.key) for each in self.cloud.things.values()
+            ]
+            return [*left, *self.cloud.leftovers]
+
+    def sweep(self, order: AuditCloud, leftover: Leftover) -> None:
+        del order
+        with self.cloud._lock:
+            self.cloud.call("sweep", leftover.id)
+            self.cloud.leftovers.remove(leftover)
+
+
+def _in_cluster(key: str) -> bool:
+    return key in ("conn", "sc") or key.startswith("chart/")

@@ -1,0 +1,251 @@
+"""A CloudCluster under test: a real Temporal server, its workers, a scripted cloud, and in the place of the InferenceCluster the test."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError
+from temporalio.worker import Worker
+
+from activities.clients.helm.port import ReleaseState
+from activities.clouds.accounts import CloudAccounts
+from activities.clouds.activities import CloudActivities, Patience
+from activities.clouds.in_cluster import InCluster
+from activities.clouds.lifecycle.pace import Pace
+from activities.messaging.entity_client import EntityClient
+from activities.messaging.sending import send_signal
+from activities.secrets.store import SecretMissing
+from api_types import names, queues
+from api_types.base import Message
+from api_types.messages.clouds import CloudDelete, CloudOrder
+from api_types.messages.entities import RetryNow
+from api_types.messages.signals import CloudClusterSignals, cloud_cluster
+from api_types.sections.clouds import ProvisionSettings
+from tests.activities.clouds.builders import G6, L4
+from tests.environment.scripted_cloud import GOOD, ScriptedCloud
+from tests.workflows.environment.harness import eventually
+from workflows import registry
+from workflows.cloud_cluster.workflow import CloudClusterWorkflow
+
+Json = dict[str, Any]
+NAME = "prod"
+CLASSES: Mapping[str, Json] = {
+    "l4": {"devices": [{"name": "gpu", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com"}], "provisioning": L4},
+    "g6": {"devices": [{"name": "gpu", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com"}], "provisioning": G6},
+}
+_WITHIN = 40.0
+
+
+class Secrets:
+    """A secret store with the credential of the cloud."""
+
+    def __init__(self) -> None:
+        self.credential: str | None = GOOD
+
+    async def get(self, namespace: str, name: str, key: str) -> bytes:
+        """Give the credential. Raises SecretMissing when there is none, and for anything else."""
+        if name in ("gke-default", "eks-default") and key == "credentials" and self.credential is not None:
+            return self.credential.encode()
+        raise SecretMissing(namespace, name, key)
+
+    async def read(self, namespace: str, name: str) -> Any:
+        raise SecretMissing(namespace, name)
+
+    async def describe(self, namespace: str, name: str) -> None:
+        del namespace, name
+
+
+class StubCluster:
+    """The API server of the cluster at the cloud: it answers."""
+
+    def __init__(self) -> None:
+        self.applied: list[str] = []
+        self.releases: list[tuple[str, str]] = []
+
+    async def at(self, connection: Any) -> Any:
+        del connection
+        return self
+
+    async def version(self) -> str:
+        return "v1.35.4"
+
+    async def apply(self, manifest: Json) -> Json:
+        self.applied.append(manifest["metadata"]["name"])
+        return manifest
+
+    async def get(self, target: Any) -> Any:
+        return {} if target.name in self.applied else None
+
+    async def delete(self, target: Any) -> bool:
+        self.applied.remove(target.name)
+        return True
+
+
+class StubHelm:
+    """Helm for it."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+
+    @contextlib.asynccontextmanager
+    async def at(self, connection: Any) -> AsyncIterator[Any]:
+        del connection
+        yield self
+
+    async def ensure(self, release: Any) -> Any:
+        self.calls.append(("ensure", release.name))
+        return await self.status(release.name, release.namespace)
+
+    async def status(self, name: str, namespace: str) -> Any:
+        return ReleaseState(name, namespace, 1, "deployed", name, "1", "")
+
+    async def uninstall(self, name: str, namespace: str) -> None:
+        del namespace
+        self.calls.append(("uninstall", name))
+
+
+class CloudPlane:
+    """The control plane of one cluster at a scripted cloud."""
+
+    def __init__(self, client: Client, source: str, **settings: Any) -> None:
+        self.client = client
+        self.source = source
+        self.uid = str(uuid.uuid4())
+        self.cloud = ScriptedCloud()
+        self.secrets = Secrets()
+        self.cluster, self.helm = StubCluster(), StubHelm()
+        waits = {"drift_interval": 3600, "quota_retry": 3600, "capacity_retry": 3600, "pool_drain_wait": 3600}
+        self.settings = ProvisionSettings(installation_id="acme", **{**waits, **settings})
+        self.patience = Patience()
+        self.numbers = 0
+        self._workers = AsyncExitStack()
+
+    @property
+    def id(self) -> str:
+        return names.cloud_cluster_id(NAME, self.uid)
+
+    @property
+    def handle(self) -> WorkflowHandle[Any, Any]:
+        return self.client.get_workflow_handle(self.id)
+
+    # --- workers ----------------------------------------------------------------------------------------------------------------------
+
+    def activities(self) -> CloudActivities:
+        accounts = CloudAccounts(self.secrets, {self.source: self.cloud.open}, self.settings)
+        pace = Pace(poll=0.05, poll_later=0.05, second_look=0.2, second_look_every=0.05)
+        return CloudActivities(accounts, InCluster(self.cluster, self.helm), self.settings, pace, self.patience)
+
+    def calls(self) -> list[Callable[..., Any]]:
+        """The activities of a worker of calls to the cloud."""
+        cloud = self.activities()
+        return [cloud.plan_cloud, cloud.ensure_cloud_object, cloud.delete_cloud_object, cloud.observe_cloud, cloud.audit_cloud]
+
+    async def start_cloud_worker(self) -> None:
+        """Start a worker of calls to the cloud."""
+        worker = Worker(
+            self.client,
+            task_queue=queues.CLOUD,
+            activities=self.calls(),
+            max_heartbeat_throttle_interval=timedelta(seconds=0.2),
+            default_heartbeat_throttle_interval=timedelta(seconds=0.2),
+        )
+        await self._workers.enter_async_context(worker)
+
+    async def stop_cloud_worker(self) -> None:
+        """Stop it, as a deployment does."""
+        await self._workers.aclose()
+
+    # --- messages ---------------------------------------------------------------------------------------------------------------------
+
+    def order(self, *pools: Json, classes: Mapping[str, Json] | None = None, removable: tuple[str, ...] = (), **block: Any) -> CloudOrder:
+        """Want these pools."""
+        self.numbers += 1
+        region = {"GKE": "europe-west4", "EKS": "us-east-2"}[self.source]
+        cluster = {"source": self.source, self.source.lower(): {"region": region, **block}}
+        spec = {"cluster": cluster, **({"nodePools": list(pools)} if pools else {})}
+        return CloudOrder(
+            uid=self.uid,
+            sequence=self.numbers,
+            generation=self.numbers,
+            manifest={"spec": spec},
+            classes=dict(CLASSES if classes is None else classes),
+            removable_pools=list(removable),
+        )
+
+    async def apply(self, *pools: Json, **more: Any) -> None:
+        await self.send(CloudClusterSignals.APPLY, self.order(*pools, **more))
+
+    async def delete(self, **more: Any) -> None:
+        self.numbers += 1
+        await self.send(CloudClusterSignals.DELETE, CloudDelete(uid=self.uid, sequence=self.numbers, **more))
+
+    async def retry_now(self) -> None:
+        await self.send(CloudClusterSignals.RETRY_NOW, RetryNow(by="test"))
+
+    async def send(self, signal: Any, message: Message) -> bool:
+        return await send_signal(self.client, signal.request(cloud_cluster(NAME, self.uid), message))
+
+    # --- looks ------------------------------------------------------------------------------------------------------------------------
+
+    async def progress(self) -> Json:
+        seen: Json = await self.handle.query("progress")
+        return seen
+
+    async def until(self, holds: Callable[[Json], bool], what: str = "") -> Json:
+        seen: Json = await eventually(self.progress, holds, within=_WITHIN, longest_pause=0.3, what=what)
+        return seen
+
+    async def until_cloud(self, holds: Callable[[ScriptedCloud], bool], what: str = "") -> None:
+        async def look() -> ScriptedCloud:
+            return self.cloud
+
+        await eventually(look, holds, within=_WITHIN, longest_pause=0.1, what=what)
+
+    async def ready(self) -> Json:
+        return await self.until(lambda seen: bool(seen["ready"]), "Ready")
+
+    async def gone(self) -> None:
+        """Wait until the CloudCluster has ended."""
+        await asyncio.wait_for(self.handle.result(), _WITHIN)
+
+    async def events(self) -> list[tuple[str, str]]:
+        seen = await self.handle.query("describe")
+        return [(event["reason"], event["message"]) for event in seen["status"]["events"]]
+
+
+def row(seen: Json, key: str) -> Json:
+    """One object of the progress."""
+    found: list[Json] = [each for each in seen["objects"] if each["key"] == key]
+    return found[0]
+
+
+@asynccontextmanager
+async def workflow_worker(client: Client) -> AsyncIterator[None]:
+    """Run the workflow, and what it sends with."""
+    messaging = EntityClient()
+    async with Worker(
+        client,
+        task_queue=queues.WORKFLOWS,
+        workflows=[CloudClusterWorkflow],
+        activities=[messaging.signal, messaging.signal_many],
+        workflow_runner=registry.runner(),
+    ):
+        yield
+
+
+@asynccontextmanager
+async def cloud_plane(client: Client, source: str, **settings: Any) -> AsyncIterator[CloudPlane]:
+    """Start the worker of a cluster at a cloud, which its workflow is ended with."""
+    plane = CloudPlane(client, source, **settings)
+    await plane.start_cloud_worker()
+    try:
+        yield plane
+    finally:
+        with contextlib.suppress(RPCError):
+            await plane.handle.terminate("the test is over")
+        await plane.stop_cloud_worker()

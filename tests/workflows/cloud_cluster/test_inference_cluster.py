@@ -1,0 +1,89 @@
+"""An InferenceCluster with its CloudCluster, on a real Temporal server, a scripted cloud and a simulated cluster there."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from temporalio import activity
+from temporalio.worker import Worker
+
+from api_types import labels, names, queues
+from api_types.messages.cluster_work import EmptyCluster, TeardownStepResult
+from tests.activities.clouds.builders import L4, a_pool
+from tests.workflows.cloud_cluster.control_plane import CloudPlane
+from tests.workflows.environment.harness import ControlPlane, Json, condition, message, reason
+from tests.workflows.environment.simulated_clusters import API_VERSION, SimulatedClusters, simulated_plane
+
+pytestmark = pytest.mark.testbed
+
+NAME = "prod"
+
+
+class AtCloud(SimulatedClusters):
+    """Simulated clusters that can be emptied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.emptied: list[str] = []
+
+    @activity.defn
+    async def empty_cluster(self, order: EmptyCluster) -> TeardownStepResult:
+        assert order.connection.cloud is not None
+        self.emptied.append(order.connection.cluster)
+        return TeardownStepResult()
+
+    def activities(self) -> list[Callable[..., Any]]:
+        return [*super().activities(), self.empty_cluster]
+
+
+def a_class() -> Json:
+    device = {"name": "gpu", "claim": "DRA", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com", "count": 1}
+    spec = {"devices": [device], "provisioning": L4}
+    return {"apiVersion": API_VERSION, "kind": "InferenceClass", "metadata": {"name": "l4"}, "spec": spec}
+
+
+def a_cluster(**annotations: str) -> Json:
+    metadata = {"name": NAME, "annotations": {labels.STACK: "external", **annotations}}
+    spec = {"cluster": {"source": "GKE", "gke": {"region": "europe-west4"}}, "nodePools": [a_pool()]}
+    return {"apiVersion": API_VERSION, "kind": "InferenceCluster", "metadata": metadata, "spec": spec}
+
+
+@asynccontextmanager
+async def control_plane(clusters: AtCloud) -> AsyncIterator[tuple[ControlPlane, CloudPlane]]:
+    """A control plane whose worker of calls to clouds has the scripted one."""
+    async with simulated_plane(clusters) as plane:
+        at_cloud = CloudPlane(plane.client, "GKE")
+        async with Worker(plane.client, task_queue=queues.CLOUD, activities=at_cloud.calls()):
+            yield plane, at_cloud
+
+
+async def test_a_cluster_is_created_connected_and_deleted_with_all_that_it_had() -> None:
+    clusters = AtCloud()
+    async with control_plane(clusters) as (plane, at_cloud):
+        at_cloud.cloud.hold.add("cluster")
+        await plane.apply(a_class())
+        await plane.apply(a_cluster())
+        seen = await plane.until("InferenceCluster", NAME, lambda seen: "cluster (Cluster" in message(seen, "ClusterReady"))
+        assert (condition(seen, "ClusterReady"), reason(seen, "ClusterReady")) == ("False", "Provisioning")
+        assert seen["status"]["cache"]["storageClassName"] == "modelplane-rwx"
+        assert seen["status"]["gpuPools"][0]["name"] == "gpu"
+        assert "providerConfigRef" not in seen["status"], "nothing can be reached yet"
+        at_cloud.cloud.hold.clear()
+        seen = await plane.ready("InferenceCluster", NAME)
+        assert reason(seen, "ClusterReady") == "ClusterRunning"
+        assert seen["status"]["providerConfigRef"]["name"] == names.connection_handle(NAME)
+        await plane.delete("InferenceCluster", NAME)
+        await plane.gone("InferenceCluster", NAME)
+        assert (at_cloud.cloud.things, clusters.emptied) == ({}, [NAME])
+
+
+async def test_case_64_without_its_api_server_a_cluster_is_deleted_when_an_annotation_says_so() -> None:
+    clusters = AtCloud()
+    async with control_plane(clusters) as (plane, at_cloud):
+        await plane.apply(a_class())
+        await plane.apply(a_cluster(**{labels.SKIP_IN_CLUSTER_TEARDOWN: "true"}))
+        await plane.ready("InferenceCluster", NAME)
+        await plane.delete("InferenceCluster", NAME)
+        await plane.gone("InferenceCluster", NAME)
+        assert (at_cloud.cloud.things, clusters.emptied) == ({}, [])

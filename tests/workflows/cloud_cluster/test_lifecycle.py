@@ -1,0 +1,222 @@
+"""The life of a cluster at a cloud, on a real Temporal server and a scripted cloud. The numbers are those of spec/provisioning.md 11."""
+
+from api_types.messages.signals import CloudClusterSignals
+from tests.activities.clouds.builders import a_pool, an_eks_pool
+from tests.workflows.cloud_cluster.control_plane import CloudPlane, row
+
+GKE_KEYS = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "iam/key", "cluster", "pool/gpu", "conn", "sc"]
+
+
+async def test_case_1_a_gke_cluster_is_created_and_deleted_without_remains(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    seen = await gke.ready()
+    assert sorted(each["key"] for each in seen["objects"]) == sorted(GKE_KEYS)
+    assert sorted(gke.cloud.written("create")) == sorted(set(GKE_KEYS) - {"conn", "sc"})
+    assert gke.cluster.applied == ["modelplane-rwx"]
+    await gke.delete()
+    await gke.gone()
+    assert gke.cloud.things == {}
+    deleted = gke.cloud.written("delete")
+    assert "pool/gpu" not in deleted, "GKE deletes pools with the control plane"
+    assert deleted.index("cluster") < deleted.index("net/subnet") < deleted.index("net/vpc")
+    assert deleted.index("iam/binding") < deleted.index("iam/sa")
+
+
+async def test_case_62_an_eks_cluster_is_deleted_against_its_graph(eks: CloudPlane) -> None:
+    await eks.apply(an_eks_pool())
+    await eks.ready()
+    assert ("ensure", "cluster-autoscaler") in eks.helm.calls
+    await eks.delete()
+    await eks.gone()
+    assert eks.cloud.things == {}
+    assert ("uninstall", "cluster-autoscaler") in eks.helm.calls
+    deleted = eks.cloud.written("delete")
+    order = ["pool/gpu", "cluster", "net/subnets", "net/vpc"]
+    assert [key for key in deleted if key in order] == order
+    assert deleted.index("addon/coredns") < deleted.index("pool/system") < deleted.index("cluster") < deleted.index("iam/cluster")
+    assert not {"access", "addon/vpc-cni", "addon/kube-proxy"} & set(deleted), "they go with the control plane"
+
+
+# --- changes ------------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_case_38_pools_of_gke_are_made_one_after_the_other(gke: CloudPlane) -> None:
+    await gke.apply(a_pool("a"), a_pool("b"), a_pool("c"))
+    await gke.ready()
+    assert gke.cloud.most_at_once["NodePool"] == 1
+
+
+async def test_case_38_pools_of_eks_are_made_together(eks: CloudPlane) -> None:
+    eks.cloud.polls = 5
+    await eks.apply(an_eks_pool("a"), an_eks_pool("b"), an_eks_pool("c"))
+    await eks.ready()
+    assert eks.cloud.most_at_once["Nodegroup"] > 1
+
+
+async def test_case_48_a_changed_maximum_is_one_update_of_its_pool(eks: CloudPlane) -> None:
+    await eks.apply(an_eks_pool("a", maxNodeCount=4), an_eks_pool("b"))
+    await eks.ready()
+    created = len(eks.cloud.written("create"))
+    await eks.apply(an_eks_pool("a", maxNodeCount=6), an_eks_pool("b"))
+    await eks.until_cloud(lambda cloud: bool(cloud.written("update")))
+    await eks.ready()
+    assert (eks.cloud.written("update"), len(eks.cloud.written("create"))) == (["pool/a"], created)
+
+
+async def test_case_50_what_cannot_be_changed_is_said_and_forgotten_when_it_is_taken_back(eks: CloudPlane) -> None:
+    await eks.apply(an_eks_pool(maxNodeCount=4))
+    await eks.ready()
+    eks.cloud.replaced.add("pool/gpu")
+    await eks.apply(an_eks_pool(maxNodeCount=6))
+    seen = await eks.until(lambda seen: "ReplaceRequired" in seen["message"])
+    assert seen["usable"]
+    written = len(eks.cloud.calls) - len(eks.cloud.written("plan"))
+    await eks.apply(an_eks_pool(maxNodeCount=4))
+    seen = await eks.ready()
+    assert (seen["message"], len(eks.cloud.calls) - len(eks.cloud.written("plan"))) == ("", written)
+
+
+async def test_case_55_a_pool_that_is_removed_goes_when_no_replica_may_use_it(gke: CloudPlane) -> None:
+    await gke.apply(a_pool("a"), a_pool("b"))
+    await gke.ready()
+    await gke.apply(a_pool("a"))
+    await gke.ready()
+    assert gke.cloud.written("delete") == [], "it waits until it is drained"
+    await gke.apply(a_pool("a"), removable=("b",))
+    await gke.until(lambda seen: "pool/b" not in [each["key"] for each in seen["objects"]])
+    assert gke.cloud.written("delete") == ["pool/b"]
+
+
+async def test_case_16_a_pool_whose_class_is_for_another_cloud_is_left_out_and_the_others_are_built(gke: CloudPlane) -> None:
+    await gke.apply(a_pool("a"), a_pool("b", className="g6"))
+    seen = await gke.until(lambda seen: seen["usable"] and row(seen, "pool/a")["phase"] == "Ready")
+    assert (seen["ready"], seen["reason"]) == (False, "InvalidNodePool")
+    assert "pool b: InferenceClass g6 has no spec.provisioning.gke" in seen["message"]
+    assert "pool/b" not in gke.cloud.things
+
+
+async def test_case_17_a_class_that_is_deleted_takes_nothing_away(gke: CloudPlane) -> None:
+    await gke.apply(a_pool("a"), a_pool("b"))
+    await gke.ready()
+    before = set(gke.cloud.things)
+    await gke.apply(a_pool("a"), a_pool("b"), classes={})
+    await gke.until_cloud(lambda cloud: len(cloud.written("plan")) > 1)
+    await gke.ready()
+    assert (set(gke.cloud.things), gke.cloud.written("delete"), gke.cloud.written("update")) == (before, [], [])
+
+
+async def test_case_9_a_zone_of_another_region_is_refused_before_anything_is_created(gke: CloudPlane) -> None:
+    await gke.apply(a_pool(zones=["us-east1-b"]))
+    seen = await gke.until(lambda seen: bool(seen["message"]))
+    assert "not in region europe-west4" in seen["message"]
+    assert gke.cloud.written("create") == []
+    await gke.apply(a_pool())
+    await gke.ready()
+
+
+async def test_what_is_refused_later_changes_nothing_of_what_there_is(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    before = set(gke.cloud.things)
+    await gke.apply(a_pool(zones=["us-east1-b"]))
+    await gke.until(lambda seen: "not in region" in seen["message"])
+    assert (set(gke.cloud.things), gke.cloud.written("delete")) == (before, [])
+
+
+# --- what others do there -----------------------------------------------------------------------------------------------------------------
+
+
+async def test_case_56_what_was_changed_by_hand_is_put_back(eks: CloudPlane) -> None:
+    await eks.apply(an_eks_pool())
+    await eks.ready()
+    eks.cloud.things["net/routes-public"].content = "another route"
+    await eks.retry_now()
+    await eks.until_cloud(lambda cloud: cloud.written("update") == ["net/routes-public"])
+    await eks.ready()
+    assert "DriftDetected" in [reason for reason, _ in await eks.events()]
+
+
+async def test_case_57_a_pool_that_was_deleted_by_hand_is_built_again_in_the_next_epoch(eks: CloudPlane) -> None:
+    await eks.apply(an_eks_pool())
+    await eks.ready()
+    token = eks.cloud.things.pop("pool/gpu").token
+    await eks.retry_now()
+    await eks.until_cloud(lambda cloud: "pool/gpu" in cloud.things)
+    seen = await eks.ready()
+    assert row(seen, "pool/gpu")["epoch"] == 1
+    assert eks.cloud.things["pool/gpu"].token != token, "the cloud would give the old answer for the old token"
+    assert "CloudObjectMissing" in [reason for reason, _ in await eks.events()]
+
+
+async def test_case_58_a_cluster_that_was_deleted_by_hand_is_built_again_only_when_a_person_says_so(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    for key in ("cluster", "pool/gpu"):
+        del gke.cloud.things[key]
+    created = len(gke.cloud.written("create"))
+    await gke.retry_now()
+    seen = await gke.until(lambda seen: not seen["usable"])
+    assert "modelplane retry" in seen["message"]
+    await gke.apply(a_pool())
+    await gke.until_cloud(lambda cloud: len(cloud.written("plan")) > 2)
+    assert len(gke.cloud.written("create")) == created
+    await gke.retry_now()
+    await gke.ready()
+    assert gke.cloud.written("create")[created:] == ["cluster", "pool/gpu"]
+
+
+async def test_case_60_a_pool_that_fails_later_is_kept_and_the_cluster_stays_usable(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    thing = gke.cloud.things["pool/gpu"]
+    thing.state, thing.reason = type(thing.state)("Broken"), "status ERROR: quota of addresses"
+    await gke.retry_now()
+    seen = await gke.until(lambda seen: "status ERROR: quota of addresses" in seen["message"])
+    assert (seen["usable"], gke.cloud.written("delete")) == (True, [])
+    thing.state = type(thing.state)("Ready")
+    await gke.retry_now()
+
+
+# --- lost and late ------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_case_77_a_workflow_that_lost_its_history_finds_everything_and_creates_nothing(eks: CloudPlane) -> None:
+    await eks.apply(an_eks_pool())
+    await eks.ready()
+    created = len(eks.cloud.written("create"))
+    await eks.handle.terminate("lost")
+    await eks.apply(an_eks_pool())
+    await eks.ready()
+    assert len(eks.cloud.written("create")) == created
+
+
+async def test_a_workflow_that_lost_its_history_deletes_everything_of_the_order_that_it_is_given(eks: CloudPlane) -> None:
+    await eks.apply(an_eks_pool())
+    await eks.ready()
+    await eks.handle.terminate("lost")
+    await eks.delete(order=eks.order(an_eks_pool()))
+    await eks.gone()
+    assert eks.cloud.things == {}
+
+
+async def test_what_arrives_after_the_end_starts_nothing(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    await gke.delete()
+    await gke.gone()
+    assert not await gke.send(CloudClusterSignals.APPLY, gke.order(a_pool()))
+    assert gke.cloud.things == {}
+
+
+async def test_case_73_an_order_after_the_deletion_is_refused(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    gke.cloud.hold.add("cluster")
+    await gke.delete()
+    await gke.delete()
+    await gke.until_cloud(lambda cloud: "cluster" in cloud.written("delete"))
+    await gke.apply(a_pool(), a_pool("b"))
+    assert "BeingDeleted" in [reason for reason, _ in await gke.events()]
+    gke.cloud.hold.clear()
+    await gke.gone()
+    assert (gke.cloud.things, "pool/b" in gke.cloud.written("create")) == ({}, False)

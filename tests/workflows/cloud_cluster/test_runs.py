@@ -1,0 +1,30 @@
+"""A CloudCluster over many runs of its workflow, on a server that suggests a new one after a few events (case 78)."""
+
+from functools import partial
+
+import pytest
+
+from activities.clouds import activities
+from activities.heartbeat import heartbeating
+from tests.activities.clouds.builders import an_eks_pool
+from tests.workflows.cloud_cluster.control_plane import cloud_plane, workflow_worker
+from tests.workflows.environment.replaying import replayer
+from tests.workflows.environment.short_runs import runs, server_with_short_runs
+
+
+async def test_case_78_a_life_over_many_runs_creates_everything_once_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A run ends when its activities know that they are cancelled, which they hear with a heartbeat.
+    monkeypatch.setattr(activities, "heartbeating", partial(heartbeating, 0.2))
+    async with server_with_short_runs(200) as client, workflow_worker(client), cloud_plane(client, "EKS") as plane:
+        plane.cloud.polls = 3
+        await plane.apply(an_eks_pool())
+        await plane.ready()
+        created = plane.cloud.written("create")
+        assert len(created) == len(set(created))
+        assert await runs(client, plane.id) > 1
+        await plane.delete()
+        await plane.gone()
+        assert plane.cloud.things == {}
+        async for run in client.list_workflows(f'WorkflowId = "{plane.id}"'):
+            history = await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+            assert (await replayer().replay_workflow(history)).replay_failure is None

@@ -1,0 +1,170 @@
+"""What fails at a cloud, and what follows: on a real Temporal server and a scripted cloud. Numbers: spec/provisioning.md 11."""
+
+from activities.clouds.activities import Patience
+from api_types.errors import CapacityUnavailable, QuotaExceeded, ServerError, Throttled
+from api_types.messages.clouds import Leftover
+from tests.activities.clouds.builders import a_pool, an_eks_pool
+from tests.workflows.cloud_cluster.control_plane import CloudPlane, row
+
+BALANCER = Leftover(kind="LoadBalancer", id="a1b2c3", evidence="tag kubernetes.io/cluster", ours=True)
+OF_A_USER = Leftover(kind="Instance", id="i-0123", evidence="in our network, without our mark")
+
+
+async def test_case_30_a_quota_stops_what_needs_the_object_and_is_tried_again_when_a_person_says_so(eks: CloudPlane) -> None:
+    eks.cloud.refuse["create", "net/vpc"] = [QuotaExceeded("VPCs per region: limit 5, needs 1 more")]
+    await eks.apply(an_eks_pool())
+    seen = await eks.until(lambda seen: "QuotaExceeded" in seen["message"] and row(seen, "efs")["phase"] == "Ready")
+    assert seen["message"].startswith("QuotaExceeded: net/vpc")
+    assert (seen["reason"], seen["usable"]) == ("Provisioning", False)
+    assert "cluster" not in eks.cloud.things
+    await eks.retry_now()
+    await eks.ready()
+
+
+async def test_case_33_a_broken_pool_is_built_again_once_and_then_waits_for_capacity(eks: CloudPlane) -> None:
+    eks.cloud.broken["pool/gpu"] = (3, CapacityUnavailable)
+    await eks.apply(an_eks_pool("gpu"), an_eks_pool("other"))
+    seen = await eks.until(lambda seen: "CapacityUnavailable" in seen["message"] and row(seen, "pool/other")["phase"] == "Ready")
+    assert eks.cloud.written("create").count("pool/gpu") == 2
+    assert (row(seen, "pool/gpu")["epoch"], row(seen, "pool/gpu")["phase"], seen["usable"]) == (1, "Broken", True)
+    await eks.retry_now()
+    await eks.until_cloud(lambda cloud: cloud.written("create").count("pool/gpu") == 3)
+    await eks.until(lambda seen: row(seen, "pool/gpu")["epoch"] == 2 and bool(row(seen, "pool/gpu")["retryAt"]))
+    await eks.retry_now()
+    seen = await eks.ready()
+    assert row(seen, "pool/gpu")["epoch"] == 3
+
+
+async def test_case_18_a_credential_that_goes_pauses_everything_and_takes_nothing_away(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    before = set(gke.cloud.things)
+    gke.secrets.credential = None
+    await gke.apply(a_pool(), a_pool("b"))
+    seen = await gke.until(lambda seen: "CredentialsInvalid" in seen["message"])
+    assert (set(gke.cloud.things), seen["usable"]) == (before, True)
+    gke.secrets.credential = "a credential"
+    await gke.retry_now()
+    await gke.until(lambda seen: seen["ready"] and "pool/b" in [each["key"] for each in seen["objects"]])
+
+
+async def test_case_19_a_deletion_without_a_credential_waits_for_it(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    gke.cloud.shut = True
+    await gke.delete()
+    await gke.until(lambda seen: "CredentialsInvalid" in seen["message"])
+    assert "cluster" in gke.cloud.things
+    gke.cloud.shut = False
+    await gke.retry_now()
+    await gke.gone()
+    assert gke.cloud.things == {}
+
+
+async def test_case_26_an_answer_that_is_lost_creates_nothing_a_second_time(eks: CloudPlane) -> None:
+    eks.cloud.lose = {("create", key): 1 for key in ("net/vpc", "net/eip", "cluster", "pool/gpu")}
+    await eks.apply(an_eks_pool())
+    await eks.ready()
+    assert all(eks.cloud.written("create").count(key) == 1 for _, key in eks.cloud.lose)
+
+
+async def test_case_29_trouble_that_lasts_is_said_and_goes_on(gke: CloudPlane) -> None:
+    await gke.stop_cloud_worker()
+    gke.patience = Patience(trouble=3.0)
+    await gke.start_cloud_worker()
+    gke.cloud.refuse["create", "net/vpc"] = [Throttled("rate of inserts exceeded") for _ in range(4)]
+    await gke.apply(a_pool())
+    await gke.until(lambda seen: "Throttled: net/vpc" in seen["message"])
+    await gke.retry_now()
+    seen = await gke.ready()
+    assert seen["message"] == ""
+
+
+async def test_case_28_trouble_that_ends_soon_is_no_news(gke: CloudPlane) -> None:
+    gke.cloud.refuse["create", "net/vpc"] = [ServerError("internal error")]
+    await gke.apply(a_pool())
+    await gke.ready()
+    assert "ServerError" not in [reason for reason, _ in await gke.events()]
+
+
+async def test_case_40_another_worker_goes_on_when_one_stops(gke: CloudPlane) -> None:
+    gke.cloud.hold.add("cluster")
+    await gke.apply(a_pool())
+    await gke.until_cloud(lambda cloud: "cluster" in cloud.things)
+    await gke.stop_cloud_worker()
+    await gke.start_cloud_worker()
+    gke.cloud.hold.clear()
+    await gke.ready()
+    assert gke.cloud.written("create").count("cluster") == 1
+
+
+# --- deletion -----------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_case_70_a_cluster_that_is_being_created_is_deleted_and_is_no_second_one(gke: CloudPlane) -> None:
+    gke.cloud.hold.add("cluster")
+    await gke.apply(a_pool())
+    await gke.until_cloud(lambda cloud: "cluster" in cloud.things)
+    await gke.delete()
+    gke.cloud.hold.clear()
+    await gke.gone()
+    assert (gke.cloud.things, gke.cloud.written("create").count("cluster")) == ({}, 1)
+
+
+async def test_case_71_what_was_created_without_an_answer_is_found_and_deleted(eks: CloudPlane) -> None:
+    eks.cloud.lose["create", "net/eip"] = 100
+    eks.cloud.refuse["create", "net/vpc"] = [QuotaExceeded("VPCs")]
+    await eks.apply(an_eks_pool())
+    await eks.until_cloud(lambda cloud: "net/eip" in cloud.things)
+    await eks.delete()
+    await eks.gone()
+    assert eks.cloud.things == {}
+
+
+async def test_case_72_where_nothing_was_created_nothing_is_deleted(gke: CloudPlane) -> None:
+    gke.secrets.credential = None
+    await gke.apply(a_pool())
+    await gke.until(lambda seen: "CredentialsInvalid" in seen["message"])
+    await gke.delete()
+    await gke.gone()
+    assert gke.cloud.calls == []
+
+
+async def test_case_65_what_the_cluster_left_behind_is_found_and_deleted_and_what_others_have_stays(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    gke.cloud.leftovers = [BALANCER, OF_A_USER]
+    await gke.delete()
+    await gke.until(lambda seen: "LoadBalancer a1b2c3" in seen["message"])
+    await gke.retry_now()
+    await gke.gone()
+    assert (gke.cloud.things, gke.cloud.leftovers) == ({}, [OF_A_USER])
+
+
+async def test_case_74_what_others_have_in_the_network_holds_it_and_is_named(gke: CloudPlane) -> None:
+    await gke.stop_cloud_worker()
+    gke.patience = Patience(dependency=0.0)
+    await gke.start_cloud_worker()
+    await gke.apply(a_pool())
+    await gke.ready()
+    subnet = gke.cloud.things["net/subnet"]
+    gke.cloud.things["vm"] = type(subnet)("vm", "Instance", "vm-1", "somebody", "", "", ("net/subnet",))
+    gke.cloud.leftovers = [BALANCER]
+    await gke.delete()
+    seen = await gke.until(lambda seen: "Dependency: net/subnet" in seen["message"])
+    assert "is used by vm" in seen["message"]
+    await gke.until_cloud(lambda cloud: cloud.leftovers == [], "the sweep")
+    del gke.cloud.things["vm"]
+    await gke.retry_now()
+    await gke.gone()
+    assert gke.cloud.things == {}
+
+
+async def test_an_abandoned_cluster_is_left_and_listed(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    await gke.delete(abandon=True)
+    await gke.gone()
+    assert "cluster" in gke.cloud.things
+    ended = await gke.handle.describe()
+    assert ended.close_time is not None

@@ -1,0 +1,228 @@
+"""CloudCluster: owns what one InferenceCluster has at its cloud.
+
+It is started by the first message of its InferenceCluster, and ends when everything at the cloud is deleted, or given up. Its id has the
+uid of the InferenceCluster: one of the same name that is created again never meets what the one before is still deleting.
+"""
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from temporalio import workflow
+
+from activities.messaging.search_attributes import PHASE
+from api_types import names
+from api_types.base import Message
+from api_types.digests import report_digest
+from api_types.errors import InvalidInput
+from api_types.messages.clouds import CloudDelete, CloudOrder, CredentialsChanged
+from api_types.messages.delivery import entity
+from api_types.messages.entities import CancelRequested, RetryNow
+from api_types.messages.signals import CloudClusterSignals, InferenceClusterSignals
+from workflows.cloud_cluster import shown
+from workflows.cloud_cluster.calls import Calls
+from workflows.cloud_cluster.context import CloudContext
+from workflows.cloud_cluster.converge import Converge
+from workflows.cloud_cluster.entries import Entries
+from workflows.cloud_cluster.state import CloudState
+from workflows.cloud_cluster.teardown import Teardown, inventory_lines
+from workflows.entity.calls.refusals import NEXT_CALL
+from workflows.entity.calls.sending import send_all
+from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED
+from workflows.entity.handles import handles
+from workflows.entity.memo import memo_to_carry
+from workflows.entity.requeue_timer import RequeueTimer
+from workflows.entity.start import read_carried
+
+
+@workflow.defn(name="CloudCluster")
+class CloudClusterWorkflow:
+    """Workflow id cloud/<name>/<uid>, both of the InferenceCluster."""
+
+    kind: ClassVar[str] = "CloudCluster"
+
+    @workflow.init
+    def __init__(self, *arguments: Any) -> None:
+        cluster, uid = names.cluster_of_cloud(workflow.info().workflow_id)
+        if not cluster:
+            raise InvalidInput(f'id: must be cloud/<name>/<uid> for a CloudCluster, got "{workflow.info().workflow_id}"')
+        self.state = read_carried(arguments, CloudState) or CloudState()
+        self.context = CloudContext(cluster, uid, self.state)
+        self.calls = Calls(self.context.requeue)
+        self.entries = Entries(self.context)
+        self.converge = Converge(self.context, self.calls, self.entries)
+        self.teardown = Teardown(self.context, self.calls, self.entries, self.converge)
+        self.arrivals: Counter[str] = Counter()
+        self._timer = RequeueTimer(f"{cluster}: next look or attempt", self.context.requeue)
+        self._published = ""
+
+    @workflow.run
+    async def run(self, *arguments: Any) -> None:
+        """Run until nothing is left at the cloud."""
+        del arguments
+        gone = False
+        while not gone and not workflow.info().is_continue_as_new_suggested():
+            await workflow.wait_condition(lambda: self.context.queued)
+            self.context.queued, self.context.requeue_time = False, None
+            gone = await self._pass()
+            self._timer.update(self.context.requeue_time)
+        self._timer.cancel()
+        # What is cancelled is taken up again by the next run, which finds it at the cloud.
+        await self.calls.stop_all()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        if not gone:
+            workflow.continue_as_new(self.state, memo=memo_to_carry())
+
+    async def _pass(self) -> bool:
+        """Do what is due; True when everything is gone, and its InferenceCluster knows."""
+        deletion = self.state.deletion
+        if deletion is not None and deletion.abandon:
+            await self.calls.stop_all()
+            left = inventory_lines(list(self.state.inventory.values()))
+            self.context.record("Warning", "Abandoned", f"left at the cloud: {', '.join(left) or 'nothing'}")
+            await self._report(gone=True, leftovers=left)
+            return True
+        if deletion is not None:
+            gone = await self.teardown.update()
+            await self._report(gone=gone)
+            return gone
+        self.converge.update()
+        self.state.usable = self.state.usable or shown.is_usable(self.state)
+        if shown.is_ready(self.state) and not self.state.was_ready:
+            self.state.was_ready = True
+            self.context.record("Normal", "Ready", f"{len(self.state.inventory)} objects are as they are wanted")
+        await self._report()
+        return False
+
+    async def _report(self, *, gone: bool = False, leftovers: list[str] | None = None) -> None:
+        """Tell the InferenceCluster what is new to it, and show it."""
+        self._publish()
+        report = shown.report_of(self.state, self.context.uid, self.calls.keys, leftovers or ())
+        if gone:
+            report = report.model_copy(update={"phase": "Deleted", "usable": False, "ready": False})
+        digest = report_digest(report.model_copy(update={"sequence": 0}).wire())
+        if digest == self.state.reported:
+            return
+        self.state.reported = digest
+        self.state.report_number = max(self.state.report_number + 1, int(workflow.time() * 1000))
+        numbered = report.model_copy(update={"sequence": self.state.report_number})
+        receiver = entity(InferenceClusterSignals, "", self.context.cluster)
+        await send_all([InferenceClusterSignals.CLOUD_REPORTED.request(receiver, numbered)], f"report {self.context.cluster}")
+
+    def _publish(self) -> None:
+        phase = shown.phase_of(self.state, self.calls.keys)
+        if phase != self._published:
+            workflow.upsert_search_attributes([PHASE.value_set(phase)])
+            self._published = phase
+        workflow.set_current_details(shown.details_of(self.context.cluster, self.state, self.calls.keys))
+
+    # --- messages -----------------------------------------------------------------------------------------------------------------
+
+    @handles(CloudClusterSignals.APPLY)
+    def apply(self, message: CloudOrder) -> None:
+        """Want what a manifest says; only the newest order counts."""
+        if message.uid != self.context.uid:
+            return
+        if self.state.deletion is not None:
+            self.context.record_refusal("BeingDeleted", "a new order was refused: the cluster is being deleted")
+            return
+        if self.state.order is None or message.sequence >= self.state.order.sequence:
+            self._take(message)
+            # Whoever orders again may not know the last report.
+            self.state.reported = ""
+            self.context.requeue()
+
+    def _take(self, message: CloudOrder) -> None:
+        pools = message.manifest.get("spec", {}).get("nodePools") or ()
+        used = [pool.get("className", "") for pool in pools]
+        # A class that was deleted since takes nothing from a pool that was made of it.
+        known = {name: self.state.classes[name] for name in used if name in self.state.classes}
+        self.state.classes = {**known, **message.classes}
+        self.state.order = message
+        self.state.plan_retry_at = ""
+
+    @handles(CloudClusterSignals.DELETE)
+    def delete(self, message: CloudDelete) -> None:
+        """Delete everything."""
+        if message.uid != self.context.uid:
+            return
+        if self.state.deletion is None:
+            self.context.record("Normal", "Deleting", "deletion was ordered")
+        if message.order is not None and self.state.order is None:
+            self._take(message.order)
+        before = self.state.deletion
+        if before is None or message.sequence >= before.sequence:
+            order = message.order or (before.order if before else None)
+            self.state.deletion = message.model_copy(update={"order": order})
+        self.state.reported = ""
+        self.context.requeue()
+
+    @handles(CloudClusterSignals.RETRY_NOW)
+    def retry_now(self, message: RetryNow) -> None:
+        """Make the next attempt at everything now, also at what waits for a person."""
+        self.context.record("Normal", "Retried", f"{message.by or 'unknown'} wants the next attempt now")
+        self.entries.retry_all()
+        self._look_again()
+
+    @handles(CloudClusterSignals.CREDENTIALS_CHANGED)
+    def credentials_changed(self, message: CredentialsChanged) -> None:
+        """Look at once whether the credential can be used."""
+        del message
+        self._look_again()
+
+    def _look_again(self) -> None:
+        state = self.state
+        state.paused_until, state.plan_retry_at, state.audit_at, state.drift_at = "", "", "", ""
+        self.context.requeue()
+
+    @handles(CloudClusterSignals.CANCEL_REQUESTED)
+    def cancel_requested(self, message: CancelRequested) -> None:
+        """Refuse the cancellation: what is at the cloud would be nobody's."""
+        reason = f" ({message.reason})" if message.reason else ""
+        text = f"the workflow was to be cancelled{reason}, which deletes nothing and is ignored: delete the InferenceCluster instead"
+        self.context.record_refusal(CANCEL_REFUSED, text)
+
+    def refuse_malformed(self, message: type[Message], problems: str) -> None:
+        """Record a signal whose argument could not be read."""
+        self.context.record_refusal(MALFORMED, f"a {message.__name__} message was ignored: {problems}")
+
+    def call_refused(self, summary: str, problem: str) -> None:
+        """Record that a call is refused, and is made again."""
+        self.context.record_refusal("CallRefused", f"{summary}: {problem}")
+
+    def call_accepted(self, summary: str) -> None:
+        """Nothing: what was refused is an event, and those stay."""
+
+    async def before_next_call(self, delay: timedelta) -> None:
+        """Wait for so long."""
+        await workflow.sleep(delay, summary=NEXT_CALL)
+
+    # --- queries --------------------------------------------------------------------------------------------------------------------
+
+    @workflow.query
+    def inventory(self) -> list[dict[str, Any]]:
+        """Give each object with its state."""
+        return shown.inventory_of(self.state, self.calls.keys)
+
+    @workflow.query
+    def progress(self) -> dict[str, Any]:
+        """Give phase, what is waited for, what is wrong, and each object with its state."""
+        return shown.progress_of(self.state, self.calls.keys)
+
+    @workflow.query
+    def plan(self) -> dict[str, Any]:
+        """Give what the next passes would do."""
+        return shown.plan_of(self.state)
+
+    @workflow.query
+    def describe(self) -> dict[str, Any]:
+        """Give the cluster with its progress and its events."""
+        return {
+            "kind": self.kind,
+            "metadata": {"name": self.context.cluster, "uid": self.context.uid},
+            "status": {
+                **shown.progress_of(self.state, self.calls.keys),
+                "leftovers": [each.wire() for each in self.state.leftovers],
+                "events": [event.model_dump(mode="json", by_alias=True) for event in self.state.events],
+            },
+        }

@@ -1,0 +1,54 @@
+"""What an InferenceCluster knows of the cluster that is created for it at a cloud."""
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from api_types.messages.clouds import CloudAccount, CloudReport
+from api_types.messages.cluster_work import RemainingObject
+from workflows.entity.failures import NO_FAILURE, Failure
+
+
+class CloudLink(BaseModel):
+    """What is carried of a CloudCluster.
+
+    Attributes:
+        account: how the cluster is reached, from when its API server first answered; kept whatever happens at the cloud.
+        report: the newest one.
+        ordered: digest of the last order; empty if it has to be sent. `number`: of the last message.
+        pools: the pools that were ever wanted.
+        was_ready: whether everything at the cloud was ready, ever.
+        missing: whether there is no CloudCluster any more, because everything was deleted.
+        trouble: what was last recorded as an event.
+        emptied: whether nothing in the cluster holds anything at the cloud any more. `remaining`, `failure`, `attempts`, `retry_at`: of
+            the last attempt to reach that. `emptying_since`: since when it is tried.
+        deleted: digest of the last order to delete everything.
+
+    """
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
+
+    account: CloudAccount | None = None
+    report: CloudReport | None = None
+    ordered: str = ""
+    number: int = 0
+    pools: list[str] = Field(default_factory=list)
+    was_ready: bool = False
+    missing: bool = False
+    trouble: str = ""
+    emptied: bool = False
+    remaining: list[RemainingObject] = Field(default_factory=list)
+    failure: Failure = NO_FAILURE
+    attempts: int = 0
+    retry_at: str = ""
+    emptying_since: str = ""
+    deleted: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left at the cloud, or it was given up."""
+        return self.missing or (self.report is not None and self.report.phase == "Deleted")
+
+    @property
+    def begun(self) -> bool:
+        """Whether there may be something at the cloud."""
+        return self.report is not None and self.report.objects > 0
