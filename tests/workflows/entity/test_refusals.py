@@ -18,6 +18,8 @@ from workflows.model_replica.workflow import ModelReplicaWorkflow
 WORKFLOWS = Path(__file__).parents[3] / "workflows"
 # What reaches a cluster, or a server for it: these modules show the failure in a condition, and try again with the next pass.
 WITH_CONDITIONS = {
+    "cloud_cluster/calls.py",
+    "inference_cluster/cloud.py",
     "model_endpoint.py",
     "inference_gateway/watch.py",
     "inference_gateway/workflow.py",
