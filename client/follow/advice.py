@@ -17,6 +17,7 @@ _OF_EVERY_KIND = {"InvalidInput": "fix the manifest and apply it again: `modelpl
 ADVICE = {
     "InferenceCluster": {
         "WaitingForClasses": "apply the missing InferenceClass; `modelplane get icl` lists those that exist",
+        "InvalidNodePool": "correct the pool, or give its class a block for this cloud, as the message says, and apply it again",
         "CredentialsInvalid": "put a working kubeconfig into the Secret that the cluster names, with `modelplane apply -f`",
         "WaitingForWorker": "start a worker that serves the task queue that the message names (setting queues.serve), where it reaches the "
         "cluster",

@@ -4,7 +4,7 @@ from api_types.messages.signals import CloudClusterSignals
 from tests.activities.clouds.builders import a_pool, an_eks_pool
 from tests.workflows.cloud_cluster.control_plane import CloudPlane, row
 
-GKE_KEYS = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "iam/key", "cluster", "pool/gpu", "conn", "sc"]
+GKE_KEYS = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "cluster", "pool/gpu", "conn", "sc"]
 
 
 async def test_case_1_a_gke_cluster_is_created_and_deleted_without_remains(gke: CloudPlane) -> None:

@@ -68,7 +68,7 @@ def test_1_every_planned_call_is_accepted_and_every_object_can_go(google: FakeGo
         assert (cluster.status.name, [pool.name for pool in cluster.node_pools]) == ("RUNNING", ["gpu", "system"])
         assert google.enabled("file.googleapis.com")
         creations = google.ledger().creations()
-        assert len(creations) == len(set(creations)) == 6
+        assert len(creations) == len(set(creations)) == 5
         assert [call for call in google.ledger().calls() if not call.account] == []
 
         base, root = cluster.name, f"projects/{PROJECT}"
