@@ -1,5 +1,6 @@
 """A small part of `python -m tests.bench.front_load`: whatever the machine does meanwhile, no watcher loses an event."""
 
+import json
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -24,6 +25,8 @@ async def test_every_watcher_ends_with_what_there_is(plane: ControlPlane, tmp_pa
         outcome = await drive(sessions[0], sessions[1:], LOAD, WITHIN)
         for number in range(LOAD.objects):
             await plane.delete("InferenceClass", LOAD.name(number))
-    assert (outcome.failed, outcome.behind, len(outcome.writes)) == ([], [], round(LOAD.per_second * LOAD.seconds))
+    assert (outcome.behind, len(outcome.writes) + len(outcome.failed)) == ([], round(LOAD.per_second * LOAD.seconds))
+    # A busy machine may take longer for a write than the front waits; no write is refused for another reason.
+    assert [each for each in outcome.failed if json.loads(each)["reason"] != "ServiceUnavailable"] == []
     # Each watcher was told the last state of each object that was written.
-    assert outcome.events >= LOAD.watchers * min(LOAD.objects, len(outcome.writes))
+    assert outcome.events >= LOAD.watchers * min(LOAD.objects, len(outcome.writes)) > 0
