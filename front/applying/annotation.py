@@ -30,12 +30,18 @@ def kept(manifest: Json, owners: Owners) -> Json:
     if owners:
         replicas = manifest["spec"].get("replicas")
         held = {"managers": owners.entries()} | ({} if replicas is None else {"replicas": replicas})
-        text = json.dumps(held, separators=(",", ":"), ensure_ascii=False)
-        if len(text.encode()) > TEXT_BYTES_MAX:
-            raise TooMuch(f"who owns which fields takes {len(text.encode())} bytes; at most {TEXT_BYTES_MAX} are kept")
-        annotations[KEY] = text
+        annotations[KEY] = check_size(held)
     rest = {key: value for key, value in metadata.items() if key != "annotations"}
     return {**manifest, "metadata": rest | ({"annotations": annotations} if annotations else {})}
+
+
+def check_size(held: Any) -> str:
+    """Write as JSON what is to be kept. Raises TooMuch."""
+    text = json.dumps(held, separators=(",", ":"), ensure_ascii=False)
+    size = len(text.encode(errors="surrogatepass"))
+    if size > TEXT_BYTES_MAX:
+        raise TooMuch(f"who owns which fields takes {size} bytes; at most {TEXT_BYTES_MAX} are kept")
+    return text
 
 
 def revealed(tree: Json) -> Json:

@@ -25,20 +25,21 @@ def of_field(name: str) -> str:
 
 
 def of_item(keys: Json) -> str:
-    """Name the item of a list by its keys."""
-    return ITEM + json.dumps(keys, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """Name the item of a list by its keys. Raises ValueError for what no JSON has, such as infinity."""
+    return ITEM + json.dumps(keys, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def to_tree(fields: Iterable[Path]) -> Json:
     """Write a set as FieldsV1 does: `{}` is a field that is owned, and `.` in a tree says that what the tree is below is owned itself."""
     tree: Json = {}
-    owned = set(fields)
-    for path in sorted(owned):
-        node = tree
-        for length, element in enumerate(path, 1):
-            node = node.setdefault(element, {})
-            if path[:length] in owned and length < len(path):
+    for path in sorted(set(fields)):
+        node, is_new = tree, True
+        for element in path:
+            if not (node or is_new):
+                # In this order it is the end of a path before.
                 node[_ITSELF] = {}
+            is_new = element not in node
+            node = node.setdefault(element, {})
     return tree
 
 
@@ -64,9 +65,10 @@ def from_tree(tree: Any) -> FieldSet:
 def _canonical(element: str) -> str:
     if element.startswith(ITEM):
         keys = json.loads(element.removeprefix(ITEM))
-        if not is_unicode(element) or not isinstance(keys, dict):
+        if not isinstance(keys, dict) or not is_unicode(named := of_item(keys)):
+            # An escape in the keys may be half of a surrogate pair, which the element itself does not show.
             raise ValueError(f"{element[:64]!r} has no keys")
-        return of_item(keys)
+        return named
     if not element.startswith((FIELD, *_OTHER_ITEMS)) or not is_unicode(element):
         raise ValueError(f"{element[:64]!r} is no element of a path")
     return element

@@ -61,6 +61,7 @@ def after_update(info: KindInfo, before: Tree, document: Tree, manifest: Tree, m
     """Give who owns what after any write but an apply; nobody, unless somebody has applied the object.
 
     A document may say it itself, as one does in which a manager takes over from another; one empty entry says that nobody owns anything.
+    Raises `Refused` for more than can be kept.
     """
     owners = _chosen(before, document)
     if not owners:
@@ -71,11 +72,16 @@ def after_update(info: KindInfo, before: Tree, document: Tree, manifest: Tree, m
 
 
 def _chosen(before: Tree, document: Tree) -> Owners:
-    given = document["metadata"].get("managedFields")
+    given, present = document["metadata"].get("managedFields"), before["metadata"].get("managedFields")
     if given == [{}]:
         return Owners()
+    if given == present:
+        return owners_of(before)
     try:
+        annotation.check_size(given)
         return Owners.of_entries(given) or owners_of(before)
+    except annotation.TooMuch as problem:
+        raise _too_much(document, problem) from None
     except (ValueError, RecursionError):
         # Who does not know this field may send anything.
         return owners_of(before)
@@ -146,8 +152,12 @@ def with_owners(manifest: Tree, owners: Owners) -> Tree:
     try:
         return annotation.kept(manifest, owners)
     except annotation.TooMuch as problem:
-        name = str(manifest["metadata"].get("name", ""))
-        raise errors.Refused(422, "Invalid", f'{manifest["kind"]} "{name}" is invalid: metadata.managedFields: {problem}') from None
+        raise _too_much(manifest, problem) from None
+
+
+def _too_much(document: Tree, problem: annotation.TooMuch) -> errors.Refused:
+    name = str(document["metadata"].get("name", ""))
+    return errors.Refused(422, "Invalid", f'{document["kind"]} "{name}" is invalid: metadata.managedFields: {problem}')
 
 
 def _written(tree: Tree) -> Tree:

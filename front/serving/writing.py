@@ -74,7 +74,7 @@ class Writer:
             held = await self.present(named)
             if _is_there(held):
                 raise errors.already_exists(resource.info.group, resource.info.plural, named.name)
-        manifest = with_owners(dump(admitted.manifest), owners)
+        manifest = await bodies.apart(with_owners, dump(admitted.manifest), owners)
         if dry:
             return shown(manifest), admitted.warnings
         message = Replace(request_id=new_request_id(), by=recorded(event.user), manifest=manifest)
@@ -94,7 +94,7 @@ class Writer:
             admitted, owners = await self._made(resource, named, before, manager)
             # What is kept of the owners is of that state alone. Without owners the last one who writes is right.
             version = _version(resource, named, before) if owners or names_version else ""
-            manifest = with_owners(dump(admitted.manifest), owners)
+            manifest = await bodies.apart(with_owners, dump(admitted.manifest), owners)
             return await self._update(resource, before, manifest, event, version=version, dry=dry), admitted.warnings
 
         return await (once() if names_version else _repeated(once))
@@ -110,7 +110,7 @@ class Writer:
             document = _named(resource, await bodies.apart(bodies.patched, before, kind, patch))
             admitted, owners = await self._made(resource, document, before, manager)
             version = _version(resource, document, before)
-            manifest = with_owners(dump(admitted.manifest), owners)
+            manifest = await bodies.apart(with_owners, dump(admitted.manifest), owners)
             keeps = _has_count(before, manifest)
             return await self._update(resource, before, manifest, event, version=version, keeps_replicas=keeps, dry=dry), admitted.warnings
 
@@ -205,7 +205,7 @@ class Writer:
         spec = config.get("spec")
         count = spec.get("replicas") if resource.info.scale and isinstance(spec, dict) else None
         version, keeps = wanted["metadata"]["resourceVersion"], count is None and _has_count(before, manifest)
-        manifest = with_owners(manifest, owners)
+        manifest = await bodies.apart(with_owners, manifest, owners)
         tree = await self._update(resource, before, manifest, event, version=version, keeps_replicas=keeps, dry=dry)
         if dry or count is None or tree["spec"]["replicas"] == count:
             return tree, admitted.warnings

@@ -1,0 +1,108 @@
+"""What one user sends for owners of fields: it is refused or read in bounded time, and no request of others waits for it."""
+
+import json
+import threading
+from collections.abc import AsyncIterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from front.applying.annotation import TEXT_BYTES_MAX
+from front.applying.fields import from_tree, to_tree
+from front.applying.owners import Owners
+from front.serving import bodies, writing
+from front.serving.managers import with_owners
+from front.store.projection import Key, Tree
+from tests.front.fleet_of_tenants import Fleet, a_fleet
+
+MINE = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments/mine"
+KEY = Key("ModelDeployment", "a", "mine")
+KIND: Tree = {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {}}
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with a_fleet(tmp_path) as fleet:
+        yield fleet
+
+
+async def write(fleet: Fleet, body: Any, kind: str = bodies.MERGE, query: str = "fieldManager=m") -> tuple[int, Tree]:
+    status, answer = await fleet.ask("PATCH", f"{MINE}?{query}", "ann", json.dumps(body).encode(), **{"Content-Type": kind})
+    return status, json.loads(answer)
+
+
+def entry(fields: Tree) -> Tree:
+    return {"manager": "ed", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
+
+
+@pytest.mark.parametrize("dry", ["", "&dryRun=All"])
+async def test_more_owners_than_can_be_kept_are_not_even_read(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, dry: str) -> None:
+    await write(fleet, {**KIND, "metadata": {"labels": {"a": "1"}}}, bodies.APPLY)
+    of_entries, before = Owners.of_entries, fleet.plane.trees[KEY]
+
+    def of_few(entries: Any) -> Owners:
+        assert len(json.dumps(entries)) <= TEXT_BYTES_MAX
+        return of_entries(entries)
+
+    monkeypatch.setattr(Owners, "of_entries", staticmethod(of_few))
+    many = {f"f:l{number}": {} for number in range(3_000)}
+    status, answer = await write(fleet, {"metadata": {"managedFields": [entry({"f:spec": many})]}}, query=f"fieldManager=m{dry}")
+    assert (status, f"at most {TEXT_BYTES_MAX} are kept" in answer["message"]) == (422, True)
+    assert fleet.plane.trees[KEY] is before
+
+
+async def test_owners_are_written_apart_from_the_thread_that_answers(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set[int]()
+
+    def noted(manifest: Tree, owners: Owners) -> Tree:
+        threads.add(threading.get_ident())
+        return with_owners(manifest, owners)
+
+    monkeypatch.setattr(writing, "with_owners", noted)
+    config = {**KIND, "metadata": {"labels": {"a": "1"}}}
+    assert (await write(fleet, config, bodies.APPLY))[0] == 200
+    assert (await write(fleet, {"metadata": {"labels": {"a": "2"}}}))[0] == 200
+    put = json.dumps({**KIND, "metadata": {"name": "mine"}, "spec": fleet.plane.trees[KEY]["spec"]}).encode()
+    assert (await fleet.ask("PUT", MINE, "ann", put))[0] == 200
+    made = put.replace(b'"mine"', b'"new"')
+    assert (await fleet.ask("POST", MINE.rpartition("/")[0], "ann", made))[0] == 201
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+def test_a_set_of_long_paths_is_written_without_their_beginnings() -> None:
+    hashed = [0]
+
+    class Counted(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            hashed[0] += 1
+            return super().__hash__()
+
+    depth, leaves = 50, 200
+    start = tuple(Counted(f"f:{number}") for number in range(depth))
+    fields = [(*start, Counted(f"f:leaf{number}")) for number in range(leaves)]
+    assert from_tree(to_tree(fields)) == set(fields)
+    # A few times for each step down; with the beginnings of each path it would be half of `depth` times that.
+    assert hashed[0] < 8 * depth * leaves
+
+
+def test_every_small_set_is_written_and_read_again() -> None:
+    paths = [("f:a",), ("f:a", "f:b"), ("f:a", "f:b", "f:c"), ("f:a", "f:d"), ("f:b", "f:c"), ("f:b",)]
+    for chosen in product([False, True], repeat=len(paths)):
+        fields = {path for path, is_in in zip(paths, chosen, strict=True) if is_in}
+        assert from_tree(to_tree(fields)) == fields
+    assert to_tree(paths) == {"f:a": {".": {}, "f:b": {".": {}, "f:c": {}}, "f:d": {}}, "f:b": {".": {}, "f:c": {}}}
+
+
+@pytest.mark.parametrize("keys", ['{"name":"\\ud800"}', '{"\\udfff":1}', '{"name":NaN}', '{"name":-Infinity}', '{"name":1e999}', "[1]"])
+async def test_keys_that_no_text_can_carry_are_no_owners(fleet: Fleet, keys: str) -> None:
+    await write(fleet, {**KIND, "metadata": {"labels": {"a": "1"}}}, bodies.APPLY)
+    with pytest.raises(ValueError, match=r"no keys|JSON compliant"):
+        from_tree({"f:spec": {f"k:{keys}": {}}})
+    given = [entry({"f:spec": {"f:template": {f"k:{keys}": {}}}})]
+    status, tree = await write(fleet, {"metadata": {"managedFields": given, "labels": {"b": "1"}}})
+    assert (status, "ed" in {each["manager"] for each in tree["metadata"]["managedFields"]}) == (200, False)
