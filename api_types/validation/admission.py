@@ -22,9 +22,10 @@ from api_types.validation.normalize import NotStorable, drop_server_fields, non_
 from api_types.validation.partial import draft
 from api_types.validation.problems import InvalidManifest, Loc, Problem, lines_of
 from api_types.validation.rules import RULES
-from api_types.validation.rules.rule import Checks, Finding, RuleContext
+from api_types.validation.rules.rule import NO_CHECKS, Checks, Finding, RuleContext
 from api_types.validation.wording import describe
 
+_UNKNOWN_FIELD, _OTHER_TYPE = "extra_forbidden", "_type"
 UNNAMED = "document"
 """What a document without kind and name is called in its problems."""
 
@@ -58,6 +59,14 @@ def admit(document: Mapping[Any, Any], checks: Checks, namespace: str = "default
         raise InvalidManifest([Problem(f"{kind} {_name_of(document)}", "", str(error))]) from None
     drop_server_fields(raw)
     return _Admission(info, raw, checks, namespace).run()
+
+
+def check_part(document: Mapping[Any, Any], namespace: str = "default") -> None:
+    """Check a part of a manifest, of which an object has the rest: that it has no unknown fields, no values of other types, and its size.
+
+    Raises InvalidManifest. A part may pass, and what it makes of its object be refused.
+    """
+    _Admission(BY_KIND[document["kind"]], dict(document), NO_CHECKS, namespace).check_part()
 
 
 def _not_identified(document: Mapping[Any, Any]) -> Problem:
@@ -101,17 +110,32 @@ class _Admission:
         self.title = title(self.info.kind, given if isinstance(given, str) else default, _name_of(self.written) or "(no name)")
 
     def run(self) -> Admitted:
-        raw = {**self.written, "metadata": self.metadata}
-        if "spec" in raw:
-            raw["spec"] = self._in_layout(raw["spec"])
-        manifest = self._read(raw)
+        manifest = self._read(self._raw())
         if self.errors:
             raise InvalidManifest(self._problems())
-        size = len(json.dumps(manifest.wire(), ensure_ascii=False).encode())
+        self._check_size(manifest.wire())
+        return Admitted(manifest, tuple(lines_of([Problem(self.title, self._path(loc), text) for loc, text in self.warnings])))
+
+    def check_part(self) -> None:
+        raw = self._raw()
+        self._check_size(raw)
+        try:
+            self.info.model.model_validate(raw, extra="forbid", by_alias=True, by_name=False)
+        except ValidationError as error:
+            found = [one for one in error.errors(include_url=False) if one["type"] == _UNKNOWN_FIELD or one["type"].endswith(_OTHER_TYPE)]
+            self.errors += describe(self.info.model, raw, found)
+        if self.errors:
+            raise InvalidManifest(self._problems())
+
+    def _raw(self) -> dict[str, Any]:
+        raw = {**self.written, "metadata": self.metadata}
+        return {**raw, "spec": self._in_layout(raw["spec"])} if "spec" in raw else raw
+
+    def _check_size(self, tree: dict[str, Any]) -> None:
+        size = len(json.dumps(tree, ensure_ascii=False).encode(errors="surrogatepass"))
         if size > MANIFEST_BYTES_MAX:
             problem = f"is {size / 1024:.0f} KiB of JSON; at most {MANIFEST_BYTES_MAX // 1024} KiB are stored"
             raise InvalidManifest([Problem(self.title, "", problem)])
-        return Admitted(manifest, tuple(lines_of([Problem(self.title, self._path(loc), text) for loc, text in self.warnings])))
 
     def _in_layout(self, spec: Any) -> Any:
         if self.info.model is ModelDeployment:

@@ -11,7 +11,7 @@ from typing import Any
 from api_types.resources.kinds import BY_KIND, UnknownKind
 from api_types.resources.parts.base_types import Manifest, ObjectMeta
 from api_types.resources.secrets import CORE_VERSION
-from api_types.validation.admission import UNNAMED, Admitted, admit_scale, title
+from api_types.validation.admission import UNNAMED, Admitted, admit_scale, check_part, title
 from api_types.validation.admission import admit as admit_kind
 from api_types.validation.documents import Document, parse
 from api_types.validation.problems import InvalidManifest, Problem
@@ -32,6 +32,7 @@ __all__ = [
     "admit_all",
     "admit_scale",
     "admit_update",
+    "check_part",
     "dump",
     "load",
     "parse",

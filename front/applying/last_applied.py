@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 
 from api_types import labels
+from api_types.validation.normalize import drop_server_fields, without_nulls
 from front.applying.fields import FieldSet, Json
 from front.applying.shapes import Shape
 from front.applying.trees import compared, fields_of
@@ -15,18 +16,22 @@ MANAGER = "kubectl"
 """The manager of `kubectl apply --server-side`, unless its user names another."""
 
 
-def unchanged(shape: Shape, live: Json, stored: Callable[[Json], Json]) -> FieldSet:
+def unchanged(shape: Shape, live: Json, stored: Callable[[Json], Json | None]) -> FieldSet:
     """Give the fields that are as they were applied last; none if nothing was, or not by kubectl.
 
-    `stored`: gives an object as it would be stored.
+    `stored`: gives an object as it would be stored; None for what never can have been applied, which nothing else here reads.
     """
     text = (live["metadata"].get("annotations") or {}).get(labels.LAST_APPLIED, "")
     try:
         sent = json.loads(text)
-        config = {key: sent[key] for key in ("metadata", "spec") if isinstance(sent.get(key), dict)}
+        config = without_nulls({key: sent[key] for key in ("metadata", "spec") if isinstance(sent.get(key), dict)})
     except (ValueError, AttributeError, RecursionError):
         return frozenset()
-    found = compared(shape, stored(config), live)
+    drop_server_fields(config)
+    applied = stored(config)
+    if applied is None:
+        return frozenset()
+    found = compared(shape, applied, live)
     return fields_of(shape, config) - found.written - found.removed
 
 

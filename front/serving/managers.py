@@ -7,11 +7,13 @@ from typing import Any
 from api_types.clock import timestamp, utc_now
 from api_types.resources.kinds import KindInfo
 from api_types.validation.legacy_shape import unflatten
+from api_types.validation.manifests import InvalidManifest, check_part
 from api_types.validation.normalize import NotStorable, drop_server_fields, non_string_keys, without_nulls
 from front.applying import annotation, last_applied
 from front.applying.merging import Conflicts, Terms, applied, updated
 from front.applying.owners import APPLY, NAME_MAX, UPDATE, Owner, Owners
 from front.applying.shapes import shape_of
+from front.applying.trees import fields_of
 from front.serving import errors
 from front.serving.requests import Resource
 from front.store.projection import Tree
@@ -87,8 +89,11 @@ def _chosen(before: Tree, document: Tree) -> Owners:
         return owners_of(before)
 
 
-def configuration(info: KindInfo, document: Tree) -> Tree:
-    """Give what of a document can be applied. Raises `Refused`."""
+def configuration(info: KindInfo, document: Tree, manager: Manager) -> Tree:
+    """Give what of a document can be applied. Raises `Refused`.
+
+    What no object could take is refused here, before it is merged with one: merging it may take seconds, and is done at each attempt.
+    """
     if document["metadata"].get("managedFields") is not None:
         raise errors.bad_request("metadata.managedFields must be nil")
     for at, problem in non_string_keys(document):
@@ -100,6 +105,12 @@ def configuration(info: KindInfo, document: Tree) -> Tree:
     drop_server_fields(config)
     if info.kind == "ModelDeployment" and (layout := unflatten(config.get("spec"))).was_flat and not layout.problems:
         config["spec"] = layout.spec
+    try:
+        check_part(config, str(config["metadata"].get("namespace", "")))
+    except InvalidManifest as refusal:
+        raise errors.invalid(info.group, info.kind, str(config["metadata"].get("name", "")), refusal) from refusal
+    owned = fields_of(shape_of(info.kind), _written(config))
+    with_owners({**config, "spec": {}}, Owners({manager.owner(info, APPLY): owned}))
     return config
 
 
@@ -117,17 +128,21 @@ def after_apply(resource: Resource, config: Tree, before: Tree | None, manager: 
         others = Owner(_BEFORE, UPDATE, info.api_version)
         owners = owners.written(updated(shape, {}, live, {}, others)[0], others, now)
 
-    def stored(tree: Tree) -> Tree:
+    def stored(tree: Tree) -> Tree | None:
         try:
             return _written(admitted(_document(config, tree)))
         except errors.Refused:
-            # What is wrong with it is told when there is no conflict.
-            return tree
+            return None
+
+    def as_stored(tree: Tree) -> Tree:
+        # What is wrong with it is told when there is no conflict.
+        found = stored(tree)
+        return tree if found is None else found
 
     by_kubectl = manager.name == last_applied.MANAGER
     allowed = last_applied.unchanged(shape, live, stored) if by_kubectl else frozenset()
     try:
-        result, fields = applied(shape, live, wanted, owners.fields, owner, terms=Terms(manager.force, allowed, stored))
+        result, fields = applied(shape, live, wanted, owners.fields, owner, terms=Terms(manager.force, allowed, as_stored))
     except Conflicts as found:
         raise errors.apply_conflict(found.conflicts) from None
     if by_kubectl:

@@ -164,7 +164,7 @@ class Writer:
 
         `may_create`: raises `Refused` if the user may not create the object; it is asked where there is none.
         """
-        config = await bodies.apart(configuration, resource.info, _named(resource, document))
+        config = await bodies.apart(configuration, resource.info, _named(resource, document), manager)
         names_version = bool(document["metadata"].get("resourceVersion"))
 
         async def once() -> tuple[Tree, tuple[str, ...], bool]:

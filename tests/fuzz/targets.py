@@ -351,7 +351,7 @@ def _applying(text: str) -> Shown:
         )
         owners = after_update(resource.info, live, document, {**live, "spec": {"replicas": 2}}, Manager("ann"))
         before = revealed(with_owners({**live, "kind": resource.info.kind}, owners))
-        config = configuration(resource.info, {**document, "metadata": {**document["metadata"], "managedFields": None}})
+        config = configuration(resource.info, {**document, "metadata": {**document["metadata"], "managedFields": None}}, Manager("kubectl"))
         _, owners = after_apply(resource, config, before, Manager("kubectl", force=True), lambda tree: tree)
         with_owners({**live, "kind": resource.info.kind}, owners)
         after_apply(resource, config, before, Manager("kubectl"), lambda tree: tree)

@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
+from api_types import labels
+from api_types.payloads.limits import MANIFEST_BYTES_MAX
+from front.applying import last_applied
 from front.applying.annotation import TEXT_BYTES_MAX
 from front.applying.fields import from_tree, to_tree
 from front.applying.owners import Owners
-from front.serving import bodies, writing
+from front.applying.shapes import shape_of
+from front.serving import bodies, managers, writing
 from front.serving.managers import with_owners
 from front.store.projection import Key, Tree
 from tests.front.fleet_of_tenants import Fleet, a_fleet
@@ -106,3 +110,62 @@ async def test_keys_that_no_text_can_carry_are_no_owners(fleet: Fleet, keys: str
     given = [entry({"f:spec": {"f:template": {f"k:{keys}": {}}}})]
     status, tree = await write(fleet, {"metadata": {"managedFields": given, "labels": {"b": "1"}}})
     assert (status, "ed" in {each["manager"] for each in tree["metadata"]["managedFields"]}) == (200, False)
+
+
+def nested(levels: int, leaf: Any) -> Any:
+    for _ in range(levels):
+        leaf = {"a": leaf}
+    return leaf
+
+
+def annotated(spec: Any) -> Tree:
+    return {"metadata": {"name": "mine", "annotations": {labels.LAST_APPLIED: json.dumps({"metadata": {}, "spec": spec})}}, "spec": {}}
+
+
+@pytest.mark.parametrize("spec", [nested(900, 1), nested(70, 1), {"a": [0] * 60_000}], ids=["900-levels", "70-levels", "60000-values"])
+def test_what_never_was_a_manifest_is_not_taken_for_one_that_was_applied(spec: Any) -> None:
+    def never(_: Tree) -> Tree:
+        raise AssertionError
+
+    assert last_applied.unchanged(shape_of("ModelDeployment"), annotated(spec), never) == frozenset()
+
+
+def test_what_is_not_admitted_was_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(last_applied, "compared", None)
+    assert last_applied.unchanged(shape_of("ModelDeployment"), annotated({"unknown": 1}), lambda _: None) == frozenset()
+
+
+@pytest.mark.parametrize(("kept", "known"), [({"crossplane": nested(50, 1)}, 0), ({"replicas": 1, "crossplane": {}}, 1)])
+def test_what_other_control_planes_add_was_not_applied(kept: Tree, known: int) -> None:
+    found = last_applied.unchanged(shape_of("ModelDeployment"), {**annotated(kept), "spec": {"replicas": 1}}, lambda tree: tree)
+    assert len([path for path in found if path[0] == "f:spec" and len(path) > 1]) == known
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "told"),
+    [
+        ({"annotations": ["y"]}, {}, "metadata.annotations"),
+        ({"annotations": "y"}, {}, "metadata.annotations"),
+        ({}, {"unknown": nested(54, [0] * 1_000)}, "unknown"),
+        ({}, {"replicas": "x"}, "spec.replicas"),
+        ({}, [], "spec"),
+        ({"annotations": {"note": "x" * MANIFEST_BYTES_MAX}}, {}, "at most 256 KiB are stored"),
+        ({"labels": {f"{number:0>60}": "x" for number in range(300)}}, {}, f"at most {TEXT_BYTES_MAX} are kept"),
+    ],
+    ids=["list", "text", "unknown", "type", "spec", "size", "fields"],
+)
+async def test_what_no_object_could_take_is_not_merged_with_one(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, metadata: Tree, spec: Any, told: str
+) -> None:
+    monkeypatch.setattr(managers, "applied", None)
+    body = json.dumps({**KIND, "metadata": metadata, "spec": spec}).encode()
+    for path in (f"{MINE}?fieldManager=kubectl", f"{MINE}?fieldManager=m&force=true", f"{MINE.replace('mine', 'new')}?fieldManager=m"):
+        status, answer = await fleet.ask("PATCH", path, "ann", body, **{"Content-Type": bodies.APPLY})
+        assert (status, told in json.loads(answer)["message"]) == (422, True), answer[:512]
+
+
+async def test_a_part_that_leaves_out_what_the_object_has_is_applied(fleet: Fleet) -> None:
+    engine = fleet.plane.trees[KEY]["spec"]["template"]["spec"]["engines"][0]
+    part = {"name": engine["name"], "copies": 1} if "copies" in engine else {"name": engine["name"]}
+    status, answer = await write(fleet, {**KIND, "spec": {"template": {"spec": {"engines": [part]}}}}, bodies.APPLY)
+    assert status == 200, answer
