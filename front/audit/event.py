@@ -1,4 +1,4 @@
-"""One request that writes, or tries to, as the audit log tells of it: a line of JSON for each object that it was about."""
+"""One request that writes, or tries to, as the audit log tells of it: a line of JSON for each message about an object."""
 
 import json
 from dataclasses import dataclass, field
@@ -48,12 +48,13 @@ class AuditEvent:
     dry_run: bool = False
     omitted: int = 0
     received: str = field(default_factory=lambda: utc_now().isoformat(timespec="milliseconds").replace("+00:00", "Z"))
-    changes: dict[str, Change] = field(default_factory=dict)
+    changes: dict[str, list[Change]] = field(default_factory=dict)
 
     def sends(self, name: str, request_id: str, before: Tree | None) -> Change:
         """Note that a message about an object is sent now; one of an earlier attempt, which was refused, is replaced."""
-        self.changes[name] = Change(request_id, before)
-        return self.changes[name]
+        carried_out = [change for change in self.changes.get(name, ()) if change.after is not None]
+        self.changes[name] = [*carried_out, Change(request_id, before)]
+        return self.changes[name][-1]
 
     def not_sent(self, name: str) -> None:
         """Note that there was no object that could have got the message."""
@@ -61,7 +62,7 @@ class AuditEvent:
 
     def lines(self, code: int, outcome: str) -> bytes:
         """Write it with the answer that it got. `code`: of HTTP, 0 for a request that was interrupted."""
-        entries = [self._line(name, change, code, outcome) for name, change in self.changes.items()]
+        entries = [self._line(name, change, code, outcome) for name, changes in self.changes.items() for change in changes]
         return b"".join(entries or [self._line(self.name, None, code, outcome)])
 
     def _line(self, name: str, change: Change | None, code: int, outcome: str) -> bytes:

@@ -44,6 +44,8 @@ _NAME_SUFFIX = 5
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _NOT_FOUND = 404
 _VERSION_DIGITS_MAX = 20
+# What `kubectl apply` calls itself, unless its user does: the same manifest again does not undo the count of an autoscaler.
+_CLIENT_SIDE_APPLY = "kubectl-client-side-apply"
 _REPLACED = ("labels", "annotations", "managedFields")
 _DELETED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 ResultT = TypeVar("ResultT")
@@ -58,7 +60,8 @@ class Writer:
 
     async def create(self, resource: Resource, document: Tree, event: AuditEvent, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
         """Create an object; gives it with warnings. Raises `Refused`."""
-        return await self._create(resource, _named(resource, document), Owners(), event, dry=dry)
+        named = _named(resource, document)
+        return await _repeated(lambda: self._create(resource, named, Owners(), event, dry=dry))
 
     async def _create(
         self, resource: Resource, document: Tree, owners: Owners, event: AuditEvent, *, dry: bool
@@ -69,15 +72,16 @@ class Writer:
         admitted = await bodies.apart(_admitted, resource, document)
         named = Resource(resource.info, resource.namespace, admitted.manifest.metadata.name)
         target = _target(named)
-        begun = await self._exists(target)
+        begun, version = await self._exists(target), ""
         if begun:
             held = await self.present(named)
             if _is_there(held):
                 raise errors.already_exists(resource.info.group, resource.info.plural, named.name)
+            version = str(held["metadata"].get("resourceVersion") or "")
         manifest = await bodies.apart(with_owners, dump(admitted.manifest), owners)
         if dry:
             return shown(manifest), admitted.warnings
-        message = Replace(request_id=new_request_id(), by=recorded(event.user), manifest=manifest)
+        message = Replace(request_id=new_request_id(), by=recorded(event.user), resource_version=version, manifest=manifest)
         # A create that no worker answered has begun an object without a spec.
         change = event.sends(named.name, message.request_id, None)
         return await self._replaced(named, message, change, create=not begun), admitted.warnings
@@ -92,10 +96,13 @@ class Writer:
         async def once() -> tuple[Tree, tuple[str, ...]]:
             before = await self.present(resource)
             admitted, owners = await self._made(resource, named, before, manager)
-            # What is kept of the owners is of that state alone. Without owners the last one who writes is right.
-            version = _version(resource, named, before) if owners or names_version else ""
+            # What is kept of the owners is of that state alone; an object without any may get some meanwhile.
+            version = _version(resource, named, before)
             manifest = await bodies.apart(with_owners, dump(admitted.manifest), owners)
-            return await self._update(resource, before, manifest, event, version=version, dry=dry), admitted.warnings
+            tree = await self._update(resource, before, manifest, event, version=version, dry=dry)
+            # Who names no version has not seen the present count, and may have chosen the one of a file long ago.
+            count = _chosen_count(before, manifest) if names_version and not dry else None
+            return await self._with_count(resource, tree, count, event), admitted.warnings
 
         return await (once() if names_version else _repeated(once))
 
@@ -112,7 +119,9 @@ class Writer:
             version = _version(resource, document, before)
             manifest = await bodies.apart(with_owners, dump(admitted.manifest), owners)
             keeps = _has_count(before, manifest)
-            return await self._update(resource, before, manifest, event, version=version, keeps_replicas=keeps, dry=dry), admitted.warnings
+            tree = await self._update(resource, before, manifest, event, version=version, keeps_replicas=keeps, dry=dry)
+            count = None if dry or manager.name == _CLIENT_SIDE_APPLY else _chosen_count(before, manifest)
+            return await self._with_count(resource, tree, count, event), admitted.warnings
 
         return await (once() if names_version else _repeated(once))
 
@@ -200,19 +209,27 @@ class Writer:
         """Write what a configuration makes of an object."""
         admitted = await bodies.apart(_admitted, resource, wanted, before)
         manifest = dump(admitted.manifest)
-        if is_same(before, manifest, owners):
+        version = wanted["metadata"]["resourceVersion"]
+        # Whether another version than the present one is of the same manifest, its workflow knows.
+        if version == before["metadata"]["resourceVersion"] and is_same(before, manifest, owners):
             return before, admitted.warnings
         spec = config.get("spec")
         count = spec.get("replicas") if resource.info.scale and isinstance(spec, dict) else None
-        version, keeps = wanted["metadata"]["resourceVersion"], count is None and _has_count(before, manifest)
+        keeps = count is None and _has_count(before, manifest)
         manifest = await bodies.apart(with_owners, manifest, owners)
         tree = await self._update(resource, before, manifest, event, version=version, keeps_replicas=keeps, dry=dry)
-        if dry or count is None or tree["spec"]["replicas"] == count:
-            return tree, admitted.warnings
-        # The workflow takes a count that was applied before for none of a user's own, and keeps that of an autoscaler.
+        return await self._with_count(resource, tree, None if dry else count, event), admitted.warnings
+
+    async def _with_count(self, resource: Resource, tree: Tree, count: Any, event: AuditEvent) -> Tree:
+        """Scale an object that was just written to the count that its writer chose, if it has another; gives it. Raises `Refused`.
+
+        The workflow takes a count that was applied before for none of a user's own, and keeps that of an autoscaler.
+        """
+        if count is None or tree["spec"].get("replicas") == count:
+            return tree
         message = Scale(request_id=new_request_id(), by=recorded(event.user), replicas=count)
-        change = event.sends(resource.name, message.request_id, before)
-        return await self._signalled(resource, ModelDeploymentSignals.SCALE, message, change) or tree, admitted.warnings
+        change = event.sends(resource.name, message.request_id, tree)
+        return await self._signalled(resource, ModelDeploymentSignals.SCALE, message, change) or tree
 
     async def delete(self, resource: Resource, options: Mapping[str, Any], event: AuditEvent, *, dry: bool) -> Tree:
         """Request the deletion of an object; gives it as it is then, or a Status if it is gone. Raises `Refused`."""
@@ -403,6 +420,11 @@ def _has_count(before: Tree, manifest: Tree) -> bool:
     """Whether a write leaves the count of replicas as it is, where the kind has one."""
     count = manifest["spec"].get("replicas")
     return count is not None and count == (before.get("spec") or {}).get("replicas")
+
+
+def _chosen_count(before: Tree, manifest: Tree) -> Any:
+    """Give the count of replicas that a write sets; None if it leaves it as it is, or the kind has none."""
+    return None if _has_count(before, manifest) else manifest["spec"].get("replicas")
 
 
 async def _repeated(attempt: Callable[[], Awaitable[ResultT]], reasons: tuple[str, ...] = ()) -> ResultT:

@@ -238,7 +238,7 @@ def test_a_line_has_a_bounded_size_whatever_is_in_it() -> None:
     spec = {f"{n}{much}": "x" * 250 for n in range(200)}
     before = {"metadata": {"resourceVersion": "1"}, "spec": spec}
     after = {"metadata": {"resourceVersion": "2"}, "spec": dict.fromkeys(spec, "y" * 250)}
-    event.changes[much] = Change("r" * 40, before, after)
+    event.changes[much] = [Change("r" * 40, before, after)]
     line = event.lines(200, "Success")
     assert LINE_BYTES_MAX / 2 < len(line) <= LINE_BYTES_MAX
     assert json.loads(line)["changesOmitted"] == 136

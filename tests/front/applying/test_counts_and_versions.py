@@ -1,0 +1,127 @@
+"""Writes beside others: a count that its writer chose holds, no owner is lost, and a stale version is told."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.refs.targets import Target
+from front.audit.log import AuditLog
+from front.serving import bodies
+from front.store.projection import Key, Tree
+from tests.front.fleet_of_tenants import Fleet, a_fleet
+
+MINE = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments/mine"
+KEY = Key("ModelDeployment", "a", "mine")
+KIND: Tree = {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {}}
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with a_fleet(tmp_path, audit_log=AuditLog(str(tmp_path / "audit"))) as fleet:
+        yield fleet
+
+
+async def write(fleet: Fleet, body: Any, kind: str = bodies.MERGE, query: str = "fieldManager=m", method: str = "PATCH") -> tuple[int, Tree]:
+    status, answer = await fleet.ask(method, f"{MINE}?{query}", "ann", json.dumps(body).encode(), **{"Content-Type": kind})
+    return status, json.loads(answer)
+
+
+def keep_count(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Keep the count of an autoscaler at any replacement, as a workflow does whose applied count is the same as before."""
+    replace = fleet.plane.replace
+
+    async def kept(target: Target, message: Any, *, create: bool) -> Tree:
+        manifest = {**message.manifest, "spec": {**message.manifest["spec"], "replicas": count}}
+        return await replace(target, message.model_copy(update={"manifest": manifest}), create=create)
+
+    monkeypatch.setattr(fleet.plane, "replace", kept)
+
+
+def replaced(fleet: Fleet, count: int, **more: Any) -> Tree:
+    tree = fleet.plane.trees[KEY]
+    return {**KIND, "metadata": {"name": "mine", **more}, "spec": {**tree["spec"], "replicas": count}}
+
+
+@pytest.mark.parametrize("kind", [bodies.MERGE, bodies.JSON_PATCH])
+async def test_a_patched_count_holds_though_the_workflow_keeps_that_of_an_autoscaler(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    keep_count(fleet, monkeypatch, 5)
+    patch: Any = {"spec": {"replicas": 3}}
+    patch = patch if kind == bodies.MERGE else [{"op": "replace", "path": "/spec/replicas", "value": 3}]
+    status, tree = await write(fleet, patch, kind, "fieldManager=kubectl-patch")
+    assert (status, tree["spec"]["replicas"]) == (200, 3)
+    # Both messages are in the audit log, each with what it changed.
+    lines = [json.loads(text) for text in (fleet.folder / "audit").read_text().splitlines()]
+    assert {"path": "spec.replicas", "old": 2, "new": 5} in lines[0]["changes"]
+    assert lines[1]["changes"] == [{"path": "spec.replicas", "old": 5, "new": 3}]
+    assert lines[0]["requestId"] != lines[1]["requestId"]
+
+
+@pytest.mark.parametrize("query", ["fieldManager=kubectl-client-side-apply", "dryRun=All"])
+async def test_what_leaves_the_count_to_an_autoscaler_does_not_scale(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
+    keep_count(fleet, monkeypatch, 5)
+    assert (await write(fleet, {"spec": {"replicas": 3}}, query=query))[0] == 200
+    assert fleet.plane.trees[KEY]["spec"]["replicas"] == (2 if "dry" in query else 5)
+
+
+@pytest.mark.parametrize(("named", "count"), [(True, 3), (False, 5)])
+async def test_who_replaces_what_was_read_chooses_its_count(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, *, named: bool, count: int
+) -> None:
+    keep_count(fleet, monkeypatch, 5)
+    version = {"resourceVersion": fleet.plane.trees[KEY]["metadata"]["resourceVersion"]} if named else {}
+    status, tree = await write(fleet, replaced(fleet, 3, **version), bodies.JSON, method="PUT")
+    assert (status, tree["spec"]["replicas"]) == (200, count)
+
+
+async def test_a_replacement_without_owners_does_not_lose_those_of_a_first_apply(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace, meanwhile = fleet.plane.replace, [True]
+
+    async def applied_meanwhile(target: Target, message: Any, *, create: bool) -> Tree:
+        if meanwhile.pop() if meanwhile else False:
+            assert (await write(fleet, {**KIND, "metadata": {"labels": {"a": "1"}}}, bodies.APPLY))[0] == 200
+        return await replace(target, message, create=create)
+
+    monkeypatch.setattr(fleet.plane, "replace", applied_meanwhile)
+    body = replaced(fleet, 2, labels={"a": "1", "b": "1"})
+    status, tree = await write(fleet, body, bodies.JSON, "fieldManager=ed", "PUT")
+    managers = {(entry["manager"], entry["operation"]) for entry in tree["metadata"].get("managedFields", ())}
+    assert (status, ("m", "Apply") in managers, ("ed", "Update") in managers) == (200, True, True)
+
+
+@pytest.mark.parametrize(("method", "query", "codes"), [("POST", "", {409}), ("PATCH", "fieldManager=m", {200})])
+async def test_of_two_who_finish_what_was_begun_one_creates_it(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, method: str, query: str, codes: set[int]
+) -> None:
+    whole = fleet.plane.trees[KEY]
+    metadata = {field: value for field, value in whole["metadata"].items() if field not in ("generation", "labels")}
+    fleet.plane.trees[KEY] = {**whole, "metadata": metadata, "spec": {}}
+    replace = fleet.plane.replace
+
+    async def created_meanwhile(target: Target, message: Any, *, create: bool) -> Tree:
+        monkeypatch.setattr(fleet.plane, "replace", replace)
+        await replace(target, message.model_copy(update={"resource_version": ""}), create=create)
+        return await replace(target, message, create=create)
+
+    monkeypatch.setattr(fleet.plane, "replace", created_meanwhile)
+    body = json.dumps({**KIND, "metadata": {"name": "mine"}, "spec": whole["spec"]}).encode()
+    path, kind = (MINE.rpartition("/")[0], bodies.JSON) if method == "POST" else (f"{MINE}?{query}", bodies.APPLY)
+    status, answer = await fleet.ask(method, path, "ann", body, **{"Content-Type": kind})
+    assert status in codes, answer
+    if method == "POST":
+        assert json.loads(answer)["reason"] == "AlreadyExists"
+
+
+async def test_an_apply_of_a_stale_version_is_a_conflict_though_it_changes_nothing(fleet: Fleet) -> None:
+    config = {**KIND, "metadata": {"labels": {"a": "1"}}}
+    await write(fleet, config, bodies.APPLY)
+    version = fleet.plane.trees[KEY]["metadata"]["resourceVersion"]
+    await write(fleet, {"metadata": {"labels": {"b": "1"}}})
+    named = {**KIND, "metadata": {"labels": {"a": "1"}, "resourceVersion": version}}
+    status, answer = await write(fleet, named, bodies.APPLY)
+    assert (status, answer["reason"]) == (409, "Conflict")
+    assert (await write(fleet, config, bodies.APPLY))[0] == 200
