@@ -1,7 +1,7 @@
 """Where it is kept who owns what: a workflow stores no `managedFields`, so an annotation has them as JSON, which nobody sees.
 
 A count of replicas may be set without a manager: by an autoscaler, or by a command that knows nothing of managers. So the count is kept
-too, and another one belongs to whoever scaled last.
+too, and another one belongs to whoever scaled last. So does the same one if it was set later: it may have been another between.
 """
 
 import json
@@ -15,7 +15,10 @@ from front.applying.owners import NAME_MAX, UPDATE, Owner, Owners
 KEY = labels.MANAGED_FIELDS
 TEXT_BYTES_MAX = 16 * 1024
 REPLICAS: Path = (of_field("spec"), of_field("replicas"))
+WITH_WRITE = "write-"
+"""How the id of a request begins that sets the count for a write: it belongs to who wrote."""
 _SCALE = "scale"
+_BY_APPLY = ("", "apply")
 _UNKNOWN = "unknown"
 
 
@@ -66,10 +69,22 @@ def _read(text: str, spec: Mapping[str, Any], last_scale: Mapping[str, Any]) -> 
     except (ValueError, TypeError, KeyError, RecursionError):
         return Owners()
     replicas = spec.get("replicas")
-    if not owners or "replicas" not in held or replicas in (held["replicas"], None):
+    if not owners or "replicas" not in held or replicas is None:
+        return owners
+    if replicas == held["replicas"] and not _was_scaled(owners, replicas, last_scale):
         return owners
     by = str(last_scale.get("by") or "") if last_scale.get("replicas") == replicas else ""
     name = "".join(filter(str.isprintable, by))[:NAME_MAX] or _UNKNOWN
     scaler = Owner(name, UPDATE, next(iter(owners.fields)).api_version, _SCALE)
     fields = {owner: own - {REPLICAS} for owner, own in owners.fields.items()}
     return owners.written({**fields, scaler: frozenset({REPLICAS})}, scaler, str(last_scale.get("at") or ""))
+
+
+def _was_scaled(owners: Owners, replicas: Any, last_scale: Mapping[str, Any]) -> bool:
+    """Whether a count, which is as it was written, was set again after its owners wrote it."""
+    if last_scale.get("replicas") != replicas or last_scale.get("by", "") in _BY_APPLY:
+        return False
+    if str(last_scale.get("requestId") or "").startswith(WITH_WRITE):
+        return False
+    times = [owners.times.get(owner, "") for owner, own in owners.fields.items() if REPLICAS in own]
+    return bool(times) and all(times) and str(last_scale.get("at") or "") > max(times)

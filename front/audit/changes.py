@@ -2,6 +2,7 @@
 
 Arguments, commands and environment variables of containers are free text that may have a token in it, and an annotation may have the whole
 object in it, as that of `kubectl apply` has. Of those the path alone is given, and so of addresses with credentials or a query.
+Of the managers of fields it is told who they are and how they write, and not which fields they own.
 """
 
 import json
@@ -23,7 +24,7 @@ HIDDEN_BELOW = frozenset({"annotations", "args", "command", "env"})
 _PRIVATE_ADDRESS = re.compile(r"://[^\s]*[@?]")
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _MISSING = object()
-_FIELDS = (("spec",), ("metadata", "labels"), ("metadata", "annotations"))
+_FIELDS = (("spec",), ("metadata", "labels"), ("metadata", "annotations"), ("metadata", "managedFields"))
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,28 @@ class Difference:
 
 
 def differences(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[list[Json], int]:
-    """Compare spec, labels and annotations of two states of an object; None for one that is not there.
+    """Compare spec, labels, annotations and field managers of two states of an object; None for one that is not there.
 
     Gives the first differences as the log has them, and how many more there are.
     """
-    found = (difference for names in _FIELDS for difference in _field(before or {}, after or {}, names))
+    old, new = _with_managers(before or {}), _with_managers(after or {})
+    found = (difference for names in _FIELDS for difference in _field(old, new, names))
     first = [difference.shown() for difference in islice(found, CHANGES_MAX)]
     return first, sum(1 for _ in found)
+
+
+def _with_managers(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give an object with the names of its managers, each with how it writes, in the place of the fields that they own."""
+    metadata = _at(tree, ("metadata",))
+    entries = metadata.get("managedFields") if isinstance(metadata, Mapping) else None
+    if not entries:
+        return tree
+    ways: dict[str, list[str]] = {}
+    for entry in entries:
+        of = f" of {entry['subresource']}" if entry.get("subresource") else ""
+        ways.setdefault(entry["manager"], []).append(entry["operation"] + of)
+    managers = {manager: ", ".join(sorted(set(held))) for manager, held in sorted(ways.items())}
+    return {**tree, "metadata": {**metadata, "managedFields": managers}}
 
 
 def _field(before: Mapping[str, Any], after: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[Difference]:

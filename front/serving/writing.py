@@ -23,6 +23,7 @@ from client.refs.targets import Target
 from client.refs.tree import deleting
 from client.temporal.control_plane import ControlPlane
 from front.access.recorded import recorded
+from front.applying.annotation import WITH_WRITE
 from front.applying.owners import Owners
 from front.audit.event import AuditEvent, Change
 from front.serving import bodies, errors
@@ -227,7 +228,7 @@ class Writer:
         """
         if count is None or tree["spec"].get("replicas") == count:
             return tree
-        message = Scale(request_id=new_request_id(), by=recorded(event.user), replicas=count)
+        message = Scale(request_id=f"{WITH_WRITE}{new_request_id()}", by=recorded(event.user), replicas=count)
         change = event.sends(resource.name, message.request_id, tree)
         return await self._signalled(resource, ModelDeploymentSignals.SCALE, message, change) or tree
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from api_types import labels
-from front.applying.annotation import TEXT_BYTES_MAX, TooMuch, kept, revealed
+from front.applying.annotation import TEXT_BYTES_MAX, WITH_WRITE, TooMuch, kept, revealed
 from front.applying.owners import APPLY, UPDATE, Owner, Owners
 from front.store.projection import shown
 
@@ -52,6 +52,26 @@ def test_another_count_belongs_to_whoever_scaled_last() -> None:
         seen = revealed(annotated(text, spec={"replicas": 3}, status=status))
         assert "unknown" in json.dumps(seen["metadata"]["managedFields"])
     assert revealed(annotated(text, status={"lastScale": last}))["metadata"]["managedFields"] == OWNERS.entries()
+
+
+@pytest.mark.parametrize(
+    ("last", "name"),
+    [
+        ({}, "hpa"),
+        ({"by": "apply"}, "ann"),
+        ({"by": ""}, "ann"),
+        ({"replicas": 2}, "ann"),
+        ({"at": "2025-12-31T23:59:59Z"}, "ann"),
+        ({"at": "2026-01-01T00:00:00Z"}, "ann"),
+        ({"requestId": f"{WITH_WRITE}1"}, "ann"),
+    ],
+    ids=str,
+)
+def test_the_same_count_that_was_set_later_belongs_to_whoever_set_it(last: dict[str, Any], name: str) -> None:
+    text = kept(MANIFEST, OWNERS)["metadata"]["annotations"][labels.MANAGED_FIELDS]
+    scale = {"replicas": 1, "by": "hpa", "at": "2026-02-01T00:00:00Z", "requestId": "1"} | last
+    owners = Owners.of_entries(revealed(annotated(text, status={"lastScale": scale}))["metadata"]["managedFields"])
+    assert [owner.name for owner, held in owners.fields.items() if ("f:spec", "f:replicas") in held] == [name]
 
 
 def test_a_long_text_is_none_of_ours() -> None:

@@ -255,14 +255,22 @@ async def test_a_flat_deployment_is_owned_as_it_is_stored(fleet: Fleet) -> None:
     assert (await apply(fleet, NEW, flat))[0] == 200
 
 
-async def test_the_audit_log_has_what_changed_and_not_who_owns_it(tmp_path: Path) -> None:
+async def test_the_audit_log_has_what_changed_and_the_managers_but_not_their_fields(tmp_path: Path) -> None:
     file = tmp_path / "audit"
     async with a_fleet(tmp_path, audit_log=AuditLog(str(file))) as fleet:
         await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"a": "1"}}})
-    (line,) = [json.loads(text) for text in file.read_text().splitlines()]
-    assert line["verb"] == "patch"
-    assert {"path": "metadata.labels.a", "new": "1"} in line["changes"]
-    assert not any("managed" in change["path"] for change in line["changes"])
+        await ask(fleet, "PATCH", f"{MINE}?fieldManager=m", {"metadata": {"labels": {"b": "1"}}}, bodies.MERGE)
+        await ask(fleet, "PATCH", MINE, {"metadata": {"managedFields": [{}]}}, bodies.MERGE)
+    lines = [json.loads(text) for text in file.read_text().splitlines()]
+    assert {line["verb"] for line in lines} == {"patch"}
+    assert {"path": "metadata.labels.a", "new": "1"} in lines[0]["changes"]
+    others = {"path": "metadata.managedFields.before-first-apply"}
+    managed = [[change for change in line["changes"] if "managed" in change["path"]] for line in lines]
+    assert managed == [
+        [{**others, "new": "Update"}, {"path": "metadata.managedFields.m", "new": "Apply"}],
+        [{"path": "metadata.managedFields.m", "old": "Apply", "new": "Apply, Update"}],
+        [{**others, "old": "Update"}, {"path": "metadata.managedFields.m", "old": "Apply, Update"}],
+    ]
 
 
 async def test_a_dry_run_shows_what_would_be_gone(fleet: Fleet) -> None:

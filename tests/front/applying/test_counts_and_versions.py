@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from client.refs.targets import Target
+from front.applying.annotation import WITH_WRITE
 from front.audit.log import AuditLog
 from front.serving import bodies
 from front.store.projection import Key, Tree
@@ -24,7 +25,9 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         yield fleet
 
 
-async def write(fleet: Fleet, body: Any, kind: str = bodies.MERGE, query: str = "fieldManager=m", method: str = "PATCH") -> tuple[int, Tree]:
+async def write(
+    fleet: Fleet, body: Any, kind: str = bodies.MERGE, query: str = "fieldManager=m", method: str = "PATCH"
+) -> tuple[int, Tree]:
     status, answer = await fleet.ask(method, f"{MINE}?{query}", "ann", json.dumps(body).encode(), **{"Content-Type": kind})
     return status, json.loads(answer)
 
@@ -58,7 +61,7 @@ async def test_a_patched_count_holds_though_the_workflow_keeps_that_of_an_autosc
     lines = [json.loads(text) for text in (fleet.folder / "audit").read_text().splitlines()]
     assert {"path": "spec.replicas", "old": 2, "new": 5} in lines[0]["changes"]
     assert lines[1]["changes"] == [{"path": "spec.replicas", "old": 5, "new": 3}]
-    assert lines[0]["requestId"] != lines[1]["requestId"]
+    assert [line["requestId"].startswith(WITH_WRITE) for line in lines] == [False, True]
 
 
 @pytest.mark.parametrize("query", ["fieldManager=kubectl-client-side-apply", "dryRun=All"])
