@@ -8,6 +8,7 @@ Request ids make both safe to repeat.
 from typing import Any
 
 from api_types import names
+from api_types.labels import MANAGED_FIELDS
 from api_types.validation.manifests import NO_CHECKS, InvalidManifest, Manifest, admit, admit_update, load
 from workflows.entity.conditions import FALSE, TRUE, condition_of
 from workflows.entity.context import EntityContext
@@ -15,6 +16,7 @@ from workflows.entity.state import EntityState
 
 # Request ids are remembered long enough to outlast every retry of a sender, and no longer.
 REQUESTS_KEPT = 512
+Written = tuple[dict[str, str], dict[str, str], dict[str, Any] | None]
 
 
 def accept_request(state: EntityState, request_id: str) -> bool:
@@ -54,6 +56,12 @@ def store(context: EntityContext[EntityState], metadata: dict[str, Any], spec: d
         state.attempts = 0
     state.labels, state.annotations, state.spec = labels, annotations, spec
     return True
+
+
+def without_owners(written: Written) -> Written:
+    """Give labels, annotations and spec without what the front keeps there about the owners of fields."""
+    labels, annotations, spec = written
+    return labels, {key: value for key, value in annotations.items() if key != MANAGED_FIELDS}, spec
 
 
 def refuse(context: EntityContext[EntityState], problems: str) -> None:

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+from api_types.labels import MANAGED_FIELDS
 from api_types.messages.caches import CacheSite
 from api_types.messages.entities import ClusterChanged
 from api_types.messages.scheduling import ReportCluster
@@ -16,7 +17,8 @@ from workflows.inference_cluster.status import drivers, status_fields
 def scheduler_report(name: str, state: ClusterState, *, gone: bool) -> ReportCluster:
     """Say what the scheduler must know: the manifest, with the part of its status that placement reads."""
     metadata: dict[str, Any] = {"name": name, "uid": state.uid}
-    optional = {"labels": state.labels, "annotations": state.annotations, "deletionTimestamp": state.deletion_timestamp}
+    annotations = {key: value for key, value in state.annotations.items() if key != MANAGED_FIELDS}
+    optional = {"labels": state.labels, "annotations": annotations, "deletionTimestamp": state.deletion_timestamp}
     metadata |= {field: value for field, value in optional.items() if value}
     status = {field: value for field, value in status_fields(name, state).items() if field in ("gateway", "cache", "gpuPools")}
     ready = condition_of(state.conditions, "Ready")

@@ -51,7 +51,7 @@ async def test_more_owners_than_can_be_kept_are_not_even_read(fleet: Fleet, monk
         return of_entries(entries)
 
     monkeypatch.setattr(Owners, "of_entries", staticmethod(of_few))
-    many = {f"f:l{number}": {} for number in range(3_000)}
+    many: Tree = {f"f:l{number}": {} for number in range(3_000)}
     status, answer = await write(fleet, {"metadata": {"managedFields": [entry({"f:spec": many})]}}, query=f"fieldManager=m{dry}")
     assert (status, f"at most {TEXT_BYTES_MAX} are kept" in answer["message"]) == (422, True)
     assert fleet.plane.trees[KEY] is before

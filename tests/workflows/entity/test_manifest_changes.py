@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from api_types.errors import Conflict
+from api_types.labels import MANAGED_FIELDS
 from api_types.messages.entities import Replace, Scale, SetSpec
 from tests.api_types.builders import a_deployment
 from tests.workflows.environment.serverless import Serverless
@@ -48,6 +49,19 @@ def test_a_changed_annotation_is_no_new_generation_and_the_event_says_so(tempora
         ("SpecChanged", "generation 1 was written by ann"),
         ("MetadataChanged", "labels or annotations changed by ann"),
     ]
+
+
+@pytest.mark.usefixtures("temporal")
+def test_other_owners_of_fields_are_no_event_and_nothing_is_done_about_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment = ModelDeploymentWorkflow(None)
+    apply(deployment, a_deployment())
+    monkeypatch.setattr(deployment, "on_manifest_changed", None)
+    before, document = deployment.state.resource_version, annotated(a_deployment())
+    document["metadata"]["annotations"] = {MANAGED_FIELDS: "{}"}
+    apply(deployment, document)
+    assert deployment.state.annotations == {MANAGED_FIELDS: "{}"}
+    assert [event.reason for event in deployment.state.events] == ["SpecChanged"]
+    assert deployment.state.manifest_version == deployment.state.resource_version > before
 
 
 def test_the_time_that_a_generation_takes_is_measured_from_its_acceptance(temporal: Serverless) -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from api_types.digests import report_digest
+from api_types.labels import MANAGED_FIELDS
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import ObservedCluster
 from api_types.resources.status import Condition
@@ -24,11 +25,13 @@ def test_the_scheduler_gets_what_placement_reads_and_no_more() -> None:
     ]
     state = a_cluster(labels={"region": "eu"}, pools=[{"name": "h100"}], conditions=conditions, spec=a_spec(taints=[{"key": "a"}]), epoch=4)
     state.creation_timestamp = APPLIED
+    annotations = dict(state.annotations)
+    state.annotations = {**annotations, MANAGED_FIELDS: "{}"}
     report = scheduler_report("eu-1", state, gone=False)
     assert (report.name, report.uid, report.sequence, report.epoch, report.gone) == ("eu-1", "u", 7, 4, False)
     assert report.created == APPLIED_MS
     assert report.manifest == {
-        "metadata": {"name": "eu-1", "uid": "u", "labels": {"region": "eu"}, "annotations": state.annotations},
+        "metadata": {"name": "eu-1", "uid": "u", "labels": {"region": "eu"}, "annotations": annotations},
         "spec": {"taints": [{"key": "a"}], "nodePools": state.spec["nodePools"]} if state.spec else {},
         "status": {
             "gateway": {"address": "192.0.2.1"},
