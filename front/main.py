@@ -29,7 +29,7 @@ from front.access.access import Access
 from front.access.access_file import AccessRules
 from front.access.files import BadAccessFile
 from front.access.id_tokens import Claims, IdTokens
-from front.access.issuer import Issuer, is_safe
+from front.access.issuer import Issuer, is_issuer
 from front.access.limits import Allowance, Limits
 from front.access.request_header import Proxies
 from front.access.reviews import BadKubeconfig, Reviews, reviews_by
@@ -165,7 +165,7 @@ def _authorities(setting: str, file: Path) -> list[x509.Certificate]:
 def _id_tokens(front: FrontSettings) -> IdTokens | None:
     if not front.oidc_issuer_url:
         return None
-    if not is_safe(front.oidc_issuer_url):
+    if not is_issuer(front.oidc_issuer_url):
         raise Refused(
             "front.oidcIssuerUrl: whoever is on the way to it could say whose tokens are good",
             next_step="name an address that begins with https://; http:// is for a loopback address alone",

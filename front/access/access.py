@@ -1,6 +1,7 @@
 """Who may come in, and what they may do there: by the access file, certificates, an issuer of tokens, and an API server before us."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from cryptography import x509
@@ -8,6 +9,7 @@ from cryptography import x509
 from front.access.access_file import AccessRules, Attempt, User
 from front.access.certificates import of_connection
 from front.access.id_tokens import IdTokens
+from front.access.issuer import Admit
 from front.access.request_header import Headers, Proxies, issued_by, read_certificate
 from front.access.reviews import Reviews
 
@@ -44,15 +46,19 @@ class Access:
         """Read the access file again if it has changed; gives what is wrong with it, if it cannot be used."""
         return self._rules.refresh() if self._rules else ""
 
-    async def learn(self, token: str | None) -> None:
-        """Have the keys at hand with which a token may be signed, so that `user_of` can tell whose it is."""
-        if token and self._id_tokens:
-            await self._id_tokens.learn(token)
+    async def learn(self, token: str | None, admit: Admit = nullcontext) -> None:
+        """Have the keys at hand with which a token may be signed, so that `user_of` can tell whose it is.
 
-    def user_of(self, token: str | None, headers: Headers, transport: Any) -> User | None:
+        `admit` is entered for as long as a caller who may be anybody takes time, and may raise.
+        """
+        if token and self._id_tokens:
+            await self._id_tokens.learn(token, admit)
+
+    def user_of(self, token: str | None, headers: Headers, transport: Any, admit: Admit = nullcontext) -> User | None:
         """Give the user of a request: whom an API server names, or the bearer of its token, or of the certificate of its connection.
 
-        `transport`: of the connection, over TLS or not. None for nobody. Raises `Unusable`, whoever else the request could be of.
+        `transport`: of the connection, over TLS or not; `admit`: as of `learn`. None for nobody. Raises `Unusable`, whoever else the
+        request could be of.
         """
         tls = transport.get_extra_info("ssl_object") if transport else None
         presented: bytes | None = tls and tls.getpeercert(binary_form=True)
@@ -61,7 +67,7 @@ class Access:
             return user
         if token is not None:
             known = self._rules.user_of(token) if self._rules else None
-            return known or (self._id_tokens.user_of(token) if self._id_tokens else None)
+            return known or (self._id_tokens.user_of(token, admit) if self._id_tokens else None)
         if tls is None or certificate is None or (self._proxies and not issued_by(certificate, self._authorities)):
             return None
         held = of_connection(tls.getpeercert())

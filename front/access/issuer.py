@@ -1,8 +1,8 @@
 """The keys with which an issuer of OpenID Connect signs its tokens, read from its discovery document.
 
-They are kept: while the issuer does not answer, tokens that are signed with known keys stay good. They are read again now and then, so
-that a key which the issuer withdraws opens nothing for long, and when a token names a key that is not known, but not for each such token:
-anybody can send one.
+They are kept: while the issuer does not answer, tokens that are signed with known keys stay good. They are read again before they are used
+once they are old, so that a key which the issuer withdraws opens nothing for long, and when no known key is that of a token, but not for
+each such token: anybody can send one.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import json
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import jwt
 import structlog
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
@@ -29,13 +31,17 @@ ASK_AGAIN_SECONDS = 10.0
 """How long after an attempt to read the keys the next one may be, whatever tokens come."""
 HOLD_SECONDS = 600.0
 """After how long keys are read again, although all tokens name known ones."""
+LATELY_SECONDS = 60.0
+"""For how long after an attempt that failed old keys hold, and nobody waits for the next attempt."""
 DOCUMENT_BYTES_MAX = 256 * 1024
-KEYS_MAX = 64
+KEYS_MAX = 32
 RSA_BITS_MIN = 2048
 
 log = structlog.get_logger("modelplane.front")
 
 PublicKey = RSAPublicKey | EllipticCurvePublicKey
+Admit = Callable[[], AbstractContextManager[object]]
+"""Entered for as long as a caller who is not known makes work; raises what refuses them."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Issuer:
     """The keys of one issuer, as they were last read."""
 
     def __init__(self, url: str, tls: ssl.SSLContext | None = None, now: Callable[[], float] = time.monotonic) -> None:
-        """`url`: an address that `is_safe`; `tls`: which authorities its certificate is checked with, None for those of the machine.
+        """`url`: an address that `is_issuer`; `tls`: which authorities its certificate is checked with, None for those of the machine.
 
         `now` gives seconds that never go back.
         """
@@ -64,26 +70,47 @@ class Issuer:
         self._tls, self._now = tls, now
         self._asked: float | None = None
         self._read = 0.0
+        self._failed: float | None = None
         self._reading: asyncio.Task[None] | None = None
         self._problem = ""
 
-    async def learn(self, name: str) -> None:
-        """Read the keys if this one is not known, or they are old; waits for that in the first case alone."""
-        is_known = any(key.name == name for key in self.keys) if name else bool(self.keys)
-        is_due = self._asked is None or self._now() - self._asked >= ASK_AGAIN_SECONDS
-        if self._reading is None and is_due and (not is_known or self._now() - self._read >= HOLD_SECONDS):
+    @property
+    def can_learn(self) -> bool:
+        """Whether the keys are being read, or may be."""
+        return self._reading is not None or self._asked is None or self._now() - self._asked >= ASK_AGAIN_SECONDS
+
+    def knows(self, name: str) -> bool:
+        """Tell whether there is a key of this name, or any if it is empty."""
+        return any(key.name == name for key in self.keys) if name else bool(self.keys)
+
+    async def learn(self, name: str, admit: Admit = nullcontext, *, is_wrong: bool = False) -> None:
+        """Read the keys if this one is not known, is wrong, or they are old, and wait for that. Raises what `admit` raises.
+
+        Nobody waits for old keys whose last reading has failed lately. `admit` is entered for as long as it is waited.
+        """
+        is_missing, is_old = is_wrong or not self.knows(name), self._now() - self._read >= HOLD_SECONDS
+        if not self.can_learn or not (is_missing or is_old):
+            return
+        # They are read for whoever asks next, though this one may be refused.
+        reading = self._begin()
+        if is_missing or self._failed is None or self._now() - self._failed >= LATELY_SECONDS:
+            with admit():
+                # Whoever does not wait any more ends it for nobody else.
+                await asyncio.shield(reading)
+
+    def _begin(self) -> asyncio.Task[None]:
+        if self._reading is None:
             self._asked = self._now()
             self._reading = asyncio.create_task(self._refresh())
-        if not is_known and self._reading:
-            # Whoever does not wait any more ends it for nobody else.
-            await asyncio.shield(self._reading)
+        return self._reading
 
     async def _refresh(self) -> None:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 self.keys = await self._read_keys()
-            self._read, self._problem = self._now(), ""
+            self._read, self._failed, self._problem = self._now(), None, ""
         except (Unreadable, aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            self._failed = self._now()
             problem = str(error)[:512] or type(error).__name__
             if problem != self._problem:
                 log.warning("the keys of the issuer of tokens cannot be read; known ones hold", issuer=self.url, problem=problem)
@@ -100,7 +127,13 @@ class Issuer:
             address = document.get("jwks_uri")
             if not isinstance(address, str) or not is_safe(address):
                 raise Unreadable("jwks_uri is no address that begins with https")
-            return keys_in(await _document(session, address))
+            # Whoever writes the document of an issuer elsewhere must not choose what this machine asks itself.
+            if not address.lower().startswith("https:") and not _is_loopback(urlsplit(self.url).hostname or ""):
+                raise Unreadable("jwks_uri is without TLS, and the issuer is not on this machine")
+            # A set without keys is more often a mistake of the issuer than the end of all its keys.
+            if keys := keys_in(await _document(session, address)):
+                return keys
+            raise Unreadable(f"{address} has no key that can be used")
 
     def close(self) -> None:
         """Read no more."""
@@ -141,18 +174,34 @@ def _key(entry: Any) -> IssuerKey | None:
         return None
     key: Any = None
     # The library raises what it happens to meet in an entry that is no key.
-    with contextlib.suppress(jwt.PyJWTError, ValueError, TypeError, KeyError, AttributeError):
+    with contextlib.suppress(jwt.PyJWTError, UnsupportedAlgorithm, ValueError, TypeError, KeyError, AttributeError, OverflowError):
         key = jwt.PyJWK(entry).key
     is_strong = isinstance(key, EllipticCurvePublicKey) or (isinstance(key, RSAPublicKey) and key.key_size >= RSA_BITS_MIN)
     return IssuerKey(name, key, algorithm) if is_strong else None
 
 
 def is_safe(address: str) -> bool:
-    """Tell whether nobody on the way can change what is read from an address: over TLS, or on this machine."""
+    """Tell whether nobody on the way can change what is read from an address: over TLS, or on this machine.
+
+    One with a user, a password or a fragment is not.
+    """
     try:
         parts = urlsplit(address)
         host = parts.hostname or ""
-        is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback if parts.scheme == "http" else False
     except ValueError:
         return False
-    return bool(host) and not parts.username and (parts.scheme == "https" or is_local)
+    if not host or "@" in parts.netloc or "#" in address:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(host))
+
+
+def is_issuer(url: str) -> bool:
+    """Tell whether an issuer may have this address: one that `is_safe`, without a query, so that a path can be put behind it."""
+    return is_safe(url) and "?" not in url
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

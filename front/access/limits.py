@@ -14,8 +14,11 @@ from math import ceil
 
 KEPT_MAX = 10_000
 """Users, or addresses, whose last requests are remembered; beyond, those who asked least recently are forgotten."""
+CHECKED_MAX = 1000
+"""Requests, of all addresses, for which the keys of an issuer of tokens are waited for."""
 _BUSY_SECONDS = 1
 _NETWORK_BITS = 64
+_NOT_KNOWN = "too many requests from this address without a valid token or certificate; ask again later"
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,18 @@ class Buckets:
         # The tokens that were left at a time, the last used at the end.
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
+    def missing(self, name: str) -> float:
+        """Give 0 if there is a token, or in how many seconds there is one; takes none."""
+        return max(0.0, 1.0 - self._held(name)) / self._allowance.per_second
+
+    def _held(self, name: str) -> float:
+        burst, now = float(self._allowance.burst), self._now()
+        left, since = self._left.get(name, (burst, now))
+        return min(burst, left + (now - since) * self._allowance.per_second)
+
     def take(self, name: str) -> float:
         """Take a token; gives 0, or in how many seconds there is one."""
-        now, rate, burst = self._now(), self._allowance.per_second, self._allowance.burst
-        left, since = self._left.get(name, (float(burst), now))
-        left = min(float(burst), left + (now - since) * rate)
+        now, rate, left = self._now(), self._allowance.per_second, self._held(name)
         missing = max(0.0, 1.0 - left)
         self._left[name] = (left if missing else left - 1.0, now)
         self._left.move_to_end(name)
@@ -76,6 +86,7 @@ class Limits:
         self._pages = Buckets(allowance, now) if allowance else None
         self._requests: Counter[str] = Counter()
         self._watches: Counter[str] = Counter()
+        self._checked: Counter[str] = Counter()
 
     def user_asks(self, name: str) -> None:
         """Count a request of a user. Raises `TooMany`."""
@@ -85,7 +96,21 @@ class Limits:
     def address_asks(self, address: str) -> None:
         """Count a request of a caller who is not known. Raises `TooMany`."""
         if self._addresses and (seconds := self._addresses.take(_network(address))):
-            raise TooMany("too many requests from this address without a valid token or certificate; ask again later", seconds)
+            raise TooMany(_NOT_KNOWN, seconds)
+
+    @contextmanager
+    def checking(self, address: str) -> Iterator[None]:
+        """Look at a token that anybody may have written, as long as its address has not sent too many wrong ones. Raises `TooMany`.
+
+        Of one address as many are looked at, or wait, at once as requests of one user.
+        """
+        network = _network(address)
+        if self._addresses and (seconds := self._addresses.missing(network)):
+            raise TooMany(_NOT_KNOWN, seconds)
+        if self._allowance and (self._checked[network] >= self._allowance.requests or self._checked.total() >= CHECKED_MAX):
+            raise TooMany("too many tokens are waiting to be checked; ask again later", _BUSY_SECONDS)
+        with _counted(self._checked, network):
+            yield
 
     def page_asks(self, address: str) -> None:
         """Count a request for a file of the page, which needs no token. Raises `TooMany`."""

@@ -13,6 +13,7 @@ from aiohttp.http_exceptions import BadHttpMessage
 from client.temporal.control_plane import ControlPlane
 from front.access.access import Access
 from front.access.access_file import ANYBODY, Attempt, User
+from front.access.issuer import Admit
 from front.access.limits import Limits, TooMany
 from front.access.request_header import TEXTS_MAX, Unusable
 from front.access.reviews import Unanswered
@@ -108,7 +109,8 @@ class Front:
     @web.middleware
     async def _learn(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Read keys of the issuer of a token where that has to be done, before it is asked whose the token is."""
-        await self._access.learn(any_token(request.headers.getall("Authorization", []), request.headers.getall(API_KEY, [])))
+        if request.path.rstrip("/") not in _OPEN:
+            await self._access.learn(_token(request, any_token), lambda: self.limits.checking(request.remote or ""))
         return await handler(request)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -148,24 +150,23 @@ class Front:
         `token`: reads the token from the headers.
         """
         with self.limits.unknown(request.remote or ""):
-            user = self.user_of(request, token)
+            user = self.user_of(request, token, lambda: self.limits.checking(request.remote or ""))
         note_user(request, user)
         with self.limits.admitted(user.name, watch=watch):
             if any(name.lower().startswith("impersonate-") for name in request.headers):
                 raise errors.Refused(403, "Forbidden", "impersonation is not possible here; use a token of that user")
             yield user
 
-    def user_of(self, request: web.Request, token: Token = bearer_token) -> User:
-        """Give who asks, and count nothing. Raises `Refused`."""
+    def user_of(self, request: web.Request, token: Token = bearer_token, admit: Admit = nullcontext) -> User:
+        """Give who asks, and count nothing. Raises `Refused`, and what `admit` raises for a token that must be checked."""
         if self._access.is_open:
             # A page in a browser of this machine can send requests here too, under the name of a host of its own.
             if "Origin" in request.headers or (request.url.host or "") not in _LOOPBACK:
                 raise errors.Refused(403, "Forbidden", "without an access file only programs of this machine are served")
             return ANYBODY
         self.refresh()
-        sent = token(request.headers.getall("Authorization", []), request.headers.getall(API_KEY, []))
         try:
-            user = self._access.user_of(sent, request.headers, request.transport)
+            user = self._access.user_of(_token(request, token), request.headers, request.transport, admit)
         except Unusable as problem:
             raise errors.unauthorized(f"Unauthorized: {problem}") from None
         if user is None:
@@ -208,6 +209,7 @@ class Front:
         return await self._write(request, resource, verb, form, user)
 
     async def _may_watch(self, request: web.Request, resource: Resource) -> bool:
+        await self._access.learn(_token(request, bearer_token))
         try:
             await self.authorize(self.user_of(request), resource, "watch")
         except errors.Refused:
@@ -308,6 +310,10 @@ async def read(request: web.Request, bytes_max: int = bodies.BYTES_MAX) -> bytes
     except (web.RequestPayloadError, BadHttpMessage) as error:
         raise errors.bad_request(f"the body of the request cannot be read: {str(error)[:256]!r}; send it again") from None
     return bytes(body)
+
+
+def _token(request: web.Request, read_token: Token) -> str | None:
+    return read_token(request.headers.getall("Authorization", []), request.headers.getall(API_KEY, []))
 
 
 def _is_watch(method: str, parameters: Parameters) -> bool:

@@ -77,6 +77,9 @@ STEPS = (
     Step(("get", _OBJECT, "-o", "yaml"), varies=True),
     Step(("get", _OBJECT, "-o", "json"), varies=True, lines=12),
     Step(("describe", _OBJECT), varies=True),
+    Step(("apply", "--server-side", "-f", "FILE"), file=_of(2), fails=True),
+    Step(("apply", "--server-side", "--force-conflicts", "-f", "FILE"), file=_of(2)),
+    Step(("wait", "--for=jsonpath={.status.replicas.ready}=2", _OBJECT, "--timeout=50s")),
     Step(("delete", _OBJECT, "--wait", "--timeout=50s")),
     Step(("get", _OBJECT), fails=True),
 )

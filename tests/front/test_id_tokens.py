@@ -18,7 +18,9 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt.algorithms import RSAAlgorithm
 
 from api_types.clock import utc_now
 from api_types.sections.front import FrontSettings
@@ -27,14 +29,15 @@ from client.temporal.control_plane import ControlPlane
 from front.access import issuer as issuer_module
 from front.access.access import Access
 from front.access.access_file import AccessRules
-from front.access.id_tokens import NO_PREFIX, TOKEN_MAX, Claims, IdTokens
-from front.access.issuer import ASK_AGAIN_SECONDS, HOLD_SECONDS, KEYS_MAX, Issuer, is_safe, keys_in
+from front.access.id_tokens import NO_PREFIX, TOKEN_MAX, TRIED_MAX, Claims, IdTokens
+from front.access.issuer import ASK_AGAIN_SECONDS, HOLD_SECONDS, KEYS_MAX, LATELY_SECONDS, Issuer, is_issuer, is_safe, keys_in
+from front.access.limits import Allowance, Limits
 from front.main import access_of
 from front.serving import watching
 from front.serving.app import RUNNER_OPTIONS, Front
 from front.store.projection import Projection
 from tests.front.fleet_of_tenants import ACCESS, TOKENS
-from tests.front.token_issuer import AUDIENCE, TokenIssuer, an_issuer, ec_key, jwk, rsa_key
+from tests.front.token_issuer import AUDIENCE, NULL, TokenIssuer, an_issuer, ec_key, jwk, rsa_key
 from tests.workflows.environment.harness import eventually
 
 PATH = "/apis/modelplane.ai/v1alpha1/namespaces/{}/modeldeployments"
@@ -71,14 +74,18 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    folder: Path, issuer: TokenIssuer, claims: Claims = CLAIMS, algorithms: tuple[str, ...] = ("RS256", "ES256")
+    folder: Path,
+    issuer: TokenIssuer,
+    claims: Claims = CLAIMS,
+    algorithms: tuple[str, ...] = ("RS256", "ES256"),
+    allowance: Allowance | None = None,
 ) -> AsyncIterator[Served]:
     file, clock, projection = folder / "access.yaml", Clock(), Projection()
     file.write_text(ACCESS)
     projection.complete = True
     keys = Issuer(issuer.url, now=clock)
     access = Access(AccessRules(file), id_tokens=IdTokens(keys, AUDIENCE, claims, algorithms))
-    server = TestServer(Front(cast("ControlPlane", None), projection, access).app())
+    server = TestServer(Front(cast("ControlPlane", None), projection, access, limits=Limits(allowance, clock)).app())
     await server.start_server(**RUNNER_OPTIONS)
     async with TestClient(server) as client:
         yield Served(client, keys, clock)
@@ -184,6 +191,9 @@ USERS = [
     (Claims(user="email"), {"email": "a@b.c", "email_verified": False}, None),
     (Claims(user="email"), {"email": "a@b.c", "email_verified": "true"}, None),
     (Claims(groups="roles"), {}, ("ISSUER#ann", "system:authenticated")),
+    (Claims(groups="roles"), {"roles": NULL}, ("ISSUER#ann", "system:authenticated")),
+    (CLAIMS, {"groups": ["", "team-a", "x" * 254, "a\nb", "team-b"]}, ("ISSUER#ann", "team-a", "team-b", "system:authenticated")),
+    (Claims(groups="groups", groups_prefix="oidc:"), {"groups": ["", "x" * 250]}, ("ISSUER#ann", "system:authenticated")),
 ]
 
 
@@ -211,16 +221,164 @@ async def test_a_new_key_is_read_when_a_token_names_it_and_a_withdrawn_one_opens
         assert issuer.asked.count("/realm/keys") == 2
 
 
-async def test_keys_are_read_again_after_a_while_though_all_are_known(tmp_path: Path, issuer: TokenIssuer) -> None:
+async def test_after_a_pause_no_withdrawn_key_opens_anything_though_its_name_is_known(tmp_path: Path, issuer: TokenIssuer) -> None:
     async with served(tmp_path, issuer) as front:
-        assert (await front.ask(issuer.token()))[0] == 200
+        token = issuer.token()
+        assert (await front.ask(token))[0] == 200
         issuer.keys = [jwk(rsa_key(2), "one")]
         front.clock.now += HOLD_SECONDS
+        assert (await front.ask(token))[0] == 401
 
-        async def refused() -> bool:
-            return (await front.ask(issuer.token()))[0] == 401
 
-        await eventually(refused, bool, what="the end of the withdrawn key")
+async def test_old_keys_hold_while_an_issuer_is_silent_and_one_request_alone_waits(
+    tmp_path: Path, issuer: TokenIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(issuer_module, "ANSWER_SECONDS", 0.1)
+    async with served(tmp_path, issuer) as front:
+        assert (await front.ask(issuer.token()))[0] == 200
+        issuer.silent = asyncio.Event()
+        front.clock.now += HOLD_SECONDS
+        assert (await front.ask(issuer.token()))[0] == 200
+        monkeypatch.setattr(issuer_module, "ANSWER_SECONDS", 600.0)
+        front.clock.now += ASK_AGAIN_SECONDS
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            assert (await front.ask(issuer.token()))[0] == 200
+        await eventually(lambda: _count(issuer), lambda count: count == 4, what="another attempt to read the keys")
+
+
+async def _count(issuer: TokenIssuer) -> int:
+    return len(issuer.asked)
+
+
+async def test_after_another_pause_old_keys_are_waited_for_again(tmp_path: Path, issuer: TokenIssuer) -> None:
+    async with served(tmp_path, issuer) as front:
+        assert (await front.ask(issuer.token()))[0] == 200
+        issuer.answers = False
+        front.clock.now += HOLD_SECONDS
+        assert (await front.ask(issuer.token()))[0] == 200
+        issuer.answers, issuer.keys = True, [jwk(rsa_key(2), "one")]
+        front.clock.now += LATELY_SECONDS
+        assert (await front.ask(issuer.token()))[0] == 401
+
+
+@pytest.mark.parametrize("name", ["one", None], ids=["the same name", "no name"])
+async def test_a_new_key_without_a_new_name_is_read_when_a_token_is_signed_with_it(
+    tmp_path: Path, issuer: TokenIssuer, name: str | None
+) -> None:
+    async with served(tmp_path, issuer) as front:
+        assert (await front.ask(issuer.token(name=name)))[0] == 200
+        issuer.keys = [jwk(rsa_key(2), "one")]
+        new = issuer.token(rsa_key(2), name)
+        assert [(await front.ask(new))[0] for _ in range(3)] == [401] * 3
+        front.clock.now += ASK_AGAIN_SECONDS
+        assert [(await front.ask(each))[0] for each in (new, issuer.token(name=name), new)] == [200, 401, 200]
+        assert issuer.asked.count("/realm/keys") == 2
+
+
+async def test_a_set_without_keys_removes_none(tmp_path: Path, issuer: TokenIssuer) -> None:
+    async with served(tmp_path, issuer) as front:
+        assert (await front.ask(issuer.token()))[0] == 200
+        issuer.keys = []
+        front.clock.now += HOLD_SECONDS
+        assert (await front.ask(issuer.token()))[0] == 200
+        assert issuer.asked.count("/realm/keys") == 2
+
+
+async def test_only_signatures_of_tokens_that_may_be_good_are_checked(
+    tmp_path: Path, issuer: TokenIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issuer.keys = [jwk(rsa_key(2), f"k{number}") for number in range(1, KEYS_MAX)] + [jwk(rsa_key(2), "one")]
+    async with served(tmp_path, issuer) as front:
+        assert (await front.ask(issuer.token(rsa_key(2), None)))[0] == 200
+        checked = _counted_checks(monkeypatch)
+        for bad in ("wrong audience", "expired", "wrong issuer", "not yet good", "no audience", "never expires"):
+            assert (await front.ask(BAD[bad](issuer)))[0] == 401
+        assert checked == []
+        # Without the name of its key a token is not tried with as many as an issuer likes to have.
+        assert (await front.ask(issuer.token(rsa_key(3), None)))[0] == 401
+        assert len(checked) == TRIED_MAX
+
+
+def _counted_checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    checked: list[str] = []
+    verify = RSAAlgorithm.verify
+
+    def noted(self: RSAAlgorithm, *arguments: Any) -> bool:
+        checked.append("a signature")
+        return verify(self, *arguments)
+
+    monkeypatch.setattr(RSAAlgorithm, "verify", noted)
+    return checked
+
+
+async def test_an_address_that_has_sent_too_many_wrong_tokens_has_no_more_checked_and_keeps_no_known_user_out(
+    tmp_path: Path, issuer: TokenIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowance = Allowance(per_second=0.001, burst=3, requests=9, watches=9)
+    async with served(tmp_path, issuer, allowance=allowance) as front:
+        good = issuer.token()
+        assert (await front.ask(good))[0] == 200
+        checked, forged = _counted_checks(monkeypatch), issuer.token(rsa_key(2))
+        assert [(await front.ask(forged))[0] for _ in range(6)] == [401] * 3 + [429] * 3
+        assert len(checked) == 3
+        front.clock.now += ASK_AGAIN_SECONDS
+        # Not where keys may be read either.
+        assert [(await front.ask(forged))[0] for _ in range(3)] == [429] * 3
+        assert len(checked) == 3
+        assert (await front.ask(good))[0] == 200
+
+
+async def test_no_more_requests_of_an_address_wait_for_keys_than_those_of_one_user(tmp_path: Path, issuer: TokenIssuer) -> None:
+    issuer.silent = asyncio.Event()
+    allowance = Allowance(per_second=100, burst=100, requests=2, watches=2)
+    async with served(tmp_path, issuer, allowance=allowance) as front:
+        asked = [asyncio.create_task(front.ask(issuer.token())) for _ in range(6)]
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            while len(refused := [each.result()[0] for each in asked if each.done()]) < len(asked) - allowance.requests:
+                await asyncio.wait([each for each in asked if not each.done()], return_when=asyncio.FIRST_COMPLETED)
+            assert refused == [429] * 4
+            issuer.silent.set()
+            assert sorted(status for status, _ in await asyncio.gather(*asked)) == [200] * 2 + [429] * 4
+
+
+def test_an_entry_with_an_unknown_curve_or_number_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    good, read = jwk(rsa_key(), "one"), jwt.PyJWK
+
+    def of(entry: dict[str, Any]) -> Any:
+        if entry["kid"] == "odd":
+            raise UnsupportedAlgorithm("no such curve here")
+        return read(entry)
+
+    monkeypatch.setattr(jwt, "PyJWK", of)
+    assert [key.name for key in keys_in({"keys": [{**good, "kid": "odd"}, good]})] == ["one"]
+
+
+async def test_keys_without_tls_are_those_of_an_issuer_on_this_machine_alone(issuer: TokenIssuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, remote = issuer.url, Issuer("https://issuer.example.com")
+    read = issuer_module._document
+
+    async def document(session: Any, address: str) -> dict[str, Any]:
+        if address.startswith(remote.url):
+            return {"issuer": remote.url, "jwks_uri": f"{here}/keys"}
+        return await read(session, address)
+
+    monkeypatch.setattr(issuer_module, "_document", document)
+    await remote.learn("one")
+    assert (remote.keys, issuer.asked) == ((), [])
+
+
+async def test_a_withdrawn_key_ends_a_watch_though_nobody_else_asks(
+    tmp_path: Path, issuer: TokenIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "CHECK_SECONDS", 0.1)
+    async with served(tmp_path, issuer) as front:
+        headers = {"Authorization": f"Bearer {issuer.token()}"}
+        async with front.client.get(f"{PATH.format('a')}?watch=true", headers=headers) as watch:
+            assert watch.status == 200
+            issuer.keys = [jwk(rsa_key(2), "one")]
+            front.clock.now += HOLD_SECONDS
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                assert await watch.read() == b""
 
 
 async def test_known_keys_hold_while_the_issuer_is_down(tmp_path: Path, issuer: TokenIssuer) -> None:
@@ -351,6 +509,10 @@ async def test_a_token_that_expires_ends_its_watch(tmp_path: Path, issuer: Token
         ("http://localhost.example.com", False),
         ("http://127.0.0.1@issuer.example.com", False),
         ("https://user:password@issuer.example.com", False),
+        ("https://:password@issuer.example.com", False),
+        ("https://@issuer.example.com", False),
+        ("https://issuer.example.com#x", False),
+        ("https://issuer.example.com/keys?policy=1", True),
         ("ftp://127.0.0.1", False),
         ("https://", False),
         ("http://[::1", False),
@@ -359,12 +521,14 @@ async def test_a_token_that_expires_ends_its_watch(tmp_path: Path, issuer: Token
 )
 def test_keys_are_read_over_tls_or_on_this_machine(address: str, safe: bool) -> None:
     assert is_safe(address) is safe
+    assert is_issuer(address) is (safe and "?" not in address)
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
         ({"oidc_issuer_url": "http://issuer.example.com"}, "oidcIssuerUrl"),
+        ({"oidc_issuer_url": "https://issuer.example.com?x=1"}, "oidcIssuerUrl"),
         ({"oidc_client_id": ""}, "oidcIssuerUrl"),
         ({"access_file": None}, "oidcIssuerUrl"),
         ({"oidc_ca_file": Path("/nowhere/ca.crt")}, "oidcCaFile"),

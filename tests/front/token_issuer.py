@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 AUDIENCE = "modelplane"
+NULL = object()
+"""The value of a claim that is null."""
 Json = dict[str, Any]
 Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
@@ -65,11 +67,12 @@ class TokenIssuer:
         return web.json_response({"issuer": self.url, "jwks_uri": f"{self.url}/keys", **self.discovery})
 
     def token(self, key: Any = None, name: str | None = "one", algorithm: str = "RS256", **claims: Any) -> str:
-        """Sign a token that is good, but for what is said; a claim that is None is left out."""
+        """Sign a token that is good, but for what is said; a claim that is None is left out, one that is NULL is null."""
         now = int(time.time())
         said = {"iss": self.url, "aud": AUDIENCE, "sub": "ann", "groups": ["team-a"], "iat": now, "exp": now + 600, **claims}
         headers = {} if name is None else {"kid": name}
-        return jwt.encode({k: v for k, v in said.items() if v is not None}, key or rsa_key(), algorithm, headers=headers)
+        told = {claim: None if value is NULL else value for claim, value in said.items() if value is not None}
+        return jwt.encode(told, key or rsa_key(), algorithm, headers=headers)
 
 
 @asynccontextmanager
