@@ -189,8 +189,10 @@ class Testbed:
         return planes
 
     def _plane(self, name: str, programs: dict[str, Path], *, data_plane: bool = False) -> ControlPlane:
-        stack = all(cluster.stack for cluster in self._fleet.clusters if cluster.name == name)
-        return ControlPlane(name, self._home, programs, simulated=name != CONTROL, data_plane=data_plane, stack=stack)
+        cluster = next((each for each in self._fleet.clusters if each.name == name), None)
+        stack, review = (cluster.stack, cluster.token_review) if cluster else (True, "")
+        simulated = name != CONTROL
+        return ControlPlane(name, self._home, programs, simulated=simulated, data_plane=data_plane, stack=stack, token_review=review)
 
     def _bring_up(self, plane: ControlPlane, definitions: dict[str, Path], *, data_plane: bool) -> None:
         cluster = next((each for each in self._fleet.clusters if each.name == plane.name), None)

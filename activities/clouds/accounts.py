@@ -8,6 +8,7 @@ until connections fail, for its address and its certificate authority may change
 import asyncio
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -46,6 +47,7 @@ class CloudAccounts:
         self._settings = settings
         self._clock = clock
         self._providers: dict[tuple[str, str, str], Provider] = {}
+        self._renewals: Counter[tuple[str, str]] = Counter()
         self._endpoints: dict[str, tuple[Endpoint, float]] = {}
         self._doubted: set[str] = set()
         self._tokens: dict[str, tuple[str, BearerToken]] = {}
@@ -55,6 +57,17 @@ class CloudAccounts:
     async def provider(self, account: CloudAccount) -> Provider:
         """Give the cloud of an account. Raises CredentialsInvalid; Unsupported for a cloud that this worker has no clients of."""
         return (await self._resolve(account))[1]
+
+    def renewals(self, account: CloudAccount) -> int:
+        """Give how often the clients for the cloud and region of an account were made anew."""
+        return self._renewals[account.provider, account.region]
+
+    def renew(self, account: CloudAccount, seen: int) -> None:
+        """Make new clients before their next use, unless that was done since `seen` renewals: they may hold a token that was ended."""
+        place = account.provider, account.region
+        if self._renewals[place] == seen:
+            self._renewals[place] += 1
+            self._providers = {key: kept for key, kept in self._providers.items() if key[:2] != place}
 
     async def pinned(self, account: CloudAccount) -> CloudAccount:
         """Give the account with installation and project, each read once. Raises as `provider`, and what the cloud says."""

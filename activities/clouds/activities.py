@@ -29,7 +29,7 @@ from activities.clouds.wire import from_wire, to_wire
 from activities.heartbeat import Progress, heartbeating
 from activities.watching.running import until_shutdown
 from api_types import names
-from api_types.errors import Dependency, InvalidInput, PermissionDenied, TransientError
+from api_types.errors import CredentialsInvalid, Dependency, InvalidInput, PermissionDenied, TransientError
 from api_types.messages.clouds import (
     IN_CLUSTER,
     AuditCloud,
@@ -130,7 +130,7 @@ class CloudActivities:
                 audit_rounds=self.settings.audit_rounds,
             )
 
-        return await self._run(work)
+        return await self._run(order.account, work)
 
     # --- one object ---------------------------------------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class CloudActivities:
             finally:
                 await handler.until_quiet()
 
-        return await self._run(work)
+        return await self._run(order.account, work)
 
     @activity.defn
     async def delete_cloud_object(self, order: CloudObjectOrder) -> CloudObjectResult:
@@ -177,7 +177,7 @@ class CloudActivities:
             finally:
                 await handler.until_quiet()
 
-        return await self._run(work)
+        return await self._run(order.account, work)
 
     async def _delete(self, handler: GuardedHandler, wanted: Wanted, report: Callable[[str], None]) -> Found:
         """Delete; what may have been created just now, and is listed late, is looked for longer."""
@@ -218,7 +218,7 @@ class CloudActivities:
             ]
             return CloudObserved(objects=shown, facts={each.key: _facts(found) for each, found, _ in looks if found.facts or found.id})
 
-        return await self._run(work)
+        return await self._run(order.account, work)
 
     async def _look(self, provider: Provider, order: CloudObjectOrder) -> tuple[Found, str]:
         """Look at one object, twice where the first look may have missed it. Gives why it could not be looked at, if so."""
@@ -254,7 +254,7 @@ class CloudActivities:
                     swept.append(leftover)
             return CloudAudit(leftovers=[each for each in found if each not in swept], swept=swept)
 
-        return await self._run(work)
+        return await self._run(order.account, work)
 
     # --- what they share ----------------------------------------------------------------------------------------------------------
 
@@ -269,13 +269,21 @@ class CloudActivities:
         slots = self._slots.setdefault(f"{account.provider}/{account.secret}", threading.BoundedSemaphore(CALLS_AT_ONCE))
         return GuardedHandler(handler, slots, progressed, create=create)
 
-    async def _run(self, work: "Callable[[_Watch], Awaitable[ResultT]]") -> ResultT:
-        """Do the work with heartbeats, until the worker shuts down. A failure that goes on for long leaves the activity."""
+    async def _run(self, account: CloudAccount, work: "Callable[[_Watch], Awaitable[ResultT]]") -> ResultT:
+        """Do the work with heartbeats, until the worker shuts down. A failure that goes on for long leaves the activity.
+
+        A credential that is refused is tried once more with new clients: those that are kept may hold a token that the cloud has ended.
+        """
         async with heartbeating() as send:
             watch = _Watch(self.clock, _seen_at(), send)
             watch.report("")
+            renewals = self.accounts.renewals(account)
             try:
-                return await _until_shutdown(partial(work, watch))
+                try:
+                    return await _until_shutdown(partial(work, watch))
+                except CredentialsInvalid:
+                    self.accounts.renew(account, renewals)
+                    return await _until_shutdown(partial(work, watch))
             except TransientError as error:
                 limit = self.patience.dependency if isinstance(error, Dependency) else self.patience.trouble
                 if self.clock() - watch.seen_at < limit:

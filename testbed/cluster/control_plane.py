@@ -29,6 +29,9 @@ HAS_ENGINE = {
 # Requests per second a controller may send. The defaults of 20 to 50 make a burst of pods wait for the limiter, not for the cluster.
 CLIENT_QPS, CLIENT_BURST = 300, 600
 
+TOKEN_SECONDS = 5
+"""For how long an API server takes a token without asking its cloud again."""
+
 
 @dataclass(frozen=True)
 class ControlPlane:
@@ -43,6 +46,8 @@ class ControlPlane:
     """Whether pods have engines, which are asked before a pod is ready."""
     stack: bool = True
     """Whether what a serving stack would have is laid down; without, nothing runs that needs it."""
+    token_review: str = ""
+    """URL that the API server asks about bearer tokens; empty for none."""
 
     @property
     def folder(self) -> Path:
@@ -80,6 +85,8 @@ class ControlPlane:
         self.authority.ensure()
         for user in ("admin", "controller-manager", "scheduler"):
             write_kubeconfig(self.folder / f"{user}.kubeconfig", self.name, self.server, self.authority, user)
+        if self.token_review:
+            write_json(self._review_file, _webhook(self.token_review))
         if not self.simulated:
             return
         write_text(self.folder / "kwok-stages.yaml", dump_all(self._stages()))
@@ -177,7 +184,22 @@ class ControlPlane:
             # Off by default once v1 is there; what is made for older clusters is tried against them.
             "--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true",
             "--profiling=false",
+            *self._review_arguments(),
         )
+
+    @property
+    def _review_file(self) -> Path:
+        return self.folder / "token-review.json"
+
+    def _review_arguments(self) -> list[str]:
+        if not self.token_review:
+            return []
+        return [
+            f"--authentication-token-webhook-config-file={self._review_file}",
+            "--authentication-token-webhook-version=v1",
+            # A token that its cloud ends is refused soon, and not after two minutes.
+            f"--authentication-token-webhook-cache-ttl={TOKEN_SECONDS}s",
+        ]
 
     def _controller_manager(self) -> ProcessSpec:
         kubeconfig = self.folder / "controller-manager.kubeconfig"
@@ -232,3 +254,16 @@ class ControlPlane:
 
     def _lws(self) -> ProcessSpec:
         return self._spec("lws", STAGE_CONTROLLER, f"--kubeconfig={self.kubeconfig}", f"--config={self.folder / 'lws.json'}")
+
+
+def _webhook(url: str) -> dict[str, Any]:
+    """Give the kubeconfig that names a webhook: an API server takes its address in no other form."""
+    context = {"name": "review", "context": {"cluster": "review", "user": "api-server"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "review", "cluster": {"server": url}}],
+        "users": [{"name": "api-server", "user": {}}],
+        "contexts": [context],
+        "current-context": "review",
+    }

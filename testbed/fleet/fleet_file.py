@@ -110,6 +110,9 @@ class Cluster(_Strict):
     stack: bool = True
     """Whether the testbed lays down what a serving stack would: definitions, Gateway, DeviceClasses, LeaderWorkerSet. Without, the cluster
     is empty, and the control plane has to install its stack."""
+    token_review: Annotated[str, Field(alias="tokenReview")] = ""
+    """URL that the API server posts a TokenReview to for each bearer token that it does not know: a fake cloud's, which then hands out this
+    cluster as its own. Empty: only certificates and service accounts log in."""
     pools: Annotated[list[Pool], Field(min_length=1, max_length=8)]
 
     @model_validator(mode="after")

@@ -28,6 +28,7 @@ FIRST = (
     "tests/workflows/fleet_scheduler/test_race.py",
     "tests/workflows/histories/",
     "tests/workflows/test_end_to_end.py",
+    "tests/workflows/test_created_clusters.py",
     "tests/workflows/faults/",
     "tests/secrecy/test_key_rotation_of_a_fleet.py",
     "tests/secrecy/test_whole_run.py",

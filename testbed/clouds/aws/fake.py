@@ -20,6 +20,7 @@ HOST = "127.0.0.1"
 FIRST_ACCOUNT = 100_000_000_000
 _NUMBERS = itertools.count(FIRST_ACCOUNT + 1)
 _SECONDS_TO_NOTICE_ITS_END = 0.05
+_REVIEW = "token-review"
 
 
 class MotoMissing(ImportError):
@@ -89,6 +90,11 @@ class FakeAws:
         if self._front is None:
             raise RuntimeError("the fake account is not served: use it in a `with` block")
         return self._front
+
+    @property
+    def review_url(self) -> str:
+        """The webhook for an API server's token authentication (`tokenReview` of a fleet file): the TokenReview of version v1."""
+        return f"{self.url}/_fake/{_REVIEW}"
 
     @property
     def cloud(self) -> "Cloud":
@@ -187,7 +193,7 @@ class FakeAws:
     def control(self, command: str, given: Mapping[str, Any]) -> Any:
         """Do for another process what a method does here: the command of `remote.RemoteAws`, its arguments, and its answer as JSON.
 
-        Raises ValueError for a command that is none.
+        An API server is such a process too, which asks about a token. Raises ValueError for a command that is none.
         """
         match command:
             case "about":
@@ -198,6 +204,9 @@ class FakeAws:
                 return [each.document() for each in self.faults_left()]
             case "remains":
                 return self.remains()
+            case command if command == _REVIEW:
+                with self.front.lock:
+                    return _module("eks.token_review").answer(self.cloud, given)
             case "fault":
                 self.fault(*(Fault.parse(each) for each in given["faults"]))
             case "leave":

@@ -6,9 +6,7 @@ google.fault(Throttle(call="container.create_cluster", times=2))
 assert google.remains() == []
 """
 
-import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -57,7 +55,7 @@ class FakeGoogle:
         self.token_url = self._http.url + TOKEN_PATH
         """The token endpoint of OAuth2."""
         self.review_url = self._http.url + REVIEW_PATH
-        """The webhook for an API server's token authentication: the TokenReview of version v1."""
+        """The webhook for an API server's token authentication (`tokenReview` of a fleet file): the TokenReview of version v1."""
         _, self.credential = self._tokens.new_key(self.email, project, self.token_url)
         """The JSON key of an account that may do everything in the project."""
         self.reset()
@@ -235,15 +233,6 @@ class FakeGoogle:
         with self._dispatcher.lock:
             self._endpoints = {}
             self._new_endpoint = new_endpoint.__getitem__ if isinstance(new_endpoint, Mapping) else new_endpoint
-
-    def review_arguments(self, file: Path) -> list[str]:
-        """Write a configuration to a file, and give the arguments with which an API server accepts the tokens of this cloud."""
-        webhook = {"name": "google", "cluster": {"server": self.review_url}}
-        context = {"name": "google", "context": {"cluster": "google", "user": "api-server"}}
-        users = [{"name": "api-server", "user": {}}]
-        document = {"apiVersion": "v1", "kind": "Config", "clusters": [webhook], "users": users, "contexts": [context]}
-        file.write_text(json.dumps(document | {"current-context": "google"}))
-        return [f"--authentication-token-webhook-config-file={file}", "--authentication-token-webhook-version=v1"]
 
     def _endpoint(self, cluster: str) -> Endpoint:
         if cluster not in self._endpoints:

@@ -92,6 +92,23 @@ def test_a_credential_that_is_another_one_now_is_used_from_the_next_call_on() ->
     assert world.opened == [("secret", "europe-west4"), ("another", "europe-west4")]
 
 
+def test_clients_are_made_anew_once_for_all_whose_credential_was_refused_together() -> None:
+    world = World()
+
+    async def provider() -> None:
+        await world.accounts.provider(ACCOUNT)
+
+    asyncio.run(provider())
+    seen = world.accounts.renewals(ACCOUNT)
+    for _ in range(3):
+        world.accounts.renew(ACCOUNT, seen)
+        asyncio.run(provider())
+    assert len(world.opened) == 2
+    world.accounts.renew(ACCOUNT.model_copy(update={"region": "us-east1"}), 0)
+    asyncio.run(provider())
+    assert len(world.opened) == 2
+
+
 @pytest.mark.parametrize(
     ("secrets", "said"),
     [

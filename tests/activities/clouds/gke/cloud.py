@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 from google.auth.credentials import Credentials
@@ -74,10 +74,17 @@ class _Held(Credentials):  # type: ignore[misc]  # the library has no types
         self.token = google_token(self._held)
 
 
+class Addresses(Protocol):
+    """Where a fake listens, in this process or another one."""
+
+    grpc_target: str
+    compute_url: str
+
+
 class FakeClients:
     """The official clients, pointed at the fake, with the tokens of its credential."""
 
-    def __init__(self, google: FakeGoogle, credential_text: str) -> None:
+    def __init__(self, google: Addresses, credential_text: str) -> None:
         self._key = read_key(credential_text, any_token_host=True)
         self._google, self._text = google, credential_text
         held = self._held = credentials(credential_text)

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 import boto3
+import httpx
 import pytest
 from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
@@ -109,6 +110,26 @@ def _signed_at(made: str) -> float:
 def test_what_is_no_token_is_refused(aws: FakeAws, text: str) -> None:
     with pytest.raises(TokenRefused):
         aws.verify_token(text, CLUSTER)
+
+
+def test_an_api_server_that_asks_who_a_token_is_of_gets_the_access_that_the_account_gives() -> None:
+    with FakeAws(role="provisioner") as aws:
+        cloud = Infrastructure(aws).build(way_out=False)
+        cloud.create_cluster()
+        cloud.until(cloud.cluster_state, "ACTIVE")
+
+        def reviewed(text: str) -> Any:
+            review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": text}}
+            return httpx.post(aws.review_url, json=review).json()["status"]
+
+        entries = cloud.eks.list_access_entries(clusterName=CLUSTER)["accessEntries"]
+        (who,) = [each for each in entries if each.endswith("role/provisioner")]
+        assert reviewed(token(aws.credential)) == {"authenticated": True, "user": {"username": who, "groups": ["system:masters"]}}
+        others = [token(aws.credential, "other"), token(aws.account.user("nobody")), "other"]
+        assert [reviewed(each) for each in others] == [{"authenticated": False}] * 3
+        (policy,) = cloud.eks.list_associated_access_policies(clusterName=CLUSTER, principalArn=who)["associatedAccessPolicies"]
+        cloud.eks.disassociate_access_policy(clusterName=CLUSTER, principalArn=who, policyArn=policy["policyArn"])
+        assert reviewed(token(aws.credential))["user"]["groups"] == []
 
 
 def test_a_cluster_hands_out_the_endpoint_that_is_given_for_it() -> None:

@@ -30,12 +30,12 @@ def plane(tmp_path: Path, google: FakeGoogle) -> Iterator[ControlPlane]:
     """The store and the API server of one control plane, which ask the fake about tokens."""
     home = Home(tmp_path)
     programs = Installer(print).programs(tool for tool in TOOLS if tool.name in {"etcd", "kubernetes"})
-    plane = ControlPlane("prod", home, programs, simulated=False)
+    plane = ControlPlane("prod", home, programs, simulated=False, token_review=google.review_url)
     home.choose_ports(plane.ports(), print)
     plane.write_files()
     store, server = plane.store_and_server()
     with ExitStack() as running:
-        for command in (store.argv, [*server.argv, *google.review_arguments(tmp_path / "review.json")]):
+        for command in (store.argv, server.argv):
             log = running.enter_context((tmp_path / f"{Path(command[0]).name}.log").open("w"))
             process = running.enter_context(subprocess.Popen(command, stdout=log, stderr=log))
             running.callback(process.kill)
@@ -74,5 +74,5 @@ def test_the_account_of_a_ready_cluster_logs_in_at_its_api_server(
         policy = clients.projects.get_iam_policy(resource=project)
         policy.bindings.append(policy_pb2.Binding(role="roles/container.admin", members=[f"serviceAccount:{account.email}"]))
         clients.projects.set_iam_policy(request={"resource": project, "policy": policy})
-        # The API server keeps an answer about a token for two minutes, so a new token is shown.
+        # The API server keeps an answer about a token for some seconds, so a new token is shown.
         assert nodes(token_of(credentials(key))) == 200

@@ -1,0 +1,161 @@
+"""From a manifest to a cluster at a cloud, to a Ready replica there, and back to an empty account: all parts are real but the clouds.
+
+The numbers are those of spec/provisioning.md 11.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from api_types import labels
+from api_types.messages.entities import RetryNow
+from testbed.clouds.aws.faults import Leftover
+from testbed.cluster.control_plane import TOKEN_SECONDS
+from tests.environment.stopped_parts import stopped
+from tests.environment.summary import Summary
+from tests.workflows.environment.created_clusters import (
+    BALANCER,
+    BARE,
+    EKS,
+    GKE,
+    STORAGE_CLASSES,
+    CreatedClusters,
+    a_cluster,
+    created_clusters,
+    until_gone,
+)
+from tests.workflows.environment.harness import Json, a_deployment
+
+pytestmark = [pytest.mark.testbed, pytest.mark.timeout(900)]
+NAMESPACE = "tenant"
+_CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "lws")
+
+
+@pytest.fixture(scope="module")
+async def world(
+    tmp_path_factory: pytest.TempPathFactory, kube: Callable[[Any], Any], pytestconfig: pytest.Config
+) -> AsyncIterator[CreatedClusters]:
+    async with created_clusters(tmp_path_factory.mktemp("created"), kube, Summary.of(pytestconfig)) as world:
+        yield world
+
+
+def a_deployment_there(cluster: str) -> Json:
+    """A deployment that may run only on one cluster."""
+    return a_deployment("qwen", NAMESPACE, clusterSelector={"matchLabels": {"tier": cluster}})
+
+
+@pytest.mark.parametrize("cluster", [GKE, EKS], ids=["1 62 79 GKE", "62 79 EKS"])
+async def test_a_manifest_becomes_a_cluster_with_a_ready_replica_and_then_nothing(world: CreatedClusters, cluster: str) -> None:
+    plane = world.plane
+    await world.create(cluster)
+    await world.ready(cluster)
+    assert plane.get(cluster, f"{STORAGE_CLASSES}/modelplane-rwx{'-efs' if cluster == EKS else ''}")
+
+    await plane.apply(a_deployment_there(cluster))
+    seen = await plane.ready("ModelDeployment", "qwen", NAMESPACE)
+    assert [(each["cluster"], each["ready"]) for each in seen["status"]["placements"]] == [(cluster, True)]
+    assert [pod["status"]["phase"] for pod in plane.pods(cluster, NAMESPACE)] == ["Running"]
+    await plane.delete("ModelDeployment", "qwen", NAMESPACE)
+    await plane.gone("ModelDeployment", "qwen", NAMESPACE)
+
+    world.add_load_balancer(cluster)
+    before = len(world.writes_of_deletion(cluster))
+    await plane.delete("InferenceCluster", cluster)
+    await world.until_deletion_says(cluster, "Service default/web")
+    assert plane.get(cluster, BALANCER)["metadata"]["deletionTimestamp"]
+    assert world.writes_of_deletion(cluster)[before:] == [], "a load balancer still holds the network"
+    assert await world.secrets_seen() == []
+    world.remove_load_balancer(cluster)
+    await until_gone(world, cluster)
+    assert world.remains(cluster) == []
+    assert await world.secrets_seen() == []
+
+
+async def test_62_a_stack_that_the_cluster_was_given_goes_with_its_load_balancer_before_anything_at_the_cloud(
+    world: CreatedClusters,
+) -> None:
+    plane, google = world.plane, world.google
+    await world.create(BARE)
+    await world.ready(BARE)
+    before = len(world.writes_of_deletion(BARE))
+    world.envoy.behaviour.releases_balancers = False
+    await plane.delete("InferenceCluster", BARE)
+    await world.until_deletion_says(BARE, "Service envoy-gateway-system/")
+    assert world.writes_of_deletion(BARE)[before:] == []
+    world.envoy.behaviour.releases_balancers = True
+    await until_gone(world, BARE)
+    assert google.remains() == []
+    assert plane.get(BARE, "/api/v1/secrets?labelSelector=owner%3Dhelm")["items"] == []
+    assert await world.secrets_seen() == []
+
+
+async def test_24_39_61_69_f19_gke_is_created_once_by_two_workers_outlives_its_tokens_and_waits_for_replicas(
+    world: CreatedClusters,
+) -> None:
+    plane, google = world.plane, world.google
+    await world.create(GKE)
+    await world.until_called(GKE, "container.create_cluster")
+    plane.worker.kill()
+    plane.worker.start()
+    await world.ready(GKE)
+    creations = google.ledger().creations()
+    assert sorted(set(creations)) == sorted(creations)
+
+    google.expire_tokens()
+    await asyncio.sleep(TOKEN_SECONDS)  # the API server asks again only then
+    await plane.apply(a_deployment_there(GKE))
+    await plane.ready("ModelDeployment", "qwen", NAMESPACE)
+
+    before = len(world.writes_of_deletion(GKE))
+    await plane.delete("InferenceCluster", GKE)
+    await world.until_deletion_says(GKE, "ModelReplica")
+    assert world.writes_of_deletion(GKE)[before:] == []
+    (name,) = [each for each in google.objects() if each.rpartition("/")[0].endswith("/clusters")]
+    google.plant_leftover(name, "forwarding_rule")
+    google.plant_leftover(name, "disk")
+    await plane.delete("ModelDeployment", "qwen", NAMESPACE)
+    await until_gone(world, GKE)
+    assert google.remains() == []
+    assert await world.secrets_seen() == []
+
+
+async def test_19_66_f16_eks_whose_credential_is_revoked_while_it_is_deleted_waits_for_it_and_leaves_nothing(
+    world: CreatedClusters,
+) -> None:
+    plane, aws = world.plane, world.aws
+    await world.create(EKS)
+    await world.ready(EKS)
+    (name,) = aws.cloud.eks.clusters
+    aws.leave(name, Leftover.GROUP)
+    await plane.delete("InferenceCluster", EKS)
+    await world.until_called(EKS, "DeleteNodegroup")
+    aws.revoke()
+    await world.until_deletion_says(EKS, "CredentialsInvalid")
+    left = aws.remains()
+    assert left
+    aws.restore()
+    await plane.handle("InferenceCluster", EKS).signal("retry_now", RetryNow(request_id="again", by="test").wire())
+    await until_gone(world, EKS)
+    assert aws.remains() == []
+    assert await world.secrets_seen() == []
+
+
+async def test_64_f18_gke_whose_api_server_is_gone_is_deleted_when_an_annotation_says_so(world: CreatedClusters) -> None:
+    plane, google = world.plane, world.google
+    await world.create(GKE)
+    await world.ready(GKE)
+    world.add_load_balancer(GKE)
+    (name,) = [each for each in google.objects() if each.rpartition("/")[0].endswith("/clusters")]
+    google.plant_leftover(name, "forwarding_rule")
+    before = len(world.writes_of_deletion(GKE))
+    async with stopped(world.owner, plane.running.home, [f"{GKE}.{part}" for part in _CONTROL_PLANE], 0):
+        await plane.delete("InferenceCluster", GKE)
+        await world.until_deletion_says(GKE, "no response from")
+        assert world.writes_of_deletion(GKE)[before:] == []
+        await plane.apply(a_cluster(GKE, **{labels.SKIP_IN_CLUSTER_TEARDOWN: "true"}))
+        await until_gone(world, GKE)
+    assert google.remains() == []
+    assert await world.secrets_seen() == []
+    world.remove_load_balancer(GKE)
