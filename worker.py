@@ -12,7 +12,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,15 +20,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
 import structlog
-import uvicorn
-from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 from pydantic import ValidationError
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
@@ -56,6 +49,7 @@ from activities.log import configure_logging
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import SEARCH_ATTRIBUTES
 from activities.messaging.sending import ensure_scheduler
+from activities.probes import free_port, http_app, serving_http, show_up
 from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI, SOURCE_S3
 from activities.render.version import renderer_hash
 from activities.render_settings import render_settings
@@ -103,7 +97,6 @@ _TYPES = {
 }
 
 log = structlog.get_logger("modelplane.worker")
-UP = Gauge("modelplane_worker_up", "1 while this worker serves the queue, 0 after it stopped", ["queue"])
 
 
 def main() -> None:
@@ -129,7 +122,7 @@ async def _run_until_signal(settings: Settings) -> None:
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, then finish what is running."""
     raise_open_files_limit()
-    sdk_metrics = f"127.0.0.1:{_free_port()}"
+    sdk_metrics = f"127.0.0.1:{free_port()}"
     runtime = Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=sdk_metrics)))
     client = await connect(settings, runtime=runtime, within_seconds=CONNECT_SECONDS)
     await register_search_attributes(client)
@@ -468,52 +461,6 @@ def build_worker(client: Client, queue: str, **parts: Any) -> Worker:
     if inner is not None and inner._deadlock_timeout_seconds is not None:  # noqa: SLF001
         inner._deadlock_timeout_seconds = DEADLOCK_SECONDS  # noqa: SLF001
     return worker
-
-
-# --- health and metrics -----------------------------------------------------------------------------------------------------------------
-
-
-def show_up(queue: str, worker: Worker) -> None:
-    """Have `modelplane_worker_up` of a queue follow its worker, which may stop while the others and this process go on."""
-    UP.labels(queue=queue).set_function(lambda: float(worker.is_running))
-
-
-def http_app(workers: dict[str, Worker], sdk_metrics: str) -> Starlette:
-    """Serve `/healthz` and `/metrics`."""
-
-    async def healthz(_: Request) -> Response:
-        stopped = [queue for queue, worker in workers.items() if not worker.is_running]
-        text = f"not serving: {', '.join(stopped)}\n" if stopped else "ok\n"
-        return PlainTextResponse(text, status_code=503 if stopped else 200)
-
-    async def metrics(_: Request) -> Response:
-        async with httpx.AsyncClient() as http:
-            sdk = await http.get(f"http://{sdk_metrics}/metrics")
-        return Response(generate_latest() + sdk.content, media_type=CONTENT_TYPE_LATEST)
-
-    return Starlette(routes=[Route("/healthz", healthz), Route("/metrics", metrics)])
-
-
-@contextlib.asynccontextmanager
-async def serving_http(app: Starlette, listen: str) -> AsyncIterator[None]:
-    """Run the HTTP server while the body runs."""
-    host, _, port = listen.rpartition(":")
-    server = uvicorn.Server(uvicorn.Config(app, host=host, port=int(port), log_config=None, access_log=False, lifespan="off"))
-    # Signals are handled by `main` and not by the HTTP server.
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-    task = asyncio.create_task(server._serve())  # noqa: SLF001 - `serve` would take over the signals
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        await task
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from activities.clouds.desired import Desired, Problem
-from activities.clouds.eks.inputs import UNKNOWN_PRINCIPAL, EksFacts
-from activities.clouds.eks.objects import eks_objects
-from activities.clouds.gke.inputs import UNKNOWN_PROJECT, GkeFacts
-from activities.clouds.gke.objects import gke_objects
+from activities.clouds.eks.wanted.inputs import UNKNOWN_PRINCIPAL, EksFacts
+from activities.clouds.eks.wanted.objects import eks_objects
+from activities.clouds.gke.wanted.inputs import UNKNOWN_PROJECT, GkeFacts
+from activities.clouds.gke.wanted.objects import gke_objects
 from activities.clouds.graph import Call, DesiredObject, Fact, arguments, deletion_order
 from activities.clouds.owner import UNKNOWN_DIGITS, UNKNOWN_INSTALLATION
 from api_types.prices import UNPRICED

@@ -60,7 +60,7 @@ def revealed(tree: Json) -> Json:
 
 
 def _read(text: str, spec: Mapping[str, Any], last_scale: Mapping[str, Any]) -> Owners:
-    """Read the annotation; nobody owns anything if somebody else wrote it."""
+    """Read the annotation; without owners if another writer made it."""
     if len(text) > TEXT_BYTES_MAX:
         return Owners()
     try:

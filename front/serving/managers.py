@@ -60,7 +60,7 @@ def owners_of(tree: Tree) -> Owners:
 
 
 def after_update(info: KindInfo, before: Tree, document: Tree, manifest: Tree, manager: Manager) -> Owners:
-    """Give who owns what after any write but an apply; nobody, unless somebody has applied the object.
+    """Give who owns what after any write but an apply; without owners while the object was never applied.
 
     A document may say it itself, as one does in which a manager takes over from another; one empty entry says that nobody owns anything.
     Raises `Refused` for more than can be kept.
@@ -124,7 +124,7 @@ def after_apply(resource: Resource, config: Tree, before: Tree | None, manager: 
     live = _written(before) if before else {"metadata": {"name": wanted["metadata"]["name"]}}
     owners = owners_of(before) if before else Owners()
     if before and not owners:
-        # What was there before belongs to somebody, of whom nothing is known.
+        # What was there before was written by managers of whom nothing is known.
         others = Owner(_BEFORE, UPDATE, info.api_version)
         owners = owners.written(updated(shape, {}, live, {}, others)[0], others, now)
 

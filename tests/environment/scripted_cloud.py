@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from activities.clouds.desired import Desired
-from activities.clouds.eks.inputs import EksFacts
-from activities.clouds.eks.objects import eks_objects
-from activities.clouds.gke.inputs import GkeFacts
-from activities.clouds.gke.objects import gke_objects
+from activities.clouds.eks.wanted.inputs import EksFacts
+from activities.clouds.eks.wanted.objects import eks_objects
+from activities.clouds.gke.wanted.inputs import GkeFacts
+from activities.clouds.gke.wanted.objects import gke_objects
 from activities.clouds.lifecycle.handler import ABSENT, Found, Handler, State, Wanted
 from activities.clouds.owner import owner_named
 from activities.clouds.provider import BearerToken, Endpoint

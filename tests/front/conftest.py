@@ -7,6 +7,7 @@ import pytest_asyncio
 
 from tests.front.browser import Browser, a_browser
 from tests.front.front_under_test import FrontUnderTest, a_front
+from tests.front.token_issuer import TokenIssuer, an_issuer
 from tests.workflows.environment.harness import ControlPlane
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
 
@@ -26,6 +27,13 @@ async def front(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
     """The front as users run it."""
     async with a_front(plane, tmp_path_factory.mktemp("front")) as front:
         yield front
+
+
+@pytest_asyncio.fixture
+async def issuer() -> AsyncIterator[TokenIssuer]:
+    """An issuer of tokens, with keys of its own."""
+    async with an_issuer() as found:
+        yield found
 
 
 @pytest_asyncio.fixture(scope="session")

@@ -22,7 +22,7 @@ def document(name: str, texts: Json | None = None, **more: Any) -> str:
 
 
 def part(name: str, replicas: int) -> str:
-    """What somebody says who cares for the count alone."""
+    """What a manager says that cares for the count alone."""
     return json.dumps({**KIND, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"replicas": replicas}})
 
 

@@ -8,7 +8,7 @@ import httpx
 from prometheus_client import REGISTRY
 from temporalio.worker import Worker
 
-from worker import http_app, show_up
+from activities.probes import http_app, show_up
 
 
 @dataclass

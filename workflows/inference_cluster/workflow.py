@@ -27,7 +27,8 @@ from workflows.entity.registering.registrations import drop_ended, is_newest
 from workflows.entity.start import read_carried
 from workflows.inference_cluster.classes import Classes
 from workflows.inference_cluster.cloud import CloudOrders, annotations_while_deleting
-from workflows.inference_cluster.connection import ClusterConnection
+from workflows.inference_cluster.connecting.connection import ClusterConnection
+from workflows.inference_cluster.connecting.worker_wait import WorkerWait
 from workflows.inference_cluster.gateway import with_known_gateway
 from workflows.inference_cluster.observer import Observer
 from workflows.inference_cluster.reporter import Reporter
@@ -49,7 +50,6 @@ from workflows.inference_cluster.status import (
     status_fields,
     view_of,
 )
-from workflows.inference_cluster.worker_wait import WorkerWait
 
 # Histories of before install no stack.
 STACK_PATCH = "serving-stack"

@@ -1,5 +1,5 @@
 """A cluster on Amazon EKS (provisioning.md 7).
 
-`objects` says what it consists of, with the arguments of the boto3 clients, and asks nothing. `provider` makes it: with `clients`, the only
+`wanted` says what it consists of and asks nothing. `provider` makes it: with `clients`, the only
 module that makes calls, `failures`, `handlers` for each kind of object, and `leftovers`. May import what all clouds share.
 """

@@ -10,7 +10,7 @@ from botocore.model import ServiceId
 from botocore.signers import RequestSigner
 
 from activities.clouds.eks.clients import AwsClients
-from activities.clouds.eks.partitions import dns_suffix_of
+from activities.clouds.eks.wanted.partitions import dns_suffix_of
 from activities.clouds.provider import BearerToken, Endpoint
 from api_types.errors import NotYet, ServerError
 

@@ -13,10 +13,10 @@ from activities.clouds.desired import INVALID_INPUT, Problem
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.handlers.base import Item, tags_of
 from activities.clouds.eks.handlers.subnets import RANGE
-from activities.clouds.eks.inputs import EksFacts, Reservation
-from activities.clouds.eks.network import SUBNETS
-from activities.clouds.eks.node_groups import CARDS, SCHEDULED, SYSTEM_MACHINE
-from activities.clouds.eks.subnets import SubnetPair
+from activities.clouds.eks.wanted.inputs import EksFacts, Reservation
+from activities.clouds.eks.wanted.network import SUBNETS
+from activities.clouds.eks.wanted.node_groups import CARDS, SCHEDULED, SYSTEM_MACHINE
+from activities.clouds.eks.wanted.subnets import SubnetPair
 from activities.clouds.owner import SYSTEM_POOL, Owner, pool_name
 from activities.clouds.versions import minor_of
 from api_types import labels

@@ -12,9 +12,9 @@ from activities.clouds.eks.credential import read_credential
 from activities.clouds.eks.handlers.base import AwsHandler, tags_of
 from activities.clouds.eks.handlers.table import HANDLERS, WORK
 from activities.clouds.eks.leftovers.audit import Audit
-from activities.clouds.eks.objects import eks_objects
-from activities.clouds.eks.partitions import partition_of
 from activities.clouds.eks.preflight import Preflight
+from activities.clouds.eks.wanted.objects import eks_objects
+from activities.clouds.eks.wanted.partitions import partition_of
 from activities.clouds.owner import Owner, owner_at
 from activities.clouds.provider import BearerToken, Endpoint
 from activities.clouds.versions import minor_of, next_minor

@@ -1,4 +1,5 @@
-"""A cluster on Google Kubernetes Engine: its objects, with the arguments of the Google Cloud clients. Spec: provisioning.md 6.
+"""A cluster on Google Kubernetes Engine (provisioning.md 6).
 
-May import what all clouds share. Not here: calls.
+`wanted` says what it consists of and asks nothing. `provider` makes it: with `clients`, the only module that makes calls, `failures`,
+`handlers` for each kind of object, `audit` and `sweep`. May import what all clouds share.
 """

@@ -10,9 +10,9 @@ from typing import Any
 
 from activities.clouds.gke.api import GoogleApi
 from activities.clouds.gke.clients import LEGACY_HEALTH_CHECKS
-from activities.clouds.gke.cluster import CLUSTER
-from activities.clouds.gke.foundation import ACCOUNT, BINDING, CLUSTER_ADMIN, SUBNET, VPC
 from activities.clouds.gke.handlers.accounts import read_policy
+from activities.clouds.gke.wanted.cluster import CLUSTER
+from activities.clouds.gke.wanted.foundation import ACCOUNT, BINDING, CLUSTER_ADMIN, SUBNET, VPC
 from activities.clouds.owner import gcp_description, owner_named
 from api_types import labels
 from api_types.errors import PermissionDenied

@@ -6,9 +6,9 @@ from typing import Any
 
 from activities.clouds.desired import INVALID_INPUT, Problem
 from activities.clouds.gke.api import GoogleApi
-from activities.clouds.gke.cluster import nodes_of
-from activities.clouds.gke.inputs import GkeInputs
 from activities.clouds.gke.versions import is_offered
+from activities.clouds.gke.wanted.cluster import nodes_of
+from activities.clouds.gke.wanted.inputs import GkeInputs
 from activities.clouds.pools import CloudPool
 from api_types.errors import PermissionDenied
 from api_types.resources.inference_class import GkeNodes

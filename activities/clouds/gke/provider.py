@@ -10,16 +10,16 @@ from activities.clouds.gke import preflight
 from activities.clouds.gke.api import GoogleApi
 from activities.clouds.gke.audit import Audit
 from activities.clouds.gke.clients import GoogleClients, KeyClients
-from activities.clouds.gke.cluster import CLUSTER
 from activities.clouds.gke.handlers.accounts import AccountHandler, BindingHandler
 from activities.clouds.gke.handlers.clusters import WANTED_VERSION, ClusterHandler
 from activities.clouds.gke.handlers.networks import NetworkHandler, SubnetworkHandler
 from activities.clouds.gke.handlers.node_pools import NodePoolHandler
 from activities.clouds.gke.handlers.services import ServiceHandler
-from activities.clouds.gke.inputs import GkeFacts, GkeInputs
-from activities.clouds.gke.objects import gke_objects
 from activities.clouds.gke.sweep import LOOK_SECONDS, Sweep
 from activities.clouds.gke.versions import is_below
+from activities.clouds.gke.wanted.cluster import CLUSTER
+from activities.clouds.gke.wanted.inputs import GkeFacts, GkeInputs
+from activities.clouds.gke.wanted.objects import gke_objects
 from activities.clouds.lifecycle.handler import Handler
 from activities.clouds.owner import owner_named, owner_of, pool_name
 from activities.clouds.pools import CloudPool, cloud_pools

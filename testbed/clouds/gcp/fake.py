@@ -18,8 +18,8 @@ from testbed.clouds.gcp.calls.tokens import Tokens
 from testbed.clouds.gcp.servers.grpc_server import GrpcServer
 from testbed.clouds.gcp.servers.http_server import REVIEW_PATH, TOKEN_PATH, HttpServer
 from testbed.clouds.gcp.services import interference, leftovers
-from testbed.clouds.gcp.services.capacity import Capacity
 from testbed.clouds.gcp.services.dispatch import Dispatcher
+from testbed.clouds.gcp.services.gke.capacity import Capacity
 from testbed.clouds.gcp.services.world import NO_ENDPOINT, Endpoint, World
 
 PROJECT = "fake-project"

@@ -6,7 +6,7 @@ from typing import Any
 import botocore.session
 import pytest
 
-from activities.clouds.eks.inputs import EksFacts, Reservation
+from activities.clouds.eks.wanted.inputs import EksFacts, Reservation
 from activities.clouds.graph import Fact, arguments
 from tests.activities.clouds.builders import BLOCK, L4, ROLE, TOKEN, an_eks_pool, call_of, classes, eks, keys, object_of, reasons, warned
 

@@ -4,8 +4,8 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from activities.clouds.eks.inputs import EksFacts
-from activities.clouds.eks.subnets import SubnetPair, subnet_pairs, zones_for
+from activities.clouds.eks.wanted.inputs import EksFacts
+from activities.clouds.eks.wanted.subnets import SubnetPair, subnet_pairs, zones_for
 from api_types.sections.clouds import EksSettings
 from tests.activities.clouds.builders import ROLE, an_eks_pool, call_of, eks, keys, object_of, reasons, warned
 from tests.random_cases import cases, generator

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from activities.clouds.desired import Desired
-from activities.clouds.eks.inputs import EksFacts
+from activities.clouds.eks.wanted.inputs import EksFacts
 from activities.clouds.graph import Call, DesiredObject, Fact, Token, arguments, creation_order, deletion_order
 from tests.activities.clouds.builders import BLOCK, ROLE, a_pool, an_eks_pool, eks, gke
 from tests.random_cases import cases, generator

@@ -223,7 +223,7 @@ async def test_kubectl_takes_over_what_it_applied_the_other_way(fleet: Fleet) ->
     assert (status, tree["spec"]["replicas"], tree["metadata"]["labels"]["a"]) == (200, 4, "2")
     told = json.loads(tree["metadata"]["annotations"][labels.LAST_APPLIED])
     assert told["spec"] == config["spec"]
-    # What somebody else changed since then is a conflict for kubectl too.
+    # What another manager changed since then is a conflict for kubectl too.
     await ask(fleet, "PATCH", f"{MINE}?fieldManager=ed", {"spec": {"replicas": 6}}, bodies.MERGE)
     assert (await apply(fleet, MINE, {**config, "spec": {"replicas": 8}}, "kubectl"))[0] == 409
 

@@ -148,7 +148,7 @@ async def test_case_74_what_others_have_in_the_network_holds_it_and_is_named(gke
     await gke.apply(a_pool())
     await gke.ready()
     subnet = gke.cloud.things["net/subnet"]
-    gke.cloud.things["vm"] = type(subnet)("vm", "Instance", "vm-1", "somebody", "", "", ("net/subnet",))
+    gke.cloud.things["vm"] = type(subnet)("vm", "Instance", "vm-1", "another", "", "", ("net/subnet",))
     gke.cloud.leftovers = [BALANCER]
     await gke.delete()
     seen = await gke.until(lambda seen: "Dependency: net/subnet" in seen["message"])

@@ -8,7 +8,7 @@ import pytest
 from api_types.messages.cluster_work import ClusterFacts
 from tests.workflows.inference_cluster.builders import a_cluster
 from workflows.entity.context import EntityContext
-from workflows.inference_cluster.connection import ClusterConnection
+from workflows.inference_cluster.connecting.connection import ClusterConnection
 from workflows.inference_cluster.state import ClusterState
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.failures import Purpose
-from activities.clouds.eks.partitions import partition_of
+from activities.clouds.eks.wanted.partitions import partition_of
 from activities.clouds.graph import Call, Fact, arguments
 from activities.clouds.lifecycle.handler import Found, State, Wanted
 from api_types import labels

@@ -3,10 +3,10 @@
 from typing import Any
 
 from activities.clouds.eks.clients import AwsClients
-from activities.clouds.eks.control_plane import CLUSTER, SECURITY_GROUP
 from activities.clouds.eks.handlers.base import AwsHandler, issues_text, not_ours, tags_of
 from activities.clouds.eks.handlers.updates import Updates
-from activities.clouds.eks.network import SUBNETS
+from activities.clouds.eks.wanted.control_plane import CLUSTER, SECURITY_GROUP
+from activities.clouds.eks.wanted.network import SUBNETS
 from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
 from activities.clouds.versions import minor_of, next_minor
 from api_types.errors import Busy, InvalidInput

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from activities.clouds.eks.clients import AwsClients
-from activities.clouds.eks.control_plane import CLUSTER
 from activities.clouds.eks.failures import issue_error
 from activities.clouds.eks.handlers.base import AwsHandler, Item, issues_text, not_ours, tags_of
 from activities.clouds.eks.handlers.control_plane import VERSION
 from activities.clouds.eks.handlers.updates import Updates
-from activities.clouds.eks.node_groups import SYSTEM_KEY
+from activities.clouds.eks.wanted.control_plane import CLUSTER
+from activities.clouds.eks.wanted.node_groups import SYSTEM_KEY
 from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
 from activities.clouds.owner import SYSTEM_POOL
 from activities.clouds.versions import minor_of

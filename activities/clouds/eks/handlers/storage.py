@@ -1,7 +1,7 @@
 """The EFS file system of the caches, and its mount targets."""
 
 from activities.clouds.eks.handlers.base import AwsHandler, Item, tags_of
-from activities.clouds.eks.storage import FILE_SYSTEM
+from activities.clouds.eks.wanted.storage import FILE_SYSTEM
 from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
 from api_types import labels
 from api_types.errors import ModelplaneError

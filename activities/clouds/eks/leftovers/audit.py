@@ -17,7 +17,7 @@ from activities.clouds.eks.leftovers.made_by_cluster import (
     Volumes,
 )
 from activities.clouds.eks.leftovers.marked import MARKED
-from activities.clouds.eks.network import VPC
+from activities.clouds.eks.wanted.network import VPC
 from activities.clouds.owner import owner_at
 from api_types import labels
 from api_types.messages.clouds import AuditCloud, CloudAccount, Leftover

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from activities.clouds.eks.clients import AwsClients
-from activities.clouds.eks.partitions import partition_of
+from activities.clouds.eks.wanted.partitions import partition_of
 from activities.clouds.owner import Owner
 from api_types.messages.clouds import CloudAccount, Leftover
 

@@ -14,10 +14,10 @@ from activities.clouds.eks.handlers.ec2 import (
 from activities.clouds.eks.handlers.security_groups import SecurityGroupHandler
 from activities.clouds.eks.handlers.subnets import SubnetsHandler
 from activities.clouds.eks.handlers.table import HANDLERS
-from activities.clouds.eks.identities import AUTOSCALER_POLICY, AUTOSCALER_ROLE, CLUSTER_ROLE, EFS_ROLE, NODE_ROLE
 from activities.clouds.eks.leftovers.kinds import LeftoverKind, Scene, console, where
-from activities.clouds.eks.partitions import partition_of
-from activities.clouds.eks.storage import FILE_SYSTEM, MOUNTS
+from activities.clouds.eks.wanted.identities import AUTOSCALER_POLICY, AUTOSCALER_ROLE, CLUSTER_ROLE, EFS_ROLE, NODE_ROLE
+from activities.clouds.eks.wanted.partitions import partition_of
+from activities.clouds.eks.wanted.storage import FILE_SYSTEM, MOUNTS
 from activities.clouds.graph import DesiredObject
 from activities.clouds.lifecycle.handler import Found, State, Wanted
 from activities.clouds.lifecycle.tokens import token_of

@@ -3,12 +3,12 @@
 from typing import Any
 
 from activities.clouds.gke.api import GoogleApi
-from activities.clouds.gke.cluster import CLUSTER
 from activities.clouds.gke.handlers.calls import parameters
 from activities.clouds.gke.handlers.clusters import WANTED_VERSION
 from activities.clouds.gke.handlers.operations import GkeOperations, words
 from activities.clouds.gke.handlers.states import is_ours, mark, trouble
 from activities.clouds.gke.versions import is_below
+from activities.clouds.gke.wanted.cluster import CLUSTER
 from activities.clouds.lifecycle.handler import Found, State, Wanted
 from api_types.errors import CloudObjectBroken, ModelplaneError, ServerError
 

@@ -1,4 +1,4 @@
-"""IAM and STS: what moto forgives and AWS does not, and who a caller is."""
+"""IAM and STS: what moto allows and AWS does not, and who a caller is."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""EC2: what moto forgives and AWS does not, and states that take a while."""
+"""EC2: what moto allows and AWS does not, and states that take a while."""
 
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping

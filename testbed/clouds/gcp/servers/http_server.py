@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 from testbed.clouds.gcp.calls.errors import CloudError, ConnectionCut
 from testbed.clouds.gcp.calls.ledger import OK
 from testbed.clouds.gcp.calls.tokens import InvalidGrant
-from testbed.clouds.gcp.services import compute
-from testbed.clouds.gcp.services.compute_collections import parse
+from testbed.clouds.gcp.services.compute import service as compute
+from testbed.clouds.gcp.services.compute.collections import parse
 from testbed.clouds.gcp.services.dispatch import Dispatcher, Request
 from testbed.clouds.gcp.services.service_usage import check_enabled
 

@@ -9,7 +9,8 @@ from google.cloud import container_v1, filestore_v1, iam_admin_v1, resourcemanag
 from google.iam.v1 import iam_policy_pb2
 from google.longrunning import operations_pb2
 
-from testbed.clouds.gcp.services import accounts, clusters, filestore, gke_operations, node_pools, project, service_usage
+from testbed.clouds.gcp.services import accounts, filestore, project, service_usage
+from testbed.clouds.gcp.services.gke import clusters, node_pools, operations
 from testbed.clouds.gcp.services.world import World
 
 Function = Callable[[World, Any], Any]
@@ -46,9 +47,9 @@ SERVICES = (
             (node_pools.set_node_pool_autoscaling, container_v1.SetNodePoolAutoscalingRequest),
             (node_pools.set_node_pool_management, container_v1.SetNodePoolManagementRequest),
             (node_pools.update_node_pool, container_v1.UpdateNodePoolRequest),
-            (gke_operations.get_operation, container_v1.GetOperationRequest),
-            (gke_operations.list_operations, container_v1.ListOperationsRequest),
-            (gke_operations.cancel_operation, container_v1.CancelOperationRequest),
+            (operations.get_operation, container_v1.GetOperationRequest),
+            (operations.list_operations, container_v1.ListOperationsRequest),
+            (operations.cancel_operation, container_v1.CancelOperationRequest),
         ),
     ),
     Service(

@@ -14,7 +14,7 @@ from testbed.clouds.gcp.calls.faults import Fault
 from testbed.clouds.gcp.calls.ledger import Ledger
 from testbed.clouds.gcp.calls.script import Script
 from testbed.clouds.gcp.calls.tokens import Tokens
-from testbed.clouds.gcp.services.capacity import Capacity
+from testbed.clouds.gcp.services.gke.capacity import Capacity
 from testbed.clouds.gcp.services.operations import Operations
 
 ENABLED_AT_FIRST = (

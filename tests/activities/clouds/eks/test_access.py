@@ -9,8 +9,8 @@ import pytest
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.credential import read_credential
 from activities.clouds.eks.failures import Purpose
-from activities.clouds.eks.partitions import dns_suffix_of
 from activities.clouds.eks.provider import EksProvider
+from activities.clouds.eks.wanted.partitions import dns_suffix_of
 from api_types.clock import utc_now
 from api_types.errors import CredentialsInvalid, InvalidInput, NotYet
 from api_types.messages.clouds import CloudAccount

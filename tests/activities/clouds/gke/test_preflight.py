@@ -8,7 +8,7 @@ from activities.clouds.gke.preflight import metric_of
 from api_types.errors import PermissionDenied
 from testbed.clouds.gcp.calls.faults import Refuse
 from testbed.clouds.gcp.fake import FakeGoogle
-from testbed.clouds.gcp.services.capacity import METRICS
+from testbed.clouds.gcp.services.gke.capacity import METRICS
 from tests.activities.clouds.builders import a_pool, reasons, warned
 from tests.activities.clouds.gke.cloud import Cloud, a_cloud, run
 

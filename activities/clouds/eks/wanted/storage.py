@@ -1,8 +1,8 @@
 """Where caches of an EKS cluster are stored: one EFS file system, with an access point for each claim."""
 
-from activities.clouds.eks.control_plane import CONNECTION
-from activities.clouds.eks.inputs import EksInputs
-from activities.clouds.eks.network import EFS_GROUP, SUBNETS, private_subnet
+from activities.clouds.eks.wanted.control_plane import CONNECTION
+from activities.clouds.eks.wanted.inputs import EksInputs
+from activities.clouds.eks.wanted.network import EFS_GROUP, SUBNETS, private_subnet
 from activities.clouds.graph import Call, DesiredObject, Fact, Parameters, Token
 from activities.clouds.storage_class import storage_class
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from activities.clouds.counts import count_warnings
 from activities.clouds.desired import INVALID_INPUT, Problem
-from activities.clouds.eks.inputs import EksInputs, Reservation
-from activities.clouds.eks.node_groups import SCHEDULED, counts_of, has_efa, known_cards, reservation_of
+from activities.clouds.eks.wanted.inputs import EksInputs, Reservation
+from activities.clouds.eks.wanted.node_groups import SCHEDULED, counts_of, has_efa, known_cards, reservation_of
 from activities.clouds.pools import CloudPool
 from api_types.resources.inference_class import EksNodes
 from api_types.resources.inference_cluster import EksCluster, InferenceCluster

@@ -3,7 +3,7 @@
 No key of that account is made (docs/adr/0033): people may be allowed to act as it, and this project logs in as its own credential.
 """
 
-from activities.clouds.gke.inputs import GkeInputs
+from activities.clouds.gke.wanted.inputs import GkeInputs
 from activities.clouds.graph import Call, DesiredObject, Parameters, Token
 from activities.clouds.owner import gcp_description
 

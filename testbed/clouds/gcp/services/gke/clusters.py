@@ -7,9 +7,10 @@ from google.cloud import container_v1
 from testbed.clouds.gcp.calls.errors import CloudError, already_exists, invalid, not_found
 from testbed.clouds.gcp.calls.faults import Fault, HalfDeleted, Leak, OperationFails, TerminalState
 from testbed.clouds.gcp.calls.script import first_of
-from testbed.clouds.gcp.services import gke_checks, leftovers, node_pools
-from testbed.clouds.gcp.services.capacity import VERSIONS, zones_of
-from testbed.clouds.gcp.services.gke_operations import begin, check_free, link
+from testbed.clouds.gcp.services import leftovers
+from testbed.clouds.gcp.services.gke import checks, node_pools
+from testbed.clouds.gcp.services.gke.capacity import VERSIONS, zones_of
+from testbed.clouds.gcp.services.gke.operations import begin, check_free, link
 from testbed.clouds.gcp.services.world import World
 
 _STATUS = container_v1.Cluster.Status
@@ -22,20 +23,20 @@ def create_cluster(world: World, request: container_v1.CreateClusterRequest) -> 
     name = f"{request.parent}/clusters/{cluster.name}"
     if not zones_of(location):
         raise invalid(f'Location "{location}" does not exist.')
-    gke_checks.check_name(cluster.name)
-    gke_checks.check_labels(cluster.resource_labels.items())
+    checks.check_name(cluster.name)
+    checks.check_labels(cluster.resource_labels.items())
     if name in world.objects:
         raise already_exists(name)
-    version = gke_checks.version(cluster.initial_cluster_version)
+    version = checks.version(cluster.initial_cluster_version)
     _check_network(world, cluster, location)
     if cluster.node_pools and cluster.initial_node_count:
         raise invalid("Only one of cluster.initial_node_count and cluster.node_pools can be set.")
     pools = list(cluster.node_pools) or [_default_pool(cluster)]
     for pool in pools:
-        gke_checks.check_pool(world, location, pool)
+        checks.check_pool(world, location, pool)
         counted = container_v1.NodePool(pool)
         counted.locations = list(pool.locations) or list(zones_of(location)[:3])
-        gke_checks.check_quota(world, counted, int(pool.initial_node_count) * len(counted.locations))
+        checks.check_quota(world, counted, int(pool.initial_node_count) * len(counted.locations))
     world.objects[name] = _stored(world, name, cluster, version)
     names = [node_pools.store(world, name, pool, version) for pool in pools]
     met = world.met
@@ -116,7 +117,7 @@ def _shown(world: World, name: str) -> container_v1.Cluster:
     answer = container_v1.Cluster(world.objects[name])
     pools = world.below(f"{name}/nodePools/")
     answer.node_pools = [node_pools.shown(world, pool) for pool in pools]
-    answer.current_node_count = sum(gke_checks.nodes_of(world.objects[pool]) for pool in pools)
+    answer.current_node_count = sum(checks.nodes_of(world.objects[pool]) for pool in pools)
     if answer.status == _STATUS.PROVISIONING:
         return answer
     endpoint = world.endpoint(name)
@@ -195,8 +196,8 @@ def _change(world: World, name: str, kind: str, changed: container_v1.Cluster) -
 
 
 def _next_version(cluster: container_v1.Cluster, wanted: str) -> str:
-    version = gke_checks.version(wanted)
-    old, new = gke_checks.order(cluster.current_master_version), gke_checks.order(version)
+    version = checks.version(wanted)
+    old, new = checks.order(cluster.current_master_version), checks.order(version)
     if new < old:
         raise invalid(f'Master cannot be downgraded from "{cluster.current_master_version}" to "{version}".')
     if new[1] > old[1] + 1:
@@ -207,7 +208,7 @@ def _next_version(cluster: container_v1.Cluster, wanted: str) -> str:
 def set_labels(world: World, request: container_v1.SetLabelsRequest) -> container_v1.Operation:
     """Begin to replace the labels of a cluster; the fingerprint must be the one that was read."""
     cluster = node_pools.ready_cluster(world, request.name)
-    gke_checks.check_labels(request.resource_labels.items())
+    checks.check_labels(request.resource_labels.items())
     if request.label_fingerprint != cluster.label_fingerprint:
         raise CloudError("FAILED_PRECONDITION", "Labels could not be set due to fingerprint mismatch.")
     changed = container_v1.Cluster(cluster)

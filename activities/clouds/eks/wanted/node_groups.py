@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Final
 
 from activities.clouds.counts import SYSTEM_COUNTS, Counts, pool_counts
-from activities.clouds.eks.control_plane import CLUSTER, CNI, SECURITY_GROUP
-from activities.clouds.eks.identities import NODE_ROLE
-from activities.clouds.eks.inputs import EksInputs, Reservation
-from activities.clouds.eks.network import EFA_GROUP, PRIVATE_ROUTES, private_subnet
+from activities.clouds.eks.wanted.control_plane import CLUSTER, CNI, SECURITY_GROUP
+from activities.clouds.eks.wanted.identities import NODE_ROLE
+from activities.clouds.eks.wanted.inputs import EksInputs, Reservation
+from activities.clouds.eks.wanted.network import EFA_GROUP, PRIVATE_ROUTES, private_subnet
 from activities.clouds.graph import Call, DesiredObject, Fact, Machines, Parameters, Token
 from activities.clouds.node_labels import GPU_TAINT_KEY, GPU_TAINT_VALUE, gpu_node_labels, system_node_labels
 from activities.clouds.owner import SYSTEM_POOL

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from activities.clouds.eks.inputs import EksInputs
+from activities.clouds.eks.wanted.inputs import EksInputs
 from activities.clouds.graph import Call, DesiredObject, Fact, Parameters, Token, Value
 
 CLUSTER_ROLE = "iam/cluster"

@@ -12,10 +12,10 @@ from google.cloud import container_v1, filestore_v1
 from testbed.clouds.gcp.calls.errors import CloudError, in_use, not_ready
 from testbed.clouds.gcp.calls.faults import OperationFails
 from testbed.clouds.gcp.calls.script import first_of
-from testbed.clouds.gcp.services import compute_places
-from testbed.clouds.gcp.services.capacity import NETWORKS, REGIONS, region_of
-from testbed.clouds.gcp.services.compute_collections import READ_ONLY, Path, snake
-from testbed.clouds.gcp.services.compute_filter import matcher
+from testbed.clouds.gcp.services.compute import places
+from testbed.clouds.gcp.services.compute.collections import READ_ONLY, Path, snake
+from testbed.clouds.gcp.services.compute.filters import matcher
+from testbed.clouds.gcp.services.gke.capacity import NETWORKS, REGIONS, region_of
 from testbed.clouds.gcp.services.leftovers import COMPUTE
 from testbed.clouds.gcp.services.operations import Operation
 from testbed.clouds.gcp.services.world import World
@@ -55,11 +55,11 @@ def _missing(name: str) -> CloudError:
 
 def _get(world: World, path: Path) -> dict[str, Any]:
     if not path.collection:
-        return compute_places.project(world)
+        return places.project(world)
     if path.collection in {"regions", "zones"}:
-        return compute_places.place(world, path)
+        return places.place(world, path)
     if path.collection in READ_ONLY:
-        found = next((each for each in compute_places.hardware(world, path) if each["name"] == path.name), None)
+        found = next((each for each in places.hardware(world, path) if each["name"] == path.name), None)
     else:
         world.operations.advance(path.full_name)
         found = world.visible(path.full_name)
@@ -72,9 +72,9 @@ def _list(world: World, path: Path, query: Mapping[str, str]) -> dict[str, Any]:
     if path.scope == "aggregated":
         return _aggregated(world, path, query)
     if path.collection in {"regions", "zones"}:
-        items = compute_places.places(world, path.collection)
+        items = places.places(world, path.collection)
     elif path.collection in READ_ONLY:
-        items = compute_places.hardware(world, path)
+        items = places.hardware(world, path)
     else:
         items = [world.objects[name] for name in world.below(f"{path.full_name}/")]
     page, token = _page(world, [item for item in items if matcher(query.get("filter", ""))(item)], query)
@@ -129,7 +129,7 @@ def _insert(world: World, path: Path, query: Mapping[str, str], body: Mapping[st
         raise CloudError("ALREADY_EXISTS", f"The resource '{name}' already exists")
     item = {**body, "id": str(world.number()), "selfLink": f"{COMPUTE}/{name}", "creationTimestamp": world.now().isoformat()}
     _check_references(world, item)
-    if path.collection == "networks" and compute_places.network_count(world) >= (limit := world.capacity.limit(NETWORKS)):
+    if path.collection == "networks" and places.network_count(world) >= (limit := world.capacity.limit(NETWORKS)):
         raise CloudError("PERMISSION_DENIED", f"Quota 'NETWORKS' exceeded.  Limit: {limit}.0 globally.", http_reason="quotaExceeded")
     if path.collection == "subnetworks":
         _check_subnet(world, path, item)

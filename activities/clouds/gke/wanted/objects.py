@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 
 from activities.clouds.counts import count_warnings
 from activities.clouds.desired import INVALID_INPUT, Desired, Problem, refused_cluster
-from activities.clouds.gke.cluster import CLUSTER, cluster_object, counts_of, gpu_pool, nodes_of
-from activities.clouds.gke.foundation import API, VPC, foundation
-from activities.clouds.gke.inputs import GkeFacts, GkeInputs
+from activities.clouds.gke.wanted.cluster import CLUSTER, cluster_object, counts_of, gpu_pool, nodes_of
+from activities.clouds.gke.wanted.foundation import API, VPC, foundation
+from activities.clouds.gke.wanted.inputs import GkeFacts, GkeInputs
 from activities.clouds.graph import Call, DesiredObject, creation_order
 from activities.clouds.owner import owner_of
 from activities.clouds.pools import CloudPool, cloud_pools

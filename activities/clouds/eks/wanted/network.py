@@ -1,6 +1,6 @@
 """The network of an EKS cluster: VPC, subnets, the ways out of them, and security groups."""
 
-from activities.clouds.eks.inputs import EksInputs
+from activities.clouds.eks.wanted.inputs import EksInputs
 from activities.clouds.graph import Call, DesiredObject, Fact, Parameters, Token
 
 VPC = "net/vpc"

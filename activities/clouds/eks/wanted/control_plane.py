@@ -1,8 +1,8 @@
 """The control plane of an EKS cluster, who may log in to it, its add-ons, and the releases that only EKS needs."""
 
-from activities.clouds.eks.identities import AUTOSCALER_ACCOUNT, AUTOSCALER_IDENTITY, CLUSTER_ROLE, EFS_IDENTITY
-from activities.clouds.eks.inputs import EksInputs
-from activities.clouds.eks.network import SUBNETS, private_subnet, public_subnet
+from activities.clouds.eks.wanted.identities import AUTOSCALER_ACCOUNT, AUTOSCALER_IDENTITY, CLUSTER_ROLE, EFS_IDENTITY
+from activities.clouds.eks.wanted.inputs import EksInputs
+from activities.clouds.eks.wanted.network import SUBNETS, private_subnet, public_subnet
 from activities.clouds.graph import Call, DesiredObject, Fact, Parameters, Token
 from activities.clouds.node_labels import GPU_TAINT_KEY
 from api_types.pins.charts import AWS_DRANET, CLUSTER_AUTOSCALER, ChartPin

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from activities.clouds.eks.partitions import partition_of
-from activities.clouds.eks.subnets import SubnetPair
+from activities.clouds.eks.wanted.partitions import partition_of
+from activities.clouds.eks.wanted.subnets import SubnetPair
 from activities.clouds.graph import Value
 from activities.clouds.owner import Owner, aws_tags
 from api_types.resources.inference_cluster import EksCluster

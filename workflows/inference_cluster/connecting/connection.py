@@ -14,7 +14,7 @@ from workflows.entity.calls import activity_options
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import NO_FAILURE, WAITING_FOR_WORKER, Failure, failure_of, was_never_started
-from workflows.inference_cluster.connection_wait import ConnectionWait
+from workflows.inference_cluster.connecting.connection_wait import ConnectionWait
 from workflows.inference_cluster.spec import call_queue, connect_order, connection_of, declared_facts
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import unserved_message, unwatched_message

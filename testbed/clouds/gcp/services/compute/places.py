@@ -3,9 +3,9 @@
 from typing import Any
 
 from testbed.clouds.gcp.calls.errors import not_found
-from testbed.clouds.gcp.services.capacity import ADDRESSES, MACHINES, METRICS, NETWORKS, REGIONS, zones_of
-from testbed.clouds.gcp.services.compute_collections import Path
-from testbed.clouds.gcp.services.gke_checks import used
+from testbed.clouds.gcp.services.compute.collections import Path
+from testbed.clouds.gcp.services.gke.capacity import ADDRESSES, MACHINES, METRICS, NETWORKS, REGIONS, zones_of
+from testbed.clouds.gcp.services.gke.checks import used
 from testbed.clouds.gcp.services.leftovers import COMPUTE
 from testbed.clouds.gcp.services.world import World
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from google.cloud import container_v1
 
 from testbed.clouds.gcp.calls.errors import CloudError, invalid, quota_exceeded
-from testbed.clouds.gcp.services.capacity import ADDRESSES, ALL_GPUS, MACHINES, METRICS, VERSIONS, region_of, zones_of
+from testbed.clouds.gcp.services.gke.capacity import ADDRESSES, ALL_GPUS, MACHINES, METRICS, VERSIONS, region_of, zones_of
 from testbed.clouds.gcp.services.world import World
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")

@@ -5,9 +5,9 @@ from google.cloud import container_v1
 from testbed.clouds.gcp.calls.errors import CloudError, already_exists, invalid, not_found
 from testbed.clouds.gcp.calls.faults import Fault, OperationFails, StockOut, TerminalState
 from testbed.clouds.gcp.calls.script import first_of
-from testbed.clouds.gcp.services import gke_checks
-from testbed.clouds.gcp.services.capacity import zones_of
-from testbed.clouds.gcp.services.gke_operations import begin, check_free, link
+from testbed.clouds.gcp.services.gke import checks
+from testbed.clouds.gcp.services.gke.capacity import zones_of
+from testbed.clouds.gcp.services.gke.operations import begin, check_free, link
 from testbed.clouds.gcp.services.world import World
 
 _STATUS = container_v1.NodePool.Status
@@ -55,9 +55,9 @@ def outcome(world: World, name: str, met: list[Fault]) -> CloudError | None:
         break_down(pool, terminal.condition, terminal.message)
         return CloudError("INTERNAL", terminal.message)
     planted = first_of(met, StockOut)
-    zone = (planted.zone or pool.locations[0]) if planted else gke_checks.stock_out(world, pool, name)
+    zone = (planted.zone or pool.locations[0]) if planted else checks.stock_out(world, pool, name)
     if zone is not None:
-        error = gke_checks.stocked_out(zone, pool.config.machine_type)
+        error = checks.stocked_out(zone, pool.config.machine_type)
         break_down(pool, "GCE_STOCKOUT", error.message)
         return error
     if fails := first_of(met, OperationFails):
@@ -82,7 +82,7 @@ def create_node_pool(world: World, request: container_v1.CreateNodePoolRequest) 
     """Begin to create a pool."""
     cluster = ready_cluster(world, request.parent)
     pool = request.node_pool
-    gke_checks.check_pool(world, request.parent.split("/")[3], pool)
+    checks.check_pool(world, request.parent.split("/")[3], pool)
     name = f"{request.parent}/nodePools/{pool.name}"
     if name in world.objects:
         raise already_exists(name)
@@ -90,7 +90,7 @@ def create_node_pool(world: World, request: container_v1.CreateNodePoolRequest) 
         raise invalid("initial_node_count must not be negative.")
     counted = container_v1.NodePool(pool)
     counted.locations = list(pool.locations) or list(cluster.locations)
-    gke_checks.check_quota(world, counted, int(pool.initial_node_count) * len(counted.locations))
+    checks.check_quota(world, counted, int(pool.initial_node_count) * len(counted.locations))
     store(world, request.parent, pool, cluster.current_master_version)
     met = world.met
     return begin(world, "CREATE_NODE_POOL", name, lambda: outcome(world, name, met))
@@ -169,14 +169,14 @@ def set_node_pool_size(world: World, request: container_v1.SetNodePoolSizeReques
     pool = _changeable(world, request.name)
     changed = container_v1.NodePool(pool)
     changed.initial_node_count = request.node_count
-    gke_checks.check_quota(world, pool, max(0, gke_checks.nodes_of(changed) - gke_checks.nodes_of(pool)))
+    checks.check_quota(world, pool, max(0, checks.nodes_of(changed) - checks.nodes_of(pool)))
     return _change(world, request.name, "SET_NODE_POOL_SIZE", changed)
 
 
 def set_node_pool_autoscaling(world: World, request: container_v1.SetNodePoolAutoscalingRequest) -> container_v1.Operation:
     """Begin to change the bounds of autoscaling; a count of nodes below them is raised, one above lowered."""
     changed = container_v1.NodePool(_changeable(world, request.name))
-    gke_checks.check_autoscaling(request.autoscaling)
+    checks.check_autoscaling(request.autoscaling)
     changed.autoscaling = request.autoscaling
     if request.autoscaling.enabled and request.autoscaling.max_node_count:
         bounded = max(int(changed.initial_node_count), int(request.autoscaling.min_node_count))
@@ -199,8 +199,8 @@ def update_node_pool(world: World, request: container_v1.UpdateNodePoolRequest) 
     cluster = world.objects[cluster_name(request.name)]
     kind = "UPDATE_CLUSTER"
     if request.node_version:
-        wanted = cluster.current_master_version if request.node_version == "-" else gke_checks.version(request.node_version)
-        if gke_checks.order(wanted) > gke_checks.order(cluster.current_master_version):
+        wanted = cluster.current_master_version if request.node_version == "-" else checks.version(request.node_version)
+        if checks.order(wanted) > checks.order(cluster.current_master_version):
             raise invalid(f'Node version "{wanted}" must not be newer than the master version "{cluster.current_master_version}".')
         changed.version, kind = wanted, "UPGRADE_NODES"
     if request.locations:
@@ -217,7 +217,7 @@ def update_node_pool(world: World, request: container_v1.UpdateNodePoolRequest) 
         changed.config.disk_size_gb = request.disk_size_gb
     if request.accelerators:
         changed.config.accelerators = list(request.accelerators)
-    gke_checks.check_pool(world, request.name.split("/")[3], changed)
-    more = gke_checks.nodes_of(changed) - gke_checks.nodes_of(world.objects[request.name])
-    gke_checks.check_quota(world, changed, max(0, more))
+    checks.check_pool(world, request.name.split("/")[3], changed)
+    more = checks.nodes_of(changed) - checks.nodes_of(world.objects[request.name])
+    checks.check_quota(world, changed, max(0, more))
     return _change(world, request.name, kind, changed)

@@ -31,7 +31,7 @@ REGIONAL = (
 )
 ZONAL = ("disks", "instanceGroups", "instanceGroupManagers", "instances", "networkEndpointGroups")
 READ_ONLY = ("acceleratorTypes", "machineTypes")
-"""Collections of a zone that `compute_places.py` answers."""
+"""Collections of a zone that `places.py` answers."""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from activities.clouds.desired import INVALID_INPUT, Desired, Problem, refused_cluster
-from activities.clouds.eks.checks import place_problems, pool_warnings, reservation_problems
-from activities.clouds.eks.control_plane import (
+from activities.clouds.eks.wanted.checks import place_problems, pool_warnings, reservation_problems
+from activities.clouds.eks.wanted.control_plane import (
     CLUSTER,
     access,
     autoscaler,
@@ -14,12 +14,12 @@ from activities.clouds.eks.control_plane import (
     first_add_ons,
     later_add_ons,
 )
-from activities.clouds.eks.identities import identities, pod_identities
-from activities.clouds.eks.inputs import EksFacts, EksInputs
-from activities.clouds.eks.network import efa_group, efs_group, network
-from activities.clouds.eks.node_groups import SYSTEM_KEY, gpu_group, has_efa, system_group
-from activities.clouds.eks.storage import cache_class, file_system
-from activities.clouds.eks.subnets import range_problems, subnet_pairs, zone_count_problem, zones_for
+from activities.clouds.eks.wanted.identities import identities, pod_identities
+from activities.clouds.eks.wanted.inputs import EksFacts, EksInputs
+from activities.clouds.eks.wanted.network import efa_group, efs_group, network
+from activities.clouds.eks.wanted.node_groups import SYSTEM_KEY, gpu_group, has_efa, system_group
+from activities.clouds.eks.wanted.storage import cache_class, file_system
+from activities.clouds.eks.wanted.subnets import range_problems, subnet_pairs, zone_count_problem, zones_for
 from activities.clouds.graph import DesiredObject, creation_order
 from activities.clouds.owner import owner_of
 from activities.clouds.pools import CloudPool, cloud_pools

@@ -1,0 +1,61 @@
+"""What a worker process answers over HTTP: `/healthz` and `/metrics`, of itself and of the Temporal SDK."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+
+import httpx
+import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from temporalio.worker import Worker
+
+UP = Gauge("modelplane_worker_up", "1 while this worker serves the queue, 0 after it stopped", ["queue"])
+
+
+def show_up(queue: str, worker: Worker) -> None:
+    """Have `modelplane_worker_up` of a queue follow its worker, which may stop while the others and this process go on."""
+    UP.labels(queue=queue).set_function(lambda: float(worker.is_running))
+
+
+def http_app(workers: dict[str, Worker], sdk_metrics: str) -> Starlette:
+    """Serve `/healthz` and `/metrics`."""
+
+    async def healthz(_: Request) -> Response:
+        stopped = [queue for queue, worker in workers.items() if not worker.is_running]
+        text = f"not serving: {', '.join(stopped)}\n" if stopped else "ok\n"
+        return PlainTextResponse(text, status_code=503 if stopped else 200)
+
+    async def metrics(_: Request) -> Response:
+        async with httpx.AsyncClient() as http:
+            sdk = await http.get(f"http://{sdk_metrics}/metrics")
+        return Response(generate_latest() + sdk.content, media_type=CONTENT_TYPE_LATEST)
+
+    return Starlette(routes=[Route("/healthz", healthz), Route("/metrics", metrics)])
+
+
+@contextlib.asynccontextmanager
+async def serving_http(app: Starlette, listen: str) -> AsyncIterator[None]:
+    """Run the HTTP server while the body runs."""
+    host, _, port = listen.rpartition(":")
+    server = uvicorn.Server(uvicorn.Config(app, host=host, port=int(port), log_config=None, access_log=False, lifespan="off"))
+    # Signals are handled by `main` and not by the HTTP server.
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    task = asyncio.create_task(server._serve())  # noqa: SLF001 - `serve` would take over the signals
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
+def free_port() -> int:
+    """Give a port of this machine that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
