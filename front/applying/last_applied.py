@@ -8,12 +8,16 @@ from collections.abc import Callable
 
 from api_types import labels
 from api_types.validation.normalize import drop_server_fields, without_nulls
-from front.applying.fields import FieldSet, Json
+from front.applying.fields import FieldSet, Json, of_field
 from front.applying.shapes import Shape
 from front.applying.trees import compared, fields_of
 
 MANAGER = "kubectl"
 """The manager of `kubectl apply --server-side`, unless its user names another."""
+FORMER_MANAGER = "kubectl-client-side-apply"
+"""The manager of `kubectl apply` without that."""
+ANNOTATION = (of_field("metadata"), of_field("annotations"), of_field(labels.LAST_APPLIED))
+"""The field by which kubectl finds the manager that it takes over from."""
 
 
 def unchanged(shape: Shape, live: Json, stored: Callable[[Json], Json | None]) -> FieldSet:

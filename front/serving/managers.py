@@ -10,6 +10,7 @@ from api_types.validation.legacy_shape import unflatten
 from api_types.validation.manifests import InvalidManifest, check_part
 from api_types.validation.normalize import NotStorable, drop_server_fields, non_string_keys, without_nulls
 from front.applying import annotation, last_applied
+from front.applying.fields import FieldSet
 from front.applying.merging import Conflicts, Terms, applied, updated
 from front.applying.owners import APPLY, NAME_MAX, UPDATE, Owner, Owners
 from front.applying.shapes import shape_of
@@ -123,10 +124,6 @@ def after_apply(resource: Resource, config: Tree, before: Tree | None, manager: 
     wanted, owner, now = _written(config), manager.owner(resource.info, APPLY), timestamp(utc_now())
     live = _written(before) if before else {"metadata": {"name": wanted["metadata"]["name"]}}
     owners = owners_of(before) if before else Owners()
-    if before and not owners:
-        # What was there before was written by managers of whom nothing is known.
-        others = Owner(_BEFORE, UPDATE, info.api_version)
-        owners = owners.written(updated(shape, {}, live, {}, others)[0], others, now)
 
     def stored(tree: Tree) -> Tree | None:
         try:
@@ -140,7 +137,11 @@ def after_apply(resource: Resource, config: Tree, before: Tree | None, manager: 
         return tree if found is None else found
 
     by_kubectl = manager.name == last_applied.MANAGER
-    allowed = last_applied.unchanged(shape, live, stored) if by_kubectl else frozenset()
+    begins = bool(before) and not owners
+    as_before = last_applied.unchanged(shape, live, stored) if by_kubectl or begins else frozenset()
+    if begins:
+        owners = _of_earlier_managers(info, live, as_before, now)
+    allowed = as_before if by_kubectl else frozenset()
     try:
         result, fields = applied(shape, live, wanted, owners.fields, owner, terms=Terms(manager.force, allowed, as_stored))
     except Conflicts as found:
@@ -149,6 +150,21 @@ def after_apply(resource: Resource, config: Tree, before: Tree | None, manager: 
         result = last_applied.rewritten(result, config)
     same = result == live and fields == owners.fields
     return _document(config, result), owners.written(fields, owner, owners.times.get(owner, now) if same else now)
+
+
+def _of_earlier_managers(info: KindInfo, live: Tree, as_applied: FieldSet, now: str) -> Owners:
+    """Say who owns what there was before the first apply: kubectl what is as it applied it, else managers of whom nothing is known.
+
+    kubectl takes over what the manager has that owns its annotation, so nothing of others may be with it.
+    """
+    shape, unknown = shape_of(info.kind), Owner(_BEFORE, UPDATE, info.api_version)
+    fields = updated(shape, {}, live, {}, unknown)[0]
+    owners = Owners().written(fields, unknown, now)
+    if not as_applied:
+        return owners
+    former = Owner(last_applied.FORMER_MANAGER, UPDATE, info.api_version)
+    its_own = fields[unknown] & (as_applied | {last_applied.ANNOTATION})
+    return owners.written({unknown: fields[unknown] - its_own, former: its_own}, former, now)
 
 
 def _document(config: Tree, written: Tree) -> Tree:

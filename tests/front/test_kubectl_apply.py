@@ -103,10 +103,11 @@ async def test_kubectl_changes_over_from_client_side_apply(front: FrontUnderTest
     assert after["spec"]["replicas"] == 2
     managers = await owners(front, "moved")
     assert ("kubectl", "Apply") in managers
-    assert ("before-first-apply", "Update") not in managers
+    assert ("kubectl-client-side-apply", "Update") not in managers
     # What is applied no more since then is removed.
     await front.kubectl(*APPLY, input=document("moved", replicas=2))
-    assert "a" not in (await seen(front, "moved"))["metadata"].get("labels", {})
+    # What others set is theirs, whoever began to keep owners.
+    assert (await seen(front, "moved"))["metadata"]["labels"] == {"c": "1"}
     assert "configured" in await front.kubectl("apply", "-f", "-", input=document("moved", {"d": "1"}, replicas=1))
     assert (await seen(front, "moved"))["metadata"]["labels"]["d"] == "1"
     await gone(front, "moved")
