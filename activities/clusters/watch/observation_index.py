@@ -6,7 +6,7 @@ does not grow with the cluster.
 
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from activities.cluster_objects.cluster_api import Kind, ObjectId
@@ -21,12 +21,16 @@ from activities.observe.objects import ObjectSeen
 from activities.observe.pods import PodSeen, WorkloadKey
 from activities.observe.replica import observe_replica, workload_key
 from activities.watching.reflector import Key
+from api_types.clock import utc_now
 from api_types.digests import report_digest
 from api_types.limits import REPLICAS_ON_CLUSTER_MAX
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import Observed, ObservedCache, ObservedCluster, ObservedReplica
 
 REPLICA = "ModelReplica"
+# The gateway of the cluster follows the same EndpointSlices, and answers 503 until it has them: Traefik takes them over every two seconds.
+GATEWAY_FOLLOWS_AFTER = timedelta(seconds=2)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 _Identity = tuple[str, ...]
 
@@ -70,6 +74,8 @@ class ObservationIndex:
         self._pods_of: defaultdict[WorkloadKey, dict[Key, PodSeen]] = defaultdict(dict)
         self._slices_of: defaultdict[tuple[str, str], dict[Key, EndpointsSeen]] = defaultdict(dict)
         self._endpoint_slices: dict[Key, EndpointsSeen] = {}
+        # Of Services with ready endpoints: since when there is one at any time.
+        self._first_ready_at: dict[tuple[str, str], datetime] = {}
         self._nodes: dict[Key, NodeSeen] = {}
         self._device_slices: dict[Key, SliceSeen] = {}
         self._gateway: GatewayState | None = None
@@ -142,8 +148,13 @@ class ObservationIndex:
         if seen:
             self._endpoint_slices[key] = seen
             self._slices_of[seen.namespace, seen.service][key] = seen
-        for endpoints in (old, seen):
-            if endpoints and (owner := self._backends.get((endpoints.namespace, endpoints.service))):
+        for where in {(each.namespace, each.service): None for each in (old, seen) if each}:
+            if self._ready_endpoints(where):
+                # What was ready when the watch began was so before, as far as can be told: a replica is not taken out when a worker starts.
+                self._first_ready_at.setdefault(where, utc_now() if self._is_listed else _LONG_AGO)
+            else:
+                self._first_ready_at.pop(where, None)
+            if owner := self._backends.get(where):
                 self._enqueue(owner)
 
     def put_node(self, key: Key, seen: NodeSeen | None) -> None:
@@ -194,9 +205,13 @@ class ObservationIndex:
         objects = [self._objects[identity] for identity in self._owned.get(owner, set())]
         pods = {key: self._pods_of[key].values() for seen in objects if seen.workload and (key := workload_key(seen)) in self._pods_of}
         backends = [(seen.target.namespace, seen.target.name) for seen in objects if seen.backend]
-        endpoints = {where: sum(found.ready for found in self._slices_of[where].values()) for where in backends if where in self._slices_of}
-        view = observe_replica(objects, pods, endpoints, now)
-        return PendingObservation(_observed(owner, replica=view.observed), view.changes_at, last=not objects)
+        known = {where: since + GATEWAY_FOLLOWS_AFTER for where in backends if (since := self._first_ready_at.get(where))}
+        view = observe_replica(objects, pods, {where: self._ready_endpoints(where) for where, at in known.items() if at <= now}, now)
+        changes = [view.changes_at, *(at for at in known.values() if at > now)]
+        return PendingObservation(_observed(owner, replica=view.observed), min(filter(None, changes), default=None), last=not objects)
+
+    def _ready_endpoints(self, where: tuple[str, str]) -> int:
+        return sum(found.ready for found in self._slices_of[where].values()) if where in self._slices_of else 0
 
     def forget(self, owner: Owner) -> None:
         """Drop an owner that has no objects here any more."""
