@@ -35,7 +35,7 @@ clusters:
 """
 CLUSTERS = ("eu", "us")
 NAMESPACE = "ml-team"
-REQUESTS, AT_ONCE = 5_000, 16
+REQUESTS, AT_ONCE = 1_000, 16
 # How long something is awaited that takes a fraction of a second, so that a failure does not take minutes.
 LOOK_SECONDS = 30.0
 # Of each change, and of all five but the slowest: with Traefik's default, every second one takes two seconds.
