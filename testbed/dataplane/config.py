@@ -13,6 +13,7 @@ from pathlib import Path
 
 from testbed.cluster.control_plane import ControlPlane
 from testbed.cluster.objects import CLUSTER_PORT, CONTROL_PORT
+from testbed.cluster.pki import Pair
 from testbed.dataplane.names import hosts, provider_authority
 from testbed.documents import write_json, write_text
 from testbed.process.processes import ProcessSpec
@@ -54,10 +55,11 @@ def processes(planes: Sequence[ControlPlane], traefik: Path, stage: int) -> list
     if why := obstacle():
         raise StartFailed(f"{why}; or go without a data plane")
     folder = planes[0].home.folder
-    outside, inside, names = folder / "relay.json", folder / "enclave.json", folder / "hosts"
+    outside, inside, names, stores = folder / "relay.json", folder / "enclave.json", folder / "hosts", folder / "certificates.yaml"
     provider = provider_authority(folder / "provider")
     provider.ensure()
     write_text(names, hosts(planes[0].home, [plane.name for plane in planes]))
+    write_json(stores, _stores(provider.pair("provider")))
     write_json(
         outside,
         [{"listen": f"unix:sockets/{plane.name}.api", "dial": f"tcp:127.0.0.1:{plane.port('kube-apiserver')}"} for plane in planes]
@@ -72,7 +74,7 @@ def processes(planes: Sequence[ControlPlane], traefik: Path, stage: int) -> list
             + [{"listen": f"unix:sockets/{plane.name}.gateway", "dial": f"tcp:{_entry(plane)}"} for plane in planes],
             "traefiks": [
                 {
-                    "argv": _traefik(traefik, plane),
+                    "argv": _traefik(traefik, plane, stores),
                     # In place of the authorities that every machine knows.
                     "environment": {"KUBECONFIG": str(plane.kubeconfig), "SSL_CERT_FILE": str(provider.ca)},
                     "log": str(plane.home.logs / f"{plane.name}.traefik.log"),
@@ -90,11 +92,20 @@ def processes(planes: Sequence[ControlPlane], traefik: Path, stage: int) -> list
     ]
 
 
+def _stores(pair: Pair) -> dict[str, object]:
+    """Give Traefik a certificate, although nobody asks over TLS: without one it makes an RSA key for each configuration that it takes over.
+
+    On a busy machine that kept it from the next configuration for seconds.
+    """
+    certificate = {"certFile": str(pair.certificate), "keyFile": str(pair.key)}
+    return {"tls": {"stores": {"default": {"defaultCertificate": certificate}}}}
+
+
 def _entry(plane: ControlPlane) -> str:
     return f"{plane.home.gateway_address(plane.name)}:{CLUSTER_PORT if plane.simulated else CONTROL_PORT}"
 
 
-def _traefik(program: Path, plane: ControlPlane) -> list[str]:
+def _traefik(program: Path, plane: ControlPlane, stores: Path) -> list[str]:
     return [
         str(program),
         "--global.checkNewVersion=false",
@@ -102,6 +113,8 @@ def _traefik(program: Path, plane: ControlPlane) -> list[str]:
         f"--entryPoints.web.address={_entry(plane)}",
         "--entryPoints.web.reusePort=true",
         f"--providers.providersThrottleDuration={THROTTLE}",
+        f"--providers.file.filename={stores}",
+        "--providers.file.watch=false",
         "--providers.kubernetesGateway=true",
         f"--providers.kubernetesGateway.statusAddress.ip={plane.home.gateway_address(plane.name)}",
         # Services of the control cluster may name Middlewares.

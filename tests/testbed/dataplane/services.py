@@ -42,7 +42,7 @@ DEPLOYMENT = "modelplane.ai/deployment"
 AT_ONCE = 16
 ASK = {"model": "simulated", "messages": [{"role": "user", "content": "hello"}]}
 # How long the gateways have to follow their routes before a pod stops, and requests to end then: also where tests share two processors.
-DRAIN_SECONDS, GRACE_SECONDS = 8, 300
+DRAIN_SECONDS, GRACE_SECONDS = 5, 300
 # What is on the control cluster for services and endpoints.
 KINDS = {
     "HTTPRoute": "/apis/gateway.networking.k8s.io/v1/namespaces/{}/httproutes",
