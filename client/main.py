@@ -59,7 +59,7 @@ COMMANDS = {
     "events": Command("inspect.events", "show_events", "Show the events of objects, the latest last."),
     "validate": Command("preview.validate", "validate", "Check manifests and report every error at once."),
     "schema": Command("inspect.schema", "schema", "Print the JSON Schema of a kind, or list the kinds."),
-    "up": Command("local.up", "up", "Start Temporal, simulated GPU clusters and a worker on this machine.", _LOCAL),
+    "up": Command("local.up", "up", "Start Temporal, simulated GPU clusters, a worker and a front on this machine.", _LOCAL),
     "down": Command("local.down", "down", "Stop the fleet on this machine.", _LOCAL),
     "logs": Command("inspect.logs", "logs", "Show the log of a part of the testbed.", _LOCAL),
     "ui": Command("inspect.ui", "ui", "Print the address in the Temporal UI and open it."),

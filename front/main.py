@@ -35,6 +35,7 @@ from front.access.request_header import Proxies
 from front.access.reviews import BadKubeconfig, Reviews, reviews_by
 from front.access.signing import Callers
 from front.audit.log import AuditLog, Unwritable
+from front.commands.routes import Commands
 from front.scaling.external_scaler import server_of
 from front.scaling.numbers import Told
 from front.scaling.routes import Scaling
@@ -89,7 +90,7 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     allowance = _allowance(settings.front)
     front = Front(plane, projection, access, links, limits=Limits(allowance), audit_log=audit_log)
     told = Told(timedelta(seconds=settings.front.metrics_max_age))
-    app = front.app(Scaling(front, told, callers).routes())
+    app = front.app([*Scaling(front, told, callers).routes(), *Commands(front).routes()])
     options = {**RUNNER_OPTIONS, "shutdown_timeout": _SHUTDOWN_SECONDS, "keepalive_timeout": _KEEPALIVE_SECONDS}
     runner = web.AppRunner(app, access_log=None, **options)
     await runner.setup()

@@ -7,7 +7,7 @@ A command that takes `Objects` works at Temporal and through the front. What onl
 from collections.abc import Sequence
 from typing import Protocol
 
-from api_types.messages.entities import Delete, Scale, SetSpec
+from api_types.messages.entities import Delete, RetryNow, Scale, SetSpec
 from api_types.resources.kinds import KindInfo
 from client.refs.targets import Target
 from client.refs.tree import Tree
@@ -64,6 +64,14 @@ class Objects(Protocol):
 
     async def scale(self, target: Target, message: Scale) -> None:
         """Set the replica count. Raises `NotFound`."""
+        ...
+
+    async def retry(self, target: Target, message: RetryNow) -> None:
+        """Have failed steps of the object tried now. Raises `NotFound`."""
+        ...
+
+    async def revisions(self, target: Target) -> Sequence[Tree]:
+        """Give the earlier templates of a deployment: `generation` and `template` each. Raises `NotFound`, `NoAnswer`."""
         ...
 
     async def delete(self, target: Target, message: Delete) -> None:

@@ -1,7 +1,7 @@
-"""The fleet on this machine: the testbed, a worker, and the settings file that points commands at them.
+"""The fleet on this machine: the testbed, a worker, a front, and the settings file that points commands at them.
 
-The worker runs under the testbed's supervisor like any other process, so that `down` stops it and a command that crashes leaves no process
-behind.
+Worker and front run under the testbed's supervisor like any other process, so that `down` stops them and a command that crashes leaves no
+process behind.
 """
 
 import random
@@ -18,6 +18,7 @@ from api_types.environment import CONFIG_VARIABLE
 from api_types.settings import Settings
 from client.configuration import home_folder, local_settings_file, read_settings, settings_of, write_settings
 from client.errors import CommandFailed, Refused
+from client.local.front import FRONT, front_port, front_url, start_front
 from testbed.cluster.kube import KubeError
 from testbed.cluster.objects import NAMESPACE
 from testbed.dataplane.config import obstacle
@@ -33,7 +34,8 @@ from testbed.testbed import Testbed
 from testbed.waiting import StartFailed, tail
 
 WORKER = "worker"
-_WORKER_WAIT_SECONDS = 120.0
+# With two processors and a build beside it, either has taken a minute to import what it needs.
+_WAIT_SECONDS = 120.0
 _POLL_SECONDS = 0.2
 
 Say = Callable[[str], None]
@@ -41,15 +43,16 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class LocalFleet:
-    """The processes that `up` started, and the settings that point at them."""
+    """The processes that `up` started, and the settings that point at them. `front`: the address of the front."""
 
     running: Running
     settings: Settings
     temporal_program: Path
+    front: str
 
 
 def start(fleet_file: Path | None, say: Say, *, data_plane: bool = True) -> LocalFleet:
-    """Start the testbed and a worker unless they run already; existing data is kept. Raises `Refused`, `CommandFailed`.
+    """Start the testbed, a worker and a front unless they run already; existing data is kept. Raises `Refused`, `CommandFailed`.
 
     The fleet file is copied to the home folder: the next start without one simulates the same fleet. A machine that cannot have a data
     plane goes without, and says why.
@@ -62,7 +65,7 @@ def start(fleet_file: Path | None, say: Say, *, data_plane: bool = True) -> Loca
         running = testbed.up(data_plane=data_plane and _can_have_data_plane(say))
         temporal = Installer(say).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
         settings = _settings(running, testbed)
-        _ensure_worker(testbed, settings, say)
+        front = _ensure_worker_and_front(testbed, settings, running.home, say)
     except FleetFileError as error:
         raise Refused(
             "the fleet file is not usable", details=str(error).splitlines(), next_step="fix it and run `modelplane up` again"
@@ -72,7 +75,7 @@ def start(fleet_file: Path | None, say: Say, *, data_plane: bool = True) -> Loca
         raise CommandFailed(
             f"the fleet did not start: {first}", details=rest, next_step="fix the cause and run `modelplane up` again"
         ) from error
-    return LocalFleet(running, settings, temporal)
+    return LocalFleet(running, settings, temporal, front)
 
 
 def stop(say: Say, *, wipe: bool) -> None:
@@ -143,8 +146,10 @@ def _listen(file: Path) -> str:
     return str(worker.get("listen", "")) if isinstance(worker, dict) else ""
 
 
-def _ensure_worker(testbed: Testbed, settings: Settings, say: Say) -> None:
-    if WORKER not in testbed.processes():
+def _ensure_worker_and_front(testbed: Testbed, settings: Settings, home: Path, say: Say) -> str:
+    """Have both run, and wait for both; gives the address of the front. Raises `StartFailed`."""
+    known = testbed.processes()
+    if WORKER not in known:
         command = [sys.executable, "-m", "worker"]
         environment = {
             CONFIG_VARIABLE: str(local_settings_file()),
@@ -153,14 +158,29 @@ def _ensure_worker(testbed: Testbed, settings: Settings, say: Say) -> None:
             "MODELPLANE_WORKER__LISTEN": settings.worker.listen,
         }
         testbed.start_process(WORKER, command, environment)
+    port = front_port(home)
+    if FRONT not in known or not port:
+        testbed.stop_process(FRONT)  # its address is not known
+        # A kubeconfig that was copied goes on working as long as the port is free.
+        port = port if port and is_free(port) else _free_port()
+        start_front(testbed, settings, home, local_settings_file(), port)
     health = f"http://{settings.worker.listen}/healthz"
-    deadline = time.monotonic() + _WORKER_WAIT_SECONDS
+    _wait_for(WORKER, health)
+    say(f"worker: ready, health at {health}")
+    front = front_url(port)
+    _wait_for(FRONT, f"{front}/readyz")
+    say(f"front: ready at {front}")
+    say("front: DEVELOPMENT MODE: no users, no tokens, no TLS; every program of this machine may do everything to this fleet")
+    return front
+
+
+def _wait_for(name: str, health: str) -> None:
+    deadline = time.monotonic() + _WAIT_SECONDS
     while not _healthy(health):
         if time.monotonic() >= deadline:
-            log = home_folder() / "logs" / f"{WORKER}.log"
-            raise StartFailed(f"the worker does not answer at {health}; the end of {log}:\n{tail(log)}")
+            log = home_folder() / "logs" / f"{name}.log"
+            raise StartFailed(f"the {name} does not answer at {health}; the end of {log}:\n{tail(log)}")
         time.sleep(_POLL_SECONDS)
-    say(f"worker: ready, health at {health}")
 
 
 def _healthy(address: str) -> bool:

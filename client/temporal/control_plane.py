@@ -33,7 +33,7 @@ from api_types import errors, queues
 from api_types.clock import timestamp
 from api_types.errors import error_message, error_type
 from api_types.messages.delivery import MessageT, ReceiverT, Signal
-from api_types.messages.entities import Delete, Replace, Scale, SetSpec
+from api_types.messages.entities import Delete, Replace, RetryNow, Scale, SetSpec
 from api_types.messages.signals import EntitySignals, ModelDeploymentSignals
 from api_types.payloads.unreadable import UnreadablePayload
 from api_types.resources.kinds import KindInfo
@@ -204,6 +204,15 @@ class ControlPlane:
     async def scale(self, target: Target, message: Scale) -> None:
         """Send a deployment a replica count. Raises `NotFound`, `Unreachable`."""
         await self.signal(target, ModelDeploymentSignals.SCALE, message)
+
+    async def retry(self, target: Target, message: RetryNow) -> None:
+        """Have failed steps of an object tried now. Raises `NotFound`, `Unreachable`."""
+        await self.signal(target, EntitySignals.RETRY_NOW, message)
+
+    async def revisions(self, target: Target) -> Sequence[Tree]:
+        """Give the earlier templates of a deployment: `generation` and `template` each. Raises `NotFound`, `NoAnswer`, `Unreachable`."""
+        found: Sequence[Tree] = await self._query(target, "revisions")
+        return found
 
     async def delete(self, target: Target, message: Delete) -> None:
         """Request the deletion of an object. Raises `NotFound`, `Unreachable`."""

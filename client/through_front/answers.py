@@ -86,6 +86,19 @@ def read_items(tree: Any, kind: KindInfo, namespace: str | None) -> list[tuple[T
     return found
 
 
+def read_revisions(tree: Any, target: Target) -> list[Tree]:
+    """Give the earlier templates of a deployment; what they have in them the front checks when one is sent. Raises `CommandFailed`."""
+    title = f"the earlier templates of {target.title}"
+    rows = tree.get("revisions") if isinstance(tree, dict) else None
+    if not isinstance(rows, list):
+        raise unusable(title, ["there is no list of them"])
+    for row in rows:
+        generation = row.get("generation") if isinstance(row, dict) else None
+        if not isinstance(generation, int) or isinstance(generation, bool) or not isinstance(row.get("template"), dict):
+            raise unusable(title, ["one has no generation, or no template"])
+    return rows
+
+
 def next_page(tree: Tree) -> str:
     """Give the token of the next part of a list; empty if this is the last one. Raises `CommandFailed` for one too long to be sent."""
     metadata = tree.get("metadata")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from api_types.labels import DEPLOYMENT
-from api_types.messages.entities import Delete, Scale, SetSpec
+from api_types.messages.entities import Delete, RetryNow, Scale, SetSpec
 from api_types.resources.kinds import KindInfo
 from api_types.resources.status import Condition
 from client.configuration import needs_temporal
@@ -24,9 +24,9 @@ from client.refs.tree import Tree, at_path, conditions, deleting
 from client.temporal.control_plane import ListedObject
 from client.temporal.execution import Execution
 from client.through_front.access import FrontAccess
-from client.through_front.answers import next_page, read_items, read_object, unusable
+from client.through_front.answers import next_page, read_items, read_object, read_revisions, unusable
 from client.through_front.failures import failure_of
-from client.through_front.paths import collection_path, object_path
+from client.through_front.paths import beside_path, collection_path, object_path
 from client.through_front.requests import Answer, FrontRequests, http_client
 from workflows.entity.conditions import waiting_for
 
@@ -94,6 +94,7 @@ class FrontObjects:
 
     async def list(self, kind: KindInfo, namespace: str | None, *, deployment: str = "") -> Sequence[ListedObject]:
         """Give all objects of a kind, part by part."""
+        namespace = kind.home or namespace
         title = f"{kind.plural} in namespace {namespace}" if kind.namespaced and namespace else kind.plural
         try:
             async with asyncio.timeout(_LIST_SECONDS):
@@ -156,8 +157,6 @@ class FrontObjects:
         """Replace an object that was read, if it is still in that state."""
         same = {key: read["metadata"][key] for key in ("uid", "resourceVersion") if read["metadata"].get(key)}
         manifest = {**message.manifest, "metadata": {**message.manifest["metadata"], **same}}
-        if message.reason:
-            self.temporal("the front takes no --reason")
         await self._put(target, message.model_copy(update={"manifest": manifest}), read)
 
     async def scale(self, target: Target, message: Scale) -> None:
@@ -167,6 +166,20 @@ class FrontObjects:
         if not answer.is_success:
             raise self._failure(answer, target)
         self._note(target, message.request_id, answer.body)
+
+    async def retry(self, target: Target, message: RetryNow) -> None:
+        """Have failed steps of an object tried now."""
+        answer = await self._requests.ask("POST", beside_path(target, "retry"), content=b"{}", content_type=_JSON)
+        if not answer.is_success:
+            raise self._failure(answer, target)
+        self._note(target, message.request_id, answer.body)
+
+    async def revisions(self, target: Target) -> Sequence[Tree]:
+        """Give the earlier templates of a deployment."""
+        answer = await self._requests.ask("GET", beside_path(target, "revisions"))
+        if not answer.is_success:
+            raise self._failure(answer, target)
+        return read_revisions(answer.body, target)
 
     async def delete(self, target: Target, message: Delete) -> None:
         """Request deletion; the object may be gone at once."""
@@ -181,7 +194,7 @@ class FrontObjects:
         self._note(target, message.request_id, tree)
 
     async def _put(self, target: Target, message: SetSpec, before: Tree | None, *, dry: bool = False) -> None:
-        parameters = _DRY if dry else None
+        parameters = (_DRY if dry else {}) | ({"reason": message.reason} if message.reason else {})
         if before is None:
             path = collection_path(target.kind, target.namespace if target.kind.namespaced else None)
             content = json.dumps(message.manifest).encode()

@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from api_types.resources.kinds import KindInfo
 from api_types.validation.rules.metadata import is_dns_label, is_dns_subdomain
-from client.configuration import needs_temporal
 from client.errors import Refused
 from client.refs.targets import Target
 
@@ -18,7 +17,8 @@ _SHOWN_MAX = 80
 def collection_path(kind: KindInfo, namespace: str | None) -> str:
     """Give the path of all objects of a kind, in a namespace or (None) in all. Raises `Refused`."""
     if kind.shown_by:
-        raise needs_temporal(f"the front does not serve {kind.plural}; what becomes of one shows at its {kind.shown_by}")
+        # No kind of the Kubernetes API of a front; they have one namespace.
+        return f"/v1/{kind.plural}"
     if namespace is None:
         return f"/apis/{kind.api_version}/{kind.plural}"
     if not is_dns_label(namespace):
@@ -36,3 +36,8 @@ def object_path(target: Target, subresource: str = "") -> str:
         )
     path = f"{collection}/{quote(target.name, safe='')}"
     return f"{path}/{subresource}" if subresource else path
+
+
+def beside_path(target: Target, what: str) -> str:
+    """Give the path of what commands ask about an object, beside the Kubernetes API. Raises `Refused` as `object_path` does."""
+    return f"/v1/{object_path(target).removeprefix(f'/apis/{target.kind.api_version}/')}/{what}"

@@ -6,11 +6,11 @@ takes CloudEvents of KEDA.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 import structlog
 from aiohttp import web
 
+from api_types.resources.kinds import BY_KIND
 from client.refs.tree import at_path
 from front.access.access_file import User
 from front.access.signing import BadSignature, Callers, Presented, Signed, presented_in
@@ -22,15 +22,17 @@ from front.scaling.webhook import read_wanted, request_id_of
 from front.serving import bodies, errors
 from front.serving.app import Front, json_response, read
 from front.serving.auditing import event_of, note_resource, note_user
+from front.serving.below_v1 import allow, named, refuse_dry_run
 from front.serving.reading import get
-from front.serving.requests import SCALE, Resource, resource_of
+from front.serving.requests import SCALE, Resource
 from front.store.projection import Tree
 
 log = structlog.get_logger("modelplane.front")
 
 METRICS = "metrics"
+DEPLOYMENTS = BY_KIND["ModelDeployment"].plural
 BODY_BYTES_MAX = 64 * 1024
-_OBJECT = "/v1/namespaces/{namespace}/modeldeployments/{name}"
+_OBJECT = f"/v1/namespaces/{{namespace}}/{DEPLOYMENTS}/{{name}}"
 
 
 class Scaling:
@@ -55,7 +57,7 @@ class Scaling:
         with self._front.limits.unknown(request.remote or ""):
             if self._callers is None:
                 raise errors.Refused(404, "NotFound", "signed requests are not served here; the setting is front.webhookKeys")
-            _allow(request, "POST")
+            allow(request, "POST")
             with _signature_checked():
                 # Whoever does not even claim to be a caller has no body read.
                 presented = presented_in(request.headers, self._told.now().timestamp())
@@ -67,9 +69,9 @@ class Scaling:
             return await self._scale_as(request, signed, body, now)
 
     async def _scale_as(self, request: web.Request, signed: Signed, body: bytes, now: float) -> web.Response:
-        resource = _resource(request, SCALE)
+        resource = named(request, DEPLOYMENTS, SCALE)
         note_resource(request, resource, "update")
-        _check_not_dry(request)
+        refuse_dry_run(request)
         await self._front.authorize(signed.user, resource, "update")
         content = request.raw_path.encode(errors="surrogateescape") + b"\n" + body
         answer = await self._answers.once(signed, content, now, lambda: self._scaled(request, resource, signed, body))
@@ -98,10 +100,10 @@ class Scaling:
             return await self._metrics_as(request, user)
 
     async def _metrics_as(self, request: web.Request, user: User) -> web.Response:
-        resource = _resource(request, METRICS)
+        resource = named(request, DEPLOYMENTS, METRICS)
         note_resource(request, resource)
-        _check_not_dry(request)
-        _allow(request, "GET", "HEAD", "PUT", "POST")
+        refuse_dry_run(request)
+        allow(request, "GET", "HEAD", "PUT", "POST")
         reads = request.method in ("GET", "HEAD")
         verb = "get" if reads else "update"
         note_resource(request, resource, verb)
@@ -131,8 +133,8 @@ class Scaling:
             return await self._event_of(request, user)
 
     async def _event_of(self, request: web.Request, user: User) -> web.Response:
-        _allow(request, "POST")
-        _check_not_dry(request)
+        allow(request, "POST")
+        refuse_dry_run(request)
         event = await bodies.apart(events.read_event, request.headers, await read(request, BODY_BYTES_MAX))
         if event.type not in events.RECORDED:
             return _taken("events of this type say nothing of a ModelDeployment")
@@ -155,23 +157,3 @@ def _signature_checked() -> Iterator[None]:
 
 def _taken(ignored: str) -> web.Response:
     return json_response({"recorded": not ignored, **({"ignored": ignored} if ignored else {})}, 202)
-
-
-def _check_not_dry(request: web.Request) -> None:
-    """Raise `Refused` for a request that is to change nothing: nothing below /v1 can be tried so."""
-    if "dryRun" in request.query:
-        raise errors.bad_request("dryRun is not possible for this path; nothing was changed")
-
-
-def _allow(request: web.Request, *methods: str) -> None:
-    if request.method not in methods:
-        raise errors.method_not_allowed(request.method)
-
-
-def _resource(request: web.Request, subresource: str) -> Resource:
-    """Give what a path names. Raises `Refused` for names that no object can have."""
-    namespace, name = request.match_info["namespace"], request.match_info["name"]
-    found = resource_of(f"/apis/modelplane.ai/v1alpha1/namespaces/{namespace}/modeldeployments/{name}")
-    if found is None or (found.namespace, found.name) != (namespace, name):
-        raise errors.Refused(404, "NotFound", "the server could not find the requested resource")
-    return replace(found, subresource=subresource)

@@ -264,7 +264,8 @@ class Front:
         elif verb == "create":
             tree, warnings = await self.writer.create(resource, await bodies.apart(bodies.parse_object, body), event, dry=dry)
         else:
-            tree, warnings = await self.writer.update(resource, await bodies.apart(bodies.parse_object, body), manager, event, dry=dry)
+            document, reason = await bodies.apart(bodies.parse_object, body), request.query.get("reason", "")
+            tree, warnings = await self.writer.update(resource, document, manager, event, dry=dry, reason=reason)
         return json_response(form.one(resource, tree), 201 if verb == "create" else 200, warnings)
 
     async def _scale(self, resource: Resource, body: bytes, content_type: str, verb: str, event: AuditEvent, *, dry: bool) -> Tree:

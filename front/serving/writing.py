@@ -5,7 +5,7 @@ Each is checked in full before it is sent, and the answer is the object as its w
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ import structlog
 
 from api_types.labels import MANAGED_FIELDS
 from api_types.messages.delivery import MessageT, ReceiverT, Signal
-from api_types.messages.entities import Delete, RecordEvent, Replace, Scale
+from api_types.messages.entities import Delete, RecordEvent, Replace, RetryNow, Scale
 from api_types.messages.signals import EntitySignals, ModelDeploymentSignals
 from api_types.validation.manifests import Admitted, InvalidManifest, admit, admit_update, dump, load
 from client.errors import AlreadyExists, CommandFailed, Conflict, NoAnswer, NotFound, Refused
@@ -88,9 +88,12 @@ class Writer:
         return await self._replaced(named, message, change, create=not begun), admitted.warnings
 
     async def update(
-        self, resource: Resource, document: Tree, manager: Manager, event: AuditEvent, *, dry: bool
+        self, resource: Resource, document: Tree, manager: Manager, event: AuditEvent, *, dry: bool, reason: str = ""
     ) -> tuple[Tree, tuple[str, ...]]:
-        """Replace an object by what a client made of it; gives it with warnings. Raises `Refused`."""
+        """Replace an object by what a client made of it; gives it with warnings. Raises `Refused`.
+
+        `reason`: why, for kinds that record it.
+        """
         named = _named(resource, document)
         names_version = bool(named["metadata"].get("resourceVersion"))
 
@@ -100,7 +103,7 @@ class Writer:
             # What is kept of the owners is of that state alone; an object without any may get some meanwhile.
             version = _version(resource, named, before)
             manifest = await bodies.apart(with_owners, dump(admitted.manifest), owners)
-            tree = await self._update(resource, before, manifest, event, version=version, dry=dry)
+            tree = await self._update(resource, before, manifest, event, version=version, dry=dry, reason=reason)
             # Who names no version has not seen the present count, and may have chosen the one of a file long ago.
             count = _chosen_count(before, manifest) if names_version and not dry else None
             return await self._with_count(resource, tree, count, event), admitted.warnings
@@ -133,7 +136,16 @@ class Writer:
         return admitted, await bodies.apart(after_update, resource.info, before, document, dump(admitted.manifest), manager)
 
     async def _update(
-        self, resource: Resource, before: Tree, manifest: Tree, event: AuditEvent, *, version: str, dry: bool, keeps_replicas: bool = False
+        self,
+        resource: Resource,
+        before: Tree,
+        manifest: Tree,
+        event: AuditEvent,
+        *,
+        version: str,
+        dry: bool,
+        keeps_replicas: bool = False,
+        reason: str = "",
     ) -> Tree:
         """Write what was made of an object. `version`: at which its manifest has to be as it is now; `keeps_replicas` as in `Replace`."""
         if deleting(before):
@@ -151,6 +163,7 @@ class Writer:
             resource_version=version,
             keeps_replicas=keeps_replicas,
             manifest=manifest,
+            reason=reason,
         )
         change = event.sends(resource.name, message.request_id, before)
         try:
@@ -302,6 +315,31 @@ class Writer:
             raise errors.unavailable("Temporal has the request, and no worker has carried it out yet; it is done once one runs")
         change.after = shown(requested.tree)
         return self._projection.put(resource.key, change.after).tree
+
+    async def retry(self, resource: Resource, event: AuditEvent) -> Tree:
+        """Have failed steps of an object tried at once; gives it. Raises `Refused`."""
+        before = await self.present(resource)
+        message = RetryNow(request_id=new_request_id(), by=recorded(event.user))
+        change = event.sends(resource.name, message.request_id, before)
+        after = await self._signalled(resource, EntitySignals.RETRY_NOW, message, change)
+        if after is None:
+            raise errors.not_found(resource.info.group, resource.info.plural, resource.name)
+        return after
+
+    async def revisions(self, resource: Resource) -> Sequence[Tree]:
+        """Give the earlier templates of a deployment, with their generations. Raises `Refused`."""
+        try:
+            return await self._plane.revisions(_target(resource))
+        except CommandFailed as failure:
+            raise _refusal(resource, failure) from failure
+
+    async def all_of(self, resource: Resource) -> Sequence[Tree]:
+        """Give all objects of a kind as their workflows have them now. Raises `Refused`."""
+        try:
+            found = await self._plane.list(resource.info, resource.namespace or None)
+        except CommandFailed as failure:
+            raise _refusal(resource, failure) from failure
+        return [shown(each.tree) for each in found]
 
     async def record_event(self, resource: Resource, message: RecordEvent, event: AuditEvent) -> bool:
         """Have an event recorded; False if the object does not exist. Does not wait for a worker. Raises `Refused`."""

@@ -14,16 +14,17 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
 from api_types.clock import utc_now
-from api_types.messages.entities import Replace
+from api_types.messages.entities import Replace, RetryNow
 from api_types.messages.signals import ModelDeploymentSignals
 from api_types.resources.kinds import SERVED, KindInfo
 from client.errors import AlreadyExists, Conflict
 from client.refs.targets import Target
-from client.temporal.control_plane import ControlPlane, not_found
+from client.temporal.control_plane import ControlPlane, ListedObject, not_found
 from front.access.access import Access
 from front.access.access_file import AccessRules
 from front.access.request_header import Proxies
 from front.access.signing import Callers
+from front.commands.routes import STACKS, Commands
 from front.scaling.numbers import Numbers, Told
 from front.scaling.routes import Scaling
 from front.serving.app import RUNNER_OPTIONS, Front
@@ -60,17 +61,37 @@ def an_object(info: KindInfo, namespace: str, name: str, version: int) -> Tree:
     return {**document, "apiVersion": info.api_version, "kind": info.kind, "metadata": metadata, "status": {}}
 
 
+def a_stack(name: str) -> Tree:
+    """Make the stack of a cluster."""
+    metadata = {"name": name, "namespace": STACKS.home, "uid": f"stack-{name}", "resourceVersion": str(START), "generation": 1}
+    spec = {"secrets": [{"type": "Kubeconfig", "name": name, "key": "kubeconfig"}]}
+    return {"apiVersion": STACKS.api_version, "kind": STACKS.kind, "metadata": metadata, "spec": spec, "status": {}}
+
+
 @dataclass
 class TreesOfTenants:
     """What the front asks of a control plane, from memory. `touched`: who was asked or changed; `by`: who requested changes.
 
-    `changed`: the versions with the last change of a manifest.
+    `changed`: the versions with the last change of a manifest; `reasons`: those that were given; `retried`: of what a retry was requested.
     """
 
     trees: dict[tuple[str, str, str], Tree] = field(default_factory=dict)
     changed: dict[tuple[str, str, str], int] = field(default_factory=dict)
     touched: list[Target] = field(default_factory=list)
     by: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    retried: list[Target] = field(default_factory=list)
+
+    async def revisions(self, target: Target) -> list[Tree]:
+        """Give one earlier template, that of two copies of each engine."""
+        template = (await self.describe(target))["spec"]["template"]["spec"]
+        return [{"generation": 1, "template": {**template, "engines": [{**engine, "copies": 2} for engine in template["engines"]]}}]
+
+    async def list(self, kind: KindInfo, namespace: str | None) -> list[ListedObject]:
+        """Give all objects of a kind."""
+        found = [(Target(kind, *key[1:]), tree) for key, tree in self.trees.items() if key[0] == kind.kind and namespace in (None, key[1])]
+        self.touched += [target for target, _ in found]
+        return [ListedObject(target, tree) for target, tree in found]
 
     async def describe(self, target: Target) -> Tree:
         """Give an object."""
@@ -92,6 +113,8 @@ class TreesOfTenants:
             raise AlreadyExists(f"{target.title} exists already", next_step="change it, or choose another name")
         if not create and key not in self.trees:
             raise not_found(target)
+        if message.reason:
+            self.reasons.append(message.reason)
         if message.resource_version:
             self._check(key, message.resource_version)
         self.by.append(message.by)
@@ -118,7 +141,9 @@ class TreesOfTenants:
             return
         metadata = {**before["metadata"], "resourceVersion": str(int(before["metadata"]["resourceVersion"]) + 1)}
         after = {**before, "metadata": metadata, "appliedRequestIds": [message.request_id]}
-        if hasattr(message, "replicas"):
+        if isinstance(message, RetryNow):
+            self.retried.append(target)
+        elif hasattr(message, "replicas"):
             after["spec"] = {**before["spec"], "replicas": message.replicas}
             after["status"] = {"lastScale": {"replicas": message.replicas, "by": message.by, "at": "2026-01-01T00:00:00Z"}}
         else:
@@ -170,6 +195,8 @@ async def a_fleet(
             key = Key(info.kind, namespace if info.namespaced else "", name)
             plane.trees[key] = an_object(info, *key[1:], version)
             projection.put(key, plane.trees[key])
+            if info.kind == "InferenceCluster":
+                plane.trees[("ServingStack", STACKS.home, name)] = a_stack(name)
             if info.kind == "ModelDeployment":
                 told.tell(key, Numbers(plane.trees[key]["metadata"]["uid"], utc_now(), {"queueDepth": 3}))
     file = folder / "access.yaml"
@@ -177,7 +204,7 @@ async def a_fleet(
     callers = folder / "callers.yaml"
     callers.write_text(CALLERS)
     front = Front(cast("ControlPlane", plane), projection, Access(AccessRules(file), proxies=proxies), **more)
-    server = TestServer(front.app(Scaling(front, told, Callers(callers, AUDIENCE)).routes()))
+    server = TestServer(front.app([*Scaling(front, told, Callers(callers, AUDIENCE)).routes(), *Commands(front).routes()]))
     await server.start_server(ssl=tls, **RUNNER_OPTIONS)
     async with TestClient(server) as client:
         yield Fleet(client, plane, projection, front, told, folder)

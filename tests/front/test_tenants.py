@@ -33,7 +33,15 @@ from tests.front.scaling.keda import a_scaler
 from tests.workflows.environment.harness import eventually
 
 SCALED = "/v1/namespaces/{namespace}/modeldeployments/{name}"
-ROUTES = {("*", f"{SCALED}/scale"), ("*", f"{SCALED}/metrics"), ("*", "/v1/events"), ("*", "/{path}")}
+OF_SCALING = {f"{SCALED}/scale", f"{SCALED}/metrics", "/v1/events"}
+OF_COMMANDS = {
+    "/v1/namespaces/{namespace}/{plural}/{name}/retry",
+    "/v1/namespaces/{namespace}/{plural}/{name}/revisions",
+    "/v1/{plural}/{name}/retry",
+    "/v1/servingstacks",
+    "/v1/servingstacks/{name}",
+}
+ROUTES = {("*", path) for path in (*OF_SCALING, *OF_COMMANDS, "/{path}")}
 """All routes of the router; what the last one serves is listed below."""
 DOCUMENTS = ("/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
 """Paths of `/`, which are the same for everybody."""
@@ -161,6 +169,57 @@ async def scaled(fleet: Fleet, method: str, path: str, body: bytes | None, user:
     return await fleet.ask(method, path, user, body, **headers)
 
 
+# --- what commands ask ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["other", "none"])
+@pytest.mark.parametrize("route", sorted(OF_COMMANDS))
+async def test_commands_of_another_tenant_learn_and_change_nothing(both: tuple[Fleet, Fleet], route: str, name: str) -> None:
+    before = dict(both[0].plane.trees)
+    for plural in ("inferenceclusters",) if "{namespace}" not in route else ("modeldeployments", "modelreplicas", "modelcaches"):
+        path = route.format(namespace="b", plural=plural, name=name)
+        for method in METHODS:
+            told = [await fleet.ask(method, path, body=b"{}" if method in ("POST", "PUT", "PATCH") else None) for fleet in both]
+            assert told[0] == told[1], method
+            # No kind but one has templates.
+            assert told[0][0] in ((404,) if route.endswith("revisions") and plural != "modeldeployments" else (403, 405)), (method, told[0])
+    assert both[0].plane.trees == before
+    assert both[0].plane.touched == both[1].plane.touched == []
+
+
+async def test_the_same_requests_of_commands_are_answered_to_whoever_may(both: tuple[Fleet, Fleet]) -> None:
+    wanted = [
+        ("POST", "/v1/namespaces/b/modeldeployments/other/retry", 200, 404),
+        ("POST", "/v1/namespaces/b/modelreplicas/other/retry", 200, 404),
+        ("POST", "/v1/inferenceclusters/other/retry", 200, 404),
+        ("GET", "/v1/namespaces/b/modeldeployments/other/revisions", 200, 404),
+        ("GET", "/v1/servingstacks", 200, 200),
+        ("GET", "/v1/servingstacks/other", 200, 404),
+    ]
+    for method, path, *codes in wanted:
+        told = [await fleet.ask(method, path, "root", b"{}" if method == "POST" else None) for fleet in both]
+        assert [status for status, _ in told] == codes, (path, told)
+    assert [target.kind.short for target in both[0].plane.retried] == ["md", "mr", "ic"]
+    told = [json.loads((await fleet.ask("GET", "/v1/servingstacks", "root"))[1]) for fleet in both]
+    assert [[each["metadata"]["name"] for each in one["items"]] for one in told] == [["other", "mine"], ["mine"]]
+
+
+async def test_what_commands_ask_cannot_be_tried_and_names_no_other_path(both: tuple[Fleet, Fleet]) -> None:
+    fleet = both[0]
+    status, answer = await fleet.ask("POST", "/v1/namespaces/a/modeldeployments/mine/retry?dryRun=All", body=b"{}")
+    assert (status, "nothing was changed" in json.loads(answer)["message"]) == (400, True)
+    for path in (
+        "/v1/namespaces/a/modeldeployments/..%2F..%2Fb%2Fother/retry",
+        "/v1/namespaces/a%2F..%2Fb/modeldeployments/other/revisions",
+        "/v1/modeldeployments/mine/retry",
+        "/v1/namespaces/a/inferenceclusters/mine/retry",
+        "/v1/servingstacks/..%2Fmine",
+        "/v1/nothing/mine/retry",
+    ):
+        assert (await fleet.ask("POST", path, body=b"{}"))[0] == 404, path
+    assert fleet.plane.retried == []
+
+
 SCALING = [(f"{SCALED}/{below}", body) for below, body in (("scale", COUNT), ("metrics", NUMBERS))] + [("/v1/events", b"")]
 
 
@@ -169,7 +228,7 @@ SCALING = [(f"{SCALED}/{below}", body) for below, body in (("scale", COUNT), ("m
 async def test_autoscalers_of_another_tenant_learn_and_change_nothing(
     both: tuple[Fleet, Fleet], route: str, body: bytes, name: str
 ) -> None:
-    assert {path for _, path in ROUTES} == {"/{path}", *(path for path, _ in SCALING)}
+    assert {path for path, _ in SCALING} == OF_SCALING
     path = route.format(namespace="b", name=name)
     before = {key: tree for key, tree in both[0].plane.trees.items() if key[1] == "b"}
     for method in METHODS:

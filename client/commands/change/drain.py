@@ -77,8 +77,6 @@ async def _drain(target: Target, reason: str, *, allow_loss: bool, wait: bool, s
 
 async def _change(target: Target, taint: Callable[[Tree], Tree], reason: str, outcomes: tuple[str, str]) -> None:
     async with fleet_objects(load_settings()) as plane:
-        if reason:
-            plane.temporal("a --reason is recorded by the workflow of the cluster")
         await _request(plane, target, taint, reason, outcomes)
 
 

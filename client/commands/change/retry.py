@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from api_types.messages.entities import RetryNow
-from api_types.messages.signals import EntitySignals
 from client.commands import options
 from client.configuration import load_settings
+from client.fleet.connection import fleet_objects
+from client.fleet.objects import Objects
 from client.follow.requests import Requested, current_user, new_request_id, request_each, until_applied
 from client.refs.targets import Target, objects_named
-from client.temporal.control_plane import ControlPlane, control_plane
 
 
 def retry(
@@ -23,12 +23,12 @@ def retry(
 
 
 async def _retry(targets: list[Target]) -> None:
-    async with control_plane(load_settings(), "a retry is a signal to the workflow of an object") as plane:
+    async with fleet_objects(load_settings()) as plane:
         await request_each(targets, lambda target: request_retry(plane, target), lambda _: "retry requested")
 
 
-async def request_retry(plane: ControlPlane, target: Target) -> Requested:
-    """Signal the retry and wait until it is applied. Raises `NotFound`."""
+async def request_retry(plane: Objects, target: Target) -> Requested:
+    """Request the retry and wait until it is applied. Raises `NotFound`."""
     message = RetryNow(request_id=new_request_id(), by=current_user())
-    await plane.signal(target, EntitySignals.RETRY_NOW, message)
+    await plane.retry(target, message)
     return await until_applied(plane, target, message.request_id)

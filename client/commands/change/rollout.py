@@ -4,7 +4,7 @@ Each changes the spec of the deployment, so that its manifest shows what was req
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -16,6 +16,7 @@ from client.commands import options
 from client.configuration import load_settings
 from client.errors import Refused
 from client.fleet.connection import fleet_objects
+from client.fleet.objects import Objects as Fleet
 from client.follow.advice import rollout_advice
 from client.follow.edit import change
 from client.follow.requests import Requested, request_each, until_answered
@@ -23,7 +24,6 @@ from client.follow.rollout_progress import progress_of, until_rolled_out
 from client.output.progress import Progress
 from client.refs.targets import Target, objects_named
 from client.refs.tree import Tree
-from client.temporal.control_plane import ControlPlane, control_plane
 
 _KIND = "ModelDeployment"
 
@@ -94,7 +94,7 @@ def with_restart(tree: Tree, at: str) -> Tree:
     return {**tree["spec"], "template": {**template, "spec": {**template["spec"], "engines": engines}}}
 
 
-def with_template(tree: Tree, revisions: list[Tree], to: int | None) -> Tree:
+def with_template(tree: Tree, revisions: Sequence[Tree], to: int | None) -> Tree:
     """Give a deployment's spec with the template of an earlier generation, by default the last. Raises `Refused` if it is not stored."""
     stored = {int(revision["generation"]): revision["template"] for revision in revisions}
     wanted = to if to is not None else max(stored, default=None)
@@ -125,7 +125,7 @@ async def _change_each(targets: list[Target], new_spec: Callable[[Tree], Tree], 
 
 
 async def _undo(targets: list[Target], to: int | None) -> None:
-    async with control_plane(load_settings(), "earlier templates are kept by the workflow of a deployment") as plane:
+    async with fleet_objects(load_settings()) as plane:
         await request_each(
             targets,
             lambda target: roll_back(plane, target, to),
@@ -133,9 +133,9 @@ async def _undo(targets: list[Target], to: int | None) -> None:
         )
 
 
-async def roll_back(plane: ControlPlane, target: Target, to: int | None) -> Requested:
+async def roll_back(plane: Fleet, target: Target, to: int | None) -> Requested:
     """Bring the template of an earlier generation back. Raises as `change` does."""
-    revisions: list[Tree] = await until_answered(lambda: plane.query(target, "revisions"))
+    revisions = await until_answered(lambda: plane.revisions(target))
     return await change(plane, target, partial(with_template, revisions=revisions, to=to))
 
 

@@ -46,7 +46,7 @@ def up(
     wait: options.Wait = False,
     timeout: options.Timeout = options.WAIT_SECONDS,
 ) -> None:
-    """Start Temporal, simulated GPU clusters and a worker on this machine, and register the clusters. A restart keeps the data.
+    """Start Temporal, simulated GPU clusters, a worker and a front on this machine, and register the clusters. A restart keeps the data.
 
     With gateways and mock engines, so that requests travel, where the machine allows a network namespace (`unshare`).
     All files are in MODELPLANE_HOME (default: modelplane/testbed in the user's data folder). Programs that are missing are downloaded
@@ -70,6 +70,7 @@ async def _populate(local: "LocalFleet", wanted: Sequence[Manifest], *, wait: bo
 
 
 async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[AppliedObject]) -> None:
+    from client.local.front import front_kubeconfig  # noqa: PLC0415 - as above
     from client.local.gateway import local_gateway_url  # noqa: PLC0415 - as above
 
     print()
@@ -88,6 +89,8 @@ async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[A
     print(f"\nTemporal UI   {list_link(local.settings)}")
     if gateway := local_gateway_url(local.running.home):
         print(f"Gateway       {gateway}")
+    print(f"Front         {local.front}  (development mode: no users, no tokens; every program of this machine may do everything)")
+    print(f"kubectl       KUBECONFIG={front_kubeconfig(local.running.home)}")
     print(f"Temporal CLI  {local.temporal_program} --address {local.running.temporal_address}")
     for cluster in local.running.clusters.values():
         print(f"{cluster.name:<13} KUBECONFIG={cluster.kubeconfig}")

@@ -23,6 +23,8 @@ _WATCH = {
 _DELETE = {"dryRun": {"type": "string", "enum": ["All"]}, "propagationPolicy": {"type": "string", "enum": ["Foreground", "Background"]}}
 _QUERIES = {
     "list": {**_LIST, **_WATCH},
+    # Not of Kubernetes: why an object is changed, for kinds that record it.
+    "put": {"reason": _TEXT},
     "patch": {"force": {"type": "boolean"}},
     "delete": _DELETE,
     "deletecollection": {**_DELETE, **_LIST},

@@ -15,6 +15,7 @@ from api_types.clock import utc_now
 from api_types.environment import HOME_VARIABLE
 from client.errors import ExitCode
 from client.follow import requests
+from client.local.front import FRONT
 from client.local.processes import WORKER
 from testbed.running import Running
 from testbed.testbed import Testbed
@@ -26,7 +27,7 @@ from tests.workflows.environment.replaying import replay_all
 
 @pytest.fixture(scope="session")
 def fleet(testbed: Running, testbed_owner: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """The session's testbed with a worker beside it, brought up by the command line; the worker leaves again at the end.
+    """The session's testbed with a worker and a front beside it, brought up by the command line; both leave again at the end.
 
     Then every run that was made here is replayed.
     """
@@ -37,6 +38,7 @@ def fleet(testbed: Running, testbed_owner: Testbed, tmp_path_factory: pytest.Tem
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     assert ended.returncode == 0, ended.stderr
     yield testbed
+    testbed_owner.stop_process(FRONT)
     testbed_owner.stop_process(WORKER)
     asyncio.run(_replay(testbed, began, tmp_path_factory.mktemp("histories")))
 

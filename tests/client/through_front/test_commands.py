@@ -23,18 +23,12 @@ TEMPORAL: dict[str, list[str]] = {
     "delete": [
         "ic/mine --evict", "ic/mine --purge-crds", "md/mine -n a --force --reason x", "-f SECRET -f FILE", "ic/mine --evict --allow-loss",
     ],
-    "get": ["ss/mine"],
-    "describe": ["ss/mine"],
     "explain": ["md/mine -n a"],
     "decisions": ["md/mine -n a"],
     "replay-decision": ["7b0c7f6e-8f7e-4b0e-9f57-2f4f0b0c3a11.0.0"],
     "plan": ["-f FILE", "--drain mine"],
     "policy": ["get", "set -f POLICY"],
-    "rollout": ["undo md/mine -n a"],
     "drain": ["mine", "mine --allow-loss"],
-    "cordon": ["mine --reason x"],
-    "uncordon": [],
-    "retry": ["md/mine -n a"],
     "force-finalizer": ["ic/mine v1/a/b finalizer --reason x"],
     "up": [""],
     "down": [""],
@@ -47,11 +41,18 @@ THROUGH_FRONT: dict[str, list[str]] = {
     "describe": ["md/mine -n a"],
     "events": ["md/mine -n a", "md -n a"],
     "scale": ["md/mine -n a --replicas 3"],
-    "rollout": ["pause md/mine -n a", "resume md/mine -n a", "restart md/mine -n a"],
+    "rollout": [
+        "pause md/mine -n a",
+        "resume md/mine -n a",
+        "restart md/mine -n a",
+        "undo md/mine -n a",
+        "undo md/mine -n a --to-generation 1",
+    ],
+    "retry": ["md/mine -n a"],
     "delete": ["md/mine -n a", "-f FILE"],
 }
 # They ask no server, or need objects that are not in this fleet: tests/front/test_command_line.py has those.
-ELSEWHERE = {"render", "validate", "schema", "service", "chat", "curl"}
+ELSEWHERE = {"render", "validate", "schema", "service", "chat", "curl", "cordon", "uncordon"}
 
 
 @pytest_asyncio.fixture
@@ -94,6 +95,32 @@ async def test_what_works_through_the_front_needs_no_temporal(
     shown = await line(str(fleet.client.make_url(""))).run(*words(text), token=TOKENS["ann"])
     assert shown.code == ExitCode.DONE, shown
     assert shown.out or text.startswith("events")
+
+
+async def test_a_retry_and_an_earlier_template_reach_the_object(fleet: Fleet, line: Line) -> None:
+    commands = line(str(fleet.client.make_url("")))
+    shown = await commands.run("retry", "md/mine", "-n", "a", token=TOKENS["ann"])
+    assert (shown.code, shown.out) == (ExitCode.DONE, "modeldeployment/mine retry requested\n")
+    assert [target.kind.short for target in fleet.plane.retried] == ["md"]
+    shown = await commands.run("rollout", "undo", "md/mine", "-n", "a", token=TOKENS["ann"])
+    assert (shown.code, shown.out) == (ExitCode.DONE, "modeldeployment/mine rolled back\n")
+    engines = fleet.plane.trees["ModelDeployment", "a", "mine"]["spec"]["template"]["spec"]["engines"]
+    assert [engine["copies"] for engine in engines] == [2]
+    assert set(fleet.plane.by) == {"ann"}
+    shown = await commands.run("rollout", "undo", "md/mine", "-n", "a", "--to-generation", "9", token=TOKENS["ann"])
+    assert (shown.code, shown.err.splitlines()[-1]) == (ExitCode.REFUSED, "next: generations with a stored template: 1")
+    shown = await commands.run("retry", "md/none", "-n", "a", token=TOKENS["ann"])
+    assert shown.code == ExitCode.NOT_FOUND
+
+
+async def test_stacks_of_clusters_are_shown_to_whoever_may_see_them(fleet: Fleet, line: Line) -> None:
+    commands = line(str(fleet.client.make_url("")))
+    shown = await commands.run("get", "ss", "-o", "name", token=TOKENS["root"])
+    assert (shown.code, shown.out) == (ExitCode.DONE, "servingstack/mine\nservingstack/other\n")
+    shown = await commands.run("describe", "ss/mine", token=TOKENS["root"])
+    assert (shown.code, shown.out.splitlines()[0].split()) == (ExitCode.DONE, ["Name:", "mine"])
+    assert (await commands.run("get", "ss/none", token=TOKENS["root"])).code == ExitCode.NOT_FOUND
+    assert (await commands.run("get", "ss", token=TOKENS["ann"])).code == ExitCode.REFUSED
 
 
 READS = ["get {short}", "get {short}/other", "describe {short}/other", "events {short}/other", "get {short} -A"]

@@ -1,0 +1,60 @@
+"""The front of the fleet on this machine: its process, its address, and a kubeconfig that leads to it.
+
+It listens on a loopback address and asks nobody who they are, as the Temporal of this fleet does; so it is for trying things out, and
+whoever starts it is told so. Another front, with users and rights, may run beside it.
+"""
+
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from api_types.environment import CONFIG_VARIABLE, DELIMITER, PREFIX
+from api_types.sections.front import FrontSettings
+from api_types.settings import Settings
+from testbed.documents import read_json, write_json
+from testbed.testbed import Testbed
+
+FRONT = "front"
+_HOST = "127.0.0.1"
+_VARIABLE = f"{PREFIX}FRONT"
+_NAME = "modelplane"
+
+
+def front_kubeconfig(home: Path) -> Path:
+    """Name the kubeconfig of the front that `modelplane up` starts in `home`."""
+    return home / "front.kubeconfig"
+
+
+def front_port(home: Path) -> int:
+    """Give the port of that front, whether or not it runs; 0 if none was started in `home` yet."""
+    known = read_json(front_kubeconfig(home))
+    return urlsplit(known["clusters"][0]["cluster"]["server"]).port or 0 if known else 0
+
+
+def front_url(port: int) -> str:
+    """Give its address."""
+    return f"http://{_HOST}:{port}"
+
+
+def start_front(testbed: Testbed, settings: Settings, home: Path, config: Path, port: int) -> None:
+    """Write the kubeconfig and have the front run under the supervisor of the testbed. Raises `StartFailed`.
+
+    `config` is the settings file of the fleet. Variables for a front are left out: they are meant for one that the user starts, and with
+    an access file, for instance, this one would ask for tokens that its kubeconfig does not have.
+    """
+    # JSON is YAML too.
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": _NAME, "cluster": {"server": front_url(port)}}],
+        "users": [{"name": _NAME, "user": {}}],
+        "contexts": [{"name": _NAME, "context": {"cluster": _NAME, "user": _NAME, "namespace": "default"}}],
+        "current-context": _NAME,
+    }
+    write_json(front_kubeconfig(home), kubeconfig)
+    unset = [_VARIABLE, *(f"{_VARIABLE}{DELIMITER}{name.upper()}" for name in FrontSettings.model_fields)]
+    own = {"LISTEN": f"{_HOST}:{port}", "AUDIT_FILE": str(home / "logs" / "front-audit.log")}
+    command = ["env", *(word for variable in unset for word in ("-u", variable))]
+    command += [f"{_VARIABLE}{DELIMITER}{name}={value}" for name, value in own.items()]
+    environment = {CONFIG_VARIABLE: str(config), "MODELPLANE_TEMPORAL__ADDRESS": settings.temporal.address}
+    testbed.start_process(FRONT, [*command, sys.executable, "-m", "front.main"], environment)

@@ -1,0 +1,81 @@
+"""The paths below `/v1` that commands use.
+
+`POST .../PLURAL/NAME/retry` has failed steps of an object tried at once, `GET .../modeldeployments/NAME/revisions` gives the templates that
+`rollout undo` can bring back, and `GET /v1/servingstacks[/NAME]` the stacks of clusters. They are asked of the workflows, as these three
+are in no projection.
+"""
+
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from api_types.resources.kinds import BY_KIND
+from front.serving import bodies
+from front.serving.app import Front, json_response, read
+from front.serving.auditing import event_of, note_resource
+from front.serving.below_v1 import allow, named, refuse_dry_run
+from front.serving.requests import Resource
+from front.store.projection import Tree
+
+STACKS = BY_KIND["ServingStack"]
+_DEPLOYMENT = BY_KIND["ModelDeployment"].plural
+
+
+class Commands:
+    """Answers these requests, with the users, rights and objects of a front."""
+
+    def __init__(self, front: Front) -> None:
+        """`front`: which serves them."""
+        self._front = front
+
+    def routes(self) -> Sequence[web.RouteDef]:
+        """Give the paths for `Front.app`."""
+        return [
+            web.route("*", "/v1/namespaces/{namespace}/{plural}/{name}/retry", self._retry),
+            web.route("*", "/v1/{plural}/{name}/retry", self._retry),
+            web.route("*", f"/v1/namespaces/{{namespace}}/{{plural:{_DEPLOYMENT}}}/{{name}}/revisions", self._revisions),
+            web.route("*", f"/v1/{STACKS.plural}", self._stacks),
+            web.route("*", f"/v1/{STACKS.plural}/{{name}}", self._stack),
+        ]
+
+    async def _retry(self, request: web.Request) -> web.Response:
+        with self._front.admitted(request) as user:
+            resource = named(request)
+            # Whoever may change an object may have it tried again.
+            note_resource(request, resource, "update")
+            refuse_dry_run(request)
+            allow(request, "POST")
+            await self._front.authorize(user, resource, "update")
+            await read(request, bodies.SMALL_BYTES_MAX)
+            return json_response(await self._front.writer.retry(resource, event_of(request)))
+
+    async def _revisions(self, request: web.Request) -> web.Response:
+        with self._front.admitted(request) as user:
+            resource = named(request)
+            # An earlier template may have what was since taken out of it; whoever may write it back may read it.
+            note_resource(request, resource, "update")
+            allow(request, "GET", "HEAD")
+            await self._front.authorize(user, resource, "update")
+            return json_response({"revisions": await self._front.writer.revisions(resource)})
+
+    async def _stacks(self, request: web.Request) -> web.Response:
+        with self._front.admitted(request) as user:
+            resource = Resource(STACKS, STACKS.home)
+            note_resource(request, resource, "list")
+            allow(request, "GET", "HEAD")
+            await self._front.authorize(user, resource, "list")
+            return json_response(_list(await self._front.writer.all_of(resource)))
+
+    async def _stack(self, request: web.Request) -> web.Response:
+        with self._front.admitted(request) as user:
+            # The names are those of the clusters.
+            owner = BY_KIND[STACKS.shown_by]
+            resource = Resource(STACKS, STACKS.home, named(request, owner.plural).name)
+            note_resource(request, resource, "get")
+            allow(request, "GET", "HEAD")
+            await self._front.authorize(user, resource, "get")
+            return json_response(await self._front.writer.present(resource))
+
+
+def _list(trees: Sequence[Tree]) -> Tree:
+    return {"apiVersion": STACKS.api_version, "kind": f"{STACKS.kind}List", "metadata": {}, "items": list(trees)}
