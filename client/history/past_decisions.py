@@ -21,6 +21,7 @@ from client.temporal.control_plane import ControlPlane
 from scheduler import SCHEDULER_VERSION
 from workflows.fleet_scheduler.recorded_decisions import DecisionReader, Outcome, RecordedDecision
 
+IN_HISTORY = "past decisions are in the history of the scheduler; `modelplane events md/NAME` shows through the front what happened"
 _SHOWN_MAX = 120
 _NEXT = "`modelplane decisions md/NAME` lists decisions with their ids"
 

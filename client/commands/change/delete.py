@@ -124,7 +124,9 @@ async def _delete(
     if stored:
         require_temporal(STORED_ELSEWHERE)
     if how.for_workflows:
-        require_temporal("--evict, --purge-crds and --force are for the workflow of an object")
+        require_temporal(
+            "--evict, --purge-crds and --force are for the workflow of an object; without them `delete` works through the front"
+        )
     if targets or not files:
         async with fleet_objects(settings) as plane:
             if not files:

@@ -67,7 +67,8 @@ def _cluster(word: str) -> Target:
 
 
 async def _drain(target: Target, reason: str, *, allow_loss: bool, wait: bool, seconds: float) -> None:
-    async with control_plane(load_settings(), "a drain is planned first, with what the scheduler knows") as plane:
+    why = "a drain is planned first, with what the scheduler knows; `modelplane cordon` works through the front, and moves nothing"
+    async with control_plane(load_settings(), why) as plane:
         await check_loss(plane, [target], DRAIN, allow_loss=allow_loss)
         await _request(plane, target, with_taint, reason, ("drain requested", "is drained already"))
         if wait:

@@ -13,7 +13,7 @@ import typer
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import NotFound, Refused, report
-from client.history.past_decisions import PastDecisions, past_decisions
+from client.history.past_decisions import IN_HISTORY, PastDecisions, past_decisions
 from client.output.formats import ReportFormat, as_json, as_yaml
 from client.output.progress import Progress, Row
 from client.output.tables import columns
@@ -54,7 +54,7 @@ def decisions(
 
 
 async def _read(target: Target, limit: int, runs: int) -> PastDecisions:
-    async with control_plane(load_settings(), "past decisions are in the history of the scheduler") as plane:
+    async with control_plane(load_settings(), IN_HISTORY) as plane:
         with Progress() as progress:
 
             def show(number: int, total: int, count: int) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from api_types.clock import utc_now
+from api_types.labels import LAST_APPLIED
 from api_types.resources.kinds import BY_KIND
 from api_types.text.printable import escaped
 from client.asking.service import way_from_here
@@ -96,7 +97,7 @@ def _heading(target: Target, tree: Tree) -> list[str]:
         ("Kind", target.kind.kind),
         ("Phase", str(at_path(tree, ".status.phase") or "")),
         ("Labels", _pairs(metadata.get("labels"))),
-        ("Annotations", _pairs(metadata.get("annotations"))),
+        ("Annotations", _pairs(_by_people(metadata.get("annotations")))),
         ("Created", str(metadata.get("creationTimestamp") or "")),
         *([("Deleted", str(metadata["deletionTimestamp"]))] if deleting(tree) else []),
         ("Generation", f"{metadata.get('generation')} (observed {at_path(tree, '.status.observedGeneration')})"),
@@ -109,6 +110,11 @@ def _heading(target: Target, tree: Tree) -> list[str]:
 
 def _pairs(values: dict[str, str] | None) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted((values or {}).items()))
+
+
+def _by_people(annotations: dict[str, str] | None) -> dict[str, str]:
+    """Leave out the copy of the object that `kubectl apply` keeps in an annotation, as kubectl does."""
+    return {key: value for key, value in (annotations or {}).items() if key != LAST_APPLIED}
 
 
 def _conditions(tree: Tree) -> list[str]:

@@ -23,6 +23,8 @@ from client.refs.targets import Target, objects_named
 from client.refs.tree import Tree
 from client.temporal.control_plane import control_plane
 
+_WHY = "an explanation needs what the scheduler knows; `modelplane describe md/NAME` shows through the front what a deployment waits for"
+
 
 def explain(
     objects: Annotated[list[str], typer.Argument(help="Deployments: `md/qwen`, or `md qwen`.")],
@@ -47,7 +49,7 @@ def explain(
 
 
 async def _explain(targets: Sequence[Target], after: str) -> list[Tree]:
-    async with control_plane(load_settings(), "an explanation needs what the scheduler knows") as plane:
+    async with control_plane(load_settings(), _WHY) as plane:
         for target in targets:
             await plane.describe(target)  # fail early, before the whole fleet is read
         live = await read_live(plane)

@@ -11,7 +11,7 @@ import typer
 from api_types.payloads.limits import shortened
 from client.configuration import load_settings
 from client.errors import ExitCode
-from client.history.past_decisions import DecisionId, decide_again, read_id
+from client.history.past_decisions import IN_HISTORY, DecisionId, decide_again, read_id
 from client.output.formats import ReportFormat, as_json, as_yaml
 from client.output.tables import indented
 from client.refs.tree import Tree
@@ -36,7 +36,7 @@ def replay_decision(
 
 
 async def _replay(wanted: DecisionId) -> Tree:
-    async with control_plane(load_settings(), "past decisions are in the history of the scheduler") as plane:
+    async with control_plane(load_settings(), IN_HISTORY) as plane:
         return await decide_again(plane, wanted)
 
 

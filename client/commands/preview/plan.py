@@ -201,7 +201,8 @@ def _offline_context(trees: list[Tree], policy: SchedulerOptions) -> QuestionCon
 
 
 async def _live(wanted: ProposedChanges) -> LiveFleet:
-    async with control_plane(load_settings(), "a plan of the live fleet needs what the scheduler knows") as plane:
+    why = "a plan of the live fleet needs what the scheduler knows; `modelplane plan --offline -f FOLDER` asks no server"
+    async with control_plane(load_settings(), why) as plane:
         return await read_live(plane, wanted.deployments)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +16,11 @@ import pytest
 
 from activities.clients.secrets.directory import SecretDirectory
 from api_types.environment import HOME_VARIABLE
-from api_types.settings import ControlClusterSettings
+from api_types.sections.front import FrontSettings
+from api_types.settings import ControlClusterSettings, Settings
 from client.configuration import read_settings
 from client.errors import ExitCode
-from client.local import processes
+from client.local import front, processes
 from client.local.gateway import local_gateway_url
 from client.local.program import program_as_typed
 from testbed.running import Running
@@ -44,6 +46,14 @@ def modelplane(home: Path, *words: str, **more: str) -> subprocess.CompletedProc
     environment = {**os.environ, HOME_VARIABLE: str(home), **more}
     command = [sys.executable, "-m", "client.main", *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
+
+
+def kubectl(kubeconfig: Path, *words: str) -> str:
+    """Run the machine's kubectl with nothing but a kubeconfig; gives what it prints."""
+    program = shutil.which("kubectl")
+    assert program, "kubectl is not on the PATH"
+    command = [program, "--kubeconfig", str(kubeconfig), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT_SECONDS).stdout
 
 
 def processes_of(home: Path) -> list[str]:
@@ -76,6 +86,15 @@ def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with
         gateway = re.search(r"^Gateway +(http://127\.0\.0\.1:\d+)$", up.stdout, re.MULTILINE)
         assert gateway, up.stdout
         assert local_gateway_url(home) == gateway[1]
+        url = re.search(r"^Front +(http://127\.0\.0\.1:\d+) +\(development mode: no users, no tokens;", up.stdout, re.MULTILINE)
+        assert url, up.stdout
+        assert "front: DEVELOPMENT MODE: no users, no tokens, no TLS;" in up.stderr
+        kubeconfig = home / "front.kubeconfig"
+        assert f"kubectl       KUBECONFIG={kubeconfig}\n" in up.stdout
+        assert kubectl(kubeconfig, "get", "md/demo", "-o", "name") == "modeldeployment.modelplane.ai/demo\n"
+        through_front = modelplane(home, "--server", url[1], "scale", "md/demo", "--replicas", "2")
+        assert through_front.returncode == 0, through_front.stderr
+        assert "/modeldeployments/demo/scale" in (home / "logs" / "front-audit.log").read_text()
         here = f"{sys.executable} -m client.main"
         assert f"Next          {here} get all, {here} describe md/demo, {here} down\n" in up.stdout
         # It answers, and has no route yet.
@@ -89,11 +108,17 @@ def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with
         assert processes_of(home) == []
         assert local_gateway_url(home) is None
         assert modelplane(home, "get", "md").returncode == ExitCode.UNREACHABLE
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{url[1]}/healthz", trust_env=False)
 
         # Without --fleet it is the same fleet as before, not the built-in one.
         # A Temporal that the environment names belongs to another fleet: the clusters are registered with the one that was started.
-        again = modelplane(home, "up", "--no-data-plane", MODELPLANE_TEMPORAL__ADDRESS="127.0.0.1:1")
+        # So do variables of a front: the one that is started has neither users nor TLS.
+        more = {"MODELPLANE_TEMPORAL__ADDRESS": "127.0.0.1:1", "MODELPLANE_FRONT__ACCESS_FILE": str(fleet)}
+        again = modelplane(home, "up", "--no-data-plane", **more)
         assert again.returncode == 0, again.stderr
+        assert f"Front         {url[1]} " in again.stdout, "its address stays, for kubeconfigs that were copied"
+        assert kubectl(kubeconfig, "get", "md/demo", "-o", "name") == "modeldeployment.modelplane.ai/demo\n"
         assert not re.search("^Gateway", again.stdout, re.MULTILINE)
         assert "inferencecluster/only unchanged" in again.stdout
         after = json.loads(modelplane(home, "get", "md/demo", "-o", "json").stdout)
@@ -152,6 +177,35 @@ def test_a_worker_is_told_of_the_control_cluster_if_there_is_one(
     running = SimpleNamespace(temporal_address="127.0.0.1:1", temporal_ui="http://127.0.0.1:2", home=tmp_path, control=control)
     settings = processes._settings(cast(Running, running), cast(Testbed, NothingRuns()))
     assert settings.control_cluster.model_dump() == want
+
+
+class Started:
+    """A testbed that notes what is started."""
+
+    def __init__(self) -> None:
+        self.started: list[tuple[str, list[str], dict[str, str]]] = []
+
+    def start_process(self, name: str, argv: list[str], env: dict[str, str]) -> None:
+        """Note it."""
+        self.started.append((name, argv, env))
+
+
+def test_the_front_of_the_fleet_has_no_setting_of_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is started with an environment in which every setting of a front is, and has none of them."""
+    testbed, config = Started(), tmp_path / "config.yaml"
+    config.write_text("{}")
+    assert front.front_port(tmp_path) == 0
+    front.start_front(cast(Testbed, testbed), Settings(), tmp_path, config, 20123)
+    assert front.front_port(tmp_path) == 20123
+    ((name, argv, more),) = testbed.started
+    assert (name, argv[-2:], more["MODELPLANE_CONFIG"]) == ("front", ["-m", "front.main"], str(config))
+    for field in FrontSettings.model_fields:
+        monkeypatch.setenv(f"MODELPLANE_FRONT__{field.upper()}", "of another front")
+    monkeypatch.setenv("MODELPLANE_FRONT", "{}")
+    script = "import os; print(*sorted(each for each in os.environ.items() if each[0].startswith('MODELPLANE_FRONT')), sep='\\n')"
+    told = subprocess.run([*argv[:-2], "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
+    audit = tmp_path / "logs" / "front-audit.log"
+    assert told == [f"('MODELPLANE_FRONT__AUDIT_FILE', '{audit}')", "('MODELPLANE_FRONT__LISTEN', '127.0.0.1:20123')"]
 
 
 @pytest.mark.parametrize(("why", "said"), [(None, []), ("unshare fails", ["unshare fails; requests to models are answered by nobody"])])

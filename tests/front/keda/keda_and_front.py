@@ -22,7 +22,7 @@ from tests.workflows.environment.harness import ControlPlane, Json, a_deployment
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "keda"
 TEAM = "team-keda"
-_SERVICE = "modelplane-front.modelplane-system.svc"
+_SERVICE = "modelplane-front-keda.modelplane-system.svc"
 _TOKENS = {"keda": "token-of-keda", "gateway": "token-of-gateway"}
 # No more rights than docs/scaling.md names. KEDA has the name of its certificate, and a token for what it asks by HTTP.
 _ACCESS = f"""
