@@ -180,7 +180,13 @@ def _id_tokens(front: FrontSettings) -> IdTokens | None:
         tls = ssl.create_default_context(cafile=str(front.oidc_ca_file.expanduser())) if front.oidc_ca_file else None
     except (OSError, ssl.SSLError) as error:
         raise Refused(f"front.oidcCaFile: {error}", next_step="name a file with the certificates of authorities, in PEM") from error
-    claims = Claims(front.oidc_username_claim, front.oidc_username_prefix, front.oidc_groups_claim, front.oidc_groups_prefix)
+    claims = Claims(
+        front.oidc_username_claim,
+        front.oidc_username_prefix,
+        front.oidc_groups_claim,
+        front.oidc_groups_prefix,
+        tuple(front.oidc_required_claims.items()),
+    )
     return IdTokens(Issuer(front.oidc_issuer_url, tls), front.oidc_client_id, claims, front.oidc_signing_algs)
 
 

@@ -57,6 +57,9 @@ class FrontSettings(Section):
     )
     oidc_groups_claim: str = Field(default="", max_length=256, description="Claim with the groups of the user; empty: they have none.")
     oidc_groups_prefix: str = Field(default="", max_length=128, description="What is put before each group.")
+    oidc_required_claims: dict[str, str] = Field(
+        default_factory=dict, max_length=32, description="Claims that its tokens must have, with their values, which are texts."
+    )
     oidc_signing_algs: tuple[SigningAlgorithm, ...] = Field(
         default=("RS256",), min_length=1, description="Algorithms by which its tokens may be signed."
     )

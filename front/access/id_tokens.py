@@ -39,12 +39,14 @@ class Claims:
     """Where a token says who its bearer is, and what is put before that; the same as the flags of an API server.
 
     An empty `user_prefix` is the issuer and `#`, but for the claim `email`; NO_PREFIX is none. Without `groups` there are no groups.
+    `required`: claims with the values that they must have, as texts.
     """
 
     user: str = "sub"
     user_prefix: str = ""
     groups: str = ""
     groups_prefix: str = ""
+    required: tuple[tuple[str, str], ...] = ()
 
 
 class IdTokens:
@@ -105,7 +107,7 @@ class IdTokens:
             checks: Options = {"verify_signature": False, "verify_exp": True, "verify_nbf": True, "verify_aud": True, "verify_iss": True}
             options = {**options, **checks}
         try:
-            return jwt.decode(
+            said: Mapping[str, Any] = jwt.decode(
                 token,
                 key.key if key else "",
                 algorithms=[algorithm],
@@ -116,6 +118,7 @@ class IdTokens:
             )
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             return None
+        return said if all(said.get(claim) == value for claim, value in self._claims.required) else None
 
     def _verified(self, token: str, header: Mapping[str, Any], admit: Admit) -> Mapping[str, Any] | None:
         digest, algorithm = _digest(token), header["alg"]

@@ -15,7 +15,7 @@ from front.serving.app import Front, json_response, read
 from front.serving.auditing import event_of, note_resource
 from front.serving.below_v1 import allow, named, refuse_dry_run
 from front.serving.requests import Resource
-from front.store.projection import Tree
+from front.store.projection import Tree, shown
 
 STACKS = BY_KIND["ServingStack"]
 _DEPLOYMENT = BY_KIND["ModelDeployment"].plural
@@ -56,7 +56,8 @@ class Commands:
             note_resource(request, resource, "update")
             allow(request, "GET", "HEAD")
             await self._front.authorize(user, resource, "update")
-            return json_response({"revisions": await self._front.writer.revisions(resource)})
+            found = await self._front.writer.asked(resource, lambda plane, target: plane.revisions(target))
+            return json_response({"revisions": list(found)})
 
     async def _stacks(self, request: web.Request) -> web.Response:
         with self._front.admitted(request) as user:
@@ -64,7 +65,8 @@ class Commands:
             note_resource(request, resource, "list")
             allow(request, "GET", "HEAD")
             await self._front.authorize(user, resource, "list")
-            return json_response(_list(await self._front.writer.all_of(resource)))
+            found = await self._front.writer.asked(resource, lambda plane, _: plane.list(STACKS, None))
+            return json_response(_list([shown(each.tree) for each in found]))
 
     async def _stack(self, request: web.Request) -> web.Response:
         with self._front.admitted(request) as user:

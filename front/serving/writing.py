@@ -5,7 +5,7 @@ Each is checked in full before it is sent, and the answer is the object as its w
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -326,21 +326,6 @@ class Writer:
             raise errors.not_found(resource.info.group, resource.info.plural, resource.name)
         return after
 
-    async def revisions(self, resource: Resource) -> Sequence[Tree]:
-        """Give the earlier templates of a deployment, with their generations. Raises `Refused`."""
-        try:
-            return await self._plane.revisions(_target(resource))
-        except CommandFailed as failure:
-            raise _refusal(resource, failure) from failure
-
-    async def all_of(self, resource: Resource) -> Sequence[Tree]:
-        """Give all objects of a kind as their workflows have them now. Raises `Refused`."""
-        try:
-            found = await self._plane.list(resource.info, resource.namespace or None)
-        except CommandFailed as failure:
-            raise _refusal(resource, failure) from failure
-        return [shown(each.tree) for each in found]
-
     async def record_event(self, resource: Resource, message: RecordEvent, event: AuditEvent) -> bool:
         """Have an event recorded; False if the object does not exist. Does not wait for a worker. Raises `Refused`."""
         event.sends(resource.name, message.request_id, None)
@@ -355,11 +340,14 @@ class Writer:
 
     async def present(self, resource: Resource) -> Tree:
         """Give an object as its workflow has it now. Raises `Refused`."""
+        return shown(await self.asked(resource, lambda plane, target: plane.describe(target)))
+
+    async def asked(self, resource: Resource, ask: Callable[[ControlPlane, Target], Awaitable[ResultT]]) -> ResultT:
+        """Give what the workflows answer about an object, or about all of a kind. Raises `Refused`."""
         try:
-            tree = await self._plane.describe(_target(resource))
+            return await ask(self._plane, _target(resource))
         except CommandFailed as failure:
             raise _refusal(resource, failure) from failure
-        return shown(tree)
 
     async def _held(self, resource: Resource) -> Tree | None:
         """Give an object as its workflow has it now; None if there is none, or only one that was never accepted. Raises `Refused`."""

@@ -117,6 +117,7 @@ async def test_a_token_longer_than_the_most_is_not_read(issuer: TokenIssuer) -> 
     assert (tokens.user_of(token), issuer.asked) == (None, [])
 
 
+REQUIRED = Claims(required=(("hd", "example.com"), ("tier", "1")))
 USERS = [
     (Claims(), {}, ("ISSUER#ann", "system:authenticated")),
     (Claims(user_prefix=NO_PREFIX, groups="groups"), {}, ("ann", "team-a", "system:authenticated")),
@@ -133,6 +134,10 @@ USERS = [
     (Claims(groups="roles"), {"roles": NULL}, ("ISSUER#ann", "system:authenticated")),
     (CLAIMS, {"groups": ["", "team-a", "x" * 254, "a\nb", "team-b"]}, ("ISSUER#ann", "team-a", "team-b", "system:authenticated")),
     (Claims(groups="groups", groups_prefix="oidc:"), {"groups": ["", "x" * 250]}, ("ISSUER#ann", "system:authenticated")),
+    (REQUIRED, {"hd": "example.com", "tier": "1"}, ("ISSUER#ann", "system:authenticated")),
+    (REQUIRED, {"hd": "example.com"}, None),
+    (REQUIRED, {"hd": "example.com", "tier": 1}, None),
+    (REQUIRED, {"hd": ["example.com"], "tier": "1"}, None),
 ]
 
 

@@ -16,7 +16,7 @@ from api_types.validation.manifests import load
 from client.commands.change.delete import DeleteOptions, request_deletion
 from client.commands.change.rollout import with_pause
 from client.commands.change.scale import request_scale
-from client.errors import AlreadyExists, Conflict, Forbidden, NoAnswer, NotFound, Refused
+from client.errors import AlreadyExists, CommandFailed, Conflict, Forbidden, NoAnswer, NotFound, Refused
 from client.follow import edit, requests
 from client.follow.apply import apply_manifests
 from client.follow.edit import change
@@ -81,6 +81,24 @@ async def test_a_change_is_made_again_of_what_another_user_made_of_the_object_me
     done = await change(busy, MINE, lambda tree: with_pause(tree, paused=True))
     spec = fleet.plane.trees[("ModelDeployment", "a", "mine")]["spec"]
     assert (done.seen, spec["rollout"]["paused"], spec["replicas"]) == (True, True, 4)
+
+
+@pytest.mark.parametrize("reason", ["", "new racks & cables, at 6"])
+async def test_the_reason_of_a_change_reaches_the_object(fleet: Fleet, ann: FrontObjects, reason: str) -> None:
+    await change(ann, MINE, lambda tree: with_pause(tree, paused=True), reason=reason)
+    assert fleet.plane.reasons == [reason] * bool(reason)
+    assert fleet.plane.trees["ModelDeployment", "a", "mine"]["spec"]["rollout"] == {"paused": True}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [None, {}, [3], [{"template": {}}], [{"generation": "1", "template": {}}], [{"generation": True, "template": {}}], [{"generation": 1}]],
+)
+async def test_what_is_no_list_of_earlier_templates_is_refused(rows: Any) -> None:
+    async with answering(always(Said(200, {"revisions": rows}))) as front, front_objects(FrontAccess(front.url)) as objects:
+        with pytest.raises(CommandFailed, match="did not answer with the earlier templates of ModelDeployment ml/qwen"):
+            await objects.revisions(QWEN)
+        assert front.asked == [("GET", "/v1/namespaces/ml/modeldeployments/qwen/revisions")]
 
 
 async def test_an_object_that_is_changed_all_the_time_is_a_conflict_and_keeps_what_others_wrote(fleet: Fleet, ann: FrontObjects) -> None:
