@@ -233,6 +233,19 @@ def test_settings_that_do_not_go_together_are_refused(tmp_path: Path, change: di
         access_of(good.model_copy(update=change), "127.0.0.1")
 
 
+def test_the_claims_that_are_required_are_those_of_the_setting(tmp_path: Path) -> None:
+    file = tmp_path / "access.yaml"
+    file.write_text(ACCESS)
+    given = {"accessFile": file, "oidcIssuerUrl": "https://issuer.example.com", "oidcClientId": AUDIENCE}
+    settings = FrontSettings.model_validate({**given, "oidcRequiredClaims": {"hd": "example.com"}})
+    access = access_of(settings, "127.0.0.1")
+    try:
+        assert access._id_tokens is not None
+        assert access._id_tokens._claims.required == (("hd", "example.com"),)
+    finally:
+        access.close()
+
+
 def test_no_algorithm_with_a_shared_secret_can_be_set() -> None:
     with pytest.raises(ValueError, match="oidcSigningAlgs"):
         FrontSettings.model_validate({"oidcSigningAlgs": ["HS256"]})
