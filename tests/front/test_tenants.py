@@ -200,8 +200,8 @@ async def test_the_same_requests_of_commands_are_answered_to_whoever_may(both: t
         told = [await fleet.ask(method, path, "root", b"{}" if method == "POST" else None) for fleet in both]
         assert [status for status, _ in told] == codes, (path, told)
     assert [target.kind.short for target in both[0].plane.retried] == ["md", "mr", "ic"]
-    told = [json.loads((await fleet.ask("GET", "/v1/servingstacks", "root"))[1]) for fleet in both]
-    assert [[each["metadata"]["name"] for each in one["items"]] for one in told] == [["other", "mine"], ["mine"]]
+    lists = [json.loads((await fleet.ask("GET", "/v1/servingstacks", "root"))[1]) for fleet in both]
+    assert [[each["metadata"]["name"] for each in one["items"]] for one in lists] == [["other", "mine"], ["mine"]]
 
 
 async def test_what_commands_ask_cannot_be_tried_and_names_no_other_path(both: tuple[Fleet, Fleet]) -> None:

@@ -178,8 +178,6 @@ async def test_an_object_that_may_not_be_read_any_more_after_it_was_applied_is_a
 async def test_a_deletion_with_more_than_the_front_can_say_is_not_sent(fleet: Fleet, ann: FrontObjects, message: Delete) -> None:
     with pytest.raises(Refused, match="needs Temporal"):
         await ann.delete(MINE, message)
-    with pytest.raises(Refused, match="needs Temporal"):
-        await ann.change_spec(MINE, SetSpec(request_id="r", reason="why", manifest=a_deployment("mine", "a")), await ann.describe(MINE))
     assert fleet.plane.touched == []
 
 
