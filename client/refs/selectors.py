@@ -13,6 +13,8 @@ _SET = re.compile(rf"{_KEY}\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)\Z")
 _EQUAL = re.compile(rf"{_KEY}\s*(?P<sign>==|=|!=)\s*(?P<value>[-A-Za-z0-9_.]*)\Z")
 _PRESENT = re.compile(rf"(?P<bang>!?)\s*{_KEY}\Z")
 _LENGTH_MAX = 16 * 1024
+TERMS_MAX = 64
+"""Of one selector: a server looks at each of them for each object, and for each change that a watch might tell of."""
 
 
 def parse_selector(text: str | None) -> Selector:
@@ -21,7 +23,10 @@ def parse_selector(text: str | None) -> Selector:
         return lambda _: True
     if len(text) > _LENGTH_MAX:
         raise Refused(f"the label selector is longer than {_LENGTH_MAX} characters", next_step="select with fewer terms")
-    terms = [_term(part.strip()) for part in _terms(text)]
+    parts = list(_terms(text))
+    if len(parts) > TERMS_MAX:
+        raise Refused(f"the label selector has more than {TERMS_MAX} terms", next_step="select with fewer terms, such as key in (a,b)")
+    terms = [_term(part.strip()) for part in parts]
     return lambda labels: all(term(labels) for term in terms)
 
 

@@ -1,7 +1,6 @@
 """The HTTP server: who asks, what about, whether they may, and the answer."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -26,10 +25,10 @@ from front.serving.auditing import Auditing, event_of, note_resource, note_user,
 from front.serving.documents import discovery, openapi, openapi_v2
 from front.serving.formats import protobuf
 from front.serving.managers import Manager
-from front.serving.reading import Form, Parameters, get, listed
+from front.serving.reading import Form, Parameters, encoded, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
 from front.serving.scaling import scale_of
-from front.serving.sending import ended, note_begun, sent
+from front.serving.sending import InParts, ended, note_begun, sent
 from front.serving.watching import Watch, goes_on, streamed
 from front.serving.writing import Writer
 from front.store.projection import Projection, Tree
@@ -44,6 +43,7 @@ _BODY_SECONDS = 30.0
 _OTHER_HEADERS_MAX = 128
 RUNNER_OPTIONS: Mapping[str, Any] = {"auto_decompress": False, "max_headers": TEXTS_MAX + _OTHER_HEADERS_MAX}
 """Of the server that runs the application: it unpacks no body, not even one that is refused and thrown away."""
+_JSON = "application/json"
 _OPEN = ("/healthz", "/livez", "/readyz")
 _VERSION = {"major": "1", "minor": "32", "gitVersion": "v1.32.0+modelplane", "platform": "linux/amd64"}
 
@@ -202,7 +202,8 @@ class Front:
             watch = Watch(self.projection, resource, parameters, form)
             return await streamed(request, watch.lines(goes_on(request, lambda: self._may_watch(request, resource))))
         if verb == "list":
-            return json_response(listed(self.projection, resource, parameters, form))
+            found = await listed(self.projection, resource, parameters)
+            return InParts(await found.parts(form), _JSON)
         if verb == "get":
             tree = get(self.projection, resource)
             return json_response(scale_of(resource, tree) if resource.subresource == SCALE else form.one(resource, tree))
@@ -233,7 +234,7 @@ class Front:
         except Unanswered as silence:
             raise errors.undecided() from silence
 
-    async def _write(self, request: web.Request, resource: Resource, verb: str, form: Form, user: User) -> web.Response:
+    async def _write(self, request: web.Request, resource: Resource, verb: str, form: Form, user: User) -> web.StreamResponse:
         event = event_of(request)
         event.dry_run = dry = _dry(request)
         body = await read(request, bodies.SMALL_BYTES_MAX if resource.subresource == SCALE else bodies.BYTES_MAX)
@@ -276,18 +277,18 @@ class Front:
         wanted = await bodies.apart(bodies.parse_object, body)
         return await self.writer.scale(resource, lambda _: wanted, event, dry=dry)
 
-    async def _delete_all(self, request: web.Request, resource: Resource, options: Tree, form: Form, *, dry: bool) -> web.Response:
-        found = listed(self.projection, resource, {key: value for key, value in request.query.items() if key != "limit"}, Form())
-        for tree in found["items"]:
-            named = Resource(resource.info, resource.namespace, tree["metadata"]["name"])
-            mine = {**options, "preconditions": {"uid": tree["metadata"].get("uid")}}
+    async def _delete_all(self, request: web.Request, resource: Resource, options: Tree, form: Form, *, dry: bool) -> web.StreamResponse:
+        found = await listed(self.projection, resource, {key: value for key, value in request.query.items() if key != "limit"})
+        for stored in found.held:
+            named = Resource(resource.info, resource.namespace, stored.tree["metadata"]["name"])
+            mine = {**options, "preconditions": {"uid": stored.uid}}
             try:
                 await self.writer.delete(named, mine, event_of(request), dry=dry)
             except errors.Refused as refusal:
                 # It is gone, or another one by now.
                 if refusal.code not in (404, 409):
                     raise
-        return json_response(form.many(resource, found["items"], found["metadata"]))
+        return InParts(await found.parts(form), _JSON)
 
 
 async def read(request: web.Request, bytes_max: int = bodies.BYTES_MAX) -> bytes:
@@ -381,12 +382,12 @@ def _content_type(document: Tree) -> str:
     api_version = str(document.get("apiVersion", ""))
     if api_version.startswith(discovery.AGGREGATED):
         return f"application/json;g={discovery.AGGREGATED};v={api_version.rpartition('/')[2]};as=APIGroupDiscoveryList"
-    return "application/json"
+    return _JSON
 
 
-def json_response(tree: Any, status: int = 200, warnings: tuple[str, ...] = (), content_type: str = "application/json") -> web.Response:
+def json_response(tree: Any, status: int = 200, warnings: tuple[str, ...] = (), content_type: str = _JSON) -> web.Response:
     """Write an answer."""
-    response = web.Response(status=status, body=json.dumps(tree, separators=(",", ":")).encode(), headers={"Content-Type": content_type})
+    response = web.Response(status=status, body=encoded(tree), headers={"Content-Type": content_type})
     for warning in warnings[:20]:
         text = warning.encode("ascii", "replace").decode()[:_WARNING_BYTES_MAX].replace("\\", "\\\\").replace('"', '\\"')
         response.headers.add("Warning", f'299 - "{text}"')

@@ -2,19 +2,20 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from front.serving import errors, tables
 from front.serving.formats.negotiation import wants_metadata, wants_table
 from front.serving.requests import Resource
 from front.serving.selectors import Selection
-from front.store.projection import Key, Projection, Tree
+from front.serving.sending import in_turns
+from front.store.projection import Key, Projection, Stored, Tree
 
 _LIMIT_MAX = 10_000
 _TOKEN_MAX = 2048
 _DIGITS_MAX = 18
+_EMPTY = b"[]}"
 Parameters = Mapping[str, str]
 
 
@@ -43,15 +44,44 @@ class Form:
             return tables.table(resource.info, [tree], version, self.included, headed=headed)
         return tables.partial(tree) if self.metadata else tree
 
-    def many(self, resource: Resource, trees: Iterable[Tree], metadata: Tree) -> Tree:
-        """Write a list."""
+    def around(self, resource: Resource, metadata: Tree) -> Tree:
+        """Write a list without anything in it; the field that has its items is the last one."""
         info = resource.info
         if self.table:
-            return tables.table(info, trees, metadata, self.included)
+            return tables.table(info, (), metadata, self.included)
         if self.metadata:
-            items = [tables.partial(tree) for tree in trees]
-            return {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}
-        return {"kind": f"{info.kind}List", "apiVersion": info.api_version, "metadata": metadata, "items": list(trees)}
+            return {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": []}
+        return {"kind": f"{info.kind}List", "apiVersion": info.api_version, "metadata": metadata, "items": []}
+
+    def items(self, resource: Resource, held: Iterable[Stored]) -> Iterator[bytes]:
+        """Write the items of a list as JSON, each when it is asked for."""
+        if self.is_whole:
+            return (stored.encoded for stored in held)
+        trees = (stored.tree for stored in held)
+        rows = tables.rows(resource.info, trees, self.included) if self.table else map(tables.partial, trees)
+        return map(encoded, rows)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A collection, or a part of one, as it was when it was asked for."""
+
+    resource: Resource
+    held: Sequence[Stored]
+    metadata: Tree
+
+    async def parts(self, form: Form) -> list[bytes]:
+        """Write it as JSON, in parts. Others are answered meanwhile, and may write."""
+        around = encoded(form.around(self.resource, self.metadata)).removesuffix(_EMPTY)
+        parts = [around + b"["]
+        async for item in in_turns(form.items(self.resource, self.held)):
+            parts += (item, b",")
+        return [*(parts[:-1] if self.held else parts), _EMPTY[1:]]
+
+
+def encoded(tree: Tree) -> bytes:
+    """Write JSON."""
+    return json.dumps(tree, separators=(",", ":")).encode()
 
 
 def get(projection: Projection, resource: Resource) -> Tree:
@@ -69,7 +99,7 @@ def selection(resource: Resource, parameters: Parameters) -> Selection:
     return Selection(resource.namespace, resource.name, parameters.get("labelSelector", ""), parameters.get("fieldSelector", ""))
 
 
-def listed(projection: Projection, resource: Resource, parameters: Parameters, form: Form) -> Tree:
+async def listed(projection: Projection, resource: Resource, parameters: Parameters) -> Listed:
     """Give a collection, or the part of it that a client asks for. Raises `Refused`.
 
     Parts are made of what is there when they are asked for: an object that is there all the time is in one of them, and once. Their version
@@ -79,14 +109,17 @@ def listed(projection: Projection, resource: Resource, parameters: Parameters, f
     check_all_are_read(projection, resource, wanted)
     limit = number(parameters, "limit")
     after, version = _continued(parameters.get("continue", ""), projection.high)
-    rows = sorted((key, stored) for key, stored in _matching(projection, resource, wanted) if after is None or key > after)
+    # Taken at once: others may write before all was looked at.
+    held = list(projection.of_kind(resource.info.kind).items())
+    matching = [item async for item in in_turns(held) if wanted.has_key(item[0]) and wanted.has_labels(item[1])]
+    rows = sorted(item for item in matching if after is None or item[0] > after)
     shown = rows[: min(limit, _LIMIT_MAX)] if limit else rows
     metadata: Tree = {"resourceVersion": str(version)}
     if len(shown) < len(rows):
         metadata |= {"continue": _token(shown[-1][0], version), "remainingItemCount": len(rows) - len(shown)}
         if wanted.by_labels or parameters.get("fieldSelector"):
             del metadata["remainingItemCount"]
-    return form.many(resource, [tree for _, tree in shown], metadata)
+    return Listed(resource, [stored for _, stored in shown], metadata)
 
 
 def check_all_are_read(projection: Projection, resource: Resource, wanted: Selection) -> None:
@@ -101,12 +134,6 @@ def number(parameters: Parameters, name: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
         raise errors.bad_request(f"{name}: {text[:64]!r} is not a whole number that is not negative")
     return int(text)
-
-
-def _matching(projection: Projection, resource: Resource, wanted: Selection) -> list[tuple[Key, Tree]]:
-    held = projection.of_kind(resource.info.kind)
-    selected: Callable[[Any], bool] = wanted.has_labels
-    return [(key, stored.tree) for key, stored in held.items() if wanted.has_key(key) and selected(stored)]
 
 
 def _token(key: Key, version: int) -> str:

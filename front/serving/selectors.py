@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from client.errors import Refused as NoSelector
-from client.refs.selectors import parse_selector
+from client.refs.selectors import TERMS_MAX, parse_selector
 from front.serving.errors import Refused, bad_request
 from front.store.projection import Key, Stored
 
@@ -44,7 +44,10 @@ class Selection:
 def _terms(text: str) -> list[tuple[str, str, bool]]:
     if len(text) > _LENGTH_MAX:
         raise bad_request(f"fieldSelector: longer than {_LENGTH_MAX} characters")
-    return [_term(part.strip()) for part in text.split(",") if part.strip()]
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if len(parts) > TERMS_MAX:
+        raise bad_request(f"fieldSelector: more than {TERMS_MAX} terms")
+    return [_term(part) for part in parts]
 
 
 def _term(text: str) -> tuple[str, str, bool]:

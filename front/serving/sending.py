@@ -1,6 +1,12 @@
-"""Sending of answers, for as long as their client reads them: what nobody reads would fill the memory."""
+"""Sending of answers, for as long as their client reads them: what nobody reads would fill the memory.
+
+What is large is made and sent in parts, and others are answered between.
+"""
 
 import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from aiohttp import web
 
@@ -9,7 +15,30 @@ WRITE_SECONDS = 30.0
 """How long a client may leave a part of an answer unread: a small answer, 64 KiB of a large one, an event of a watch."""
 BYTES_PER_SECOND = 256 * 1024
 """How fast a client has to read a large answer, beyond `WRITE_SECONDS`: whoever reads a little all the time would keep it for hours."""
+TURN_SECONDS = 0.005
+"""How long one answer is worked on before others are."""
 _BEGUN = web.RequestKey("begun", web.StreamResponse)
+ItemT = TypeVar("ItemT")
+
+
+class InParts(web.StreamResponse):
+    """An answer of many parts, which other answers may have too: the whole of it is in the memory of none."""
+
+    def __init__(self, parts: Sequence[bytes], content_type: str) -> None:
+        """Take the parts of the body, in order."""
+        super().__init__(headers={"Content-Type": content_type})
+        self.parts = parts
+        self.content_length = sum(map(len, parts))
+
+
+async def in_turns(items: Iterable[ItemT]) -> AsyncIterator[ItemT]:
+    """Give items as they are made and used, and let others be answered whenever that has taken a few milliseconds."""
+    end = time.monotonic() + TURN_SECONDS
+    for item in items:
+        yield item
+        if time.monotonic() >= end:
+            await asyncio.sleep(0)
+            end = time.monotonic() + TURN_SECONDS
 
 
 async def note_begun(request: web.Request, response: web.StreamResponse) -> None:
@@ -29,17 +58,16 @@ async def sent(request: web.Request, response: web.StreamResponse) -> web.Stream
     """Send an answer, unless that is done; gives it. The connection of a client that does not read is ended."""
     if response.prepared:
         return response
-    body = response.body if isinstance(response, web.Response) else None
-    in_parts = isinstance(body, bytes) and len(body) > PART_BYTES and request.method != "HEAD"
-    large = web.StreamResponse(status=response.status, headers=response.headers) if in_parts else response
+    large = response if request.method == "HEAD" else _in_parts(response)
     try:
-        if in_parts and isinstance(body, bytes):
-            large.content_length = len(body)
+        if isinstance(large, InParts) and request.method != "HEAD":
             await large.prepare(request)
-            async with asyncio.timeout(WRITE_SECONDS + len(body) / BYTES_PER_SECOND):
-                for start in range(0, len(body), PART_BYTES):
+            async with asyncio.timeout(WRITE_SECONDS + (large.content_length or 0) / BYTES_PER_SECOND):
+                for part in _packed(large.parts):
                     async with asyncio.timeout(WRITE_SECONDS):
-                        await large.write(body[start : start + PART_BYTES])
+                        await large.write(part)
+                    # A client that reads fast never waits.
+                    await asyncio.sleep(0)
         async with asyncio.timeout(WRITE_SECONDS):
             await large.prepare(request)
             await large.write_eof()
@@ -50,3 +78,27 @@ async def sent(request: web.Request, response: web.StreamResponse) -> web.Stream
         if request.transport:
             request.transport.abort()
     return large
+
+
+def _in_parts(response: web.StreamResponse) -> web.StreamResponse:
+    """Give a large answer as one in parts."""
+    body = response.body if isinstance(response, web.Response) else None
+    if not isinstance(body, bytes) or len(body) <= PART_BYTES:
+        return response
+    large = InParts((body,), "")
+    large.set_status(response.status)
+    large.headers.update(response.headers)
+    return large
+
+
+def _packed(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Give the same bytes in parts of fair size."""
+    packed = bytearray()
+    for part in parts:
+        for start in range(0, len(part), PART_BYTES):
+            packed += part[start : start + PART_BYTES]
+            if len(packed) >= PART_BYTES:
+                yield bytes(packed)
+                packed.clear()
+    if packed:
+        yield bytes(packed)

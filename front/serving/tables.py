@@ -1,6 +1,6 @@
 """Tables: what `kubectl get` prints, in the columns that `modelplane get` has."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from api_types.clock import utc_now
@@ -21,15 +21,24 @@ _AGE = {"name": "Age", "type": "date", "format": "", "description": "When it was
 
 def table(info: KindInfo, trees: Iterable[Tree], metadata: Tree, included: str, *, headed: bool = True) -> Tree:
     """Write a Table. `included`: what of each object is beside its cells: `Metadata` (or empty), `Object` or `None`."""
-    columns = [*columns_of(info), *_WIDE]
-    definitions = [_NAME, *(_definition(column) for column in columns), _AGE]
+    definitions = [_NAME, *(_definition(column) for column in _columns(info)), _AGE]
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
         "columnDefinitions": definitions if headed else [],
-        "rows": [_row(columns, tree, included) for tree in trees],
+        "rows": list(rows(info, trees, included)),
     }
+
+
+def rows(info: KindInfo, trees: Iterable[Tree], included: str) -> Iterator[Tree]:
+    """Write the rows of a Table, each when it is asked for."""
+    columns = _columns(info)
+    return (_row(columns, tree, included) for tree in trees)
+
+
+def _columns(info: KindInfo) -> list[Column]:
+    return [*columns_of(info), *_WIDE]
 
 
 def _definition(column: Column) -> Tree:

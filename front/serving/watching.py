@@ -13,7 +13,7 @@ from front.serving import errors, tables
 from front.serving.reading import Form, Parameters, check_all_are_read, number, selection
 from front.serving.requests import Resource
 from front.serving.selectors import Selection
-from front.serving.sending import PART_BYTES, WRITE_SECONDS
+from front.serving.sending import PART_BYTES, WRITE_SECONDS, in_turns
 from front.store.projection import Expired, Key, Projection, Stored, Tree, Watcher
 
 GoesOn = Callable[[], Awaitable[bool]]
@@ -48,7 +48,9 @@ class Watch:
         """Give the lines of the answer until its time is over, or it does not go on, which is looked at every few seconds."""
         watcher = self._projection.watch(self._resource.info.kind)
         try:
-            for line in self._first():
+            async for line in in_turns(self._first()):
+                if not line:
+                    continue
                 if not await self._goes_on(goes_on):
                     return
                 yield line
@@ -70,14 +72,15 @@ class Watch:
     def _first(self) -> Iterator[bytes]:
         """Tell what there is already: everything for a client that has nothing, else what changed since it was told last.
 
-        What there is, is taken at once, and each line is made when the one before it was read.
+        What there is, is taken at once, and each line is made when the one before it was read. An object of which nothing is told has an
+        empty one.
         """
         self._high = max(self._from, self._projection.high)
         if self._initial or not self._from:
             held = sorted(self._projection.of_kind(self._resource.info.kind).items())
             bookmark = self._bookmark(initial=True) if self._initial and self._bookmarks else b""
             for key, stored in held:
-                yield from self._events(key, stored)
+                yield from self._events(key, stored) or (b"",)
             if bookmark:
                 yield bookmark
             return
@@ -91,8 +94,9 @@ class Watch:
         for key, stored in (self._projection.of_kind(self._resource.info.kind) | news).items():
             if stored.first <= self._from and self._wanted.has_key(key) and self._wanted.had_labels(stored, self._from):
                 self._known[key] = None if key in news else stored
+            yield b""
         for key, stored in changed:
-            yield from self._events(key, stored)
+            yield from self._events(key, stored) or (b"",)
 
     async def _following(self, watcher: Watcher, goes_on: GoesOn) -> AsyncGenerator[bytes, None]:
         end = time.monotonic() + self._seconds
