@@ -45,6 +45,9 @@ from front.store.projection import Projection
 
 # It is often started together with Temporal.
 CONNECT_SECONDS = 30.0
+# How long a write waits for the object that it changes. An attempt that is answered late is made again, which is no help to a worker that is
+# behind; of a longer wait each attempt has more. With the wait for the write itself it is less than API servers wait that pass requests on.
+_READ_WAIT = timedelta(seconds=10)
 _SHUTDOWN_SECONDS = 5.0
 _KEEPALIVE_SECONDS = 75.0
 
@@ -84,7 +87,7 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     client = await connect(settings, within_seconds=CONNECT_SECONDS)
     projection = Projection()
     # Each has its own limit of queries at once: objects that do not answer the one do not hold up the other.
-    plane, feed = ControlPlane(client, settings), Feed(ControlPlane(client, settings), projection)
+    plane, feed = ControlPlane(client, settings, _READ_WAIT), Feed(ControlPlane(client, settings), projection)
     following = asyncio.create_task(feed.run())
     links = {"temporalUi": settings.temporal.ui, "temporalNamespace": settings.temporal.namespace}
     allowance = _allowance(settings.front)

@@ -81,9 +81,11 @@ class ListedObject:
 class ControlPlane:
     """A connection to Temporal, in terms of objects."""
 
-    def __init__(self, client: Client, settings: Settings) -> None:
+    def __init__(self, client: Client, settings: Settings, answer_wait: timedelta = ANSWER_WAIT) -> None:
+        """`answer_wait`: how long an object has to answer a query."""
         self.client = client
         self.settings = settings
+        self._answer_wait = answer_wait
         self._gate = asyncio.Semaphore(QUERIES_AT_ONCE)
 
     def temporal(self, why: str) -> Self:
@@ -131,7 +133,7 @@ class ControlPlane:
         """Give an object as it is, or as it was at the end of its workflow; None if no worker answers. Raises `Unreachable`."""
         handle = self.client.get_workflow_handle(target.workflow_id)
         try:
-            tree: Tree = await handle.query("describe", rpc_timeout=ANSWER_WAIT)
+            tree: Tree = await handle.query("describe", rpc_timeout=self._answer_wait)
         except WorkflowQueryFailedError:
             return None
         except RPCError as error:
@@ -288,7 +290,9 @@ class ControlPlane:
         async with self._gate:
             try:
                 # A closed workflow would still answer, from its history: for a user the object is gone.
-                return await handle.query(name, args=arguments, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=ANSWER_WAIT)
+                return await handle.query(
+                    name, args=arguments, reject_condition=QueryRejectCondition.NOT_OPEN, rpc_timeout=self._answer_wait
+                )
             except WorkflowQueryRejectedError as error:
                 raise not_found(target) from error
             except (UnreadablePayload, KeyError) as error:

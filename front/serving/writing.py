@@ -30,6 +30,7 @@ from front.serving import bodies, errors
 from front.serving.managers import Manager, after_apply, after_update, configuration, is_same, with_owners
 from front.serving.requests import Resource
 from front.serving.scaling import scale_of, wanted_replicas
+from front.serving.turns import Turns
 from front.store.projection import Projection, Tree, shown
 
 log = structlog.get_logger("modelplane.front")
@@ -57,7 +58,7 @@ class Writer:
 
     def __init__(self, plane: ControlPlane, projection: Projection) -> None:
         """`projection`: what was written is there at once. Each method notes in `event` what it sends, and by whom."""
-        self._plane, self._projection = plane, projection
+        self._plane, self._projection, self._turns = plane, projection, Turns()
 
     async def create(self, resource: Resource, document: Tree, event: AuditEvent, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
         """Create an object; gives it with warnings. Raises `Refused`."""
@@ -108,7 +109,8 @@ class Writer:
             count = _chosen_count(before, manifest) if names_version and not dry else None
             return await self._with_count(resource, tree, count, event), admitted.warnings
 
-        return await (once() if names_version else _repeated(once))
+        async with self._turns.of(resource.key):
+            return await (once() if names_version else _repeated(once))
 
     async def patch(
         self, resource: Resource, kind: str, patch: Any, manager: Manager, event: AuditEvent, *, dry: bool
@@ -127,7 +129,8 @@ class Writer:
             count = None if dry or manager.name == _CLIENT_SIDE_APPLY else _chosen_count(before, manifest)
             return await self._with_count(resource, tree, count, event), admitted.warnings
 
-        return await (once() if names_version else _repeated(once))
+        async with self._turns.of(resource.key):
+            return await (once() if names_version else _repeated(once))
 
     async def _made(self, resource: Resource, document: Tree, before: Tree, manager: Manager) -> tuple[Admitted, Owners]:
         """Give what a document makes of an object, and who owns what then. Raises `Refused`."""
@@ -207,7 +210,8 @@ class Writer:
             wanted = {**wanted, "metadata": {**wanted["metadata"], "resourceVersion": version}}
             return *await self._apply(resource, before, wanted, owners, event, config=config, dry=dry), False
 
-        return await (once() if names_version else _repeated(once, _CHANGED_BY_OTHERS))
+        async with self._turns.of(resource.key):
+            return await (once() if names_version else _repeated(once, _CHANGED_BY_OTHERS))
 
     async def _apply(
         self,
@@ -276,15 +280,17 @@ class Writer:
 
         `request_id`: the same again changes nothing; empty for a request that is never repeated.
         """
-        before = await self.present(resource)
-        document = wanted(scale_of(resource, before))
-        return await self._scaled(resource, before, document, event, dry=dry, request_id=request_id, reason=reason)
+        async with self._turns.of(resource.key):
+            before = await self.present(resource)
+            document = wanted(scale_of(resource, before))
+            return await self._scaled(resource, before, document, event, dry=dry, request_id=request_id, reason=reason)
 
     async def patch_scale(self, resource: Resource, kind: str, patch: Any, event: AuditEvent, *, dry: bool) -> Tree:
         """Set the replica count by a patch of the Scale. Raises `Refused`."""
-        before = await self.present(resource)
-        document = await bodies.apart(bodies.patched, scale_of(resource, before), kind, patch)
-        return await self._scaled(resource, before, document, event, dry=dry)
+        async with self._turns.of(resource.key):
+            before = await self.present(resource)
+            document = await bodies.apart(bodies.patched, scale_of(resource, before), kind, patch)
+            return await self._scaled(resource, before, document, event, dry=dry)
 
     async def _scaled(
         self, resource: Resource, before: Tree, document: Tree, event: AuditEvent, *, dry: bool, request_id: str = "", reason: str = ""

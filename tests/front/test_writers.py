@@ -1,0 +1,113 @@
+"""Many writes of one object at the same moment: Temporal is asked for one after the other, so that none waits in vain."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api_types.messages.entities import Replace
+from client.refs.targets import Target
+from front.serving import turns
+from front.store.projection import Tree
+from tests.front.fleet_of_tenants import Fleet, TreesOfTenants, a_fleet
+from tests.workflows.environment.harness import eventually
+
+PATH = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments/mine"
+SERVICE = "/apis/modelplane.ai/v1alpha1/namespaces/a/modelservices/mine"
+MERGE, APPLY = {"Content-Type": "application/merge-patch+json"}, {"Content-Type": "application/apply-patch+yaml"}
+WRITERS = 20
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with a_fleet(tmp_path) as fleet:
+        yield fleet
+
+
+class Asked:
+    """How many requests about each object wait for an answer, and the most that did."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waiting: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self.go = asyncio.Event()
+        self.go.set()
+        describe, replace, signal = TreesOfTenants.describe, TreesOfTenants.replace, TreesOfTenants.signal
+
+        async def described(plane: TreesOfTenants, target: Target) -> Tree:
+            with self._counted(target):
+                await self.go.wait()
+                await asyncio.sleep(0)
+                return await describe(plane, target)
+
+        async def replaced(plane: TreesOfTenants, target: Target, message: Replace, *, create: bool) -> Tree:
+            await asyncio.sleep(0)
+            return await replace(plane, target, message, create=create)
+
+        async def signalled(plane: TreesOfTenants, target: Target, *sent: Any) -> None:
+            with self._counted(target):
+                await asyncio.sleep(0)
+                await signal(plane, target, *sent)
+
+        monkeypatch.setattr(TreesOfTenants, "describe", described)
+        monkeypatch.setattr(TreesOfTenants, "replace", replaced)
+        monkeypatch.setattr(TreesOfTenants, "signal", signalled)
+
+    @contextmanager
+    def _counted(self, target: Target) -> Iterator[None]:
+        name = target.workflow_id
+        self.waiting[name] += 1
+        self.most[name] = max(self.most[name], self.waiting[name])
+        try:
+            yield
+        finally:
+            self.waiting[name] -= 1
+
+
+def requests_of(number: int) -> tuple[str, str, dict[str, Any], dict[str, str]]:
+    """Give one of the ways to write the object: method, path, body, headers."""
+    ways: list[tuple[str, str, dict[str, Any], dict[str, str]]] = [
+        ("PATCH", PATH, {"metadata": {"labels": {f"w{number}": "x"}}}, MERGE),
+        ("PATCH", f"{PATH}/scale", {"spec": {"replicas": number}}, MERGE),
+        ("PUT", f"{PATH}/scale", {"metadata": {}, "spec": {"replicas": number}}, {}),
+        ("PATCH", f"{PATH}?fieldManager=m{number}", {"metadata": {"labels": {f"w{number}": "x"}}}, APPLY),
+    ]
+    return ways[number % len(ways)]
+
+
+async def test_writes_of_one_object_take_turns_and_none_is_lost(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+
+    async def write(number: int) -> int:
+        method, path, body, headers = requests_of(number)
+        return (await fleet.ask(method, path, "ann", json.dumps(body).encode(), **headers))[0]
+
+    assert await asyncio.gather(*map(write, range(WRITERS))) == [200] * WRITERS
+    tree = json.loads((await fleet.ask("GET", PATH))[1])
+    assert {f"w{number}" for number in range(WRITERS) if number % 4 in (0, 3)} <= tree["metadata"]["labels"].keys()
+    assert set(asked.most.values()) == {1}
+
+
+async def test_a_write_waits_for_no_write_of_another_object_and_not_for_ever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    asked.go.clear()
+    body = json.dumps({"metadata": {"labels": {"w": "x"}}}).encode()
+
+    async def waiting() -> int:
+        return asked.waiting.total()
+
+    begun = [asyncio.create_task(fleet.ask("PATCH", PATH, "ann", body, **MERGE))]
+    await eventually(waiting, lambda count: count == 1, what="the first write")
+    begun.append(asyncio.create_task(fleet.ask("PATCH", SERVICE, "ann", body, **MERGE)))
+    await eventually(waiting, lambda count: count == 2, what="the write of another object")
+    assert set(asked.most.values()) == {1}
+    monkeypatch.setattr(turns, "WAIT_SECONDS", 0.1)
+    begun.append(asyncio.create_task(fleet.ask("PATCH", PATH, "ann", body, **MERGE)))
+    await eventually(waiting, lambda count: count == 3, what="the write that has waited")
+    asked.go.set()
+    assert [status for status, _ in await asyncio.gather(*begun)][::2] == [200, 200]
