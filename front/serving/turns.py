@@ -1,7 +1,7 @@
 """Turns of those who write one object: Temporal lets few questions and changes of one workflow wait, and refuses more.
 
-Each write asks for the object first. Where many do that at once, most are asked again and again, writes that come between make their answers
-old, and none gets done. So one front makes one write of an object at a time.
+Each write asks for the object first. Where many do that at once, most have to ask again and again, writes that come between make what
+they are told old, and none gets done. So one front makes one write of an object at a time.
 """
 
 import asyncio

@@ -122,9 +122,9 @@ async def test_others_are_answered_while_a_watch_looks_for_what_it_has_to_tell(
     projection: Projection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "TURN_SECONDS", 0.0)
+    looks = Watch._events
     for query in ({}, {"resourceVersion": str(START)}):
         at: list[int] = []
-        looks = Watch._events
 
         def noted(self: Watch, *what: Any, at: list[int] = at) -> list[bytes]:
             at.append(turns[0])

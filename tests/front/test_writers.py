@@ -37,7 +37,7 @@ class Asked:
         self.most: Counter[str] = Counter()
         self.go = asyncio.Event()
         self.go.set()
-        describe, replace, signal = TreesOfTenants.describe, TreesOfTenants.replace, TreesOfTenants.signal
+        describe, replace = TreesOfTenants.describe, TreesOfTenants.replace
 
         async def described(plane: TreesOfTenants, target: Target) -> Tree:
             with self._counted(target):
@@ -49,14 +49,8 @@ class Asked:
             await asyncio.sleep(0)
             return await replace(plane, target, message, create=create)
 
-        async def signalled(plane: TreesOfTenants, target: Target, *sent: Any) -> None:
-            with self._counted(target):
-                await asyncio.sleep(0)
-                await signal(plane, target, *sent)
-
         monkeypatch.setattr(TreesOfTenants, "describe", described)
         monkeypatch.setattr(TreesOfTenants, "replace", replaced)
-        monkeypatch.setattr(TreesOfTenants, "signal", signalled)
 
     @contextmanager
     def _counted(self, target: Target) -> Iterator[None]:
@@ -82,6 +76,7 @@ def requests_of(number: int) -> tuple[str, str, dict[str, Any], dict[str, str]]:
 
 async def test_writes_of_one_object_take_turns_and_none_is_lost(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
+    monkeypatch.setattr(turns, "WAIT_SECONDS", 600.0)
 
     async def write(number: int) -> int:
         method, path, body, headers = requests_of(number)
@@ -101,13 +96,15 @@ async def test_a_write_waits_for_no_write_of_another_object_and_not_for_ever(fle
     async def waiting() -> int:
         return asked.waiting.total()
 
-    begun = [asyncio.create_task(fleet.ask("PATCH", PATH, "ann", body, **MERGE))]
+    first = asyncio.create_task(fleet.ask("PATCH", PATH, "ann", body, **MERGE))
     await eventually(waiting, lambda count: count == 1, what="the first write")
-    begun.append(asyncio.create_task(fleet.ask("PATCH", SERVICE, "ann", body, **MERGE)))
+    of_another = asyncio.create_task(fleet.ask("PATCH", SERVICE, "ann", body, **MERGE))
     await eventually(waiting, lambda count: count == 2, what="the write of another object")
-    assert set(asked.most.values()) == {1}
     monkeypatch.setattr(turns, "WAIT_SECONDS", 0.1)
-    begun.append(asyncio.create_task(fleet.ask("PATCH", PATH, "ann", body, **MERGE)))
-    await eventually(waiting, lambda count: count == 3, what="the write that has waited")
+    status, told, headers = await fleet.answer("PATCH", PATH, "ann", body, **MERGE)
+    assert (status, headers["Retry-After"], json.loads(told)["reason"]) == (429, "1", "TooManyRequests")
+    assert set(asked.most.values()) == {1}
     asked.go.set()
-    assert [status for status, _ in await asyncio.gather(*begun)][::2] == [200, 200]
+    assert (await first)[0] == 200
+    await of_another
+    assert (await fleet.ask("PATCH", PATH, "ann", body, **MERGE))[0] == 200
