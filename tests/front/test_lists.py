@@ -14,7 +14,7 @@ from api_types.resources.kinds import BY_KIND
 from client.refs.selectors import TERMS_MAX
 from front.serving import errors, sending
 from front.serving.reading import Form, listed
-from front.serving.requests import resource_of
+from front.serving.requests import Resource
 from front.serving.selectors import Selection
 from front.serving.watching import Watch
 from front.store import projection as projection_module
@@ -24,8 +24,7 @@ from tests.front.fleet_of_tenants import START, an_object
 PATH = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments"
 MANY = 50
 FORMS = {"whole": Form(), "table": Form(table=True), "metadata": Form(metadata=True)}
-RESOURCE = resource_of(PATH)
-assert RESOURCE
+RESOURCE = Resource(BY_KIND["ModelDeployment"], "a")
 
 
 def put(projection: Projection, name: str, version: int) -> None:
