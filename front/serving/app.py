@@ -161,7 +161,7 @@ class Front:
         """Give who asks, and count nothing. Raises `Refused`, and what `admit` raises for a token that must be checked."""
         if self._access.is_open:
             # A page in a browser of this machine can send requests here too, under the name of a host of its own.
-            if "Origin" in request.headers or (request.url.host or "") not in _LOOPBACK:
+            if "Origin" in request.headers or _host(request) not in _LOOPBACK:
                 raise errors.Refused(403, "Forbidden", "without an access file only programs of this machine are served")
             return ANYBODY
         self.refresh()
@@ -316,6 +316,14 @@ async def read(request: web.Request, bytes_max: int = bodies.BYTES_MAX) -> bytes
 
 def _token(request: web.Request, read_token: Token) -> str | None:
     return read_token(request.headers.getall("Authorization", []), request.headers.getall(API_KEY, []))
+
+
+def _host(request: web.Request) -> str:
+    """Give the host that a request names; empty if it names none, or what is none."""
+    try:
+        return request.url.host or ""
+    except ValueError:
+        return ""
 
 
 def _is_watch(method: str, parameters: Parameters) -> bool:
