@@ -24,7 +24,7 @@ from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
 from activities.clouds.lifecycle.pace import Pace
 from activities.clouds.lifecycle.tokens import token_of
 from activities.clouds.owner import Owner, owner_named, pool_name
-from activities.clouds.provider import Provider
+from activities.clouds.provider import Provider, plan_of
 from activities.clouds.wire import from_wire, to_wire
 from activities.heartbeat import Progress, heartbeating
 from activities.watching.running import until_shutdown
@@ -109,7 +109,7 @@ class CloudActivities:
         async def work(_: "_Watch") -> CloudPlan:
             account = await self.accounts.pinned(order.account)
             provider = await self.accounts.provider(account)
-            desired = await asyncio.to_thread(provider.plan, account, cluster, classes, order.known)
+            desired = await asyncio.to_thread(plan_of, provider, account, cluster, classes, order.known)
             pools = {pool_name(pool.name): pool.name for pool in cluster.spec.node_pools or ()}
             return CloudPlan(
                 account=account,

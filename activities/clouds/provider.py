@@ -1,10 +1,10 @@
 """What one cloud offers to the activities that create and delete clusters: everything that differs from cloud to cloud."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from activities.clouds.desired import Desired
+from activities.clouds.desired import INVALID_INPUT, Desired, Problem
 from activities.clouds.lifecycle.handler import Handler
 from api_types.messages.clouds import AuditCloud, CloudAccount, Facts, Leftover, WorkClass
 from api_types.resources.inference_class import InferenceClass
@@ -65,3 +65,23 @@ class Provider(Protocol):
 
     def sweep(self, order: AuditCloud, leftover: Leftover) -> None:
         """Delete something that the cluster made and nothing else owns (spec 9.3). Raises Dependency while it is in use."""
+
+
+def plan_of(
+    provider: Provider,
+    account: CloudAccount,
+    cluster: InferenceCluster,
+    classes: Mapping[str, InferenceClass],
+    known: Mapping[str, Facts],
+) -> Desired:
+    """Give what is wanted. Pools that are refused do not hold up the others of a cluster that is there: it is planned without them."""
+    left_out: list[Problem] = []
+    while True:
+        desired = provider.plan(account, cluster, classes, known)
+        invalid = [problem for problem in desired.refused if problem.reason == INVALID_INPUT]
+        pools = [pool for pool in cluster.spec.node_pools or () if f"pool {pool.name}" in {problem.at for problem in invalid}]
+        if desired.objects or not known or not pools or not all(problem.at for problem in invalid):
+            return replace(desired, refused=(*desired.refused, *left_out))
+        left_out += invalid
+        others = [pool for pool in cluster.spec.node_pools or () if pool not in pools]
+        cluster = cluster.model_copy(update={"spec": cluster.spec.model_copy(update={"node_pools": others})})

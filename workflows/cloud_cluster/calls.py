@@ -107,6 +107,12 @@ class Calls:
         if key not in self._tasks:
             self._tasks[key] = asyncio.create_task(self._run(key, call, done, failed))
 
+    def stop(self, key: str) -> None:
+        """Cancel one; it runs until its activity has ended, and nothing is recorded of it unless that had a result."""
+        task = self._tasks.get(key)
+        if task is not None and not task.cancelling():
+            task.cancel()
+
     async def stop_all(self) -> None:
         """Cancel all and wait until each has ended: none of them does anything after this. Nothing of them is recorded."""
         tasks = [self._tasks[key] for key in self.keys]
@@ -122,6 +128,11 @@ class Calls:
     ) -> None:
         try:
             result = await call()
+        except asyncio.CancelledError:
+            # Before it was begun.
+            self._tasks.pop(key, None)
+            self._requeue()
+            raise
         except ActivityError as error:
             self._tasks.pop(key, None)
             if not is_cancelled_exception(error):

@@ -38,18 +38,23 @@ class Converge:
         self._state = context.state
         self._calls = calls
         self._entries = entries
+        self._messages = 0
+        # The keys whose last work made something, and deleted nothing.
+        self._making: dict[str, bool] = {}
 
     def update(self) -> None:
         """Begin all work that may begin now."""
         self.update_plan()
         if self._state.plan is None or self._state.paused.type:
             return
-        self._wait_for_times()
         for each in graph.to_ensure(self._state, self._calls.keys, self._context.now()):
             self._work_on(each)
         for entry in graph.to_remove(self._state, self._calls.keys, self._context.now()):
             self._delete(entry.object)
+        self._stop_unwanted()
         self._look()
+        # Last: what was just found to be removed has its time too.
+        self._wait_for_times()
 
     # --- the plan -----------------------------------------------------------------------------------------------------------------
 
@@ -74,40 +79,60 @@ class Converge:
             state.plan_failure = Failure("Unsupported", "the manifest names no cloud that clusters are created at")
             state.plan_retry_at = self._context.later(delay_after(state.plan_failure, state.plan))
             return
-        sequence = order.sequence
+        sequence, messages = order.sequence, self._messages
         asked = PlanCloud(account=account, manifest=order.manifest, classes=state.classes, known=state.known)
         options = remote(WHOLE, f"plan what {self._context.cluster} needs at {account.provider}")
         call = executing(CloudActivities.plan_cloud, asked, options)
-        self._calls.start(PLAN, call, lambda plan: self._planned(plan, sequence), self._plan_failed)
+        self._calls.start(PLAN, call, lambda plan: self._planned(plan, sequence), lambda failure: self._plan_failed(failure, messages))
+
+    def plan_again(self) -> None:
+        """Make a plan without a wait: something was said that may change what comes of it, maybe while one is being made."""
+        self._messages += 1
+        self._state.paused_until, self._state.plan_retry_at = "", ""
+        self._context.requeue()
 
     def _planned(self, plan: CloudPlan, sequence: int) -> None:
         state = self._state
         state.account, state.planned = plan.account, sequence
         state.plan_failure, state.plan_retry_at = NO_FAILURE, ""
-        if state.paused.type:
-            self._context.record("Normal", "Resumed", "the credential can be used again")
-            self._resume()
+        self._resume()
         for problem in plan.warnings:
             if state.plan is None or problem not in state.plan.warnings:
                 self._context.record("Warning", problem.reason, ": ".join(filter(None, (problem.at, problem.text))))
         if any(problem.reason == _REFUSED_CLUSTER for problem in plan.refused):
-            # Nothing is wanted as long as it cannot be: what there is stays as it is.
-            plan = plan.model_copy(update={"objects": state.plan.objects if state.plan else []})
+            plan = plan.model_copy(update={"objects": self._beside_refused(plan)})
         for each in plan.objects:
             entry = state.inventory.get(each.key)
-            if entry is not None and entry.object.digest != each.digest and not self._calls.running(each.key):
+            if entry is None or self._calls.running(each.key):
+                continue
+            if entry.object.digest != each.digest and not entry.held:
                 # It is another work now, or what it was before.
-                entry.object = each
                 self._entries.clear(entry)
+            # What it needs may have changed without its digest.
+            entry.object = each
         state.plan = plan
         if not state.drift_at:
             self._schedule_look()
 
-    def _plan_failed(self, failure: Failure) -> None:
+    def _beside_refused(self, plan: CloudPlan) -> list[CloudObject]:
+        """Give what is wanted beside what is refused, which stays as it is: pools that are, or everything."""
+        before = self._state.plan.objects if self._state.plan else []
+        refused = {problem.at for problem in plan.refused if problem.reason == _REFUSED_CLUSTER}
+        if not plan.objects or "" in refused:
+            return before
+        wanted = {each.key for each in plan.objects}
+        return [*plan.objects, *(each for each in before if each.key not in wanted and f"pool {each.pool}" in refused)]
+
+    def _plan_failed(self, failure: Failure, messages: int) -> None:
         state = self._state
+        if messages != self._messages:
+            # It failed at what is not wanted any more, or may have been put right since: another one follows at once.
+            return
         if failure.type == CREDENTIALS:
             self.pause(failure)
             return
+        # The credential was taken, or it is not known whether it is: then the next call says so.
+        self._resume()
         if state.plan_failure != failure:
             self._context.record("Warning", failure.type, failure.message)
         state.plan_failure = failure
@@ -123,6 +148,9 @@ class Converge:
         self._state.paused_until = self._context.later(delay_after(failure, self._state.plan))
 
     def _resume(self) -> None:
+        if not self._state.paused.type:
+            return
+        self._context.record("Normal", "Resumed", "the credential can be used again")
         self._state.paused, self._state.paused_until = NO_FAILURE, ""
         for entry in self._state.inventory.values():
             if entry.failure.type == CREDENTIALS:
@@ -133,22 +161,33 @@ class Converge:
     def _work_on(self, each: CloudObject) -> None:
         entry = self._state.inventory.setdefault(each.key, Entry(object=each))
         entry.object = each
-        if entry.phase == "Broken" and (entry.rebuild or not entry.was_ready):
+        if entry.phase == "Broken" and not entry.was_ready:
             self._delete(each)
             return
         entry.since = entry.since or self._context.now().isoformat()
-        entry.phase = "Ready" if entry.was_ready else "Creating"
+        if entry.phase != "Broken":
+            # A broken one stays so until it was looked at.
+            entry.phase = "Ready" if entry.was_ready else "Creating"
         order = self.order(entry, create=not (each.key == CLUSTER_KEY and entry.was_ready))
         digest = each.digest
 
         def made(result: CloudObjectResult) -> None:
-            self._entries.made(each.key, digest, result)
+            if self._entries.made(each.key, digest, result):
+                self._delete(each)
 
+        self._making[each.key] = True
         call = executing(CloudActivities.ensure_cloud_object, order, options_of(each, "ensure", entry.epoch))
         self._calls.start(each.key, call, made, lambda failure: self.object_failed(each.key, failure))
 
+    def _stop_unwanted(self) -> None:
+        """Wait no more for what is not wanted any more to be made: it would hold up others, and its own deletion."""
+        for key, entry in self._state.inventory.items():
+            if entry.removed_since and key in self._making and self._calls.running(key):
+                self._calls.stop(key)
+
     def _delete(self, each: CloudObject) -> None:
         entry = self._state.inventory[each.key]
+        self._making.pop(each.key, None)
 
         def removed(result: CloudObjectResult) -> None:
             self._entries.removed(each.key, result)

@@ -21,16 +21,17 @@ class Entries:
 
     # --- results of work ----------------------------------------------------------------------------------------------------------
 
-    def made(self, key: str, digest: str, result: CloudObjectResult) -> None:
-        """Record what an ensure gave."""
+    def made(self, key: str, digest: str, result: CloudObjectResult) -> bool:
+        """Record what an ensure gave; True if it is to be deleted now, because a person wants that it is built again."""
         entry = self._state.inventory[key]
         entry.message = result.message
         if result.phase == "Ready":
             self._ready(entry, digest, result.facts)
         elif result.phase == "Broken":
-            self._broken(entry, result)
+            return self._broken(entry, result)
         else:
             self._absent(entry)
+        return False
 
     def _ready(self, entry: Entry, digest: str, facts: Facts) -> None:
         if not entry.was_ready:
@@ -44,20 +45,25 @@ class Entries:
         entry.rebuilds, entry.rebuild = 0, False
         self.clear(entry)
 
-    def _broken(self, entry: Entry, result: CloudObjectResult) -> None:
-        """Have it built again at once; one that was ready, or was broken as often, waits."""
+    def _broken(self, entry: Entry, result: CloudObjectResult) -> bool:
+        """Have it built again at once; one that was ready, or was broken as often, waits. True if a person did not want it to wait."""
         limit = self._state.plan.rebuilds if self._state.plan else 0
         entry.phase = "Broken"
         entry.facts = result.facts or entry.facts
         if not entry.was_ready and entry.rebuilds < limit:
             self._context.record("Warning", "CloudObjectBroken", f"{entry.title} is built again: {result.message}")
             self.clear(entry)
-            return
+            return False
+        if entry.was_ready and entry.rebuild:
+            self._context.record("Warning", "CloudObjectBroken", f"{entry.title} is deleted and built again: {result.message}")
+            self.clear(entry)
+            return True
         self.failed(entry.object.key, Failure(cause_of_broken(result.cause), result.message or "it is in a failed state"))
         entry.phase = "Broken"
+        return False
 
     def _absent(self, entry: Entry) -> None:
-        if entry.object.key == CLUSTER_KEY and entry.was_ready and not entry.rebuild:
+        if entry.object.key == CLUSTER_KEY and entry.was_ready:
             self._hold(entry)
             return
         self.begin_epoch(entry)
@@ -149,9 +155,8 @@ class Entries:
     def retry_all(self) -> None:
         """Make the next attempt at everything now, also at what waits for a person."""
         for entry in list(self._state.inventory.values()):
-            if entry.phase == "Broken":
-                entry.rebuild = True
+            # What replicas may run on is deleted only if the next look still finds it broken, and a control plane never is.
+            entry.rebuild = entry.phase == "Broken" and entry.was_ready and entry.object.key != CLUSTER_KEY
             if entry.held:
-                entry.rebuild = True
                 self.begin_epoch(entry)
             entry.retry_at = ""

@@ -35,7 +35,7 @@ class Entry(_Carried):
         made: the digest with which it was Ready last; empty: it has to be looked at.
         was_ready: whether it was ever Ready in this epoch. Then what breaks it is not repaired by deleting it.
         tried: whether it was worked on in this epoch.
-        rebuilds: how often in a row it was deleted because it was broken. `rebuild`: a person wants that it is.
+        rebuilds: how often in a row it was deleted because it was broken. `rebuild`: a person wants that it is, if it still is broken.
         held: it is gone, and is not created again until a person wants that.
         failure, retry_at: why the last work on it failed, and when it is tried again.
         message: what the cloud said of it.
@@ -72,7 +72,8 @@ class Entry(_Carried):
     def begin_epoch(self) -> None:
         """Note that it is gone, and is created again."""
         self.epoch += 1
-        self.phase, self.facts, self.made, self.was_ready, self.tried, self.held, self.message = "Waiting", {}, "", False, False, False, ""
+        self.phase, self.facts, self.made, self.was_ready = "Waiting", {}, "", False
+        self.tried, self.held, self.rebuild, self.message = False, False, False, ""
 
 
 class CloudState(_Carried):
@@ -91,7 +92,7 @@ class CloudState(_Carried):
         usable, was_ready: whether the API server answered, and whether everything was ready, ever.
         deleted_pools: whether the cloud refuses to delete the control plane with its pools.
         audits, audit_at: how often leftovers were looked for, and when they are next. `leftovers`: what was found last.
-        reported, report_number: digest and number of the last report.
+        reported, report_number: digest and number of the last report. `report_again_at`: when it is sent again, even if it is the same.
 
     """
 
@@ -117,6 +118,7 @@ class CloudState(_Carried):
     leftovers: list[Leftover] = Field(default_factory=list)
     reported: str = ""
     report_number: int = 0
+    report_again_at: str = ""
     events: list[EventRecord] = Field(default_factory=list)
 
     @property

@@ -34,6 +34,9 @@ from workflows.entity.memo import memo_to_carry
 from workflows.entity.requeue_timer import RequeueTimer
 from workflows.entity.start import read_carried
 
+# So that one that is applied again under the same name hears what an earlier one has at its cloud.
+_REPORT_AGAIN = timedelta(hours=6)
+
 
 @workflow.defn(name="CloudCluster")
 class CloudClusterWorkflow:
@@ -101,13 +104,16 @@ class CloudClusterWorkflow:
         if gone:
             report = report.model_copy(update={"phase": "Deleted", "usable": False, "ready": False})
         digest = report_digest(report.model_copy(update={"sequence": 0}).wire())
-        if digest == self.state.reported:
+        if digest == self.state.reported and not self.context.is_due(self.state.report_again_at):
             return
-        self.state.reported = digest
+        self.state.reported, self.state.report_again_at = digest, self.context.later(_REPORT_AGAIN)
         self.state.report_number = max(self.state.report_number + 1, int(workflow.time() * 1000))
         numbered = report.model_copy(update={"sequence": self.state.report_number})
         receiver = entity(InferenceClusterSignals, "", self.context.cluster)
-        await send_all([InferenceClusterSignals.CLOUD_REPORTED.request(receiver, numbered)], f"report {self.context.cluster}")
+        missing = await send_all([InferenceClusterSignals.CLOUD_REPORTED.request(receiver, numbered)], f"report {self.context.cluster}")
+        if missing and self.state.deletion is None:
+            text = f"InferenceCluster {self.context.cluster} does not run: what is at the cloud stays until signal `delete` comes"
+            self.context.record("Warning", "OwnerMissing", text)
 
     def _publish(self) -> None:
         phase = shown.phase_of(self.state, self.calls.keys)
@@ -139,7 +145,7 @@ class CloudClusterWorkflow:
         known = {name: self.state.classes[name] for name in used if name in self.state.classes}
         self.state.classes = {**known, **message.classes}
         self.state.order = message
-        self.state.plan_retry_at = ""
+        self.converge.plan_again()
 
     @handles(CloudClusterSignals.DELETE)
     def delete(self, message: CloudDelete) -> None:
@@ -171,9 +177,8 @@ class CloudClusterWorkflow:
         self._look_again()
 
     def _look_again(self) -> None:
-        state = self.state
-        state.paused_until, state.plan_retry_at, state.audit_at, state.drift_at = "", "", "", ""
-        self.context.requeue()
+        self.state.audit_at, self.state.drift_at = "", ""
+        self.converge.plan_again()
 
     @handles(CloudClusterSignals.CANCEL_REQUESTED)
     def cancel_requested(self, message: CancelRequested) -> None:

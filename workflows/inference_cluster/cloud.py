@@ -70,7 +70,7 @@ class CloudOrders:
 
     async def retry(self) -> None:
         """Have everything at the cloud tried again now."""
-        if self._link.ordered and not self._link.ended:
+        if self._link.number and not self._link.ended:
             await self._send(CloudClusterSignals.RETRY_NOW, RetryNow(by=self._context.title))
 
     def _order(self) -> CloudOrder:
@@ -101,9 +101,16 @@ class CloudOrders:
     def reported(self, report: CloudReport) -> bool:
         """Record a report; False for one that is not newer than the last. What is wrong becomes an event."""
         link = self._link
-        if report.uid != self._state.uid or (link.report is not None and report.sequence <= link.report.sequence):
+        if report.uid != self._state.uid:
+            self._report_of_another(report)
+            return False
+        before = link.report
+        if before is not None and report.sequence <= before.sequence:
             return False
         link.report = report
+        if before is not None and report == before.model_copy(update={"sequence": report.sequence}):
+            return False
+        link.begun = link.begun or report.objects > 0
         if report.usable and report.account is not None:
             link.account = report.account
         link.was_ready = link.was_ready or report.ready
@@ -112,6 +119,14 @@ class CloudOrders:
             self._context.record_event("Warning", report.reason or "Provisioning", trouble)
         link.trouble = trouble
         return True
+
+    def _report_of_another(self, report: CloudReport) -> None:
+        """Name what an earlier cluster of this name still has at its cloud: nothing but its own CloudCluster looks after that."""
+        if report.phase in ("Deleting", "Deleted"):
+            return
+        theirs = cloud_cluster(self._context.name, report.uid).workflow_id
+        text = f"{theirs} keeps {report.objects} objects of an earlier cluster of this name, which cost money: signal `delete` ends that"
+        self._context.record_event("Warning", "EarlierCluster", text)
 
     # --- deletion -----------------------------------------------------------------------------------------------------------------
 
@@ -197,7 +212,7 @@ class CloudOrders:
     async def delete(self) -> bool:
         """Have everything at the cloud deleted; True when nothing is left there, or it was given up."""
         link = self._link
-        if not link.ordered and link.report is None:
+        if not link.number:
             return True
         if link.ended:
             self._list_leftovers()
@@ -225,7 +240,7 @@ class CloudOrders:
     @property
     def receivers(self) -> list[str]:
         """Name the CloudCluster, once it was started."""
-        started = is_created(self._state) and self._link.ordered and not self._link.ended
+        started = is_created(self._state) and self._link.number and not self._link.ended
         return [self.receiver.workflow_id] if started else []
 
 

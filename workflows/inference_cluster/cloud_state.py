@@ -14,7 +14,8 @@ class CloudLink(BaseModel):
     Attributes:
         account: how the cluster is reached, from when its API server first answered; kept whatever happens at the cloud.
         report: the newest one.
-        ordered: digest of the last order; empty if it has to be sent. `number`: of the last message.
+        ordered: digest of the last order; empty if it has to be sent. `number`: of the last message; 0 if none was ever sent.
+        begun: whether there may be something at the cloud.
         pools: the pools that were ever wanted.
         was_ready: whether everything at the cloud was ready, ever.
         missing: whether there is no CloudCluster any more, because everything was deleted.
@@ -31,6 +32,7 @@ class CloudLink(BaseModel):
     report: CloudReport | None = None
     ordered: str = ""
     number: int = 0
+    begun: bool = False
     pools: list[str] = Field(default_factory=list)
     was_ready: bool = False
     missing: bool = False
@@ -47,8 +49,3 @@ class CloudLink(BaseModel):
     def ended(self) -> bool:
         """Whether nothing is left at the cloud, or it was given up."""
         return self.missing or (self.report is not None and self.report.phase == "Deleted")
-
-    @property
-    def begun(self) -> bool:
-        """Whether there may be something at the cloud."""
-        return self.report is not None and self.report.objects > 0
