@@ -1,5 +1,6 @@
-"""Whose objects a CloudCluster makes, as the manifest says it. Pure."""
+"""What a CloudCluster reads of a manifest: whose objects it makes, and which changes do nothing. Pure."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from api_types import names
@@ -17,3 +18,16 @@ def account_of(cluster: str, uid: str, manifest: dict[str, Any], before: CloudAc
     secret = names.cloud_secret(source, credentials.get("type", "ClusterProviderConfig"), credentials.get("name", "default"))
     pinned = {"installation": before.installation, "project": before.project} if before else {"project": block.get("project") or ""}
     return CloudAccount(provider=source, cluster=cluster, cluster_uid=uid, secret=secret, region=block.get("region", ""), **pinned)
+
+
+def idle_counts(before: dict[str, Any], manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give the pools whose `nodeCount` changed though it counts only when they are created, each with what to say."""
+    counts = {pool.get("name"): pool.get("nodeCount") for pool in _pools(before)}
+    for pool in _pools(manifest):
+        name, count = pool.get("name", ""), pool.get("nodeCount")
+        if pool.get("maxNodeCount") is not None and name in counts and counts[name] != count:
+            yield name, f"pool {name}: nodeCount {count} has no effect on a pool that is there, its autoscaler decides between min and max"
+
+
+def _pools(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    return manifest.get("spec", {}).get("nodePools") or []

@@ -20,6 +20,7 @@ from api_types.messages.delivery import entity
 from api_types.messages.entities import CancelRequested, RetryNow
 from api_types.messages.signals import CloudClusterSignals, InferenceClusterSignals
 from workflows.cloud_cluster import shown
+from workflows.cloud_cluster.account import idle_counts
 from workflows.cloud_cluster.calls import Calls
 from workflows.cloud_cluster.context import CloudContext
 from workflows.cloud_cluster.converge import Converge
@@ -144,6 +145,10 @@ class CloudClusterWorkflow:
         # A class that was deleted since takes nothing from a pool that was made of it.
         known = {name: self.state.classes[name] for name in used if name in self.state.classes}
         self.state.classes = {**known, **message.classes}
+        there = {entry.object.pool for entry in self.state.inventory.values() if entry.tried}
+        for pool, text in idle_counts(self.state.order.manifest if self.state.order else {}, message.manifest):
+            if pool in there:
+                self.context.record("Normal", "CountUnused", text)
         self.state.order = message
         self.converge.plan_again()
 
