@@ -1,0 +1,99 @@
+"""What an InferenceCluster orders of its CloudCluster, and what it takes from its reports, without Temporal."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from api_types.messages.clouds import CloudDelete, CloudOrder, CloudReport, ClusterPhase
+from api_types.messages.delivery import EntityRef, Signal
+from api_types.messages.entities import RetryNow
+from tests.activities.clouds.builders import a_pool
+from workflows.entity.context import EntityContext
+from workflows.inference_cluster.cloud import CloudOrders
+from workflows.inference_cluster.cloud_state import CloudLink
+from workflows.inference_cluster.stack.calls import BackgroundCalls
+from workflows.inference_cluster.state import ClusterState
+
+NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+SPEC = {"cluster": {"source": "GKE", "gke": {"region": "europe-west4"}}, "nodePools": [a_pool()]}
+
+
+class Sending(EntityContext[ClusterState]):
+    """A context that keeps what is sent, to a CloudCluster that runs."""
+
+    def __init__(self, state: ClusterState) -> None:
+        super().__init__("InferenceCluster", state, lambda: None, "inferencecluster/prod", lambda: NOW)
+        self.sent: list[Any] = []
+
+    async def signal_recorded(self, to: EntityRef[Any], signal: Signal[Any, Any], message: Any) -> bool:
+        del to, signal
+        self.sent.append(message)
+        return True
+
+
+def of_cluster() -> tuple[CloudOrders, Sending]:
+    """The orders of a cluster that is new."""
+    context = Sending(ClusterState(uid="u", spec=SPEC, generation=1))
+    return CloudOrders(context, BackgroundCalls(context)), context
+
+
+def a_report(sequence: int, uid: str = "u", phase: ClusterPhase = "Ready", **more: Any) -> CloudReport:
+    return CloudReport(uid=uid, sequence=sequence, phase=phase, **more)
+
+
+async def test_a_retry_while_a_lost_cloud_cluster_deletes_reaches_it() -> None:
+    orders, context = of_cluster()
+    await orders.follow()
+    orders.repeat()
+    await orders.delete()
+    await orders.retry()
+    assert [type(message) for message in context.sent] == [CloudOrder, CloudDelete, RetryNow]
+    assert orders.receivers == ["cloud/prod/u"], "the end of its CloudCluster is noticed"
+
+
+async def test_a_cluster_that_was_ordered_is_deleted_though_nothing_was_reported_yet() -> None:
+    orders, context = of_cluster()
+    await orders.follow()
+    orders.repeat()
+    assert not await orders.delete()
+    assert [type(message) for message in context.sent] == [CloudOrder, CloudDelete]
+
+
+async def test_case_72_a_cluster_that_was_never_ordered_is_gone() -> None:
+    orders, context = of_cluster()
+    assert (await orders.delete(), context.sent, orders.receivers) == (True, [], [])
+
+
+async def test_case_77_a_cloud_cluster_that_lost_its_state_twice_is_told_what_there_may_be() -> None:
+    orders, context = of_cluster()
+    await orders.follow()
+    orders.reported(a_report(1, objects=9))
+    orders.reported(a_report(2, objects=0, message="CredentialsInvalid: there is no Secret"))
+    await orders.delete()
+    assert context.sent[-1].order is not None
+
+
+async def test_case_72_where_nothing_was_made_no_order_goes_with_the_deletion() -> None:
+    orders, context = of_cluster()
+    await orders.follow()
+    orders.reported(a_report(1, phase="Preflight"))
+    await orders.delete()
+    assert context.sent[-1].order is None
+
+
+def test_a_report_that_is_sent_again_changes_nothing() -> None:
+    orders, context = of_cluster()
+    assert orders.reported(a_report(1, objects=3))
+    version = context.state.resource_version
+    assert not orders.reported(a_report(2, objects=3))
+    assert (context.state.cloud.report, context.state.resource_version) == (a_report(2, objects=3), version)
+    assert not orders.reported(a_report(2, objects=4)), "an older one"
+
+
+def test_what_an_earlier_cluster_of_the_name_still_has_is_named() -> None:
+    orders, context = of_cluster()
+    assert not orders.reported(a_report(1, uid="before", objects=9))
+    assert context.state.cloud == CloudLink()
+    assert [(event.type, event.reason) for event in context.state.events] == [("Warning", "EarlierCluster")]
+    assert "cloud/prod/before keeps 9 objects" in context.state.events[0].message
+    orders.reported(a_report(2, uid="earlier", phase="Deleting"))
+    assert len(context.state.events) == 1, "it goes already"
