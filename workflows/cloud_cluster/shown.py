@@ -117,9 +117,10 @@ def inventory_of(state: CloudState, running: Collection[str]) -> list[dict[str, 
 
 
 def progress_of(state: CloudState, running: Collection[str]) -> dict[str, Any]:
-    """Give phase, what is waited for, what is wrong, and each object with its state."""
+    """Give phase, what is waited for, what is wrong, and each object with its state; `planned`: the newest order was taken into account."""
     reason, message = trouble(state)
     return {
+        "planned": state.order is not None and state.planned == state.order.sequence,
         "phase": phase_of(state, running),
         "ready": is_ready(state),
         "usable": is_usable(state),

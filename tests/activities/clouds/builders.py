@@ -116,6 +116,12 @@ def reasons(desired: Desired) -> list[tuple[str, str]]:
     return [(problem.reason, problem.at) for problem in desired.refused]
 
 
+def key_of(desired: Desired, kind: str) -> str:
+    """The key of the only object of a kind."""
+    (found,) = (each.key for each in desired.objects if each.kind == kind)
+    return found
+
+
 def warned(desired: Desired) -> list[tuple[str, str]]:
     """Reason and place of every warning."""
     return [(problem.reason, problem.at) for problem in desired.warnings]

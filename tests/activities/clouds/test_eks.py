@@ -6,10 +6,26 @@ from typing import Any
 import botocore.session
 import pytest
 
+from activities.clouds.eks.wanted.control_plane import access_key
 from activities.clouds.eks.wanted.inputs import EksFacts, Reservation
 from activities.clouds.graph import Fact, arguments
-from tests.activities.clouds.builders import BLOCK, L4, ROLE, TOKEN, an_eks_pool, call_of, classes, eks, keys, object_of, reasons, warned
+from tests.activities.clouds.builders import (
+    BLOCK,
+    L4,
+    ROLE,
+    TOKEN,
+    an_eks_pool,
+    call_of,
+    classes,
+    eks,
+    key_of,
+    keys,
+    object_of,
+    reasons,
+    warned,
+)
 
+ACCESS = access_key(ROLE)
 ZONES = ("us-east-2a", "us-east-2b", "us-east-2c")
 NEEDS = {
     "net/vpc": (),
@@ -25,7 +41,7 @@ NEEDS = {
     "iam/policy-autoscaler": (),
     "iam/autoscaler": ("iam/policy-autoscaler",),
     "cluster": ("net/subnets", "iam/cluster"),
-    "access": ("cluster",),
+    ACCESS: ("cluster",),
     "sg/efs": ("net/vpc",),
     "efs": (),
     "efs/mounts": ("efs", "sg/efs", "net/subnets"),
@@ -38,7 +54,7 @@ NEEDS = {
     "pool/gpu": ("cluster", "iam/node", "net/routes-private", "addon/vpc-cni"),
     "addon/coredns": ("pool/system",),
     "addon/aws-efs-csi-driver": ("pool/system", "pia/efs-csi"),
-    "conn": ("cluster", "access"),
+    "conn": ("cluster", ACCESS),
     "chart/cluster-autoscaler": ("pool/system", "pia/autoscaler", "conn"),
     "sc": ("conn", "efs"),
 }
@@ -286,7 +302,7 @@ def test_prv_7_4_policies_are_those_of_the_partition_of_the_region() -> None:
     ):
         made = eks(facts=EksFacts(), region=region)
         partition = session.get_partition_for_region(region)
-        policy = call_of(made, "access", "associate_access_policy")["policyArn"]
+        policy = call_of(made, key_of(made, "AccessEntry"), "associate_access_policy")["policyArn"]
         assert policy == f"arn:{partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 
 
@@ -297,7 +313,7 @@ def test_prv_7_5_the_control_plane_and_who_may_log_in() -> None:
     assert given["accessConfig"] == {"authenticationMode": "API_AND_CONFIG_MAP", "bootstrapClusterCreatorAdminPermissions": True}
     network = given["resourcesVpcConfig"]
     assert (network["endpointPublicAccess"], network["endpointPrivateAccess"], len(network["subnetIds"])) == (True, True, 6)
-    entry = call_of(made, "access", "associate_access_policy")
+    entry = call_of(made, ACCESS, "associate_access_policy")
     assert (entry["principalArn"], entry["accessScope"]) == (ROLE, {"type": "cluster"})
 
 

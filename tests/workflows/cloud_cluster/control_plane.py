@@ -209,6 +209,10 @@ class CloudPlane:
     async def ready(self) -> Json:
         return await self.until(lambda seen: bool(seen["ready"]), "Ready")
 
+    async def settled(self) -> Json:
+        """Wait until the newest order is planned, and nothing is worked on: whatever it had to bring about was done."""
+        return await self.until(lambda seen: seen["planned"] and not any(each["running"] for each in seen["objects"]), "settled")
+
     async def gone(self) -> None:
         """Wait until the CloudCluster has ended."""
         await asyncio.wait_for(self.handle.result(), _WITHIN)

@@ -1,7 +1,12 @@
 """The life of a cluster at a cloud, on a real Temporal server and a scripted cloud. The numbers are those of spec/provisioning.md 11."""
 
+import pytest
+
+from activities.clouds.eks.wanted.control_plane import access_key
 from api_types.messages.signals import CloudClusterSignals
 from tests.activities.clouds.builders import a_pool, an_eks_pool
+from tests.environment import scripted_cloud
+from tests.environment.scripted_cloud import ROLE
 from tests.workflows.cloud_cluster.control_plane import CloudPlane, row
 
 GKE_KEYS = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "cluster", "pool/gpu", "conn", "sc"]
@@ -34,7 +39,7 @@ async def test_case_62_an_eks_cluster_is_deleted_against_its_graph(eks: CloudPla
     order = ["pool/gpu", "cluster", "net/subnets", "net/vpc"]
     assert [key for key in deleted if key in order] == order
     assert deleted.index("addon/coredns") < deleted.index("pool/system") < deleted.index("cluster") < deleted.index("iam/cluster")
-    assert not {"access", "addon/vpc-cni", "addon/kube-proxy"} & set(deleted), "they go with the control plane"
+    assert not {access_key(ROLE), "addon/vpc-cni", "addon/kube-proxy"} & set(deleted), "they go with the control plane"
 
 
 # --- changes ------------------------------------------------------------------------------------------------------------------------------
@@ -80,7 +85,7 @@ async def test_case_55_a_pool_that_is_removed_goes_when_no_replica_may_use_it(gk
     await gke.apply(a_pool("a"), a_pool("b"))
     await gke.ready()
     await gke.apply(a_pool("a"))
-    await gke.ready()
+    await gke.settled()
     assert gke.cloud.written("delete") == [], "it waits until it is drained"
     await gke.apply(a_pool("a"), removable=("b",))
     await gke.until(lambda seen: "pool/b" not in [each["key"] for each in seen["objects"]])
@@ -100,8 +105,8 @@ async def test_case_17_a_class_that_is_deleted_takes_nothing_away(gke: CloudPlan
     await gke.ready()
     before = set(gke.cloud.things)
     await gke.apply(a_pool("a"), a_pool("b"), classes={})
-    await gke.until_cloud(lambda cloud: len(cloud.written("plan")) > 1)
-    await gke.ready()
+    seen = await gke.settled()
+    assert seen["ready"]
     assert (set(gke.cloud.things), gke.cloud.written("delete"), gke.cloud.written("update")) == (before, [], [])
 
 
@@ -119,8 +124,20 @@ async def test_what_is_refused_later_changes_nothing_of_what_there_is(gke: Cloud
     await gke.ready()
     before = set(gke.cloud.things)
     await gke.apply(a_pool(zones=["us-east1-b"]))
-    await gke.until(lambda seen: "not in region" in seen["message"])
+    seen = await gke.settled()
+    assert "not in region" in seen["message"]
     assert (set(gke.cloud.things), gke.cloud.written("delete")) == (before, [])
+
+
+async def test_prv_7_5_the_entry_of_another_role_replaces_that_of_the_one_before(eks: CloudPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    await eks.apply(an_eks_pool())
+    await eks.ready()
+    rotated = f"{ROLE}-rotated"
+    monkeypatch.setattr(scripted_cloud, "ROLE", rotated)
+    await eks.apply(an_eks_pool())
+    await eks.until_cloud(lambda cloud: [key for key in cloud.things if key.startswith("access/")] == [access_key(rotated)])
+    await eks.ready()
+    assert eks.cloud.written("delete") == [access_key(ROLE)]
 
 
 # --- what others do there -----------------------------------------------------------------------------------------------------------------
@@ -158,7 +175,7 @@ async def test_case_58_a_cluster_that_was_deleted_by_hand_is_built_again_only_wh
     seen = await gke.until(lambda seen: not seen["usable"])
     assert "modelplane retry" in seen["message"]
     await gke.apply(a_pool())
-    await gke.until_cloud(lambda cloud: len(cloud.written("plan")) > 2)
+    await gke.settled()
     assert len(gke.cloud.written("create")) == created
     await gke.retry_now()
     await gke.ready()

@@ -1,14 +1,15 @@
 """The control plane of an EKS cluster, who may log in to it, its add-ons, and the releases that only EKS needs."""
 
 from activities.clouds.eks.wanted.identities import AUTOSCALER_ACCOUNT, AUTOSCALER_IDENTITY, CLUSTER_ROLE, EFS_IDENTITY
-from activities.clouds.eks.wanted.inputs import EksInputs
+from activities.clouds.eks.wanted.inputs import UNKNOWN_PRINCIPAL, EksInputs
 from activities.clouds.eks.wanted.network import SUBNETS, private_subnet, public_subnet
 from activities.clouds.graph import Call, DesiredObject, Fact, Parameters, Token
 from activities.clouds.node_labels import GPU_TAINT_KEY
+from activities.clouds.owner import UNKNOWN_DIGITS
+from api_types import names
 from api_types.pins.charts import AWS_DRANET, CLUSTER_AUTOSCALER, ChartPin
 
 CLUSTER = "cluster"
-ACCESS = "access"
 CONNECTION = "conn"
 AUTOSCALER = "chart/cluster-autoscaler"
 EFA_DRIVER = "chart/aws-dranet"
@@ -34,18 +35,26 @@ def control_plane(inputs: EksInputs) -> DesiredObject:
     return DesiredObject(CLUSTER, "Cluster", inputs.owner.base, (SUBNETS, CLUSTER_ROLE), (call,), "status ACTIVE")
 
 
+def access_key(principal: str) -> str:
+    """Give the key of the entry of a role: each has its own, so that the entry of a role that is not used any more is deleted."""
+    return f"access/{UNKNOWN_DIGITS if principal == UNKNOWN_PRINCIPAL else names.digest(principal)}"
+
+
 def access(inputs: EksInputs) -> DesiredObject:
-    """Give the entry of the role that creates the cluster, so that other credentials can be let in by an entry of their own."""
+    """Give the entry of the role that makes the calls now: it may be another one than that which created the cluster."""
+    key = access_key(inputs.facts.principal)
     who = {"clusterName": inputs.owner.base, "principalArn": inputs.facts.principal}
-    create = Call("eks", "create_access_entry", {**who, "clientRequestToken": Token(), "tags": inputs.tags(ACCESS)})
+    create = Call("eks", "create_access_entry", {**who, "clientRequestToken": Token(), "tags": inputs.tags(key)})
     policy = f"arn:{inputs.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
     allow = Call("eks", "associate_access_policy", {**who, "policyArn": policy, "accessScope": {"type": "cluster"}})
-    return DesiredObject(ACCESS, "AccessEntry", inputs.facts.principal, (CLUSTER,), (create, allow), "present")
+    return DesiredObject(key, "AccessEntry", inputs.facts.principal, (CLUSTER,), (create, allow), "present")
 
 
 def connection(inputs: EksInputs) -> DesiredObject:
     """Give the record of how the cluster is reached."""
-    return DesiredObject(CONNECTION, "Connection", inputs.owner.cluster, (CLUSTER, ACCESS), (), "API server answers /readyz")
+    return DesiredObject(
+        CONNECTION, "Connection", inputs.owner.cluster, (CLUSTER, access_key(inputs.facts.principal)), (), "API server answers /readyz"
+    )
 
 
 def first_add_ons(inputs: EksInputs) -> list[DesiredObject]:

@@ -21,7 +21,7 @@ from api_types.errors import (
 from api_types.sections.clouds import EksSettings
 from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.aws.faults import Fault, Kind
-from tests.activities.clouds.builders import BLOCK, an_eks_pool, classes, reasons, warned
+from tests.activities.clouds.builders import BLOCK, an_eks_pool, classes, key_of, reasons, warned
 from tests.activities.clouds.eks.world import World, world_of
 
 TO_CLUSTER = ("net/vpc", "net/subnets", "iam/cluster", "cluster")
@@ -273,12 +273,15 @@ async def test_prv_23_a_cluster_of_the_same_name_takes_nothing_of_the_one_before
 
 
 async def test_prv_7_5_another_credential_of_the_account_lets_itself_in(aws: FakeAws, world: World) -> None:
-    await made(world, world.plan(), *TO_CLUSTER, "access")
+    desired = world.plan()
+    await made(world, desired, *TO_CLUSTER, key_of(desired, "AccessEntry"))
     assert aws.made("CreateAccessEntry") == 0, "EKS has let in the creator"
     other = aws.account.role_session("rotated")
     world.provider = EksProvider(other.text, aws.region, EksSettings(), aws.url)
-    objects = await made(world, world.plan(), "access")
-    assert objects["access"].name.endswith(":role/rotated")
+    rotated = world.plan()
+    key = key_of(rotated, "AccessEntry")
+    objects = await made(world, rotated, key)
+    assert (objects[key].name.endswith(":role/rotated"), key == key_of(desired, "AccessEntry")) == (True, False)
     assert (aws.made("CreateAccessEntry"), aws.made("AssociateAccessPolicy")) == (1, 1)
 
 

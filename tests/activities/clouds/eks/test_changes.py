@@ -11,7 +11,7 @@ from activities.clouds.lifecycle.handler import State
 from api_types.errors import Busy, CloudObjectBroken, InvalidInput, ReplaceRequired
 from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.aws.faults import Fault, Kind
-from tests.activities.clouds.builders import an_eks_pool, classes, reasons, warned
+from tests.activities.clouds.builders import an_eks_pool, classes, key_of, reasons, warned
 from tests.activities.clouds.eks.test_cases import TO_NODES, calls, made
 from tests.activities.clouds.eks.world import World, world_of
 
@@ -237,7 +237,8 @@ async def test_prv_58_a_cluster_that_was_deleted_by_hand_is_seen_as_gone(aws: Fa
     eks.delete_cluster(name=name)
     states = {world.look(objects["cluster"]).state for _ in range(6)}
     assert states == {State.DELETING, State.ABSENT}
-    assert {world.look(objects[key]).state for key in ("addon/vpc-cni", "access", "pool/gpu", "pia/efs-csi")} == {State.ABSENT}
+    gone = ("addon/vpc-cni", key_of(desired, "AccessEntry"), "pool/gpu", "pia/efs-csi")
+    assert {world.look(objects[key]).state for key in gone} == {State.ABSENT}
 
 
 async def test_prv_7_9_a_subnet_that_is_gone_is_put_back_only_while_nothing_was_in_it(aws: FakeAws, world: World) -> None:

@@ -39,7 +39,7 @@ class Maker:
 
     def _call(self, key: str, call: Call) -> None:
         given = arguments(call, lambda fact: self.facts[fact.key, fact.name], str(uuid.uuid5(uuid.NAMESPACE_URL, key)))
-        if key == "access":
+        if key.startswith("access/"):
             # The entry of whoever creates the cluster is there already.
             given["principalArn"] = self.aws.credential.principal
         if call.operation == "create_access_entry":
