@@ -108,6 +108,7 @@ class CloudClusterWorkflow:
         if digest == self.state.reported and not self.context.is_due(self.state.report_again_at):
             return
         self.state.reported, self.state.report_again_at = digest, self.context.later(_REPORT_AGAIN)
+        self.context.requeue_at(self.context.now() + _REPORT_AGAIN)
         self.state.report_number = max(self.state.report_number + 1, int(workflow.time() * 1000))
         numbered = report.model_copy(update={"sequence": self.state.report_number})
         receiver = entity(InferenceClusterSignals, "", self.context.cluster)
