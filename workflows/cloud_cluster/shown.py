@@ -1,7 +1,7 @@
 """What a CloudCluster tells its InferenceCluster, and what people see of it. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from api_types.messages.clouds import CLUSTER_KEY, CONNECTION, CloudObject, CloudReport, ClusterPhase, ObjectPhase, WorkClass
@@ -10,6 +10,7 @@ from workflows.cloud_cluster.state import CloudState, Entry
 from workflows.cloud_cluster.teardown import shown
 
 PROVISIONING = "Provisioning"
+DRAINING = "PoolDraining"
 # Reasons of `ClusterReady` besides the former, in the order in which one of several is shown.
 _REFUSALS = ("WaitingForClasses", "InvalidNodePool")
 _SECONDS: Mapping[WorkClass, int] = {"Quick": 10, "Medium": 120, "ControlPlane": 600, "NodePool": 240}
@@ -50,6 +51,7 @@ def report_of(state: CloudState, uid: str, running: Collection[str], leftovers: 
     plan = state.plan
     reason, message = trouble(state)
     waiting = waits_for(state, running)
+    draining = drains(state, running)
     return CloudReport(
         uid=uid,
         sequence=state.report_number,
@@ -57,8 +59,8 @@ def report_of(state: CloudState, uid: str, running: Collection[str], leftovers: 
         phase=phase_of(state, running),
         usable=is_usable(state),
         ready=is_ready(state),
-        reason=reason or ("" if is_ready(state) else PROVISIONING),
-        message=message or ("" if is_ready(state) else waiting),
+        reason=reason or (PROVISIONING if not is_ready(state) else DRAINING if draining else ""),
+        message="; ".join(filter(None, (message or ("" if is_ready(state) else waiting), draining))),
         waits_for=waiting,
         cloud_cluster=plan.cloud_cluster if plan else "",
         account=state.account,
@@ -86,6 +88,20 @@ def trouble(state: CloudState) -> tuple[str, str]:
     only_refusals = not graph.failing(state) and not state.paused.type and not state.plan_failure.type
     text = "; ".join([*texts[:_SHOWN_MAX], *([f"and {more} more"] if more > 0 else [])])
     return (reason if reason and only_refusals else PROVISIONING), text
+
+
+def drains(state: CloudState, running: Collection[str]) -> str:
+    """Say which pools were removed and wait for their replicas; empty if none does."""
+    if state.plan is None or state.deletion is not None:
+        return ""
+    limit = timedelta(seconds=state.plan.drain_seconds)
+    ends = {
+        entry.object.pool: datetime.fromisoformat(entry.removed_since) + limit
+        for key, entry in state.inventory.items()
+        if entry.object.pool and entry.removed_since and not entry.failure.type and key not in running
+    }
+    when = "is deleted when no replica is on the cluster, at the latest at"
+    return "; ".join(f"pool {pool} was removed and {when} {end:%H:%M} UTC" for pool, end in ends.items())
 
 
 def waits_for(state: CloudState, running: Collection[str]) -> str:

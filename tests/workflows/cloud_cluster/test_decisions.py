@@ -18,7 +18,7 @@ from api_types.errors import (
     Unsupported,
 )
 from api_types.messages.clouds import CLUSTER_KEY, CloudObjectShown, CloudPlan, CloudProblem
-from tests.activities.clouds.builders import a_pool
+from tests.activities.clouds.builders import UID, a_pool
 from tests.workflows.cloud_cluster.decided import ACCOUNT, T0, Decided, of_key, ready
 from workflows.cloud_cluster import shown
 from workflows.cloud_cluster.account import idle_counts
@@ -197,10 +197,14 @@ def test_case_55_a_removed_pool_goes_when_its_wait_ends_and_not_with_the_next_lo
     cluster.order(a_pool("a"))
     cluster.plan(cluster.wanted(drain_seconds=1800))
     assert cluster.context.requeue_time == T0 + HALF_HOUR
+    said = shown.report_of(cluster.state, UID, cluster.calls.keys)
+    assert (said.ready, said.reason) == (True, "PoolDraining")
+    assert said.message == "pool b was removed and is deleted when no replica is on the cluster, at the latest at 12:30 UTC"
     cluster.after(HALF_HOUR - SECOND)
     assert "pool/b" not in cluster.calls.keys
     cluster.after(SECOND)
     assert "pool/b" in cluster.calls.keys
+    assert shown.report_of(cluster.state, UID, cluster.calls.keys).message == ""
     cluster.end("pool/b", "Absent")
     assert "pool/b" not in cluster.state.inventory
 

@@ -62,7 +62,7 @@ async def test_case_48_a_changed_maximum_is_one_update_of_its_pool(eks: CloudPla
     await eks.apply(an_eks_pool("a", maxNodeCount=4), an_eks_pool("b"))
     await eks.ready()
     created = len(eks.cloud.written("create"))
-    await eks.apply(an_eks_pool("a", maxNodeCount=6, nodeCount=2), an_eks_pool("b", nodeCount=2))
+    await eks.apply(an_eks_pool("a", maxNodeCount=6, nodeCount=2), an_eks_pool("b"))
     await eks.until_cloud(lambda cloud: bool(cloud.written("update")))
     await eks.ready()
     assert (eks.cloud.written("update"), len(eks.cloud.written("create"))) == (["pool/a"], created)

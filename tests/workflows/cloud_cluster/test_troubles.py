@@ -166,5 +166,7 @@ async def test_an_abandoned_cluster_is_left_and_listed(gke: CloudPlane) -> None:
     await gke.delete(abandon=True)
     await gke.gone()
     assert "cluster" in gke.cloud.things
+    (said,) = [message for reason, message in await gke.events() if reason == "Abandoned"]
+    assert all(gke.cloud.things[key].id in said for key in ("cluster", "net/vpc", "pool/gpu"))
     ended = await gke.handle.describe()
     assert ended.close_time is not None

@@ -97,3 +97,13 @@ def test_what_an_earlier_cluster_of_the_name_still_has_is_named() -> None:
     assert "cloud/prod/before keeps 9 objects" in context.state.events[0].message
     orders.reported(a_report(2, uid="earlier", phase="Deleting"))
     assert len(context.state.events) == 1, "it goes already"
+
+
+async def test_what_an_abandoned_cluster_leaves_is_listed() -> None:
+    orders, context = of_cluster()
+    await orders.follow()
+    orders.reported(a_report(1, phase="Deleted", leftovers=["cluster (Cluster prod-1) prod-1"]))
+    assert await orders.delete()
+    left = [(each.kind, each.name, each.location) for each in context.state.left_behind]
+    assert left == [("CloudObject", "cluster (Cluster prod-1) prod-1", "prod")]
+    assert context.state.events[-1].reason == "LeftAtCloud"
