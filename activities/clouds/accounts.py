@@ -5,7 +5,6 @@ the credential and the region: equal content, same clients. Endpoints and tokens
 until connections fail, for its address and its certificate authority may change. None of it leaves the process.
 """
 
-import asyncio
 import hashlib
 import time
 from collections import Counter
@@ -13,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from activities.clouds.provider import BearerToken, Endpoint, Provider
+from activities.clouds.threads import AccountThreads
 from activities.secrets.store import SecretMissing, SecretReader
 from api_types.errors import CredentialsInvalid, InvalidInput, Unsupported
 from api_types.labels import SYSTEM_NAMESPACE
@@ -33,7 +33,7 @@ ProviderFactory = Callable[[str, str], Provider]
 
 
 class CloudAccounts:
-    """The clouds of a worker. `factories` has one for each cloud that it can create clusters at."""
+    """The clouds of a worker. `factories` has one for each cloud that it can create clusters at; `threads` make their calls."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class CloudAccounts:
         self._settings = settings
         self._clock = clock
         self._providers: dict[tuple[str, str, str], Provider] = {}
+        self.threads = AccountThreads()
         self._renewals: Counter[tuple[str, str]] = Counter()
         self._endpoints: dict[str, tuple[Endpoint, float]] = {}
         self._doubted: set[str] = set()
@@ -76,7 +77,7 @@ class CloudAccounts:
         if not account.project and (project := await self._text(account, PROJECT_KEY, required=False)):
             account = account.model_copy(update={"project": project})
         provider = await self.provider(account)
-        return await asyncio.to_thread(provider.pinned, account)
+        return await self.threads.of(account)(provider.pinned, account)
 
     async def _resolve(self, account: CloudAccount) -> tuple[str, Provider]:
         factory = self._factories.get(account.provider)
@@ -87,7 +88,7 @@ class CloudAccounts:
         key = (account.provider, account.region, digest)
         known = self._providers.get(key)
         if known is None:
-            made = await asyncio.to_thread(factory, text, account.region)
+            made = await self.threads.of(account)(factory, text, account.region)
             # Another activity may have made them meanwhile.
             known = self._providers.setdefault(key, made)
             _bound(self._providers)
@@ -138,7 +139,7 @@ class CloudAccounts:
         if known and not (account.cluster_uid in self._doubted and now - known[1] >= _ENDPOINT_AGE_MIN):
             return known[0].server, known[0].authority
         provider = await self.provider(account)
-        found = await asyncio.to_thread(provider.endpoint, account)
+        found = await self.threads.of(account)(provider.endpoint, account)
         self._endpoints[account.cluster_uid] = (found, now)
         self._doubted.discard(account.cluster_uid)
         _bound(self._endpoints)
@@ -158,7 +159,7 @@ class CloudAccounts:
         known = self._tokens.get(account.cluster_uid)
         if known and known[0] == digest and known[1].text != refused and known[1].expires_at - self._clock() >= seconds:
             return known[1].text, known[1].expires_at
-        token = await asyncio.to_thread(provider.token, account)
+        token = await self.threads.of(account)(provider.token, account)
         self._tokens[account.cluster_uid] = (digest, token)
         _bound(self._tokens)
         return token.text, token.expires_at

@@ -4,7 +4,6 @@ They are the same for all clouds: what differs is behind `Provider`. Each may ru
 """
 
 import asyncio
-import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.clouds.accounts import CloudAccounts
-from activities.clouds.calls import CALLS_AT_ONCE, Gone, GuardedHandler
+from activities.clouds.calls import Gone, GuardedHandler
 from activities.clouds.desired import Problem
 from activities.clouds.in_cluster import WORK, InCluster
 from activities.clouds.lifecycle import delete, ensure
@@ -25,13 +24,15 @@ from activities.clouds.lifecycle.pace import Pace
 from activities.clouds.lifecycle.tokens import token_of
 from activities.clouds.owner import Owner, owner_named, pool_name
 from activities.clouds.provider import Provider, plan_of
+from activities.clouds.threads import InThread
 from activities.clouds.wire import from_wire, to_wire
 from activities.heartbeat import Progress, heartbeating
 from activities.watching.running import until_shutdown
 from api_types import names
-from api_types.errors import CredentialsInvalid, Dependency, InvalidInput, PermissionDenied, TransientError
+from api_types.errors import CredentialsInvalid, Dependency, InvalidInput, ModelplaneError, PermissionDenied, TransientError
 from api_types.messages.clouds import (
     IN_CLUSTER,
+    WAITS,
     AuditCloud,
     CloudAccount,
     CloudAudit,
@@ -68,7 +69,6 @@ _PHASES: Mapping[State, ObjectPhase] = {
 }
 # What an attempt tells the next one in its heartbeats.
 _SEEN_AT = "seenAt"
-_WAITS = "waits"
 _POOL_KINDS = ("pool", "lt")
 
 
@@ -93,7 +93,6 @@ class CloudActivities:
     pace: Pace = field(default_factory=Pace)
     patience: Patience = field(default_factory=Patience)
     clock: Callable[[], float] = time.time
-    _slots: dict[str, threading.Semaphore] = field(default_factory=dict)
 
     # --- what is wanted -----------------------------------------------------------------------------------------------------------
 
@@ -109,7 +108,7 @@ class CloudActivities:
         async def work(_: "_Watch") -> CloudPlan:
             account = await self.accounts.pinned(order.account)
             provider = await self.accounts.provider(account)
-            desired = await asyncio.to_thread(plan_of, provider, account, cluster, classes, order.known)
+            desired = await self.accounts.threads.of(account)(plan_of, provider, account, cluster, classes, order.known)
             pools = {pool_name(pool.name): pool.name for pool in cluster.spec.node_pools or ()}
             return CloudPlan(
                 account=account,
@@ -149,8 +148,9 @@ class CloudActivities:
             if handler is None:
                 watch.report(f"{wanted.object.kind} {wanted.object.name}: waiting for {wanted.object.waits_for}")
                 return _result(order.object.key, await self.in_cluster.ensure(order.account, wanted))
+            in_thread = self.accounts.threads.of(order.account)
             try:
-                return _result(order.object.key, await ensure.ensure(handler, wanted, self.pace, watch.report))
+                return _result(order.object.key, await ensure.ensure(handler, wanted, self.pace, watch.report, in_thread))
             except Gone:
                 return _result(order.object.key, ABSENT)
             finally:
@@ -173,17 +173,17 @@ class CloudActivities:
             if handler is None:
                 return _result(order.object.key, await self.in_cluster.delete(order.account, wanted))
             try:
-                return _result(order.object.key, await self._delete(handler, wanted, watch.report))
+                return _result(order.object.key, await self._delete(handler, wanted, watch.report, self.accounts.threads.of(order.account)))
             finally:
                 await handler.until_quiet()
 
         return await self._run(order.account, work)
 
-    async def _delete(self, handler: GuardedHandler, wanted: Wanted, report: Callable[[str], None]) -> Found:
+    async def _delete(self, handler: GuardedHandler, wanted: Wanted, report: Callable[[str], None], in_thread: InThread) -> Found:
         """Delete; what may have been created just now, and is listed late, is looked for longer."""
         until = self.clock() + (self.pace.second_look if wanted.attempt > 1 else 0.0)
         while True:
-            found = await delete.delete(handler, wanted, self.pace, report)
+            found = await delete.delete(handler, wanted, self.pace, report, in_thread)
             if not (found.state is State.ABSENT and found.uncertain and self.clock() < until):
                 return found
             await asyncio.sleep(self.pace.second_look_every)
@@ -192,7 +192,10 @@ class CloudActivities:
 
     @activity.defn
     async def observe_cloud(self, order: ObserveCloud) -> CloudObserved:
-        """Look at all objects, and change nothing. What cannot be looked at is Unknown, with the reason."""
+        """Look at all objects, and change nothing. What cannot be looked at is Unknown, with the reason.
+
+        Raises CredentialsInvalid where the cloud refuses the credential.
+        """
         _check_caller(order.account)
 
         async def work(_: "_Watch") -> CloudObserved:
@@ -211,8 +214,8 @@ class CloudActivities:
                     kind=each.kind,
                     name=each.name,
                     id=found.id,
-                    phase="Unknown" if problem else _PHASES[found.state],
-                    message=problem or found.reason or ", ".join((*found.replaces, *found.changes)),
+                    phase="Unknown" if problem else _phase(found),
+                    message=problem or _difference(found),
                 )
                 for each, found, problem in looks
             ]
@@ -227,27 +230,37 @@ class CloudActivities:
         try:
             if handler is None:
                 return await self.in_cluster.look(order.account, wanted), ""
-            found = await asyncio.to_thread(handler.look, wanted)
+            in_thread = self.accounts.threads.of(order.account)
+            found = await in_thread(handler.look, wanted)
             if found.state is State.ABSENT and found.uncertain:
                 await asyncio.sleep(self.pace.second_look_every)
-                found = await asyncio.to_thread(handler.look, wanted)
-        except TransientError as error:
+                found = await in_thread(handler.look, wanted)
+        except ModelplaneError as error:
+            if handler is not None and isinstance(error, CredentialsInvalid):
+                raise
+            # One that may not be looked at, or a cluster that lets nobody in, hides nothing of the others: they may be the cause.
             return ABSENT, f"{error.type}: {error.message}"
         return found, "it belongs to another owner" if found.state is State.FOREIGN else ""
 
     @activity.defn
     async def audit_cloud(self, order: AuditCloud) -> CloudAudit:
-        """List what is left of a cluster; with `sweep`, delete what it made and nothing else owns."""
+        """List what is left of a cluster; with `sweep`, delete what it made and nothing else owns.
+
+        What is of the inventory is left to `delete_cloud_object`.
+        """
         _check_caller(order.account)
 
         async def work(watch: "_Watch") -> CloudAudit:
-            provider = await self.accounts.provider(order.account)
-            found = list(await asyncio.to_thread(provider.audit, order))
+            # Of a cluster that is given up before there is a plan of it, the account is not pinned yet.
+            pinned = order.model_copy(update={"account": await self.accounts.pinned(order.account)})
+            provider = await self.accounts.provider(pinned.account)
+            in_thread = self.accounts.threads.of(pinned.account)
+            found = list(await in_thread(provider.audit, pinned))
             swept = list[Leftover]()
-            for leftover in [each for each in found if order.sweep and each.ours and not each.key]:
+            for leftover in [each for each in found if order.sweep and each.ours and each.key not in order.keys]:
                 watch.report(f"deleting {leftover.kind} {leftover.id}")
                 try:
-                    await asyncio.to_thread(provider.sweep, order, leftover)
+                    await in_thread(provider.sweep, pinned, leftover)
                 except Dependency as error:
                     found[found.index(leftover)] = leftover.model_copy(update={"evidence": f"{leftover.evidence}; {error.message}"})
                 else:
@@ -266,8 +279,7 @@ class CloudActivities:
         handler = provider.handler(account, kind)
         if handler is None:
             raise InvalidInput(f"{account.provider} has no objects of kind {kind!r}")
-        slots = self._slots.setdefault(f"{account.provider}/{account.secret}", threading.BoundedSemaphore(CALLS_AT_ONCE))
-        return GuardedHandler(handler, slots, progressed, create=create)
+        return GuardedHandler(handler, progressed, create=create)
 
     async def _run(self, account: CloudAccount, work: "Callable[[_Watch], Awaitable[ResultT]]") -> ResultT:
         """Do the work with heartbeats, until the worker shuts down. A failure that goes on for long leaves the activity.
@@ -301,7 +313,7 @@ class _Watch:
 
     def report(self, text: str) -> None:
         """Say what is waited for."""
-        self._send({_WAITS: text, _SEEN_AT: self.seen_at})
+        self._send({WAITS: text, _SEEN_AT: self.seen_at})
 
     def progressed(self) -> None:
         """Note that it goes on; in any thread."""
@@ -399,9 +411,23 @@ def _owner(account: CloudAccount) -> Owner:
     return owner_named(account.installation, account.cluster, account.cluster_uid)
 
 
+def _phase(found: Found) -> ObjectPhase:
+    """Give the phase of an object that was looked at: with duplicates, work on it deletes these."""
+    if found.state is State.ABSENT and found.cause is not None:
+        return "Broken"
+    return "Differs" if found.state is State.READY and found.duplicates else _PHASES[found.state]
+
+
+def _difference(found: Found) -> str:
+    duplicates = f"it is there more than once: {', '.join(found.duplicates)}" if found.duplicates else ""
+    return "; ".join(filter(None, (found.reason or ", ".join((*found.replaces, *found.changes)), duplicates)))
+
+
 def _result(key: str, found: Found) -> CloudObjectResult:
     if found.state is State.FOREIGN:
         return CloudObjectResult(key=key, phase="Absent", message=f"it belongs to another owner ({found.reason}) and was left as it is")
+    if found.state is State.ABSENT:
+        return CloudObjectResult(key=key, phase="Absent")
     cause = found.cause.__name__ if found.cause else ""
     return CloudObjectResult(key=key, phase=_PHASES[found.state], facts=_facts(found), cause=cause, message=found.reason)
 

@@ -1,4 +1,4 @@
-"""A handler as an activity drives it: few calls at once per credential, and none that outlives its activity unseen.
+"""A handler as an activity drives it: no call outlives its activity unseen.
 
 A call that runs in a thread cannot be stopped. An activity that ended while one runs would report that nothing was created, and an object
 that is created a moment later would be nobody's. So the activity waits for the end of the call that runs.
@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 
 from activities.clouds.lifecycle.handler import Found, Handler, State, Wanted
 
-# For the quiet of an account that others share: clouds limit requests per account.
-CALLS_AT_ONCE = 8
 _LOOK_SECONDS = 0.05
 
 
@@ -26,9 +24,8 @@ class GuardedHandler:
     `progressed` is called, in some thread, when the cloud works on the object, or took an order: then nothing fails.
     """
 
-    def __init__(self, handler: Handler, slots: threading.Semaphore, progressed: Callable[[], None], *, create: bool) -> None:
+    def __init__(self, handler: Handler, progressed: Callable[[], None], *, create: bool) -> None:
         self._handler = handler
-        self._slots = slots
         self._progressed = progressed
         self._create = create
         self._lock = threading.Lock()
@@ -81,8 +78,7 @@ class GuardedHandler:
         with self._lock:
             self._running += 1
         try:
-            with self._slots:
-                yield
+            yield
         finally:
             with self._lock:
                 self._running -= 1

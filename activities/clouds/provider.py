@@ -64,7 +64,10 @@ class Provider(Protocol):
         """List what is left of a cluster at the cloud, by owner marks and by what belongs to its network (spec 9.4)."""
 
     def sweep(self, order: AuditCloud, leftover: Leftover) -> None:
-        """Delete something that the cluster made and nothing else owns (spec 9.3). Raises Dependency while it is in use."""
+        """Delete something that the cluster made and nothing else owns (spec 9.3), or that our marks say is of it.
+
+        Raises Dependency while it is in use, and until it is gone.
+        """
 
 
 def plan_of(

@@ -18,6 +18,9 @@ IN_CLUSTER = (CONNECTION, STORAGE_CLASS, HELM_RELEASE)
 CLUSTER_KEY = "cluster"
 """The key of the control plane."""
 
+WAITS = "waits"
+"""In the heartbeats of the work on an object: what is waited for, in words."""
+
 OBJECTS_MAX = 200
 FACTS_MAX = 32
 _YEAR_SECONDS = 366 * 24 * 3600
@@ -222,11 +225,15 @@ class CloudObserved(Message):
 
 
 class AuditCloud(Message):
-    """Look for what is left of a cluster: `audit_cloud`. With `sweep`, what the cluster made and nobody else needs is deleted too."""
+    """Look for what is left of a cluster: `audit_cloud`. With `sweep`, what the cluster made and nobody else needs is deleted too.
+
+    `keys` are those of the inventory: what has our mark and another key is of an inventory that was lost, and is swept like the rest.
+    """
 
     account: CloudAccount
     cloud_cluster: Id = ""
     known: dict[Id, Facts] = Field(default_factory=dict)
+    keys: Annotated[list[Id], Field(max_length=OBJECTS_MAX)] = Field(default_factory=list)
     sweep: bool = False
 
 

@@ -27,6 +27,8 @@ WORK: Mapping[str, WorkClass] = {"Cluster": "ControlPlane", "NodePool": "NodePoo
 PROJECT = "acme-ml"
 ROLE = "arn:aws:iam::123456789012:role/provisioner"
 GOOD = "a credential"
+OTHER = "another"
+"""The owner of what is not of the cluster."""
 
 
 @dataclass
@@ -70,6 +72,8 @@ class ScriptedCloud:
     most_at_once: dict[str, int] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _made: int = 0
+    ids: dict[str, str] = field(default_factory=dict)
+    """The id that each key had last."""
 
     def open(self, credential: str, region: str) -> "ScriptedProvider":
         """Make a provider, as a worker does. Raises CredentialsInvalid for any credential but the good one."""
@@ -110,6 +114,8 @@ class ScriptedHandler:
             if self.cloud.shut:
                 raise CredentialsInvalid("the security token is not valid")
             self.cloud.looks[key] += 1
+            if errors := self.cloud.refuse.get(("look", key)):
+                raise errors.pop(0)
             thing = self.cloud.things.get(key)
             if thing is None:
                 return ABSENT
@@ -160,6 +166,7 @@ class ScriptedHandler:
                 repr(wanted.object.calls),
                 wanted.object.needs,
             )
+            self.cloud.ids[key] = self.cloud.things[key].id
             pending = Counter(each.kind for each in self.cloud.things.values() if each.state is State.PENDING)
             for kind, count in pending.items():
                 self.cloud.most_at_once[kind] = max(count, self.cloud.most_at_once.get(kind, 0))
@@ -244,7 +251,11 @@ class ScriptedProvider:
         with self.cloud._lock:
             self.cloud.call("audit", "")
             left = [
-                Leftover(kind=each.kind, id=each.id, evidence="owner mark", ours=True, key=each.key) for each in self.cloud.things.values()
+                Leftover(
+                    kind=each.kind, id=each.id, evidence="owner mark", ours=True, key=each.key, link=f"https://cloud.example/{each.id}"
+                )
+                for each in self.cloud.things.values()
+                if each.owner != OTHER
             ]
             return [*left, *self.cloud.leftovers]
 
@@ -252,7 +263,13 @@ class ScriptedProvider:
         del order
         with self.cloud._lock:
             self.cloud.call("sweep", leftover.id)
-            self.cloud.leftovers.remove(leftover)
+            if leftover.key:
+                # Nothing in the cluster or the network goes before what needs it.
+                if users := [each.key for each in self.cloud.things.values() if leftover.key in each.needs]:
+                    raise Dependency(f"{leftover.key} is used by {', '.join(users)}")
+                del self.cloud.things[leftover.key]
+            else:
+                self.cloud.leftovers.remove(leftover)
 
 
 def _in_cluster(key: str) -> bool:

@@ -33,10 +33,11 @@ _HEARTBEAT = timedelta(seconds=30)
 _RELEASE_REMOVAL = timedelta(minutes=5)
 
 
-def _options(to_close: timedelta, all_attempts: timedelta | None, first: float, longest: float, factor: float = 2.0) -> ActivityConfig:
-    options = ActivityConfig(
+def _options(to_close: timedelta, all_attempts: timedelta, first: float, longest: float, factor: float = 2.0) -> ActivityConfig:
+    return ActivityConfig(
         task_queue=queues.CLOUD,
         start_to_close_timeout=to_close,
+        schedule_to_close_timeout=all_attempts,
         heartbeat_timeout=_HEARTBEAT,
         retry_policy=RetryPolicy(
             initial_interval=timedelta(seconds=first), maximum_interval=timedelta(seconds=longest), backoff_coefficient=factor
@@ -44,12 +45,10 @@ def _options(to_close: timedelta, all_attempts: timedelta | None, first: float, 
         # What is cancelled may still create something until its end is known.
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )
-    if all_attempts is not None:
-        options["schedule_to_close_timeout"] = all_attempts
-    return options
 
 
-# spec/provisioning.md 3.2. The end of all attempts is no failure of the cluster: what the last one said is shown, and others follow.
+# spec/provisioning.md 3.2. The end of all attempts is no failure of the cluster: what the last one said is shown, and others follow. All
+# have an end: what fails inside Temporal for ever would else never be shown.
 ENSURE: dict[WorkClass, ActivityConfig] = {
     "Quick": _options(timedelta(minutes=3), timedelta(minutes=30), 2, 60),
     "Medium": _options(timedelta(minutes=20), timedelta(hours=1), 5, 120),
@@ -59,12 +58,14 @@ ENSURE: dict[WorkClass, ActivityConfig] = {
 DELETE: dict[WorkClass, ActivityConfig] = {
     "Quick": _options(timedelta(minutes=3), timedelta(minutes=30), 2, 60),
     "Medium": _options(timedelta(minutes=20), timedelta(hours=1), 5, 120),
-    "ControlPlane": _options(timedelta(minutes=90), None, 10, 300),
-    "NodePool": _options(timedelta(minutes=90), None, 10, 300),
+    "ControlPlane": _options(timedelta(minutes=60), timedelta(minutes=60), 10, 300),
+    "NodePool": _options(timedelta(minutes=60), timedelta(minutes=60), 10, 300),
 }
 WHOLE = _options(timedelta(minutes=20), timedelta(hours=1), 5, 120)
 """Plans, and looks at all objects."""
-SWEEP = _options(timedelta(minutes=30), None, 30, 300, 1.5)
+SWEEP = _options(timedelta(minutes=30), timedelta(hours=1), 30, 300, 1.5)
+LAST_LOOK = _options(timedelta(minutes=2), timedelta(minutes=5), 2, 30)
+"""A look at what is left of a cluster that is given up: whoever gives it up waits for the end."""
 
 
 def options_of(each: CloudObject, verb: str, epoch: int, *, whole: bool = False) -> ActivityConfig:

@@ -234,6 +234,8 @@ class Converge:
         for shown in sorted(seen.objects, key=lambda each: each.key != CLUSTER_KEY):
             if not self._calls.running(shown.key):
                 self._entries.observed(shown, seen.facts.get(shown.key))
+            if shown.phase == "Unknown":
+                self._context.record("Warning", "NotObserved", f"{shown.key} ({shown.kind} {shown.name}): {shown.message}")
         if self._state.order is not None:
             # What the cloud offers changes too: capacity that was bought begins, and zones come.
             self._state.planned = 0
@@ -243,6 +245,8 @@ class Converge:
             self.pause(failure)
         else:
             self._context.record("Warning", failure.type, f"the objects could not be looked at: {failure.message}")
+            # What the cloud offers is asked all the same.
+            self._state.planned = 0
 
     def _wait_for_times(self) -> None:
         """Make the next pass when the first wait ends."""

@@ -21,7 +21,7 @@ from api_types.errors import (
     TransientError,
     is_permanent,
 )
-from api_types.messages.clouds import CloudPlan
+from api_types.messages.clouds import WAITS, CloudPlan
 from workflows.entity.failures import Failure
 
 CREDENTIALS = CredentialsInvalid.__name__
@@ -42,10 +42,18 @@ def failure_of(error: BaseException) -> Failure:
         last = cause.cause
         if isinstance(last, ApplicationError):
             return Failure(last.type or TransientError.__name__, last.message)
-        return Failure(TransientError.__name__, f"no result in time ({cause.type.name.lower() if cause.type else 'timeout'})")
+        ended = f"no result in time ({cause.type.name.lower() if cause.type else 'timeout'})"
+        return Failure(TransientError.__name__, "; ".join(filter(None, (_waited_for(cause), ended))))
     if isinstance(cause, ApplicationError):
         return Failure(cause.type or TransientError.__name__, cause.message)
     return Failure(TransientError.__name__, str(cause or error))
+
+
+def _waited_for(timeout: exceptions.TimeoutError) -> str:
+    """Give what the last attempt waited for, in the words of the cloud: its heartbeats say that."""
+    details = timeout.last_heartbeat_details
+    last = details[-1] if details else None
+    return str(last.get(WAITS, "")) if isinstance(last, dict) else ""
 
 
 def delay_after(failure: Failure, plan: CloudPlan | None) -> timedelta:

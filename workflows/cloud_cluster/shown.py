@@ -77,8 +77,8 @@ def trouble(state: CloudState) -> tuple[str, str]:
     texts = [f"{failure.type}: {failure.message}" for failure in (state.paused, state.plan_failure) if failure.type]
     failing = [entry for entry in graph.failing(state) if entry.failure != state.paused]
     texts += [f"{entry.failure.type}: {entry.title}: {entry.failure.message}" for entry in failing]
-    if state.deletion is not None and any(each.ours for each in state.leftovers):
-        texts.append(f"left at the cloud: {', '.join(shown(each) for each in state.leftovers if each.ours)}")
+    if state.deletion is not None:
+        texts += _left(state)
     refused = state.plan.refused if state.plan and state.deletion is None else []
     texts += [f"{each.reason}: {': '.join(filter(None, (each.at, each.text)))}" for each in refused]
     reason = next((each for each in _REFUSALS if any(problem.reason == each for problem in refused)), "")
@@ -102,6 +102,17 @@ def drains(state: CloudState, running: Collection[str]) -> str:
     }
     when = "is deleted when no replica is on the cluster, at the latest at"
     return "; ".join(f"pool {pool} was removed and {when} {end:%H:%M} UTC" for pool, end in ends.items())
+
+
+def _left(state: CloudState) -> list[str]:
+    """Say what holds a deletion up: what is left of the cluster, what others have in its network, why that is not known."""
+    texts = [f"{state.audit_failure.type}: {state.audit_failure.message}"] if state.audit_failure.type else []
+    # What waits for its own deletion is not named twice.
+    waiting = {key for key, entry in state.inventory.items() if not entry.gone}
+    for ours, what in ((True, "left at the cloud"), (False, "of others, and in the way")):
+        if found := [shown(each) for each in state.leftovers if each.ours == ours and each.key not in waiting]:
+            texts.append(f"{what}: {', '.join(found)}")
+    return texts
 
 
 def waits_for(state: CloudState, running: Collection[str]) -> str:

@@ -92,6 +92,8 @@ class CloudState(_Carried):
         usable, was_ready: whether the API server answered, and whether everything was ready, ever.
         deleted_pools: whether the cloud refuses to delete the control plane with its pools.
         audits, audit_at: how often leftovers were looked for, and when they are next. `leftovers`: what was found last.
+        audit_failure: why they could not be looked for. `listed`: they were, for a cluster that is given up.
+        not_owned: objects of others that were found in the place of ours, and were left.
         reported, report_number: digest and number of the last report. `report_again_at`: when it is sent again, even if it is the same.
 
     """
@@ -116,6 +118,9 @@ class CloudState(_Carried):
     audits: int = 0
     audit_at: str = ""
     leftovers: list[Leftover] = Field(default_factory=list)
+    audit_failure: Failure = NO_FAILURE
+    listed: bool = False
+    not_owned: list[str] = Field(default_factory=list)
     reported: str = ""
     report_number: int = 0
     report_again_at: str = ""

@@ -4,6 +4,7 @@ All objects that there may be are deleted, not only those that are known to be t
 may be there without that being known.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from activities.clouds.activities import CloudActivities
@@ -16,18 +17,20 @@ from api_types.messages.clouds import (
     Leftover,
 )
 from workflows.cloud_cluster import graph
-from workflows.cloud_cluster.calls import AUDIT, PLAN, SWEEP, Calls, executing, options_of
+from workflows.cloud_cluster.account import account_of
+from workflows.cloud_cluster.calls import AUDIT, LAST_LOOK, PLAN, SWEEP, Calls, executing, options_of
 from workflows.cloud_cluster.context import CloudContext
 from workflows.cloud_cluster.converge import Converge
 from workflows.cloud_cluster.entries import Entries
-from workflows.cloud_cluster.failures import CREDENTIALS, DEPENDENCY
+from workflows.cloud_cluster.failures import CREDENTIALS, DEPENDENCY, delay_after
 from workflows.cloud_cluster.state import Entry
 from workflows.entity.calls.activity_options import remote
-from workflows.entity.failures import Failure
+from workflows.entity.failures import NO_FAILURE, Failure
 
-# Between an audit that found something and the next one.
+# Between an audit that found something and the next one: longer each time, once the rounds are over in which most things go.
 _AUDIT_PAUSE = timedelta(seconds=30)
-_LATER_AUDIT = timedelta(minutes=15)
+_AUDIT_PAUSE_MAX = timedelta(minutes=15)
+_DOUBLED_MAX = 5
 
 
 class Teardown:
@@ -39,6 +42,7 @@ class Teardown:
         self._calls = calls
         self._entries = entries
         self._converge = converge
+        self._listing = False
 
     async def update(self) -> bool:
         """Begin all deletions that may begin now; True when nothing is left."""
@@ -97,7 +101,9 @@ class Teardown:
         entry = self._state.inventory[key]
         self._entries.clear(entry)
         if result.message:
-            self._context.record("Warning", "NotOwned", f"{entry.title}: {result.message}")
+            said = f"{entry.title}: {result.message}"
+            self._context.record("Warning", "NotOwned", said)
+            self._state.not_owned = [*(each for each in self._state.not_owned if each != said), said]
         else:
             self._context.record("Normal", "CloudObjectDeleted", entry.title)
         entry.phase = "Absent"
@@ -135,27 +141,34 @@ class Teardown:
         if state.account is None or self._calls.running(AUDIT):
             return
         cloud_cluster = state.plan.cloud_cluster if state.plan else ""
-        order = AuditCloud(account=state.account, cloud_cluster=cloud_cluster, known=state.known, sweep=sweep)
-        options = remote(SWEEP, f"look for what is left of {self._context.cluster}")
+        keys = list(state.inventory)
+        order = AuditCloud(account=state.account, cloud_cluster=cloud_cluster, known=state.known, keys=keys, sweep=sweep)
+        options = remote(SWEEP, self._summary)
         self._calls.start(AUDIT, executing(CloudActivities.audit_cloud, order, options), self._audited, self._audit_failed)
+
+    @property
+    def _summary(self) -> str:
+        return f"look for what is left of {self._context.cluster}"
 
     def _audited(self, found: CloudAudit) -> None:
         state = self._state
         for each in found.swept:
             self._context.record("Normal", "LeftoverDeleted", f"{shown(each)}: {each.evidence}")
+        state.audit_failure, state.leftovers = NO_FAILURE, found.leftovers
         if any(not entry.gone for entry in state.inventory.values()):
-            # It was for an object that could not be deleted: what was swept may have held it.
+            # It was for an object that could not be deleted: what was swept may have held it. The rounds begin when all are gone.
+            state.audits = 0
             for entry in graph.failing(state):
                 entry.retry_at = "" if found.swept else entry.retry_at
             return
         state.audits += 1
-        state.leftovers = found.leftovers
         for each in found.leftovers:
             left = state.inventory.get(each.key)
             if each.ours and left is not None:
                 left.phase = "Deleting"
         rounds = state.plan.audit_rounds if state.plan else 1
-        state.audit_at = self._context.later(_AUDIT_PAUSE if state.audits < rounds else _LATER_AUDIT)
+        late = 0 if found.swept else max(0, state.audits - rounds + 1)
+        state.audit_at = self._context.later(min(_AUDIT_PAUSE_MAX, _AUDIT_PAUSE * 2 ** min(late, _DOUBLED_MAX)))
         if state.audits == rounds and (ours := [each for each in found.leftovers if each.ours]):
             self._context.record("Warning", "LeftoversFound", f"after {rounds} rounds: {'; '.join(map(shown, ours))}")
 
@@ -163,8 +176,45 @@ class Teardown:
         if failure.type == CREDENTIALS:
             self._converge.pause(failure)
             return
-        self._context.record("Warning", failure.type, f"leftovers could not be looked for: {failure.message}")
-        self._state.audit_at = self._context.later(_AUDIT_PAUSE)
+        failure = Failure(failure.type, f"leftovers could not be looked for: {failure.message}")
+        if failure != self._state.audit_failure:
+            self._context.record("Warning", failure.type, failure.message)
+        self._state.audit_failure = failure
+        self._state.audit_at = self._context.later(max(_AUDIT_PAUSE, delay_after(failure, self._state.plan)))
+
+    def stays(self) -> list[str]:
+        """List what stays at the cloud when everything of the cluster is gone, because it is not of the cluster."""
+        state = self._state
+        return [*state.not_owned, *(f"{shown(each)}: {each.evidence}" for each in state.leftovers if not each.ours)]
+
+    # --- what is given up ---------------------------------------------------------------------------------------------------------
+
+    async def given_up(self) -> list[str] | None:
+        """List everything that may be left; None while the cloud is asked, which is done once and not for long."""
+        state = self._state
+        order = state.order or (state.deletion.order if state.deletion else None)
+        account = state.account or (account_of(self._context.cluster, self._context.uid, order.manifest, None) if order else None)
+        if not state.listed and not self._listing:
+            await self._calls.stop_all()
+            self._listing = True
+            state.leftovers = []
+            if account is not None:
+                ask = AuditCloud(account=account, cloud_cluster=state.plan.cloud_cluster if state.plan else "", known=state.known)
+                call = executing(CloudActivities.audit_cloud, ask, remote(LAST_LOOK, self._summary))
+                self._calls.start(AUDIT, call, self._listed, self._not_listed)
+                return None
+        if self._calls.running(AUDIT):
+            return None
+        found = {each.key: each for each in state.leftovers if each.key}
+        others = [each for each in state.leftovers if each.key not in state.inventory]
+        return [*inventory_lines(list(state.inventory.values()), found), *map(shown, others)]
+
+    def _listed(self, found: CloudAudit) -> None:
+        self._state.listed, self._state.leftovers = True, found.leftovers
+
+    def _not_listed(self, failure: Failure) -> None:
+        self._state.listed = True
+        self._context.record("Warning", failure.type, f"the cloud could not be asked what is left: {failure.message}")
 
     def _wait_for_times(self) -> None:
         now = self._context.now()
@@ -178,6 +228,12 @@ def shown(each: Leftover) -> str:
     return f"{each.kind} {each.id}{f' ({each.link})' if each.link else ''}"
 
 
-def inventory_lines(entries: list[Entry]) -> list[str]:
-    """List what may be left of an inventory."""
-    return [" ".join(filter(None, (entry.title, entry.facts.get("id")))) for entry in entries if not entry.gone and entry.tried]
+def inventory_lines(entries: list[Entry], found: Mapping[str, Leftover]) -> list[str]:
+    """List what may be left of an inventory: what was worked on, or was `found` at the cloud, with its link there."""
+    lines = []
+    for entry in entries:
+        there = found.get(entry.object.key)
+        if there is not None or (entry.tried and not entry.gone):
+            link = f"({there.link})" if there is not None and there.link else ""
+            lines.append(" ".join(filter(None, (entry.title, entry.facts.get("id"), link))))
+    return lines

@@ -26,7 +26,7 @@ from workflows.cloud_cluster.context import CloudContext
 from workflows.cloud_cluster.converge import Converge
 from workflows.cloud_cluster.entries import Entries
 from workflows.cloud_cluster.state import CloudState
-from workflows.cloud_cluster.teardown import Teardown, inventory_lines
+from workflows.cloud_cluster.teardown import Teardown
 from workflows.entity.calls.refusals import NEXT_CALL
 from workflows.entity.calls.sending import send_all
 from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED
@@ -81,14 +81,16 @@ class CloudClusterWorkflow:
         """Do what is due; True when everything is gone, and its InferenceCluster knows."""
         deletion = self.state.deletion
         if deletion is not None and deletion.abandon:
-            await self.calls.stop_all()
-            left = inventory_lines(list(self.state.inventory.values()))
+            left = await self.teardown.given_up()
+            if left is None:
+                await self._report()
+                return False
             self.context.record("Warning", "Abandoned", f"left at the cloud: {', '.join(left) or 'nothing'}")
             await self._report(gone=True, leftovers=left)
             return True
         if deletion is not None:
             gone = await self.teardown.update()
-            await self._report(gone=gone)
+            await self._report(gone=gone, leftovers=self.teardown.stays() if gone else None)
             return gone
         self.converge.update()
         self.state.usable = self.state.usable or shown.is_usable(self.state)

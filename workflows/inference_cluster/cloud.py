@@ -233,9 +233,8 @@ class CloudOrders:
         if leftovers:
             self._context.record_event("Warning", "LeftAtCloud", f"left at the cloud: {'; '.join(leftovers)}")
         place = self._context.name
-        self._state.add_left_behind(
-            [LeftBehind(kind="CloudObject", name=each, location=place, reason="the cluster was abandoned") for each in leftovers]
-        )
+        reason = "the cluster was abandoned" if self._abandons else "it is not of this cluster"
+        self._state.add_left_behind([LeftBehind(kind="CloudObject", name=each, location=place, reason=reason) for each in leftovers])
 
     @property
     def receivers(self) -> list[str]:

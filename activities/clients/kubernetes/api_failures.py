@@ -33,19 +33,23 @@ _QUOTED_BYTES = 4096
 _NAMESPACE_TERMINATING = "NamespaceTerminating"
 
 
-def failure(status: int, body: bytes | Mapping[str, Any], headers: Mapping[str, str], cluster: str, doing: str) -> ModelplaneError:
-    """Make the error for a refused request. `doing` names the request, such as `apply apps/v1/Deployment/ns/name`."""
+def failure(
+    status: int, body: bytes | Mapping[str, Any], headers: Mapping[str, str], cluster: str, doing: str, identity: str = ""
+) -> ModelplaneError:
+    """Make the error for a refused request. `doing` names the request, such as `apply apps/v1/Deployment/ns/name`.
+
+    `identity` is the credential of a cloud whose tokens are used; empty for what a kubeconfig has.
+    """
     status_object = _status_object(body)
     where = f"cluster {cluster}: {doing}"
     text = _text(status_object, status, doing)
     if status == HTTPStatus.UNAUTHORIZED:
-        return CredentialsInvalid(
-            f"{where}: the API server does not accept this credential (401); put a valid kubeconfig into the secret store"
-        )
+        remedy = f"see whether {identity} may still log in to the cluster" if identity else "put a valid kubeconfig into the secret store"
+        return CredentialsInvalid(f"{where}: the API server does not accept this credential (401); {remedy}")
     if status == HTTPStatus.FORBIDDEN:
         if _NAMESPACE_TERMINATING in _causes(status_object):
             return ServerError(f"{where}: {text}; the namespace is being deleted and can be used again when it is gone")
-        return PermissionDenied(f"{where}: {text}; grant the permission to the user of the kubeconfig")
+        return PermissionDenied(f"{where}: {text}; grant the permission to {identity or 'the user of the kubeconfig'}")
     if status in _INVALID:
         return InvalidInput(f"{where}: {text}")
     if status == HTTPStatus.TOO_MANY_REQUESTS or (status == HTTPStatus.SERVICE_UNAVAILABLE and headers.get("Retry-After")):

@@ -126,6 +126,7 @@ class KubernetesPool(ClusterPool):
                 authority=authority,
                 allow_loopback=self._settings.allow_loopback,
                 tokens=partial(clouds.token, account),
+                identity=f"the identity in Secret {SYSTEM_NAMESPACE}/{account.secret}",
                 doubted=partial(clouds.doubt, account),
             )
         subject = f"cluster {connection.cluster}: Secret {connection.namespace}/{connection.name} key {connection.key!r}"

@@ -67,6 +67,7 @@ class Session:
     ) -> None:
         self.cluster = cluster
         self.server = access.server
+        self.identity = access.identity
         self._credential = Credential(cluster, access)
         self._doubted = access.doubted
         self._throttle = Throttle(_REQUESTS_PER_SECOND, _REQUESTS_AT_ONCE)

@@ -30,6 +30,11 @@ ADDRESS = "Address"
 DISK = "Disk"
 FILESTORE = "FilestoreInstance"
 POLICY_MEMBER = "PolicyMember"
+CLUSTER_KIND = "Cluster"
+SUBNETWORK = "Subnetwork"
+NETWORK = "Network"
+SERVICE_ACCOUNT = "ServiceAccount"
+ROLE_BINDING = "IAM binding"
 
 _KUBERNETES = "kubernetes.io/"
 _FIREWALL_PREFIX = "k8s-fw-"
@@ -179,22 +184,22 @@ class Audit:
         if found is None or dict(found.resource_labels).get(labels.GCP_OWNER) != self._owner.digits:
             return None
         evidence = f"label {labels.GCP_OWNER}={self._owner.digits}"
-        return Leftover(kind="Cluster", id=name, evidence=evidence, ours=True, key=CLUSTER, link=self._link("kubernetes/list/overview"))
+        return Leftover(kind=CLUSTER_KIND, id=name, evidence=evidence, ours=True, key=CLUSTER, link=self._link("kubernetes/list/overview"))
 
     def _foundation(self) -> Iterator[Leftover]:
         place = {"project": self._project}
         for each in self._regional("compute.subnetworks"):
             if each.description == gcp_description(self._owner, SUBNET):
-                yield self._made("Subnetwork", each, each.description, SUBNET)
+                yield self._made(SUBNETWORK, each, each.description, SUBNET)
             elif self._is_network(each.network):
-                yield self._foreign("Subnetwork", each)
+                yield self._foreign(SUBNETWORK, each)
         network = self._api.find("compute.networks", "get", {**place, "network": self._base})
         if network is not None and network.description == gcp_description(self._owner, VPC):
-            yield self._made("Network", network, network.description, VPC)
+            yield self._made(NETWORK, network, network.description, VPC)
         account = self._api.find("iam", "get_service_account", {"name": f"projects/{self._project}/serviceAccounts/{self._email}"})
         if account is not None and account.description == gcp_description(self._owner, ACCOUNT):
             link = self._link("iam-admin/serviceaccounts")
-            yield Leftover(kind="ServiceAccount", id=account.email, evidence=account.description, ours=True, key=ACCOUNT, link=link)
+            yield Leftover(kind=SERVICE_ACCOUNT, id=account.email, evidence=account.description, ours=True, key=ACCOUNT, link=link)
 
     def _members(self) -> Iterator[Leftover]:
         link = self._link("iam-admin/iam")
@@ -205,7 +210,7 @@ class Audit:
                     yield Leftover(kind=POLICY_MEMBER, id=f"{binding.role} {member}", evidence=evidence, ours=True, link=link)
                 elif member == f"serviceAccount:{self._email}" and binding.role == CLUSTER_ADMIN:
                     evidence = "the account of this cluster"
-                    yield Leftover(kind="IAM binding", id=f"{binding.role} {member}", evidence=evidence, ours=True, key=BINDING, link=link)
+                    yield Leftover(kind=ROLE_BINDING, id=f"{binding.role} {member}", evidence=evidence, ours=True, key=BINDING, link=link)
 
     # --- lists --------------------------------------------------------------------------------------------------------------------
 
@@ -253,8 +258,8 @@ _PAGES = {
     ADDRESS: "networking/addresses/list",
     DISK: "compute/disks",
     "Instance": "compute/instances",
-    "Network": "networking/networks/list",
-    "Subnetwork": "networking/networks/list",
+    NETWORK: "networking/networks/list",
+    SUBNETWORK: "networking/networks/list",
     "Router": "hybrid/routers/list",
 }
 

@@ -141,8 +141,8 @@ class GkeProvider:
         return Audit(self._api, order.account).leftovers()
 
     def sweep(self, order: AuditCloud, leftover: Leftover) -> None:
-        """Delete what the cluster made. Nothing is done with what is not ours, or has a key and so a handler."""
-        if leftover.ours and not leftover.key:
+        """Delete what the cluster made. Nothing is done with what is not ours, or is of the inventory and so has a handler."""
+        if leftover.ours and leftover.key not in order.keys:
             Sweep(self._api, order.account, self._look_seconds).delete(leftover)
 
 

@@ -1,4 +1,7 @@
-"""Delete what a GKE cluster made and left (spec/provisioning.md 9.3). What is deleted was found by `audit`, which has the evidence."""
+"""Delete what a GKE cluster made and left, and what of it an inventory has lost (spec/provisioning.md 9.3).
+
+What is deleted was found by `audit`, which has the evidence.
+"""
 
 import time
 from collections.abc import Mapping
@@ -9,7 +12,7 @@ from activities.clouds.gke.api import GoogleApi
 from activities.clouds.gke.clients import LEGACY_HEALTH_CHECKS
 from activities.clouds.gke.failures import Signal, failure
 from activities.clouds.gke.handlers.accounts import without_members, write_policy
-from api_types.errors import Dependency
+from api_types.errors import Busy, Dependency
 from api_types.messages.clouds import CloudAccount, Leftover
 
 _SERVICES: Mapping[str, tuple[str, str]] = {
@@ -23,7 +26,15 @@ _SERVICES: Mapping[str, tuple[str, str]] = {
     audit.ENDPOINT_GROUP: ("compute.network_endpoint_groups", "network_endpoint_group"),
     audit.ADDRESS: ("compute.addresses", "address"),
     audit.DISK: ("compute.disks", "disk"),
+    audit.SUBNETWORK: ("compute.subnetworks", "subnetwork"),
+    audit.NETWORK: ("compute.networks", "network"),
 }
+# What has operations of its own: its service, and its calls.
+_OWN_OPERATIONS: Mapping[str, tuple[str, str, str]] = {
+    audit.CLUSTER_KIND: ("container", "get_cluster", "delete_cluster"),
+    audit.FILESTORE: ("filestore", "get_instance", "delete_instance"),
+}
+_ENDING = ("DELETING", "STOPPING")
 _OPERATIONS = {"regions": "compute.region_operations", "zones": "compute.zone_operations", "global": "compute.global_operations"}
 _DONE = "DONE"
 # What is deleted next may use what is deleted now, so the end is awaited; it comes within seconds.
@@ -41,11 +52,13 @@ class Sweep:
 
     def delete(self, leftover: Leftover) -> None:
         """Delete one. Raises Dependency while something uses it, or while its deletion goes on."""
-        if leftover.kind == audit.POLICY_MEMBER:
+        if leftover.kind in (audit.POLICY_MEMBER, audit.ROLE_BINDING):
             role, _, member = leftover.id.partition(" ")
             write_policy(self._api, f"projects/{self._project}", lambda policy: without_members(policy, role, lambda each: each == member))
-        elif leftover.kind == audit.FILESTORE:
-            self._delete_filestore(leftover.id)
+        elif leftover.kind == audit.SERVICE_ACCOUNT:
+            self._api.delete("iam", "delete_service_account", {"name": f"projects/{self._project}/serviceAccounts/{leftover.id}"})
+        elif leftover.kind in _OWN_OPERATIONS:
+            self._delete_slowly(leftover)
         elif leftover.kind in _SERVICES:
             self._delete_of_compute(leftover)
 
@@ -76,15 +89,20 @@ class Sweep:
             first = operation.error.errors[0]
             raise failure(Signal("", f"{first.code}: {first.message}"), doing, deleting=True)
 
-    def _delete_filestore(self, name: str) -> None:
-        found = self._api.find("filestore", "get_instance", {"name": name})
+    def _delete_slowly(self, leftover: Leftover) -> None:
+        service, get, delete = _OWN_OPERATIONS[leftover.kind]
+        request = {"name": leftover.id}
+        found = self._api.find(service, get, request)
         if found is None:
             return
-        if found.state.name != "DELETING":
-            self._api.delete("filestore", "delete_instance", {"name": name})
+        if (found.status if leftover.kind == audit.CLUSTER_KIND else found.state).name not in _ENDING:
+            try:
+                self._api.delete(service, delete, request)
+            except Busy as error:
+                raise Dependency(error.message) from None
         # That takes minutes, and its network stays in use until then.
-        if self._api.find("filestore", "get_instance", {"name": name}) is not None:
-            raise Dependency(f"Filestore instance {name} is being deleted")
+        if self._api.find(service, get, request) is not None:
+            raise Dependency(f"{leftover.kind} {leftover.id} is being deleted")
 
 
 def _place(path: str) -> dict[str, str]:

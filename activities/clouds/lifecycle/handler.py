@@ -27,7 +27,8 @@ class Found:
     """An object as it was found. `facts` has what other objects need of it; `reason` is in the cloud's own words.
 
     `changes` are the fields that differ and can be changed in place, `replaces` those that cannot. `duplicates` are the ids of further
-    objects with the same owner and key. `cause` is the error to report when it is Broken for good. `uncertain`: the look-up may have
+    objects with the same owner and key. `cause` is the error to report when it is Broken for good, or Absent and cannot be had again: with
+    `reason`. `uncertain`: the look-up may have
     missed it, because the cloud lists late what was just created.
     """
 

@@ -179,6 +179,7 @@ def test_a_cluster_at_a_cloud_is_reached_without_a_kubeconfig_and_with_tokens_th
 
     async def used() -> tuple[str, str, bool, str]:
         access = await pool.access(connection_of(ACCOUNT))
+        assert access.identity == "the identity in Secret modelplane-system/gke-default"
         credential = Credential("prod", access)
         first = await credential.token()
         replaced = await credential.replace(first)

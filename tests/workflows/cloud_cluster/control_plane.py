@@ -22,6 +22,7 @@ from activities.messaging.sending import send_signal
 from activities.secrets.store import SecretMissing
 from api_types import names, queues
 from api_types.base import Message
+from api_types.errors import CredentialsInvalid
 from api_types.messages.clouds import CloudDelete, CloudOrder
 from api_types.messages.entities import RetryNow
 from api_types.messages.signals import CloudClusterSignals, cloud_cluster
@@ -61,14 +62,17 @@ class Secrets:
 
 
 class StubCluster:
-    """The API server of the cluster at the cloud: it answers."""
+    """The API server of the cluster at the cloud: it answers, but to nobody while `shut`."""
 
     def __init__(self) -> None:
+        self.shut: Callable[[], bool] = lambda: False
         self.applied: list[str] = []
         self.releases: list[tuple[str, str]] = []
 
     async def at(self, connection: Any) -> Any:
         del connection
+        if self.shut():
+            raise CredentialsInvalid("the API server does not accept this credential (401)")
         return self
 
     async def version(self) -> str:

@@ -9,8 +9,10 @@ from temporalio import activity
 from temporalio.worker import Worker
 
 from api_types import labels, names, queues
+from api_types.messages.clouds import Leftover
 from api_types.messages.cluster_work import EmptyCluster, TeardownStepResult
 from tests.activities.clouds.builders import L4, a_pool
+from tests.environment.scripted_cloud import OTHER
 from tests.workflows.cloud_cluster.control_plane import CloudPlane
 from tests.workflows.environment.harness import ControlPlane, Json, condition, message, reason
 from tests.workflows.environment.simulated_clusters import API_VERSION, SimulatedClusters, simulated_plane
@@ -87,3 +89,34 @@ async def test_case_64_without_its_api_server_a_cluster_is_deleted_when_an_annot
         await plane.delete("InferenceCluster", NAME)
         await plane.gone("InferenceCluster", NAME)
         assert (at_cloud.cloud.things, clusters.emptied) == ({}, [])
+
+
+async def test_what_a_deleted_cluster_leaves_to_others_is_listed_in_its_status() -> None:
+    clusters = AtCloud()
+    async with control_plane(clusters) as (plane, at_cloud):
+        await plane.apply(a_class())
+        await plane.apply(a_cluster())
+        await plane.ready("InferenceCluster", NAME)
+        at_cloud.cloud.things["net/vpc"].owner = OTHER
+        at_cloud.cloud.leftovers = [Leftover(kind="Instance", id="i-0123", evidence="in our network")]
+        await plane.delete("InferenceCluster", NAME)
+        await plane.gone("InferenceCluster", NAME)
+        closed = await plane.handle("InferenceCluster", NAME).query("describe")
+        left = closed["status"]["leftBehind"]
+        assert {each["reason"] for each in left} == {"it is not of this cluster"}
+        assert ["net/vpc" in left[0]["name"], "Instance i-0123" in left[1]["name"]] == [True, True]
+
+
+async def test_an_abandoned_cluster_is_listed_in_its_status_with_links() -> None:
+    clusters = AtCloud()
+    async with control_plane(clusters) as (plane, at_cloud):
+        await plane.apply(a_class())
+        await plane.apply(a_cluster(**{labels.ABANDON: "true"}))
+        await plane.ready("InferenceCluster", NAME)
+        await plane.delete("InferenceCluster", NAME)
+        await plane.gone("InferenceCluster", NAME)
+        closed = await plane.handle("InferenceCluster", NAME).query("describe")
+        cluster = at_cloud.cloud.things["cluster"]
+        names_of_left = [each["name"] for each in closed["status"]["leftBehind"] if each["reason"] == "the cluster was abandoned"]
+        assert any(cluster.id in each and f"https://cloud.example/{cluster.id}" in each for each in names_of_left)
+        assert at_cloud.cloud.written("delete") == []

@@ -3,6 +3,7 @@
 import pytest
 
 from activities.clouds.eks.wanted.control_plane import access_key
+from api_types.errors import PermissionDenied
 from api_types.messages.signals import CloudClusterSignals
 from tests.activities.clouds.builders import a_pool, an_eks_pool
 from tests.environment import scripted_cloud
@@ -152,6 +153,29 @@ async def test_case_56_what_was_changed_by_hand_is_put_back(eks: CloudPlane) -> 
     await eks.until_cloud(lambda cloud: cloud.written("update") == ["net/routes-public"])
     await eks.ready()
     assert "DriftDetected" in [reason for reason, _ in await eks.events()]
+
+
+async def test_case_56_an_entry_of_access_that_was_deleted_by_hand_is_put_back_though_its_cluster_lets_nobody_in(eks: CloudPlane) -> None:
+    eks.cluster.shut = lambda: "access" not in eks.cloud.things
+    await eks.apply(an_eks_pool())
+    await eks.ready()
+    del eks.cloud.things["access"]
+    await eks.retry_now()
+    await eks.until_cloud(lambda cloud: "access" in cloud.things, "the entry")
+    await eks.ready()
+    events = await eks.events()
+    assert "CredentialsInvalid" not in [reason for reason, _ in events], "nothing was paused"
+    assert any(reason == "NotObserved" and "401" in message for reason, message in events)
+
+
+async def test_case_56_one_object_that_may_not_be_looked_at_hides_no_change_of_another(eks: CloudPlane) -> None:
+    await eks.apply(an_eks_pool())
+    await eks.ready()
+    eks.cloud.refuse["look", "iam/cluster"] = [PermissionDenied("iam:GetRole")] * 100
+    eks.cloud.things["net/routes-public"].content = "another route"
+    await eks.retry_now()
+    await eks.until_cloud(lambda cloud: cloud.written("update") == ["net/routes-public"], "the route")
+    assert ("NotObserved", "PermissionDenied: iam:GetRole") in [(reason, text.rpartition("): ")[2]) for reason, text in await eks.events()]
 
 
 async def test_case_57_a_pool_that_was_deleted_by_hand_is_built_again_in_the_next_epoch(eks: CloudPlane) -> None:

@@ -1,13 +1,24 @@
 """What fails at a cloud, and what follows: on a real Temporal server and a scripted cloud. Numbers: spec/provisioning.md 11."""
 
+from collections.abc import Mapping
+
 from activities.clouds.activities import Patience
-from api_types.errors import CapacityUnavailable, QuotaExceeded, ServerError, Throttled
+from api_types.errors import CapacityUnavailable, PermissionDenied, QuotaExceeded, ServerError, Throttled
 from api_types.messages.clouds import Leftover
 from tests.activities.clouds.builders import a_pool, an_eks_pool
+from tests.environment.scripted_cloud import OTHER
 from tests.workflows.cloud_cluster.control_plane import CloudPlane, row
+from tests.workflows.environment.harness import eventually
 
 BALANCER = Leftover(kind="LoadBalancer", id="a1b2c3", evidence="tag kubernetes.io/cluster", ours=True)
-OF_A_USER = Leftover(kind="Instance", id="i-0123", evidence="in our network, without our mark")
+OF_A_USER = Leftover(kind="Instance", id="i-0123", evidence="in our network, without our mark", link="https://cloud.example/i-0123")
+
+
+async def hasten_dependencies(plane: CloudPlane) -> None:
+    """Have a deletion that is refused reported at once."""
+    await plane.stop_cloud_worker()
+    plane.patience = Patience(dependency=0.0)
+    await plane.start_cloud_worker()
 
 
 async def test_case_30_a_quota_stops_what_needs_the_object_and_is_tried_again_when_a_person_says_so(eks: CloudPlane) -> None:
@@ -142,31 +153,93 @@ async def test_case_65_what_the_cluster_left_behind_is_found_and_deleted_and_wha
 
 
 async def test_case_74_what_others_have_in_the_network_holds_it_and_is_named(gke: CloudPlane) -> None:
-    await gke.stop_cloud_worker()
-    gke.patience = Patience(dependency=0.0)
-    await gke.start_cloud_worker()
+    await hasten_dependencies(gke)
     await gke.apply(a_pool())
     await gke.ready()
     subnet = gke.cloud.things["net/subnet"]
-    gke.cloud.things["vm"] = type(subnet)("vm", "Instance", "vm-1", "another", "", "", ("net/subnet",))
-    gke.cloud.leftovers = [BALANCER]
+    gke.cloud.things["vm"] = type(subnet)("vm", "Instance", "vm-1", OTHER, "", "", ("net/subnet",))
+    gke.cloud.leftovers = [BALANCER, OF_A_USER]
     await gke.delete()
-    seen = await gke.until(lambda seen: "Dependency: net/subnet" in seen["message"])
+    seen = await gke.until(lambda seen: "Dependency: net/subnet" in seen["message"] and "in the way" in seen["message"])
     assert "is used by vm" in seen["message"]
-    await gke.until_cloud(lambda cloud: cloud.leftovers == [], "the sweep")
+    assert "of others, and in the way: Instance i-0123 (https://cloud.example/i-0123)" in seen["message"]
+    await gke.until_cloud(lambda cloud: cloud.leftovers == [OF_A_USER], "the sweep")
     del gke.cloud.things["vm"]
     await gke.retry_now()
     await gke.gone()
     assert gke.cloud.things == {}
+    described = await gke.handle.query("describe")
+    assert [each["id"] for each in described["status"]["leftovers"]] == ["i-0123"]
 
 
-async def test_an_abandoned_cluster_is_left_and_listed(gke: CloudPlane) -> None:
+async def test_case_61_what_an_inventory_has_lost_is_found_by_its_marks_and_deleted(eks: CloudPlane) -> None:
+    await hasten_dependencies(eks)
+    await eks.apply(an_eks_pool(), an_eks_pool("old"))
+    await eks.ready()
+    await eks.handle.terminate("lost")
+    # No plan names this pool: it was removed, and waited for its replicas.
+    await eks.delete(order=eks.order(an_eks_pool()))
+    await eks.gone()
+    assert eks.cloud.things == {}
+    assert ("sweep", eks.cloud.ids["pool/old"]) in eks.cloud.calls
+
+
+async def test_case_61_what_an_inventory_has_lost_goes_also_when_its_manifest_is_refused_now(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()
+    await gke.handle.terminate("lost")
+    await gke.delete(order=gke.order(a_pool(zones=["us-east1-b"])))
+
+    async def look() -> Mapping[str, object]:
+        await gke.retry_now()
+        return gke.cloud.things
+
+    await eventually(look, lambda things: not things, within=40.0, longest_pause=0.5)
+    await gke.gone()
+
+
+async def test_an_audit_that_is_refused_says_so_and_waits(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    gke.cloud.refuse["audit", ""] = [PermissionDenied("compute.forwardingRules.list")] * 2
+    await gke.delete()
+    seen = await gke.until(lambda seen: "forwardingRules" in seen["message"])
+    assert seen["message"] == "PermissionDenied: leftovers could not be looked for: compute.forwardingRules.list"
+    assert gke.cloud.written("audit") == [""], "it is asked again after the time for permissions"
+    await gke.retry_now()
+    await gke.until_cloud(lambda cloud: len(cloud.written("audit")) == 2)
+    await gke.retry_now()
+    await gke.gone()
+
+
+async def test_an_abandoned_cluster_is_left_and_listed_with_its_links(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    gke.cloud.leftovers = [BALANCER]
     await gke.delete(abandon=True)
     await gke.gone()
-    assert "cluster" in gke.cloud.things
+    assert ("cluster" in gke.cloud.things, gke.cloud.written("delete"), gke.cloud.written("sweep")) == (True, [], [])
     (said,) = [message for reason, message in await gke.events() if reason == "Abandoned"]
-    assert all(gke.cloud.things[key].id in said for key in ("cluster", "net/vpc", "pool/gpu"))
-    ended = await gke.handle.describe()
-    assert ended.close_time is not None
+    cluster = gke.cloud.things["cluster"]
+    assert f"{cluster.id} (https://cloud.example/{cluster.id})" in said
+    assert "LoadBalancer a1b2c3" in said
+
+
+async def test_a_cluster_that_lost_its_state_and_is_abandoned_is_listed_by_its_marks(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    await gke.handle.terminate("lost")
+    await gke.delete(abandon=True, order=gke.order(a_pool()))
+    await gke.gone()
+    (said,) = [message for reason, message in await gke.events() if reason == "Abandoned"]
+    assert all(f"{each.kind} {each.id}" in said for each in gke.cloud.things.values())
+
+
+async def test_a_cluster_is_abandoned_without_its_credential_too(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    gke.secrets.credential = None
+    await gke.delete(abandon=True)
+    await gke.gone()
+    (said,) = [message for reason, message in await gke.events() if reason == "Abandoned"]
+    assert gke.cloud.things["cluster"].id in said

@@ -80,13 +80,14 @@ class VpcHandler(TaggedHandler):
 
     listing, result, id_field, id_filter, deleting = "describe_vpcs", "Vpcs", "VpcId", "vpc-id", "delete_vpc"
 
-    def create(self, wanted: Wanted) -> None:
-        """Create it, unless there was one in which other objects still are. Raises ReplaceRequired for that."""
-        if wanted.known_id and (inside := [key for key in _IN_THE_VPC if key in wanted.known]):
-            raise ReplaceRequired(
-                f"VPC {wanted.known_id} is gone, and {' and '.join(inside)} cannot move to a new one; create another cluster"
-            )
-        super().create(wanted)
+    def look(self, wanted: Wanted) -> Found:
+        """Find it; one that is gone is not created again while other objects say that they are in it."""
+        found = super().look(wanted)
+        inside = [key for key in _IN_THE_VPC if key in wanted.known]
+        if found.state is State.ABSENT and wanted.known_id and inside:
+            reason = f"VPC {wanted.known_id} is gone, and {' and '.join(inside)} cannot move to a new one; create another cluster"
+            return Found(State.ABSENT, reason=reason, cause=ReplaceRequired, uncertain=True)
+        return found
 
     def used(self, item: Item) -> bool:
         """Whether it has subnets."""

@@ -24,7 +24,7 @@ class SubnetsHandler(TaggedHandler):
         """Find those with our tags, and compare each with the call that creates it."""
         items = {str(item["CidrBlock"]): item for item in self.tagged(wanted)}
         if not items:
-            return Found(State.ABSENT, uncertain=True)
+            return self._absent(wanted)
         facts: dict[str, str] = {}
         changes: list[str] = []
         for name, given in self._expected(wanted).items():
@@ -41,6 +41,14 @@ class SubnetsHandler(TaggedHandler):
         if pending and not changes:
             return Found(State.PENDING, facts=facts, reason=f"{pending[0]} is pending")
         return Found(State.DIFFERS if changes else State.READY, facts=facts, changes=tuple(changes))
+
+    def _absent(self, wanted: Wanted) -> Found:
+        """Give that none is there; they are not created again while other objects say that they are in them."""
+        known = sorted(value for name, value in wanted.known.get(wanted.object.key, {}).items() if not name.endswith(f"-{RANGE}"))
+        inside = [key for key in _IN_SUBNETS if key in wanted.known]
+        if known and inside:
+            return Found(State.ABSENT, reason=_cannot_move(known[0], inside), cause=ReplaceRequired, uncertain=True)
+        return Found(State.ABSENT, uncertain=True)
 
     def create(self, wanted: Wanted) -> None:
         """Create all of them."""
@@ -79,7 +87,7 @@ class SubnetsHandler(TaggedHandler):
         """Create one. Gives None where it is there and is not listed yet. Raises ReplaceRequired for one that others were in."""
         known = wanted.known.get(wanted.object.key, {}).get(name)
         if known and not self.listed(**{self.id_filter: known}) and (inside := [key for key in _IN_SUBNETS if key in wanted.known]):
-            raise ReplaceRequired(f"subnet {known} is gone, and {' and '.join(inside)} cannot move to a new one; create another cluster")
+            raise ReplaceRequired(_cannot_move(known, inside))
         answer = self.clients.create("ec2", "create_subnet", **given)
         if answer is not None:
             made: Item = answer["Subnet"]
@@ -95,6 +103,10 @@ class SubnetsHandler(TaggedHandler):
         given = self.expected(wanted, "create_subnet")
         # Without the VPC none of them can be filled in.
         return {next(iter(call.facts)): each for call, each in zip(calls, given, strict=False)}
+
+
+def _cannot_move(subnet: str, inside: list[str]) -> str:
+    return f"subnet {subnet} is gone, and {' and '.join(inside)} cannot move to a new one; create another cluster"
 
 
 def _opens(wanted: Wanted, name: str) -> bool:

@@ -1,8 +1,8 @@
 """What this project makes at AWS for a cluster, by its marks: an object that the inventory has lost, or that came after its delete."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from activities.clouds.eks.handlers.base import tags_of
+from activities.clouds.eks.handlers.base import Item, tags_of
 from activities.clouds.eks.handlers.ec2 import (
     ElasticIpHandler,
     InternetGatewayHandler,
@@ -22,6 +22,7 @@ from activities.clouds.graph import DesiredObject
 from activities.clouds.lifecycle.handler import Found, State, Wanted
 from activities.clouds.lifecycle.tokens import token_of
 from api_types import labels
+from api_types.errors import Busy, Dependency
 from api_types.messages.clouds import Leftover
 
 _BY_TAG: tuple[tuple[str, type[TaggedHandler], str], ...] = (
@@ -39,12 +40,17 @@ class _Marked(LeftoverKind):
     """A kind of which each object carries our marks; what deletes it otherwise deletes it here too."""
 
     def remove(self, scene: Scene, leftover: Leftover) -> None:
-        """Delete it."""
+        """Delete it. Raises Dependency while it is in use, and until it is gone."""
         handler = HANDLERS[leftover.kind](scene.clients, scene.account)
         name = scene.cluster if leftover.kind == "FileSystem" else leftover.id
         bare = DesiredObject(leftover.key, leftover.kind, name, (), (), "")
         wanted = Wanted(scene.owner, bare, {}, token_of(scene.owner, leftover.key, "", 0))
-        handler.delete(wanted, Found(State.READY, leftover.id, {"id": leftover.id}))
+        try:
+            handler.delete(wanted, Found(State.READY, leftover.id, {"id": leftover.id}))
+        except Busy as error:
+            raise Dependency(error.message) from None
+        if any((each.kind, each.id) == (leftover.kind, leftover.id) for each in self.find(scene)):
+            raise Dependency(f"{leftover.kind} {leftover.id} is being deleted")
 
 
 class TaggedObjects(_Marked):
@@ -78,10 +84,32 @@ class Clusters(_Marked):
         return [_marked(self.kind, scene.cluster, "cluster", console(scene, "eks/home?region={region}#/clusters/{id}", scene.cluster))]
 
 
+class NodeGroups(_Marked):
+    """Node groups: of pools that are not in the spec any more, or whose class is not there."""
+
+    kind = "Nodegroup"
+
+    def find(self, scene: Scene) -> Sequence[Leftover]:
+        """List those of the control plane that have the owner's tag."""
+        link = f"eks/home?region={{region}}#/clusters/{scene.cluster}/nodegroups/{{id}}"
+        return [
+            _marked(self.kind, name, tags_of(group, "tags").get(labels.CLOUD_OBJECT, ""), console(scene, link, name))
+            for name, group in _node_groups(scene)
+            if tags_of(group, "tags").get(labels.CLOUD_OWNER) == scene.owner.digits
+        ]
+
+
 class LaunchTemplates(_Marked):
     """Launch templates."""
 
     kind = "LaunchTemplate"
+
+    def remove(self, scene: Scene, leftover: Leftover) -> None:
+        """Delete it. Raises Dependency while a node group has it: EKS reads it until its machines are gone."""
+        for name, group in _node_groups(scene):
+            if group.get("launchTemplate", {}).get("id") == leftover.id:
+                raise Dependency(f"launch template {leftover.id} is used by node group {name}")
+        super().remove(scene, leftover)
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
         """List those with the owner's tag."""
@@ -129,11 +157,20 @@ class Identities(_Marked):
         return found
 
 
+def _node_groups(scene: Scene) -> Iterator[tuple[str, Item]]:
+    """Give the node groups of the control plane by their names; none without a control plane."""
+    for name in scene.clients.listed("eks", "list_nodegroups", "nodegroups", clusterName=scene.cluster):
+        group = scene.clients.read("eks", "describe_nodegroup", clusterName=scene.cluster, nodegroupName=str(name)).get("nodegroup")
+        if group:
+            yield str(name), group
+
+
 def _marked(kind: str, identity: str, key: str, link: str = "") -> Leftover:
     return Leftover(kind=kind, id=identity, evidence=f"tag {labels.CLOUD_OWNER}", ours=True, key=key, link=link)
 
 
 MARKED: tuple[LeftoverKind, ...] = (
+    NodeGroups(),
     Clusters(),
     LaunchTemplates(),
     FileSystems(),

@@ -67,6 +67,13 @@ def test_a_refused_request_becomes_the_error_that_says_whether_a_retry_can_help(
     assert error.message.startswith(f"cluster eu-1: {APPLY}: ")
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_what_a_cluster_at_a_cloud_refuses_names_the_identity_and_no_kubeconfig(status: int) -> None:
+    error = failure(status, b"{}", {}, "eu-1", APPLY, "the identity in Secret modelplane-system/eks-default")
+    assert "the identity in Secret modelplane-system/eks-default" in error.message
+    assert "kubeconfig" not in error.message
+
+
 def test_the_error_about_a_secret_quotes_nothing_of_it() -> None:
     body = {"message": 'Secret "x" is invalid: data[token]: Invalid value: "hunter2"', "reason": "Invalid"}
     error = failure(422, json.dumps(body).encode(), {}, "eu-1", "apply v1/Secret/ml-team/x")

@@ -73,6 +73,7 @@ class World:
                 self.rebuilt.append(each.key)
                 await self._attempts(each, delete)
             self.epochs[each.key] = self.epochs.get(each.key, 0) + 1
+            self.known.pop(each.key, None)
         raise AssertionError(f"{each.key} is never Ready")
 
     async def delete(self, each: DesiredObject) -> Found:

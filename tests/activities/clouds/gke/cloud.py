@@ -226,6 +226,7 @@ class Cloud:
                 self.known[each.key] = dict(found.facts)
                 return found
             self.epochs[each.key] = self.epochs.get(each.key, 0) + 1
+            self.known.pop(each.key, None)
             if found.state is State.BROKEN:
                 if rebuilds == 0:
                     assert found.cause is not None
@@ -277,7 +278,7 @@ class Cloud:
 
     @property
     def order(self) -> AuditCloud:
-        return AuditCloud(account=self.account, cloud_cluster=self.base)
+        return AuditCloud(account=self.account, cloud_cluster=self.base, keys=list(self.known))
 
     def sweep(self) -> list[str]:
         """Delete what may be deleted; give why others could not."""

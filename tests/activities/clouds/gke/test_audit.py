@@ -101,6 +101,16 @@ def test_what_was_asked_for_is_found_by_its_mark_with_its_key(cloud: Cloud) -> N
     assert len(cloud.audit()) == 5, "what has a key is deleted by its handler"
 
 
+def test_prv_77_what_an_inventory_has_lost_is_found_by_its_marks_and_deleted(cloud: Cloud) -> None:
+    lost = a_cloud(cloud.google)
+    assert [each.key for each in lost.audit()] == ["cluster", "net/subnet", "net/vpc", "iam/sa", "iam/binding"]
+    refused: list[str] = []
+    for _ in range(6):
+        refused += lost.sweep()
+    assert any("is being deleted" in each for each in refused), "what is being deleted does not count as gone"
+    assert (lost.audit(), cloud.google.remains()) == ([], [])
+
+
 # --- others -------------------------------------------------------------------------------------------------------------------------
 
 
