@@ -43,8 +43,10 @@ _ROWS: tuple[tuple[type[ModelplaneError], re.Pattern[str], str], ...] = tuple(
         (
             CredentialsInvalid,
             r"unauthorized|asked for the client to provide credentials",
-            "the API server does not accept this credential (401); put a valid kubeconfig into the secret store, or see whether the "
-            "identity of the cloud may still log in to the cluster",
+            (
+                "the API server does not accept this credential (401); put a valid kubeconfig into the secret store, or see whether the "
+                "identity of the cloud may still log in to the cluster"
+            ),
         ),
         (Throttled, r"too many requests", ""),
         (

@@ -34,7 +34,7 @@ _NAMESPACE_TERMINATING = "NamespaceTerminating"
 
 
 def failure(
-    status: int, body: bytes | Mapping[str, Any], headers: Mapping[str, str], cluster: str, doing: str, identity: str = ""
+    status: int, body: bytes | Mapping[str, Any], headers: Mapping[str, str], cluster: str, doing: str, *, identity: str = ""
 ) -> ModelplaneError:
     """Make the error for a refused request. `doing` names the request, such as `apply apps/v1/Deployment/ns/name`.
 

@@ -272,11 +272,11 @@ class KubernetesCluster(ClusterApi):
             raise WatchExpired
         if status == HTTPStatus.NOT_FOUND:
             raise self._not_served(selection.kind)
-        raise failure(status, body, headers, self._cluster, f"watch {selection.kind}", self._session.identity)
+        raise failure(status, body, headers, self._cluster, f"watch {selection.kind}", identity=self._session.identity)
 
     def _read(self, answer: Response, doing: str) -> Json:
         if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
-            raise failure(answer.status, answer.body, answer.headers, self._cluster, doing, self._session.identity)
+            raise failure(answer.status, answer.body, answer.headers, self._cluster, doing, identity=self._session.identity)
         try:
             return read_object(answer.body)
         except ValueError as error:

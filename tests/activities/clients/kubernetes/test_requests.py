@@ -69,7 +69,7 @@ def test_a_refused_request_becomes_the_error_that_says_whether_a_retry_can_help(
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_what_a_cluster_at_a_cloud_refuses_names_the_identity_and_no_kubeconfig(status: int) -> None:
-    error = failure(status, b"{}", {}, "eu-1", APPLY, "the identity in Secret modelplane-system/eks-default")
+    error = failure(status, b"{}", {}, "eu-1", APPLY, identity="the identity in Secret modelplane-system/eks-default")
     assert "the identity in Secret modelplane-system/eks-default" in error.message
     assert "kubeconfig" not in error.message
 

@@ -145,6 +145,23 @@ async def test_prv_9_4_what_the_inventory_has_lost_is_found_by_its_marks_and_del
     assert aws.remains() == []
 
 
+async def test_prv_77_pools_that_no_plan_names_any_more_are_found_by_their_marks_before_their_cluster(aws: FakeAws, world: World) -> None:
+    await made(world, world.plan(), *TO_NODES, "pool/gpu")
+    lost = world_of(aws)
+    found = [each for each in lost.provider.audit(lost.audit()) if each.ours]
+    kept = [(each.kind, each.key) for each in found if each.kind in ("Nodegroup", "LaunchTemplate", "Cluster")]
+    assert kept == [("Nodegroup", "pool/gpu"), ("Cluster", "cluster"), ("LaunchTemplate", "lt/gpu")]
+    group, cluster, template = (next(each for each in found if each.kind == kind) for kind, _ in kept)
+    with pytest.raises(Dependency, match="is used by node group gpu"):
+        lost.provider.sweep(lost.audit(), template)
+    with pytest.raises(Dependency):
+        lost.provider.sweep(lost.audit(), cluster)
+    with pytest.raises(Dependency, match="Nodegroup gpu is being deleted"):
+        lost.provider.sweep(lost.audit(), group)
+    assert swept(lost) == []
+    assert aws.remains() == []
+
+
 async def test_prv_74_what_others_have_put_into_the_vpc_is_named_and_stays(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, "net/vpc", "net/subnets")
