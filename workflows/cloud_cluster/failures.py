@@ -50,10 +50,17 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def _waited_for(timeout: exceptions.TimeoutError) -> str:
-    """Give what the last attempt waited for, in the words of the cloud: its heartbeats say that."""
-    details = timeout.last_heartbeat_details
-    last = details[-1] if details else None
-    return str(last.get(WAITS, "")) if isinstance(last, dict) else ""
+    """Give what the last attempt waited for, in the words of the cloud: its heartbeats say that.
+
+    They are in the failure of the attempt, which is the cause of that of all attempts.
+    """
+    each: BaseException | None = timeout
+    while isinstance(each, exceptions.TimeoutError):
+        last = each.last_heartbeat_details[-1] if each.last_heartbeat_details else None
+        if isinstance(last, dict) and last.get(WAITS):
+            return str(last[WAITS])
+        each = each.cause
+    return ""
 
 
 def delay_after(failure: Failure, plan: CloudPlan | None) -> timedelta:

@@ -12,6 +12,7 @@ from api_types.messages.clouds import Leftover
 from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.aws.faults import Fault, Kind
 from testbed.clouds.aws.faults import Leftover as Left
+from tests.activities.clouds.builders import BLOCK, an_eks_pool
 from tests.activities.clouds.eks.test_cases import TO_CLUSTER, TO_NODES, made
 from tests.activities.clouds.eks.world import World, world_of
 
@@ -146,17 +147,19 @@ async def test_prv_9_4_what_the_inventory_has_lost_is_found_by_its_marks_and_del
 
 
 async def test_prv_77_pools_that_no_plan_names_any_more_are_found_by_their_marks_before_their_cluster(aws: FakeAws, world: World) -> None:
-    await made(world, world.plan(), *TO_NODES, "pool/gpu")
+    aws.plant_reservation(BLOCK, "us-east-2a", "p5en.48xlarge", 2, "scheduled")
+    pool = an_eks_pool("p5en", className="p5en", nodeCount=2, capacityBlock={"capacityReservationId": BLOCK})
+    await made(world, world.plan(pool), *TO_NODES, "lt/p5en", "pool/p5en")
     lost = world_of(aws)
     found = [each for each in lost.provider.audit(lost.audit()) if each.ours]
     kept = [(each.kind, each.key) for each in found if each.kind in ("Nodegroup", "LaunchTemplate", "Cluster")]
-    assert kept == [("Nodegroup", "pool/gpu"), ("Cluster", "cluster"), ("LaunchTemplate", "lt/gpu")]
+    assert kept == [("Nodegroup", "pool/p5en"), ("Cluster", "cluster"), ("LaunchTemplate", "lt/p5en")]
     group, cluster, template = (next(each for each in found if each.kind == kind) for kind, _ in kept)
-    with pytest.raises(Dependency, match="is used by node group gpu"):
+    with pytest.raises(Dependency, match="is used by node group p5en"):
         lost.provider.sweep(lost.audit(), template)
     with pytest.raises(Dependency):
         lost.provider.sweep(lost.audit(), cluster)
-    with pytest.raises(Dependency, match="Nodegroup gpu is being deleted"):
+    with pytest.raises(Dependency, match="Nodegroup p5en is being deleted"):
         lost.provider.sweep(lost.audit(), group)
     assert swept(lost) == []
     assert aws.remains() == []
