@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from activities.clouds.activities import Patience
-from api_types.errors import CapacityUnavailable, PermissionDenied, QuotaExceeded, ServerError, Throttled
+from api_types.errors import CapacityUnavailable, Dependency, PermissionDenied, QuotaExceeded, ServerError, Throttled
 from api_types.messages.clouds import Leftover
 from tests.activities.clouds.builders import a_pool, an_eks_pool
 from tests.environment.scripted_cloud import OTHER
@@ -195,6 +195,27 @@ async def test_case_61_what_an_inventory_has_lost_goes_also_when_its_manifest_is
         return gke.cloud.things
 
     await eventually(look, lambda things: not things, within=40.0, longest_pause=0.5)
+    await gke.gone()
+
+
+async def test_prv_9_4_what_is_left_after_three_rounds_is_said_and_the_deletion_does_not_end(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    gke.cloud.leftovers = [BALANCER]
+    gke.cloud.refuse["sweep", BALANCER.id] = [Dependency("a listener uses it") for _ in range(100)]
+    await gke.delete()
+    await gke.until(lambda seen: "left at the cloud: LoadBalancer a1b2c3" in seen["message"])
+
+    async def rounds() -> list[str]:
+        await gke.retry_now()
+        return [message for reason, message in await gke.events() if reason == "LeftoversFound"]
+
+    said = await eventually(rounds, bool, within=40.0, longest_pause=0.5)
+    assert said == ["after 3 rounds: LoadBalancer a1b2c3"]
+    assert (await gke.progress())["phase"] == "Deleting"
+    gke.cloud.refuse.clear()
+    await gke.retry_now()
+    await gke.until_cloud(lambda cloud: cloud.leftovers == [], "the sweep")
     await gke.gone()
 
 
