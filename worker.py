@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -39,10 +39,11 @@ from activities.clients.hubs.oci import OciRegistry
 from activities.clients.hubs.s3 import S3Buckets
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clouds.accounts import CloudAccounts, ProviderFactory
-from activities.clouds.activities import CloudActivities
+from activities.clouds.activities import CloudActivities, Patience
 from activities.clouds.eks.provider import EksProvider
 from activities.clouds.gke.provider import GkeProvider
 from activities.clouds.in_cluster import InCluster
+from activities.clouds.lifecycle.pace import Pace
 from activities.clusters.activities import ClusterActivities
 from activities.clusters.permissions import Usage
 from activities.log import configure_logging
@@ -99,27 +100,44 @@ _TYPES = {
 log = structlog.get_logger("modelplane.worker")
 
 
-def main() -> None:
+def cloud_providers(settings: Settings) -> dict[str, ProviderFactory]:
+    """Give what makes a cloud from a credential and a region, by source of InferenceClusters."""
+    return {
+        "EKS": lambda credential, region: EksProvider(credential, region, settings.eks),
+        "GKE": lambda credential, region: GkeProvider(credential, region, settings.gke),
+    }
+
+
+@dataclass(frozen=True)
+class Clouds:
+    """The clouds that clusters are created at, and how often what is created there is looked at; other programs have fake ones."""
+
+    providers: Callable[[Settings], dict[str, ProviderFactory]] = cloud_providers
+    pace: Pace = field(default_factory=Pace)
+    patience: Patience = field(default_factory=Patience)
+
+
+def main(clouds: Clouds | None = None) -> None:
     """Start the worker. Exit codes: 0 stopped, 2 bad settings, 6 Temporal does not answer."""
     settings = load_settings()
     configure_logging(settings.log)
     try:
-        asyncio.run(_run_until_signal(settings))
+        asyncio.run(_run_until_signal(settings, clouds or Clouds()))
     except CommandFailed as error:
         print("\n".join(filter(None, (error.message, *error.details, error.next_step))), file=sys.stderr)
         exit_process(error.code)
     exit_process(ExitCode.DONE)
 
 
-async def _run_until_signal(settings: Settings) -> None:
+async def _run_until_signal(settings: Settings, clouds: Clouds) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    await run(settings, stop)
+    await run(settings, stop, clouds)
 
 
-async def run(settings: Settings, stop: asyncio.Event) -> None:
+async def run(settings: Settings, stop: asyncio.Event, clouds: Clouds) -> None:
     """Serve until `stop` is set, then finish what is running."""
     raise_open_files_limit()
     sdk_metrics = f"127.0.0.1:{free_port()}"
@@ -128,7 +146,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     await register_search_attributes(client)
     if named := images_by_tag(settings):
         log.warning("images are named by tags, which a registry may move: set them with digests (README.md, Images)", images=named)
-    activities = build_activities(settings)
+    activities = build_activities(settings, clouds)
     await activities.helm.start(serves_clusters=serves_clusters(settings))
     with ThreadPoolExecutor(max_workers=DECISION_THREADS, thread_name_prefix="decision") as threads:
         # Loads the grammar of selectors, a quarter of a second that the first decision would wait for.
@@ -235,10 +253,11 @@ class Activities:
     helm: HelmClients
 
 
-def build_activities(settings: Settings) -> Activities:
+def build_activities(settings: Settings, clouds: Clouds | None = None) -> Activities:
     """Build every activity from the settings."""
+    clouds = clouds or Clouds()
     store = secret_store(settings)
-    accounts = CloudAccounts(store, cloud_providers(settings), settings.provision)
+    accounts = CloudAccounts(store, clouds.providers(settings), settings.provision)
     requests, applies = settings.cluster.max_concurrent_requests, settings.cluster.max_concurrent_applies
     pool = KubernetesPool(store, settings.kubeconfig, requests, applies, accounts)
     # The helm that `modelplane up` and the tests use serves a worker beside them.
@@ -285,18 +304,10 @@ def build_activities(settings: Settings) -> Activities:
             control.api if settings.control_cluster.name else no_control_cluster,
             control.connection if settings.control_cluster.name else None,
         ),
-        clouds=CloudActivities(accounts, InCluster(pool, helm), settings.provision),
+        clouds=CloudActivities(accounts, InCluster(pool, helm), settings.provision, clouds.pace, clouds.patience),
         pool=pool,
         helm=helm,
     )
-
-
-def cloud_providers(settings: Settings) -> dict[str, ProviderFactory]:
-    """Give what makes a cloud from a credential and a region, by source of InferenceClusters."""
-    return {
-        "EKS": lambda credential, region: EksProvider(credential, region, settings.eks),
-        "GKE": lambda credential, region: GkeProvider(credential, region, settings.gke),
-    }
 
 
 def control_cluster(settings: Settings) -> str:

@@ -61,6 +61,7 @@ COMMANDS = {
     "schema": Command("inspect.schema", "schema", "Print the JSON Schema of a kind, or list the kinds."),
     "up": Command("local.up", "up", "Start Temporal, simulated GPU clusters, a worker and a front on this machine.", _LOCAL),
     "down": Command("local.down", "down", "Stop the fleet on this machine.", _LOCAL),
+    "clouds": Command("local.clouds", "clouds", "Show what is at the fake clouds of the fleet on this machine.", _LOCAL),
     "logs": Command("inspect.logs", "logs", "Show the log of a part of the testbed.", _LOCAL),
     "ui": Command("inspect.ui", "ui", "Print the address in the Temporal UI and open it."),
 }

@@ -10,11 +10,13 @@ from typing import Any
 
 from testbed.cluster.objects import NAMESPACE, STORAGE_CLASS
 from testbed.documents import dump_all, write_text
-from testbed.fleet.fleet_file import Cluster, FleetFile
+from testbed.fleet.fleet_file import CONTROL, Cluster, FleetFile
 
 API_VERSION = "modelplane.ai/v1alpha1"
 KUBECONFIG_KEY = "kubeconfig"
 """In the Secret of a cluster."""
+CREDENTIALS_KEY = "credentials"
+"""In the Secret of a cloud."""
 READABLE = 0o644
 
 
@@ -23,11 +25,18 @@ def secret_name(cluster: str) -> str:
     return f"{cluster}-kubeconfig"
 
 
-def write_manifests(folder: Path, fleet: FleetFile, kubeconfigs: Mapping[str, Path]) -> None:
-    """Write classes.yaml, clusters.yaml and, readable by its owner only, secrets.yaml."""
+def write_manifests(folder: Path, fleet: FleetFile, kubeconfigs: Mapping[str, Path], credentials: Mapping[str, Path]) -> None:
+    """Write classes.yaml, clusters.yaml and, readable by its owner only, secrets.yaml.
+
+    Kubeconfigs are by cluster, credentials of clouds by the name of their Secret. What fake clouds hand out is in none of the files.
+    """
+    fleet = fleet.known_at_first()
+    names = {CONTROL, *(cluster.name for cluster in fleet.clusters)}
+    secrets = [_secret(secret_name(name), KUBECONFIG_KEY, path) for name, path in kubeconfigs.items() if name in names]
+    secrets += [_secret(name, CREDENTIALS_KEY, path) for name, path in credentials.items()]
     write_text(folder / "classes.yaml", dump_all(_class(name, fleet) for name in sorted(fleet.classes)), READABLE)
     write_text(folder / "clusters.yaml", dump_all(_cluster(cluster) for cluster in fleet.clusters), READABLE)
-    write_text(folder / "secrets.yaml", dump_all(_secret(name, path) for name, path in kubeconfigs.items()))
+    write_text(folder / "secrets.yaml", dump_all(secrets))
 
 
 def _class(name: str, fleet: FleetFile) -> dict[str, Any]:
@@ -58,11 +67,11 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _secret(name: str, kubeconfig: Path) -> dict[str, Any]:
+def _secret(name: str, key: str, content: Path) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": secret_name(name), "namespace": NAMESPACE},
+        "metadata": {"name": name, "namespace": NAMESPACE},
         "type": "Opaque",
-        "data": {KUBECONFIG_KEY: base64.b64encode(kubeconfig.read_bytes()).decode()},
+        "data": {key: base64.b64encode(content.read_bytes()).decode()},
     }

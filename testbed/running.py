@@ -18,6 +18,16 @@ class ClusterRunning:
 
 
 @dataclass(frozen=True)
+class CloudsRunning:
+    """Where the fake clouds of a testbed listen, and where their process tells what is at them (`testbed/cloud_process.py`)."""
+
+    google_grpc: str
+    google_url: str
+    aws_url: str
+    control_url: str
+
+
+@dataclass(frozen=True)
 class Running:
     """A testbed that is up: where to reach everything. `manifests` holds classes.yaml, clusters.yaml and secrets.yaml."""
 
@@ -28,6 +38,8 @@ class Running:
     control: ClusterRunning | None
     """None when the fleet goes without."""
     manifests: Path
+    clouds: CloudsRunning | None = None
+    """None for a fleet without clusters that fake clouds hand out."""
 
     def all_clusters(self) -> list[ClusterRunning]:
         """List the control cluster, where there is one, and the simulated ones."""

@@ -10,10 +10,12 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
 
+from testbed import fake_clouds
 from testbed import temporal as temporal_server
 from testbed.cluster import objects
 from testbed.cluster.control_plane import ControlPlane
@@ -42,7 +44,7 @@ STOP_SECONDS = 30
 STAGE_LAST = 9
 """Processes started for others, as a worker, are the first to be stopped."""
 
-FORMAT = 2
+FORMAT = 3
 """Of running.json; what another version of this module started is started afresh."""
 
 GATEWAY = "gateway"
@@ -84,9 +86,12 @@ class Testbed:
             self._supervision.want(spec for plane in planes for spec in plane.store_and_server())
             if temporal:
                 self._supervision.want([temporal_server.process(self._home, programs[TEMPORAL])])
-            with ThreadPoolExecutor(len(planes) + 1) as pool:
+            if self._fleet.has_clouds:
+                self._supervision.want([fake_clouds.process(self._home, self._handed_out(planes))])
+            with ThreadPoolExecutor(len(planes) + 2) as pool:
                 # Temporal is waited for beside the clusters: it needs the processor at the same time.
                 waits = [pool.submit(self._await_temporal)] if temporal else []
+                waits += [pool.submit(self._await_clouds)] if self._fleet.has_clouds else []
                 waits += [pool.submit(self._bring_up, plane, definitions, data_plane=data_plane) for plane in planes]
                 for wait in waits:
                     wait.result()
@@ -94,18 +99,21 @@ class Testbed:
             if data_plane:
                 self._supervision.want(data_plane_processes(planes, programs["traefik"], STAGE_LAST - 1))
             self._await_gateways(planes, ENCLAVE if data_plane else GATEWAY)
-            running = self._describe(planes, temporal=temporal, data_plane=data_plane)
+            clouds = self._fleet.has_clouds
+            running = self._describe(planes, temporal=temporal, data_plane=data_plane, clouds=clouds)
             for cluster in running.all_clusters():
                 if cluster.gateway_url:  # an address in its status may be from an earlier run; only an answer proves it
                     answers = partial(answers_http, cluster.gateway_url)
                     self._supervision.wait_for(ENCLAVE, answers, CONTROLLER_SECONDS, f"does not answer for the Gateway of {cluster.name}")
-            write_manifests(running.manifests, self._fleet, {plane.name: plane.kubeconfig for plane in planes})
+            credentials = fake_clouds.credentials(self._home) if clouds else {}
+            write_manifests(running.manifests, self._fleet, {plane.name: plane.kubeconfig for plane in planes}, credentials)
             record = {
                 "format": FORMAT,
                 "clusters": [plane.name for plane in planes],
                 "processes": sorted(self._files.specs()),
                 "temporal": temporal,
                 "data_plane": data_plane,
+                "clouds": clouds,
                 "fleet": self._fleet.model_dump_json(),
             }
             write_json(self._record, record)
@@ -129,7 +137,7 @@ class Testbed:
         if not all(self._files.identity(name) for name in record["processes"]):
             return None
         planes = [self._plane(name, {}) for name in record["clusters"]]
-        return self._describe(planes, temporal=record["temporal"], data_plane=record["data_plane"])
+        return self._describe(planes, temporal=record["temporal"], data_plane=record["data_plane"], clouds=record["clouds"])
 
     def start_process(self, name: str, argv: list[str], env: dict[str, str]) -> None:
         """Supervise one more process, with `env` over the supervisor's environment; logs go to logs/<name>.log.
@@ -182,8 +190,11 @@ class Testbed:
         planes = [self._plane(name, programs, data_plane=data_plane) for name in names]
         ports = [port for plane in planes for port in plane.ports()]
         ports += temporal_server.PORTS if temporal else ()
+        ports += fake_clouds.PORTS if self._fleet.has_clouds else ()
         ports += [data_plane_port(plane.name) for plane in planes] if data_plane else []
         self._home.choose_ports(ports, self._say)
+        clouds = {plane.name: fake_clouds.review_url(self._home, cloud) for cloud, plane in self._handed_out(planes)}
+        planes = [replace(plane, token_review=clouds.get(plane.name, plane.token_review)) for plane in planes]
         for plane in planes:
             plane.write_files()
         return planes
@@ -193,6 +204,11 @@ class Testbed:
         stack, review = (cluster.stack, cluster.token_review) if cluster else (True, "")
         simulated = name != CONTROL
         return ControlPlane(name, self._home, programs, simulated=simulated, data_plane=data_plane, stack=stack, token_review=review)
+
+    def _handed_out(self, planes: list[ControlPlane]) -> list[tuple[str, ControlPlane]]:
+        """List what fake clouds hand out, each with its cloud."""
+        clouds = {cluster.name: cluster.cloud for cluster in self._fleet.clusters if cluster.cloud}
+        return [(clouds[plane.name], plane) for plane in planes if plane.name in clouds]
 
     def _bring_up(self, plane: ControlPlane, definitions: dict[str, Path], *, data_plane: bool) -> None:
         cluster = next((each for each in self._fleet.clusters if each.name == plane.name), None)
@@ -218,6 +234,10 @@ class Testbed:
     def _await_temporal(self) -> None:
         temporal_server.wait_until_ready(self._home, self._supervision, SERVER_SECONDS)
         self._say(f"temporal: ready at {temporal_server.address(self._home)}, UI at {temporal_server.ui_address(self._home)}")
+
+    def _await_clouds(self) -> None:
+        fake_clouds.wait_until_ready(self._home, self._supervision, SERVER_SECONDS)
+        self._say("clouds: the fakes of Google Cloud and AWS are ready")
 
     def _gateway(self, planes: list[ControlPlane], *, data_plane: bool) -> ProcessSpec:
         config = self._home.folder / "gateway.json"
@@ -247,7 +267,7 @@ class Testbed:
                 otherwise = f"gave the Gateway of {plane.name} no address"
                 self._supervision.wait_for(controller, partial(has_address, kube, path), CONTROLLER_SECONDS, otherwise)
 
-    def _describe(self, planes: list[ControlPlane], *, temporal: bool, data_plane: bool) -> Running:
+    def _describe(self, planes: list[ControlPlane], *, temporal: bool, data_plane: bool, clouds: bool) -> Running:
         def cluster(plane: ControlPlane) -> ClusterRunning:
             url = f"http://127.0.0.1:{self._home.port(data_plane_port(plane.name))}" if data_plane else ""
             return ClusterRunning(plane.name, plane.kubeconfig, plane.server, self._home.gateway_address(plane.name), url)
@@ -261,4 +281,5 @@ class Testbed:
             clusters=described,
             control=control,
             manifests=self._home.manifests,
+            clouds=fake_clouds.addresses(self._home) if clouds else None,
         )

@@ -18,6 +18,7 @@ from api_types.environment import CONFIG_VARIABLE
 from api_types.settings import Settings
 from client.configuration import home_folder, local_settings_file, read_settings, settings_of, write_settings
 from client.errors import CommandFailed, Refused
+from client.local.clouds import INSTALLATION, with_clouds, worker_command
 from client.local.front import FRONT, front_port, front_url, start_front
 from testbed.cluster.kube import KubeError
 from testbed.cluster.objects import NAMESPACE
@@ -51,21 +52,21 @@ class LocalFleet:
     front: str
 
 
-def start(fleet_file: Path | None, say: Say, *, data_plane: bool = True) -> LocalFleet:
+def start(fleet_file: Path | None, say: Say, *, data_plane: bool = True, clouds: bool | None = None) -> LocalFleet:
     """Start the testbed, a worker and a front unless they run already; existing data is kept. Raises `Refused`, `CommandFailed`.
 
     The fleet file is copied to the home folder: the next start without one simulates the same fleet. A machine that cannot have a data
-    plane goes without, and says why.
+    plane goes without, and says why. `clouds`: whether there are fake clouds; None: as at the last start.
     """
     settings_of({})  # an invalid setting is reported now, not after programs were built for minutes
     home = home_folder()
     try:
-        fleet = _fleet(home, fleet_file)
+        fleet = with_clouds(home, _fleet(home, fleet_file), clouds)
         testbed = Testbed(home, fleet, say)
         running = testbed.up(data_plane=data_plane and _can_have_data_plane(say))
         temporal = Installer(say).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
         settings = _settings(running, testbed)
-        front = _ensure_worker_and_front(testbed, settings, running.home, say)
+        front = _ensure_worker_and_front(testbed, settings, running, say)
     except FleetFileError as error:
         raise Refused(
             "the fleet file is not usable", details=str(error).splitlines(), next_step="fix it and run `modelplane up` again"
@@ -134,6 +135,7 @@ def _settings(running: Running, testbed: Testbed) -> Settings:
         "teardown": {"drainSeconds": 1},
         "worker": {"listen": listen or f"127.0.0.1:{_free_port()}"},
         "log": {"format": "console"},
+        "provision": {"installationId": INSTALLATION} if running.clouds else {},
     }
     write_settings(file, tree)
     return settings_of(tree)
@@ -146,11 +148,11 @@ def _listen(file: Path) -> str:
     return str(worker.get("listen", "")) if isinstance(worker, dict) else ""
 
 
-def _ensure_worker_and_front(testbed: Testbed, settings: Settings, home: Path, say: Say) -> str:
+def _ensure_worker_and_front(testbed: Testbed, settings: Settings, running: Running, say: Say) -> str:
     """Have both run, and wait for both; gives the address of the front. Raises `StartFailed`."""
     known = testbed.processes()
     if WORKER not in known:
-        command = [sys.executable, "-m", "worker"]
+        command = [sys.executable, "-m", *worker_command(running)]
         environment = {
             CONFIG_VARIABLE: str(local_settings_file()),
             "MODELPLANE_TEMPORAL__ADDRESS": settings.temporal.address,
@@ -158,12 +160,12 @@ def _ensure_worker_and_front(testbed: Testbed, settings: Settings, home: Path, s
             "MODELPLANE_WORKER__LISTEN": settings.worker.listen,
         }
         testbed.start_process(WORKER, command, environment)
-    port = front_port(home)
+    port = front_port(running.home)
     if FRONT not in known or not port:
         testbed.stop_process(FRONT)  # its address is not known
         # A kubeconfig that was copied goes on working as long as the port is free.
         port = port if port and is_free(port) else _free_port()
-        start_front(testbed, settings, home, local_settings_file(), port)
+        start_front(testbed, settings, running.home, local_settings_file(), port)
     health = f"http://{settings.worker.listen}/healthz"
     _wait_for(WORKER, health)
     say(f"worker: ready, health at {health}")

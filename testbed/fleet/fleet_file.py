@@ -15,6 +15,7 @@ from ruamel.yaml.error import YAMLError
 from testbed.documents import load_all
 
 BUILT_IN = Path(__file__).parent / "default-fleet.yaml"
+CREATED = Path(__file__).parent / "created-clusters.yaml"
 CONTROL = "control"
 CLUSTERS_MAX = 31
 """Each cluster gets one /21 of 10.244.0.0/16 for its pods; the control cluster is the 32nd."""
@@ -113,6 +114,9 @@ class Cluster(_Strict):
     token_review: Annotated[str, Field(alias="tokenReview")] = ""
     """URL that the API server posts a TokenReview to for each bearer token that it does not know: a fake cloud's, which then hands out this
     cluster as its own. Empty: only certificates and service accounts log in."""
+    cloud: Literal["", "GKE", "EKS"] = ""
+    """The fake cloud that hands out this cluster as one that was created there; its API server then asks that cloud about tokens. Such a
+    cluster is not in the manifests of the fleet."""
     pools: Annotated[list[Pool], Field(min_length=1, max_length=8)]
 
     @model_validator(mode="after")
@@ -148,6 +152,29 @@ class FleetFile(_Strict):
         if faults:
             raise ValueError("\n".join(faults))
         return self
+
+    @property
+    def has_clouds(self) -> bool:
+        """Whether there are clusters that fake clouds hand out."""
+        return any(cluster.cloud for cluster in self.clusters)
+
+    def known_at_first(self) -> "FleetFile":
+        """Give the fleet without what fake clouds hand out, and without the classes that only those clusters have."""
+        clusters = [cluster for cluster in self.clusters if not cluster.cloud]
+        created = {pool.node_class for cluster in self.clusters if cluster.cloud for pool in cluster.pools}
+        kept = {pool.node_class for cluster in clusters for pool in cluster.pools}
+        classes = {name: each for name, each in self.classes.items() if name in kept or name not in created}
+        return self.model_copy(update={"clusters": clusters, "classes": classes})
+
+    def with_clouds(self) -> "FleetFile":
+        """Give the fleet with a cluster for each fake cloud to hand out, unless it has some. Raises FleetFileError if a name is taken."""
+        if self.has_clouds:
+            return self
+        created = FleetFile.load(CREATED)
+        names = {cluster.name for cluster in created.clusters}
+        if taken := sorted(names & {cluster.name for cluster in self.clusters}) + sorted({*self.classes} & {*created.classes}):
+            raise FleetFileError("\n".join(f"{name} is what the fake clouds call theirs; rename yours" for name in taken))
+        return self.model_copy(update={"clusters": [*self.clusters, *created.clusters], "classes": self.classes | created.classes})
 
     @classmethod
     def load(cls, path: Path | None = None) -> "FleetFile":

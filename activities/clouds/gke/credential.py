@@ -32,7 +32,7 @@ class ServiceAccountKey:
 def read_key(text: str, *, any_token_host: bool = False) -> ServiceAccountKey:
     """Read the JSON key of a service account. Raises CredentialsInvalid in words that have nothing of it.
 
-    `any_token_host` is for tests, whose tokens come from this machine.
+    `any_token_host` is for a fake, whose tokens come from this machine.
     """
     if len(text) > TEXT_MAX:
         raise CredentialsInvalid(f"the credential has more than {TEXT_MAX} characters: it is no JSON key of a service account")

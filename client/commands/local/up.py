@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Sequence
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +26,14 @@ from client.temporal.links import list_link
 if TYPE_CHECKING:
     from client.local.processes import LocalFleet
 
+
+class Cloud(StrEnum):
+    """Whether there are fake clouds."""
+
+    FAKE = "fake"
+    NONE = "none"
+
+
 # The manifests that the testbed writes, each after those it refers to.
 _FLEET_MANIFESTS = ("secrets.yaml", "classes.yaml", "clusters.yaml")
 _FLEET_WAIT_SECONDS = 180.0
@@ -33,6 +42,7 @@ _LOOK_SECONDS = 60.0
 
 
 def up(
+    *,
     fleet: Annotated[
         Path | None,
         typer.Option("--fleet", help="Describes the simulated clusters; default: the file of the last `up`, or two clusters."),
@@ -43,6 +53,12 @@ def up(
     no_data_plane: Annotated[
         bool, typer.Option("--no-data-plane", help="Start no gateways and no engines: requests to models are answered by nobody.")
     ] = False,
+    cloud: Annotated[
+        Cloud | None,
+        typer.Option(
+            "--cloud", help="`fake`: clouds at which InferenceClusters of GKE and EKS are created, at no cost; default: as last time."
+        ),
+    ] = None,
     wait: options.Wait = False,
     timeout: options.Timeout = options.WAIT_SECONDS,
 ) -> None:
@@ -55,7 +71,7 @@ def up(
     from client.local.processes import start  # noqa: PLC0415 - the testbed would slow the start of every other command
 
     wanted = read_manifests(apply, None) if apply else []
-    local = start(fleet, _say, data_plane=not no_data_plane)
+    local = start(fleet, _say, data_plane=not no_data_plane, clouds=None if cloud is None else cloud is Cloud.FAKE)
     asyncio.run(_populate(local, wanted, wait=wait, seconds=timeout))
 
 
@@ -87,6 +103,8 @@ async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[A
         _table(await plane.list(BY_KIND["ModelReplica"], target.namespace, deployment=target.name))
         print(f"\n{target.title} in the Temporal UI: {(await plane.execution(target)).link}")
     print(f"\nTemporal UI   {list_link(local.settings)}")
+    if local.running.clouds:
+        await _clouds(plane)
     if gateway := local_gateway_url(local.running.home):
         print(f"Gateway       {gateway}")
     print(f"Front         {local.front}  (development mode: no users, no tokens; every program of this machine may do everything)")
@@ -96,6 +114,21 @@ async def _summary(plane: ControlPlane, local: "LocalFleet", applied: Sequence[A
         print(f"{cluster.name:<13} KUBECONFIG={cluster.kubeconfig}")
     program = program_as_typed()
     print(f"Next          {program} get all, {program} describe {deployments[0].command if deployments else 'ic'}, {program} down")
+
+
+async def _clouds(plane: ControlPlane) -> None:
+    """Say where the fake clouds are shown, and which clusters they have lost: they keep nothing when they end."""
+    from client.local.clouds import fake_clouds  # noqa: PLC0415 - as above
+
+    program = program_as_typed()
+    print(f"Fake clouds   {program} clouds")
+    empty = {each.source for each in fake_clouds() if not each.objects}
+    clusters = await plane.list(BY_KIND["InferenceCluster"], None)
+    lost = [each.target for each in clusters if each.tree.get("spec", {}).get("cluster", {}).get("source") in empty]
+    if lost:
+        print("              They began empty, and these were created at them before; create them again, or delete them:")
+    for target in lost:
+        print(f"              {program} retry {target.command}, {program} delete {target.command} --wait")
 
 
 def _table(found: Sequence[ListedObject]) -> None:

@@ -30,10 +30,21 @@ class FakeGoogle:
     """The cloud.
 
     `reads` is after how many reads an operation is done, `page_size` the most that one page of a list has, `token_seconds` how long an
-    access token lives by the clock.
+    access token lives by the clock. Ports are free ones where they are 0. `credential` is that of an earlier fake, which is to be accepted
+    again; without one a new key is made.
     """
 
-    def __init__(self, project: str = PROJECT, *, reads: int = 2, page_size: int = 100, token_seconds: int = 3600) -> None:
+    def __init__(
+        self,
+        project: str = PROJECT,
+        *,
+        reads: int = 2,
+        page_size: int = 100,
+        token_seconds: int = 3600,
+        grpc_port: int = 0,
+        http_port: int = 0,
+        credential: str = "",
+    ) -> None:
         self.project = project
         self._reads, self._page_size = reads, page_size
         self._tokens = Tokens(token_seconds)
@@ -42,9 +53,9 @@ class FakeGoogle:
         self._endpoints: dict[str, Endpoint] = {}
         self._new_endpoint: Callable[[str], Endpoint] | None = None
         self._dispatcher = Dispatcher(self._new_world())
-        self._http = HttpServer(self._dispatcher)
+        self._http = HttpServer(self._dispatcher, http_port)
         try:
-            self._grpc = GrpcServer(self._dispatcher)
+            self._grpc = GrpcServer(self._dispatcher, grpc_port)
         except BaseException:
             self._http.stop()
             raise
@@ -56,7 +67,10 @@ class FakeGoogle:
         """The token endpoint of OAuth2."""
         self.review_url = self._http.url + REVIEW_PATH
         """The webhook for an API server's token authentication (`tokenReview` of a fleet file): the TokenReview of version v1."""
-        _, self.credential = self._tokens.new_key(self.email, project, self.token_url)
+        if credential:
+            self.credential = self._tokens.known_key(self.email, credential, self.token_url)
+        else:
+            _, self.credential = self._tokens.new_key(self.email, project, self.token_url)
         """The JSON key of an account that may do everything in the project."""
         self.reset()
 

@@ -13,6 +13,7 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from testbed.clouds.gcp.calls.errors import CloudError
 
@@ -50,8 +51,7 @@ class Tokens:
         self._numbers += 1
         key_id = key_id or f"{self._numbers:040x}"
         private = rsa.generate_private_key(public_exponent=65537, key_size=_BITS)
-        public = private.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-        self._keys[key_id] = AccountKey(key_id, email, public)
+        self._keys[key_id] = AccountKey(key_id, email, _public_pem(private))
         pem = private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         document = {
             "type": "service_account",
@@ -64,6 +64,13 @@ class Tokens:
             "universe_domain": "googleapis.com",
         }
         return key_id, json.dumps(document)
+
+    def known_key(self, email: str, text: str, token_uri: str) -> str:
+        """Accept a key that `new_key` made once. Gives its JSON text with where tokens are had now. Raises ValueError for what is none."""
+        document = json.loads(text)
+        private = serialization.load_pem_private_key(document["private_key"].encode(), password=None)
+        self._keys[document["private_key_id"]] = AccountKey(document["private_key_id"], email, _public_pem(private))
+        return json.dumps(document | {"token_uri": token_uri})
 
     def drop_key(self, key_id: str) -> None:
         """Delete a key: no new token for it. Tokens that were issued live on, as at Google."""
@@ -132,6 +139,10 @@ class Tokens:
     def issued(self) -> list[str]:
         """Give every token that is known, to search for in what must hold none."""
         return list(self._issued)
+
+
+def _public_pem(private: PrivateKeyTypes) -> bytes:
+    return private.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def _unauthenticated() -> CloudError:

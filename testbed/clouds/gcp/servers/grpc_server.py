@@ -21,15 +21,15 @@ _OPTIONS = (("grpc.so_reuseport", 0),)
 
 
 class GrpcServer:
-    """Serves every method of `methods.py` on one loopback port."""
+    """Serves every method of `methods.py` on one loopback port, a free one where `port` is 0."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: Dispatcher, port: int = 0) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fake-google")
         self._server = grpc.server(self._threads, options=_OPTIONS)
         for service in SERVICES:
             handlers = {wire_name(function): _handler(dispatcher, service, function, kind) for function, kind in service.methods}
             self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
-        self.port = int(self._server.add_insecure_port("127.0.0.1:0"))
+        self.port = int(self._server.add_insecure_port(f"127.0.0.1:{port}"))
         self._server.start()
 
     def stop(self) -> None:

@@ -21,10 +21,10 @@ _ADMIN_ROLES = ("roles/container.admin", "roles/owner")
 
 
 class HttpServer:
-    """Serves on one loopback port, a thread for each connection."""
+    """Serves on one loopback port, a free one where `port` is 0, with a thread for each connection."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self._server = _Server(dispatcher)
+    def __init__(self, dispatcher: Dispatcher, port: int = 0) -> None:
+        self._server = _Server(dispatcher, port)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
@@ -41,8 +41,8 @@ class _Server(ThreadingHTTPServer):
     # With it the end of the server waits for the threads of its connections.
     daemon_threads = False
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, dispatcher: Dispatcher, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
         self.dispatcher = dispatcher
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()

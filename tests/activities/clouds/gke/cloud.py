@@ -1,23 +1,10 @@
 """A GKE cluster at the fake Google Cloud, worked on as its workflow does: objects in order, what they report, epochs, retries."""
 
 import asyncio
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-import grpc
-from google.auth.credentials import Credentials
-from google.auth.transport.requests import AuthorizedSession
-from google.cloud import container_v1, filestore_v1, iam_admin_v1, resourcemanager_v3, service_usage_v1
-from google.cloud.container_v1.services.cluster_manager.transports import ClusterManagerGrpcTransport
-from google.cloud.filestore_v1.services.cloud_filestore_manager.transports import CloudFilestoreManagerGrpcTransport
-from google.cloud.iam_admin_v1.services.iam.transports import IAMGrpcTransport
-from google.cloud.resourcemanager_v3.services.projects.transports import ProjectsGrpcTransport
-from google.cloud.service_usage_v1.services.service_usage.transports import ServiceUsageGrpcTransport
+from typing import Any
 
 from activities.clouds.desired import Desired
-from activities.clouds.gke.clients import COMPUTE_CLIENTS, LEGACY_HEALTH_CHECKS, LegacyHealthChecks, fetch_token
-from activities.clouds.gke.credential import read_key
 from activities.clouds.gke.provider import GkeProvider
 from activities.clouds.graph import DesiredObject, creation_order, deletion_order
 from activities.clouds.lifecycle.delete import delete
@@ -26,14 +13,12 @@ from activities.clouds.lifecycle.handler import Found, Handler, State, Wanted
 from activities.clouds.lifecycle.pace import Pace
 from activities.clouds.lifecycle.tokens import token_of
 from activities.clouds.owner import owner_named
-from activities.clouds.provider import BearerToken
 from activities.clouds.wire import from_wire, to_wire
 from api_types.errors import ModelplaneError, TransientError
 from api_types.messages.clouds import AuditCloud, CloudAccount, Leftover
 from api_types.resources.inference_class import InferenceClass
 from api_types.sections.clouds import GkeSettings
-from testbed.clouds.gcp.clients import credentials
-from testbed.clouds.gcp.clients import token_of as google_token
+from client.local.fake_google import FakeClients
 from testbed.clouds.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import INSTALLATION, UID, a_cluster, classes
 
@@ -42,80 +27,6 @@ SECRET = "gke-default"  # noqa: S105 - the name of a Secret
 PACE = Pace(poll=0.002, poll_later=0.002, second_look=0.02, second_look_every=0.002)
 ATTEMPTS_MAX = 25
 IN_CLUSTER = ("Connection", "StorageClass")
-_TRANSPORTS: Mapping[str, tuple[Any, Any]] = {
-    "container": (container_v1.ClusterManagerClient, ClusterManagerGrpcTransport),
-    "filestore": (filestore_v1.CloudFilestoreManagerClient, CloudFilestoreManagerGrpcTransport),
-    "iam": (iam_admin_v1.IAMClient, IAMGrpcTransport),
-    "resourcemanager.projects": (resourcemanager_v3.ProjectsClient, ProjectsGrpcTransport),
-    "serviceusage": (service_usage_v1.ServiceUsageClient, ServiceUsageGrpcTransport),
-}
-
-
-class _Bearer(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # the library has no types
-    """Adds a token to each call: gRPC's own call credentials refuse a channel without TLS."""
-
-    def __init__(self, token: Callable[[], str]) -> None:
-        self._token = token
-
-    def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
-        metadata = [*(client_call_details.metadata or ()), ("authorization", f"Bearer {self._token()}")]
-        return continuation(client_call_details._replace(metadata=metadata), request)
-
-
-class _Held(Credentials):  # type: ignore[misc]  # the library has no types
-    """The token of the credential, and nothing else: google-auth's own credentials ask Google for the locations of an account too."""
-
-    def __init__(self, held: Any) -> None:
-        super().__init__()
-        self._held = held
-
-    def refresh(self, request: Any) -> None:
-        del request
-        self.token = google_token(self._held)
-
-
-class Addresses(Protocol):
-    """Where a fake listens, in this process or another one."""
-
-    grpc_target: str
-    compute_url: str
-
-
-class FakeClients:
-    """The official clients, pointed at the fake, with the tokens of its credential."""
-
-    def __init__(self, google: Addresses, credential_text: str) -> None:
-        self._key = read_key(credential_text, any_token_host=True)
-        self._google, self._text = google, credential_text
-        held = self._held = credentials(credential_text)
-        channel = grpc.intercept_channel(grpc.insecure_channel(google.grpc_target), _Bearer(lambda: google_token(held)))
-        self._shared = {name: client(transport=transport(channel=channel)) for name, (client, transport) in _TRANSPORTS.items()}
-        self._compute: dict[str, Any] = {}
-
-    @property
-    def project(self) -> str:
-        return self._key.project
-
-    @property
-    def account(self) -> str:
-        return self._key.email
-
-    def client(self, service: str) -> Any:
-        if service in self._shared:
-            return self._shared[service]
-        if service not in self._compute:
-            self._compute[service] = self._compute_client(service)
-        return self._compute[service]
-
-    def _compute_client(self, service: str) -> Any:
-        if service == LEGACY_HEALTH_CHECKS:
-            return LegacyHealthChecks(AuthorizedSession(_Held(self._held)), f"{self._google.compute_url}/compute/v1")
-        scheme, _, host = self._google.compute_url.partition("://")
-        client = COMPUTE_CLIENTS[service.removeprefix("compute.")]
-        return client(transport=client.get_transport_class("rest")(host=host, url_scheme=scheme, credentials=_Held(self._held)))
-
-    def token(self) -> BearerToken:
-        return fetch_token(credentials(self._text))
 
 
 class Killed(Exception):

@@ -9,11 +9,12 @@ from activities.clouds.gke.provider import GkeProvider
 from api_types.errors import CredentialsInvalid, NotYet
 from api_types.messages.clouds import CloudAccount
 from api_types.sections.clouds import GkeSettings
+from client.local.fake_google import FakeClients
 from testbed.clouds.gcp.calls.faults import EtagRace, LoseAnswer, Refuse, Throttle
 from testbed.clouds.gcp.fake import FakeGoogle
 from testbed.clouds.gcp.services.world import Endpoint
 from tests.activities.clouds.builders import a_pool
-from tests.activities.clouds.gke.cloud import REGION, SECRET, FakeClients, a_cloud, run
+from tests.activities.clouds.gke.cloud import REGION, SECRET, a_cloud, run
 
 KINDS = ["Service", "Network", "Subnetwork", "ServiceAccount", "IAM binding", "Cluster", "NodePool"]
 

@@ -14,9 +14,10 @@ from api_types.errors import CredentialsInvalid
 from api_types.messages.clouds import AuditCloud, CloudAccount
 from api_types.names import cloud_cluster_id
 from api_types.sections.clouds import GkeSettings, ProvisionSettings
+from client.local.fake_google import FakeClients
 from testbed.clouds.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import INSTALLATION, UID
-from tests.activities.clouds.gke.cloud import REGION, SECRET, FakeClients
+from tests.activities.clouds.gke.cloud import REGION, SECRET
 from tests.activities.clouds.test_accounts import Secrets
 from tests.activities.environment.asking import asked_by
 
