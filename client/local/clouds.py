@@ -35,7 +35,7 @@ class FakeCloud:
     calls: list[str]
 
 
-def with_clouds(home: Path, fleet: FleetFile, wanted: bool | None) -> FleetFile:
+def with_clouds(home: Path, fleet: FleetFile, *, wanted: bool | None) -> FleetFile:
     """Give the fleet with what fake clouds hand out, where they are wanted; None: where the last start had them. Raises `Refused`."""
     credentials = folder(Home(home))
     if wanted is False:

@@ -61,7 +61,7 @@ def start(fleet_file: Path | None, say: Say, *, data_plane: bool = True, clouds:
     settings_of({})  # an invalid setting is reported now, not after programs were built for minutes
     home = home_folder()
     try:
-        fleet = with_clouds(home, _fleet(home, fleet_file), clouds)
+        fleet = with_clouds(home, _fleet(home, fleet_file), wanted=clouds)
         testbed = Testbed(home, fleet, say)
         running = testbed.up(data_plane=data_plane and _can_have_data_plane(say))
         temporal = Installer(say).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]

@@ -1,0 +1,109 @@
+"""`modelplane up --cloud fake`: the commands of README.md, from nothing to clusters at both clouds and back."""
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from client.errors import ExitCode, Refused
+from client.local import clouds
+from testbed.fake_clouds import folder
+from testbed.fleet.fleet_file import FleetFile
+from testbed.fleet.home import Home
+from tests.client.commands.test_local import FLEET, modelplane, processes_of
+from tests.client.conftest import Cli
+from tests.environment.waiting import TIMEOUT_SECONDS
+
+ROOT = Path(__file__).parents[3]
+NOTHING = "Google Cloud, project fake-project: no objects\nAWS, account 100000000001 in us-east-2: no objects\n"
+
+
+def shown_commands() -> Iterator[list[str]]:
+    """The commands of README.md about created clusters, without the name of the program."""
+    section = (ROOT / "README.md").read_text().partition("### Clusters that are created\n")[2].partition("\n## ")[0]
+    for line in section.partition("```sh\n")[2].partition("```")[0].splitlines():
+        program, *words = shlex.split(line, comments=True)
+        assert program == "modelplane"
+        yield words
+
+
+@pytest.mark.testbed
+@pytest.mark.timeout(1200)
+def test_the_commands_of_the_readme_create_clusters_at_both_clouds_and_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    home = tmp_path / "home"
+    home.mkdir()
+    # One small cluster in place of the built-in fleet: as if an earlier `up --fleet` had been there.
+    (home / "fleet.yaml").write_text(f"control: false\n{FLEET}")
+    said: list[str] = []
+    try:
+        for words in shown_commands():
+            waits = ["--timeout", f"{TIMEOUT_SECONDS:.0f}"] if "--wait" in words else []
+            ended = modelplane(home, *words, *waits)
+            assert ended.returncode == 0, (words, ended.stdout, ended.stderr)
+            said.append(ended.stdout)
+        up, applied, there, _, calls = said
+        assert f"Fake clouds   {sys.executable} -m client.main clouds\n" in up
+        assert re.search(r"fake-gke +KUBECONFIG=\S+/clusters/fake-gke/admin.kubeconfig", up)
+        assert "inferencecluster/fake-gke" not in up
+        assert "modeldeployment/small created" in applied
+        assert re.search(r"^Google Cloud, project fake-project: \d+ objects$", there, re.MULTILINE)
+        assert re.search(r"^  projects/fake-project/locations/europe-west4/clusters/eemshaven-\w{8}$", there, re.MULTILINE)
+        assert re.search(r"^  eks/cluster/columbus-\w{8}$", there, re.MULTILINE)
+        assert in_order(calls, "container.create_cluster ", "container.delete_cluster ", "compute.networks.delete ")
+        assert in_order(calls, "eks.CreateCluster ", "eks.DeleteCluster ", "ec2.DeleteVpc ")
+        assert modelplane(home, "clouds").stdout == NOTHING
+        assert modelplane(home, "get", "ic", "-o", "name").stdout.split() == ["inferencecluster/only"]
+    finally:
+        wiped = modelplane(home, "down", "--wipe")
+    assert wiped.returncode == 0, wiped.stderr
+    assert processes_of(home) == []
+
+
+def in_order(text: str, *parts: str) -> bool:
+    """Whether these parts come one after the other."""
+    places = [text.find(part) for part in parts]
+    return -1 not in places and places == sorted(places)
+
+
+def test_there_are_fake_clouds_when_they_are_wanted_and_from_then_on_until_they_are_not(tmp_path: Path) -> None:
+    fleet = FleetFile.load()
+    assert clouds.with_clouds(tmp_path, fleet, wanted=None) == fleet
+    with_both = clouds.with_clouds(tmp_path, fleet, wanted=True)
+    assert [cluster.cloud for cluster in with_both.clusters] == ["", "", "GKE", "EKS"]
+    folder(Home(tmp_path)).mkdir()
+    assert clouds.with_clouds(tmp_path, fleet, wanted=None) == with_both
+    assert clouds.with_clouds(tmp_path, fleet, wanted=False) == fleet
+    assert clouds.with_clouds(tmp_path, fleet, wanted=None) == fleet
+
+
+def test_without_moto_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clouds, "find_spec", lambda name: None if name == "moto" else name)
+    with pytest.raises(Refused, match="there is no moto") as refused:
+        clouds.with_clouds(tmp_path, FleetFile.load(), wanted=True)
+    assert "pip install 'modelplane-temporal[dev]'" in refused.value.next_step
+
+
+@pytest.mark.parametrize("words", [(), ("--calls",)], ids=["objects", "calls"])
+def test_what_is_at_the_clouds_is_shown_by_cloud(cli: Cli, monkeypatch: pytest.MonkeyPatch, words: Sequence[str]) -> None:
+    google = clouds.FakeCloud("GKE", "Google Cloud", "project p", ["a", "b"], ["compute.networks.insert a"])
+    aws = clouds.FakeCloud("EKS", "AWS", "account 1 in r", [], [])
+    monkeypatch.setattr(clouds, "fake_clouds", lambda: [google, aws])
+    objects = "Google Cloud, project p: 2 objects\n  a\n  b\nAWS, account 1 in r: no objects\n"
+    calls = (
+        "Google Cloud, project p: 1 calls that changed something\n  compute.networks.insert a\n"
+        "AWS, account 1 in r: no calls that changed something\n"
+    )
+    assert cli("clouds", *words).out == (calls if words else objects)
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_without_fake_clouds_it_says_how_they_are_started(cli: Cli) -> None:
+    result = cli("clouds")
+    assert result.code == ExitCode.NOT_FOUND
+    assert "`modelplane up --cloud fake` starts them" in result.err

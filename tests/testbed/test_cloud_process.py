@@ -1,0 +1,109 @@
+"""What a fake cloud hands out when a cluster is ready, and the charts beside it."""
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import ClassVar, Self
+
+import pytest
+
+from testbed import cloud_process
+from testbed.cloud_process import EKS, GKE, Spare, Spares, chart_answer
+from testbed.clouds.gcp.fake import FakeGoogle
+from testbed.cluster.pki import Authority
+from testbed.documents import load_all
+from testbed.fleet.fleet_file import FleetFile, FleetFileError
+from testbed.manifests import write_manifests
+
+
+class Deleting:
+    """An API server that only deletes."""
+
+    deleted: ClassVar[list[tuple[str, str]]] = []
+
+    def __init__(self, server: str, authority: Authority) -> None:
+        self._server = server
+        del authority
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+    def delete(self, path: str) -> None:
+        self.deleted.append((self._server, path.rpartition("/")[2]))
+
+
+@pytest.fixture
+def spares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spares:
+    monkeypatch.setattr(cloud_process, "Kube", Deleting)
+    monkeypatch.setattr(Deleting, "deleted", [])
+    authority = Authority(tmp_path)
+    authority.ca.write_text("CA")
+    return Spares([Spare(GKE, "https://gke", authority), Spare(EKS, "https://eks", authority)])
+
+
+def test_a_cluster_of_the_fleet_is_that_of_one_cluster_until_that_is_gone(spares: Spares) -> None:
+    there = {"one", "two"}
+    first = spares.take(GKE, "one", there.__contains__)
+    assert first == ("https://gke", "Q0E=")
+    assert spares.take(GKE, "two", there.__contains__) is None
+    assert spares.take(GKE, "one", there.__contains__) == first
+    assert spares.take(EKS, "two", there.__contains__) == ("https://eks", "Q0E=")
+    there.remove("one")
+    assert spares.take(GKE, "two", there.__contains__) == first
+
+
+def test_what_the_earlier_cluster_left_is_taken_away_before_the_next_one_gets_it(spares: Spares) -> None:
+    spares.take(GKE, "one", lambda _: True)
+    assert Deleting.deleted == [("https://gke", "modelplane-rwx"), ("https://gke", "modelplane-rwx-efs")]
+
+
+def test_a_chart_is_there_in_the_version_that_is_asked_for_and_installs_nothing() -> None:
+    index = chart_answer("/charts/cluster-autoscaler/9.57.0/index.yaml")
+    assert index
+    (entry,) = json.loads(index)["entries"]["cluster-autoscaler"]
+    archive = chart_answer(f"/charts/cluster-autoscaler/9.57.0/{entry['urls'][0]}")
+    assert archive
+    assert (entry["version"], entry["digest"]) == ("9.57.0", hashlib.sha256(archive).hexdigest())
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(archive))) as files:
+        assert files.getnames() == ["cluster-autoscaler/Chart.yaml"]
+    assert chart_answer("/charts/cluster-autoscaler/9.57.0/other.tgz") is None
+
+
+def test_a_fake_that_is_started_again_takes_the_credential_of_the_earlier_one() -> None:
+    with FakeGoogle() as first:
+        before = json.loads(first.credential)
+    with FakeGoogle(credential=first.credential) as again:
+        after = json.loads(again.credential)
+        assert after == before | {"token_uri": again.token_url}
+        from testbed.clouds.gcp.clients import credentials, token_of  # noqa: PLC0415 - imports the libraries of Google
+
+        assert again.account_of(token_of(credentials(again.credential))) == again.email
+
+
+def test_what_is_handed_out_is_in_no_manifest_of_the_fleet_and_the_credentials_are(tmp_path: Path) -> None:
+    fleet = FleetFile.load().with_clouds()
+    paths = {name: tmp_path / name for name in ("control", "prod-eu", "prod-us", "fake-gke", "fake-eks", "gke-default", "eks-default")}
+    for name, path in paths.items():
+        path.write_text(name)
+    credentials = {name: paths.pop(name) for name in ("gke-default", "eks-default")}
+    write_manifests(tmp_path / "manifests", fleet, paths, credentials)
+
+    def names(file: str) -> list[str]:
+        return [each["metadata"]["name"] for each in load_all((tmp_path / "manifests" / file).read_text())]
+
+    assert names("clusters.yaml") == ["prod-eu", "prod-us"]
+    assert names("classes.yaml") == ["h100-8x", "h200-8x", "l40s-8x"]
+    assert names("secrets.yaml") == ["control-kubeconfig", "prod-eu-kubeconfig", "prod-us-kubeconfig", "gke-default", "eks-default"]
+
+
+def test_a_fleet_with_a_cluster_of_their_name_gets_no_fake_clouds() -> None:
+    fleet = FleetFile.load()
+    taken = fleet.clusters[0].model_copy(update={"name": "fake-gke"})
+    with pytest.raises(FleetFileError, match="fake-gke is what the fake clouds call theirs; rename yours"):
+        fleet.model_copy(update={"clusters": [taken]}).with_clouds()
