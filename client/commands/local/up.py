@@ -126,9 +126,9 @@ async def _clouds(plane: ControlPlane) -> None:
     clusters = await plane.list(BY_KIND["InferenceCluster"], None)
     lost = [each.target for each in clusters if each.tree.get("spec", {}).get("cluster", {}).get("source") in empty]
     if lost:
-        print("              They began empty, and these were created at them before; create them again, or delete them:")
+        print("              They began empty, and these were created at them before; this creates them again, with what ran on them:")
     for target in lost:
-        print(f"              {program} retry {target.command}, {program} delete {target.command} --wait")
+        print(f"              {program} retry {target.command}")
 
 
 def _table(found: Sequence[ListedObject]) -> None:

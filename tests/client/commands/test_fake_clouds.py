@@ -5,11 +5,16 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from api_types.resources.kinds import KindInfo
+from client.commands.local import up
 from client.errors import ExitCode, Refused
 from client.local import clouds
+from client.refs.targets import Target
+from client.temporal.control_plane import ControlPlane, ListedObject
 from testbed.fake_clouds import folder
 from testbed.fleet.fleet_file import FleetFile
 from testbed.fleet.home import Home
@@ -19,6 +24,9 @@ from tests.environment.waiting import TIMEOUT_SECONDS
 
 ROOT = Path(__file__).parents[3]
 NOTHING = "Google Cloud, project fake-project: no objects\nAWS, account 100000000001 in us-east-2: no objects\n"
+
+
+SOURCES = {"eemshaven": "GKE", "columbus": "EKS", "only": "Existing"}
 
 
 def shown_commands() -> Iterator[list[str]]:
@@ -87,6 +95,30 @@ def test_without_moto_it_says_what_to_install(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(Refused, match="there is no moto") as refused:
         clouds.with_clouds(tmp_path, FleetFile.load(), wanted=True)
     assert "pip install 'modelplane-temporal[dev]'" in refused.value.next_step
+
+
+class Listing:
+    """A control plane with one cluster of each source, and one that did not answer."""
+
+    async def list(self, kind: KindInfo, namespace: str | None) -> list[ListedObject]:
+        del namespace
+        trees: dict[str, Any] = {name: {"spec": {"cluster": {"source": source}}} for name, source in SOURCES.items()}
+        return [ListedObject(Target.of(kind, None, name), tree) for name, tree in {**trees, "silent": {}}.items()]
+
+
+async def test_clusters_that_the_clouds_have_lost_are_named_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(clouds, "fake_clouds", lambda: [a_cloud("GKE"), a_cloud("EKS", "ec2/vpc/vpc-1")])
+    await up._clouds(cast(ControlPlane, Listing()))
+    said = capsys.readouterr().out
+    assert " retry ic/eemshaven\n" in said
+    assert [name for name in ("columbus", "only", "silent") if name in said] == []
+
+
+def a_cloud(source: str, *objects: str) -> clouds.FakeCloud:
+    """A fake cloud with these objects."""
+    return clouds.FakeCloud(source, source, "here", list(objects), [])
 
 
 @pytest.mark.parametrize("words", [(), ("--calls",)], ids=["objects", "calls"])

@@ -174,7 +174,7 @@ def test_a_worker_is_told_of_the_control_cluster_if_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: object, want: dict[str, Any]
 ) -> None:
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
-    running = SimpleNamespace(temporal_address="127.0.0.1:1", temporal_ui="http://127.0.0.1:2", home=tmp_path, control=control)
+    running = SimpleNamespace(temporal_address="127.0.0.1:1", temporal_ui="http://127.0.0.1:2", home=tmp_path, control=control, clouds=None)
     settings = processes._settings(cast(Running, running), cast(Testbed, NothingRuns()))
     assert settings.control_cluster.model_dump() == want
 
