@@ -32,6 +32,7 @@ TEMPORAL: dict[str, list[str]] = {
     "force-finalizer": ["ic/mine v1/a/b finalizer --reason x"],
     "up": [""],
     "down": [""],
+    "clouds": [""],
     "logs": [""],
     "ui": ["", "md/mine -n a"],
 }  # fmt: skip
