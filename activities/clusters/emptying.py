@@ -1,6 +1,7 @@
 """Delete what holds things at a cloud from within a cluster that is to be deleted: load balancers and volumes (provisioning.md 9.2, D4).
 
-Only the controllers of the cluster delete these, so it is done while it is there. What is left then would cost, and block its network.
+Only the controllers of the cluster delete these, so it is done while it is there. What is left then would cost, and block its network. What
+users made is theirs, with their data: it is named and waited for, and never deleted (ruling 71).
 """
 
 import asyncio
@@ -9,31 +10,46 @@ from collections.abc import Callable
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
 from activities.cluster_objects.deletion import list_served, poll_intervals, remaining_object
+from activities.cluster_objects.ownership import owner_of
 from activities.heartbeat import Progress
+from activities.stack import balancers
 from api_types.messages.cluster_work import EmptyCluster, RemainingObject, TeardownStepResult
 
+NOT_OURS = "Modelplane did not make it, and does not delete it"
 _VOLUME = Kind(kinds.VOLUME_CLAIM.api_version, "PersistentVolume")
+# A volume in another phase was never used, and is nothing that a controller deletes.
+_USED = ("Bound", "Released", "Failed")
 _SHOWN_MAX = 20
 
 
 async def empty(cluster: ClusterApi, order: EmptyCluster, report: Callable[[Progress], None]) -> TeardownStepResult:
-    """Delete every Service with a load balancer and every volume claim; gives those that are left, and volumes that go with them."""
+    """Delete our Services with a load balancer and our volume claims; gives what is left of all, and volumes that go with claims."""
     deadline = asyncio.get_running_loop().time() + order.wait_seconds
     remaining: list[RemainingObject] = []
     async for _ in poll_intervals():
-        found = [
-            *[each for each in await list_served(cluster, Selection(kinds.SERVICE)) if _is_load_balancer(each)],
-            *await list_served(cluster, Selection(kinds.VOLUME_CLAIM)),
-        ]
-        for each in found:
+        services = [each for each in await list_served(cluster, Selection(kinds.SERVICE)) if _is_load_balancer(each)]
+        claims = await list_served(cluster, Selection(kinds.VOLUME_CLAIM))
+        volumes = [each for each in await list_served(cluster, Selection(_VOLUME)) if _goes_with_claim(each)]
+        for each in filter(_is_ours, [*services, *claims]):
             if not each["metadata"].get("deletionTimestamp"):
                 await cluster.delete(ObjectId.of(each), uid=each["metadata"].get("uid", ""), propagation="Background")
-        found += [each for each in await list_served(cluster, Selection(_VOLUME)) if _goes_with_claim(each)]
-        remaining = [item for item in map(remaining_object, found) if item.id not in order.skipped]
+        found = [*map(_explained, [*services, *claims]), *map(remaining_object, _without_claim(volumes, claims))]
+        remaining = [item for item in found if item.id not in order.skipped]
         if not remaining or asyncio.get_running_loop().time() >= deadline:
             break
         report({"remaining": [str(item) for item in remaining[:_SHOWN_MAX]]})
     return TeardownStepResult(remaining=remaining[:_SHOWN_MAX])
+
+
+def _is_ours(item: Json) -> bool:
+    return bool(owner_of(item).uid) or balancers.is_of_gateway(item)
+
+
+def _explained(item: Json) -> RemainingObject:
+    found = remaining_object(item)
+    if _is_ours(item) or item["metadata"].get("deletionTimestamp"):
+        return found
+    return found.model_copy(update={"why": "; ".join(filter(None, (NOT_OURS, found.why)))})
 
 
 def _is_load_balancer(service: Json) -> bool:
@@ -41,4 +57,11 @@ def _is_load_balancer(service: Json) -> bool:
 
 
 def _goes_with_claim(volume: Json) -> bool:
-    return bool((volume.get("spec") or {}).get("persistentVolumeReclaimPolicy") == "Delete")
+    deleted = (volume.get("spec") or {}).get("persistentVolumeReclaimPolicy") == "Delete"
+    return bool(deleted and (volume.get("status") or {}).get("phase") in _USED)
+
+
+def _without_claim(volumes: list[Json], claims: list[Json]) -> list[Json]:
+    """Leave out volumes whose claims are named themselves."""
+    named = {each["metadata"].get("uid") for each in claims}
+    return [each for each in volumes if (each["spec"].get("claimRef") or {}).get("uid") not in named]

@@ -27,6 +27,14 @@ async def of_gateway(cluster: ClusterApi) -> list[Json]:
     return [item for item in found if _is_load_balancer(item)]
 
 
+def is_of_gateway(service: Json) -> bool:
+    """Tell whether Envoy Gateway made a Service for our Gateway."""
+    metadata = service["metadata"]
+    found = metadata.get("labels") or {}
+    owning = (found.get(f"{OWNING}-name"), found.get(f"{OWNING}-namespace"))
+    return metadata.get("namespace") == NAMESPACE and owning == (GATEWAY_NAME, SYSTEM_NAMESPACE)
+
+
 async def events_of(cluster: ClusterApi, service: Json) -> list[str]:
     """Give the last Warning events about a Service: why it has no address, or why its load balancer does not go."""
     metadata = service["metadata"]

@@ -6,6 +6,7 @@ from typing import Any
 from temporalio import workflow
 
 from activities.clusters.activities import ClusterActivities
+from activities.clusters.emptying import NOT_OURS
 from api_types import labels
 from api_types.digests import report_digest
 from api_types.messages.clouds import CloudDelete, CloudOrder, CloudReport
@@ -150,7 +151,7 @@ class CloudOrders:
             link.emptied = True
             return True
         link.emptying_since = link.emptying_since or self._context.moment().isoformat()
-        self._context.set_condition("Deleting", FALSE, link.failure.type or "EmptyingCluster", self._emptying())
+        self._context.set_condition("Deleting", FALSE, link.failure.type or self._held_by(), self._emptying())
         if self._calls.running(EMPTY) or (link.retry_at and self._context.is_future(link.retry_at)):
             if link.retry_at:
                 self._context.requeue_at(datetime.fromisoformat(link.retry_at))
@@ -181,12 +182,25 @@ class CloudOrders:
         link.attempts += 1
         self._context.mark_changed()
 
+    def _held_by(self) -> str:
+        """Give the reason for which the cluster is not emptied yet."""
+        kinds = {item.kind for item in self._link.remaining}
+        if "Service" in kinds:
+            return "LoadBalancersRemaining"
+        return "VolumesRemaining" if kinds else "EmptyingCluster"
+
+    def retry_emptying(self) -> None:
+        """Make the next attempt to empty the cluster now."""
+        self._link.retry_at, self._link.attempts = "", 0
+
     def _emptying(self) -> str:
         link = self._link
         named = ", ".join(map(str, link.remaining[:_NAMED_MAX]))
         more = len(link.remaining) - _NAMED_MAX
         waits = f"waits until load balancers and volumes are gone{f': {named}' if named else ''}{f' and {more} more' if more > 0 else ''}"
-        return "; ".join(filter(None, (waits, link.failure.message, self.offer(link.emptying_since))))
+        users = NOT_OURS in " ".join(item.why for item in link.remaining)
+        force = f"delete what is yours, or `modelplane delete ic/{self._context.name} --force` leaves it" if users else ""
+        return "; ".join(filter(None, (waits, link.failure.message, force, self.offer(link.emptying_since))))
 
     def offer(self, since: str) -> str:
         """Say how to go on without the cluster, if it was waited for long; empty otherwise."""

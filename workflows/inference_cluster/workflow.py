@@ -206,6 +206,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.classes.retry()
         self.installer.retry()
         self.removal.retry()
+        self.cloud.retry_emptying()
         self.retries_cloud = True
 
     def on_delete_requested(self, order: Delete) -> None:

@@ -6,18 +6,41 @@ import pytest
 
 from activities.cluster_objects.cluster_api import Listing
 from activities.clusters.activities import ClusterActivities
+from activities.clusters.emptying import NOT_OURS
+from activities.stack import balancers
+from api_types import labels
 from api_types.errors import InvalidInput
 from api_types.messages.clouds import CloudAccount
-from api_types.messages.cluster_work import Connection, EmptyCluster
+from api_types.messages.cluster_work import Connection, EmptyCluster, RemainingObject
 from tests.activities.environment.asking import asked_by
 
 ACCOUNT = CloudAccount(provider="GKE", cluster="prod", cluster_uid="u", secret="gke-default", region="europe-west4")  # noqa: S106
 AT_CLOUD = Connection(cluster="prod", namespace="modelplane-system", name="gke-default", cloud=ACCOUNT)
 
 
-def an_object(kind: str, name: str, **spec: Any) -> dict[str, Any]:
+GATEWAY = {f"{balancers.OWNING}-name": labels.GATEWAY_NAME, f"{balancers.OWNING}-namespace": labels.SYSTEM_NAMESPACE}
+
+
+def an_object(kind: str, name: str, *, phase: str = "", **spec: Any) -> dict[str, Any]:
     namespaced = {} if kind == "PersistentVolume" else {"namespace": "ml"}
-    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "uid": name, **namespaced}, "spec": spec}
+    found = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "uid": name, **namespaced}, "spec": spec}
+    return {**found, "status": {"phase": phase}} if phase else found
+
+
+def ours(item: dict[str, Any]) -> dict[str, Any]:
+    """An object with the marks of a ModelCache of ours."""
+    marks = {labels.OWNER_KIND: "ModelCache", labels.OWNER_NAMESPACE: "ml", labels.OWNER_NAME: "qwen", labels.OWNER_UID: "u1"}
+    return {**item, "metadata": {**item["metadata"], "labels": {labels.MANAGED_BY: labels.MANAGED_BY_VALUE}, "annotations": marks}}
+
+
+def of_gateway(item: dict[str, Any], namespace: str = balancers.NAMESPACE) -> dict[str, Any]:
+    """A Service that Envoy Gateway made for our Gateway."""
+    return {**item, "metadata": {**item["metadata"], "namespace": namespace, "labels": GATEWAY}}
+
+
+def a_volume(name: str, phase: str, *, claim: str = "", policy: str = "Delete") -> dict[str, Any]:
+    reference = {"claimRef": {"name": claim, "uid": claim}} if claim else {}
+    return an_object("PersistentVolume", name, phase=phase, persistentVolumeReclaimPolicy=policy, **reference)
 
 
 class Cluster:
@@ -41,24 +64,54 @@ class Cluster:
         return True
 
 
-async def emptied(cluster: Cluster, connection: Connection = AT_CLOUD) -> list[str]:
+async def left_of(cluster: Cluster, connection: Connection = AT_CLOUD) -> list[RemainingObject]:
     activities: Any = ClusterActivities(cluster)
     result = await asked_by("inferencecluster/prod").run(activities.empty_cluster, EmptyCluster(connection=connection))
-    return [item.name for item in result.remaining]
+    return list(result.remaining)
 
 
-async def test_case_62_load_balancers_and_volumes_are_deleted_and_volumes_that_stay_are_named() -> None:
+async def emptied(cluster: Cluster, connection: Connection = AT_CLOUD) -> list[str]:
+    return [item.name for item in await left_of(cluster, connection)]
+
+
+async def test_case_62_our_load_balancers_and_volumes_are_deleted_and_volumes_that_stay_are_named() -> None:
     cluster = Cluster(
-        an_object("Service", "gateway", type="LoadBalancer"),
+        of_gateway(an_object("Service", "gateway", type="LoadBalancer")),
         an_object("Service", "inner", type="ClusterIP"),
-        an_object("PersistentVolumeClaim", "weights"),
-        an_object("PersistentVolume", "volume-of-weights", persistentVolumeReclaimPolicy="Delete"),
-        an_object("PersistentVolume", "left", persistentVolumeReclaimPolicy="Delete"),
-        an_object("PersistentVolume", "kept", persistentVolumeReclaimPolicy="Retain"),
+        ours(an_object("PersistentVolumeClaim", "weights")),
+        a_volume("volume-of-weights", "Bound", claim="weights"),
+        a_volume("left", "Released", claim="of-before"),
+        a_volume("kept", "Released", policy="Retain"),
     )
     await emptied(cluster)
     assert await emptied(cluster) == ["left"]
     assert cluster.deleted == ["gateway", "weights"]
+
+
+async def test_stk_37_load_balancers_and_claims_of_users_are_named_and_never_deleted() -> None:
+    """Ruling 71: with a claim its data would be deleted."""
+    cluster = Cluster(
+        an_object("Service", "website", type="LoadBalancer"),
+        of_gateway(an_object("Service", "like-ours", type="LoadBalancer"), namespace="ml"),
+        an_object("PersistentVolumeClaim", "database"),
+        a_volume("volume-of-database", "Bound", claim="database"),
+    )
+    left = await left_of(cluster)
+    assert [(item.name, item.why) for item in left] == [(name, NOT_OURS) for name in ("website", "like-ours", "database")]
+    assert cluster.deleted == []
+
+
+async def test_what_users_delete_themselves_is_waited_for_until_it_is_gone() -> None:
+    claim = an_object("PersistentVolumeClaim", "database")
+    claim["metadata"] |= {"deletionTimestamp": "2026-11-26T10:00:00Z", "finalizers": ["kubernetes.io/pvc-protection"]}
+    (left,) = await left_of(Cluster(claim))
+    assert left.why == "finalizer kubernetes.io/pvc-protection, deleted at 2026-11-26T10:00:00Z"
+
+
+@pytest.mark.parametrize("phase", ["Available", "Pending", ""])
+async def test_a_volume_that_was_never_used_is_not_waited_for(phase: str) -> None:
+    """Nobody deletes a volume that never had a claim."""
+    assert await emptied(Cluster(a_volume("static", phase))) == []
 
 
 async def test_nothing_of_a_cluster_that_stays_is_deleted() -> None:

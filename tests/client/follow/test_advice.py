@@ -147,6 +147,8 @@ WITHOUT_ADVICE = {
         "Occupied": _MESSAGE,
         "Provisioning": _MESSAGE,
         "EmptyingCluster": _MESSAGE,
+        "LoadBalancersRemaining": _MESSAGE,
+        "VolumesRemaining": _MESSAGE,
         "DeletingCloudCluster": _MESSAGE,
         "Uninstalling": _MESSAGE,
     },

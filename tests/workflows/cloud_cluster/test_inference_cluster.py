@@ -1,5 +1,6 @@
 """An InferenceCluster with its CloudCluster, on a real Temporal server, a scripted cloud and a simulated cluster there."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,9 +9,10 @@ import pytest
 from temporalio import activity
 from temporalio.worker import Worker
 
+from activities.clusters.emptying import NOT_OURS
 from api_types import labels, names, queues
 from api_types.messages.clouds import Leftover
-from api_types.messages.cluster_work import EmptyCluster, TeardownStepResult
+from api_types.messages.cluster_work import EmptyCluster, RemainingObject, TeardownStepResult
 from tests.activities.clouds.builders import L4, a_pool
 from tests.environment.scripted_cloud import OTHER
 from tests.workflows.cloud_cluster.control_plane import CloudPlane
@@ -28,10 +30,14 @@ class AtCloud(SimulatedClusters):
     def __init__(self) -> None:
         super().__init__()
         self.emptied: list[str] = []
+        self.holding: list[RemainingObject] = []
 
     @activity.defn
     async def empty_cluster(self, order: EmptyCluster) -> TeardownStepResult:
         assert order.connection.cloud is not None
+        if self.holding:
+            await asyncio.sleep(0.2)
+            return TeardownStepResult(remaining=self.holding)
         self.emptied.append(order.connection.cluster)
         return TeardownStepResult()
 
@@ -120,3 +126,31 @@ async def test_an_abandoned_cluster_is_listed_in_its_status_with_links() -> None
         names_of_left = [each["name"] for each in closed["status"]["leftBehind"] if each["reason"] == "the cluster was abandoned"]
         assert any(cluster.id in each and f"https://cloud.example/{cluster.id}" in each for each in names_of_left)
         assert at_cloud.cloud.written("delete") == []
+
+        assert (at_cloud.cloud.things, clusters.emptied) == ({}, [])
+
+
+HOLDING = [
+    (RemainingObject(id="v1/Service/shop/website", why=NOT_OURS), "LoadBalancersRemaining"),
+    (RemainingObject(id="v1/PersistentVolumeClaim/shop/database", why=NOT_OURS), "VolumesRemaining"),
+]
+
+
+async def test_stk_37_what_users_made_in_the_cluster_stops_its_deletion_until_it_is_gone() -> None:
+    clusters = AtCloud()
+    async with control_plane(clusters) as (plane, at_cloud):
+        await plane.apply(a_class())
+        await plane.apply(a_cluster())
+        await plane.ready("InferenceCluster", NAME)
+        before = dict(at_cloud.cloud.things)
+        clusters.holding = [HOLDING[0][0]]
+        await plane.delete("InferenceCluster", NAME)
+        for item, expected in HOLDING:
+            clusters.holding = [item]
+            seen = await plane.until("InferenceCluster", NAME, lambda seen, wanted=expected: reason(seen, "Deleting") == wanted)
+            assert item.name in message(seen, "Deleting")
+            assert f"`modelplane delete ic/{NAME} --force` leaves it" in message(seen, "Deleting")
+        assert (at_cloud.cloud.things, clusters.emptied) == (before, [])
+        clusters.holding = []
+        await plane.gone("InferenceCluster", NAME)
+        assert (at_cloud.cloud.things, clusters.emptied) == ({}, [NAME])
