@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from api_types.messages.clouds import CLUSTER_KEY
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -84,8 +86,14 @@ def creation_order(objects: Sequence[DesiredObject]) -> list[DesiredObject]:
 
 
 def deletion_order(objects: Sequence[DesiredObject]) -> list[DesiredObject]:
-    """Give each object before all that it needs. Raises ValueError as `creation_order`."""
-    return creation_order(objects)[::-1]
+    """Give each object before all that it needs, and what the control plane stands on after it. Raises ValueError as `creation_order`."""
+    created = creation_order(objects)
+    above = {CLUSTER_KEY}
+    for each in created:
+        if not above.isdisjoint(each.needs):
+            above.add(each.key)
+    newest_first = created[::-1]
+    return [each for each in newest_first if each.key in above] + [each for each in newest_first if each.key not in above]
 
 
 def arguments(call: Call, fact: Callable[[Fact], str], token: str) -> dict[str, Any]:

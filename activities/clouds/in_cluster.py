@@ -3,6 +3,8 @@
 No cloud has handlers of these. They are reached as every cluster is, with a token of the cloud.
 """
 
+from collections.abc import Callable
+
 from activities.clients.helm.port import Chart, HelmPool, Release
 from activities.clouds.graph import DesiredObject, Fact, arguments
 from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
@@ -39,7 +41,7 @@ class InCluster:
                 return await self._apply(account, wanted)
             case _:
                 async with self._helm.at(connection_of(account)) as helm:
-                    state = await helm.ensure(_release(wanted))
+                    state = await helm.ensure(_release(wanted, wanted.fact))
                 return Found(State.READY, id=f"{state.namespace}/{state.name}", facts={"revision": str(state.revision)})
 
     async def look(self, account: CloudAccount, wanted: Wanted) -> Found:
@@ -52,7 +54,7 @@ class InCluster:
                 found = await cluster.get(_storage_class(wanted.object))
                 return ABSENT if found is None else Found(State.READY, id=wanted.object.name)
             case _:
-                release = _release(wanted)
+                release = _release(wanted, _any)
                 async with self._helm.at(connection_of(account)) as helm:
                     state = await helm.status(release.name, release.namespace)
                 if state is None:
@@ -67,7 +69,7 @@ class InCluster:
             cluster = await self._clusters.at(connection_of(account))
             await cluster.delete(_storage_class(wanted.object))
         elif kind == HELM_RELEASE:
-            release = _release(wanted)
+            release = _release(wanted, _any)
             async with self._helm.at(connection_of(account)) as helm:
                 await helm.uninstall(release.name, release.namespace)
         return ABSENT
@@ -95,10 +97,12 @@ def _storage_class(wanted: DesiredObject) -> ObjectId:
     return ObjectId(Kind("storage.k8s.io/v1", STORAGE_CLASS), "", wanted.name)
 
 
-def _release(wanted: Wanted) -> Release:
-    def known(fact: Fact) -> str:
-        return wanted.fact(fact)
+def _any(fact: Fact) -> str:
+    """Stand for a fact where only the name of a release counts: what reports it may be gone."""
+    return f"{fact.name} of {fact.key}"
 
-    found = arguments(wanted.object.calls[0], known, "")
+
+def _release(wanted: Wanted, fact: Callable[[Fact], str]) -> Release:
+    found = arguments(wanted.object.calls[0], fact, "")
     chart = Chart(found["chart"], found["repository"], found["version"])
     return Release(found["release"], found["namespace"], chart, found["values"])

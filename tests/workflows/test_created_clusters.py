@@ -64,13 +64,39 @@ async def test_a_manifest_becomes_a_cluster_with_a_ready_replica_and_then_nothin
     before = len(world.writes_of_deletion(cluster))
     await plane.delete("InferenceCluster", cluster)
     await world.until_deletion_says(cluster, "Service default/web")
-    assert plane.get(cluster, BALANCER)["metadata"]["deletionTimestamp"]
+    assert "deletionTimestamp" not in plane.get(cluster, BALANCER)["metadata"], "it is its user's"
     assert world.writes_of_deletion(cluster)[before:] == [], "a load balancer still holds the network"
     assert await world.secrets_seen() == []
     world.remove_load_balancer(cluster)
     await until_gone(world, cluster)
     assert world.remains(cluster) == []
+    assert_order_of_deletion(cluster, world.writes_of_deletion(cluster)[before:])
     assert await world.secrets_seen() == []
+
+
+POOLS, CONTROL_PLANE = {EKS: "DeleteNodegroup "}, {GKE: "/clusters/", EKS: "DeleteCluster "}
+BENEATH = {
+    GKE: ("networks/", "serviceAccounts/"),
+    EKS: (
+        *("DeleteMountTarget ", "DeleteFileSystem ", "DeleteRouteTable ", "DeleteNatGateway ", "ReleaseAddress ", "DeleteInternetGateway "),
+        *("DeleteSubnet ", "DeleteVpc ", "DeleteRole "),
+    ),
+}
+
+
+def assert_order_of_deletion(cluster: str, done: list[str]) -> None:
+    """Case 62, D6 to D11: pools, the control plane, and only then what these stood on."""
+
+    def at(word: str) -> list[int]:
+        found = [number for number, each in enumerate(done) if word in each]
+        assert found, f"{word} in {done}"
+        return found
+
+    (gone,) = at(CONTROL_PLANE[cluster])
+    if cluster in POOLS:
+        assert max(at(POOLS[cluster])) < gone
+    for word in BENEATH[cluster]:
+        assert min(at(word)) > gone, word
 
 
 async def test_62_a_stack_that_the_cluster_was_given_goes_with_its_load_balancer_before_anything_at_the_cloud(

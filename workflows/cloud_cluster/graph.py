@@ -66,13 +66,14 @@ def dependents(entries: Mapping[str, Entry], key: str) -> list[str]:
 def to_remove(state: CloudState, running: Collection[str], now: datetime) -> list[Entry]:
     """Give the objects that are not wanted any more and may be deleted now; notes since when each one is not.
 
-    Those of a pool stay while replicas may use it. Objects of the cluster stay while not everything that is wanted is known. The next
-    attempt at one that failed waits.
+    Those of a pool stay while replicas may use it, and releases, which serve pools, while there is anything of a pool that is not wanted.
+    Objects of the cluster stay while not everything that is wanted is known. The next attempt at one that failed waits.
     """
     if state.plan is None or state.order is None:
         return []
     wanted = {each.key for each in state.plan.objects}
     pools = {pool.get("name") for pool in state.order.manifest.get("spec", {}).get("nodePools") or ()}
+    served = any(entry.object.pool and key not in wanted for key, entry in state.inventory.items())
     found: list[Entry] = []
     for key, entry in state.inventory.items():
         kept = key in wanted or (entry.object.pool in pools if entry.object.pool else bool(state.plan.refused))
@@ -80,7 +81,7 @@ def to_remove(state: CloudState, running: Collection[str], now: datetime) -> lis
             entry.removed_since = ""
             continue
         entry.removed_since = entry.removed_since or now.isoformat()
-        used = any(key in other.object.needs for other in state.inventory.values())
+        used = any(key in other.object.needs for other in state.inventory.values()) or (served and entry.object.kind == HELM_RELEASE)
         if key not in running and not used and not waits(entry, now) and not _drains(state, entry, now):
             found.append(entry)
     return found
@@ -104,9 +105,15 @@ def _drains(state: CloudState, entry: Entry, now: datetime) -> bool:
 
 
 def to_delete(state: CloudState, running: Collection[str], now: datetime) -> list[Entry]:
-    """Give the objects whose deletion may begin now. Releases come first, so that none of their pods works against it."""
+    """Give the objects whose deletion may begin now.
+
+    Releases come first, so that none of their pods works against it. What the cluster stands on stays until the control plane is gone:
+    nodes that are drained need their network, pods their file system, and controllers their roles to take back what they made.
+    """
     left = {key: entry for key, entry in state.inventory.items() if not entry.gone}
     first = {key: entry for key, entry in left.items() if entry.object.kind == HELM_RELEASE}
+    if not first and CLUSTER_KEY in left:
+        first = {key: left[key] for key in (CLUSTER_KEY, *dependents(state.inventory, CLUSTER_KEY)) if key in left}
     room = _Room(state, running)
     return [
         entry

@@ -151,7 +151,14 @@ class CloudOrders:
             link.emptied = True
             return True
         link.emptying_since = link.emptying_since or self._context.moment().isoformat()
-        self._context.set_condition("Deleting", FALSE, link.failure.type or self._held_by(), self._emptying())
+        kinds = {item.kind for item in link.remaining}
+        if link.failure.type or not kinds:
+            self._context.set_condition("Deleting", FALSE, link.failure.type or "EmptyingCluster", self._emptying())
+        else:
+            held_by_services = "Service" in kinds
+            self._context.set_condition(
+                "Deleting", FALSE, "LoadBalancersRemaining" if held_by_services else "VolumesRemaining", self._emptying()
+            )
         if self._calls.running(EMPTY) or (link.retry_at and self._context.is_future(link.retry_at)):
             if link.retry_at:
                 self._context.requeue_at(datetime.fromisoformat(link.retry_at))
@@ -181,13 +188,6 @@ class CloudOrders:
         link.retry_at = (self._context.moment() + backoff_after(failure, link.attempts)).isoformat()
         link.attempts += 1
         self._context.mark_changed()
-
-    def _held_by(self) -> str:
-        """Give the reason for which the cluster is not emptied yet."""
-        kinds = {item.kind for item in self._link.remaining}
-        if "Service" in kinds:
-            return "LoadBalancersRemaining"
-        return "VolumesRemaining" if kinds else "EmptyingCluster"
 
     def retry_emptying(self) -> None:
         """Make the next attempt to empty the cluster now."""

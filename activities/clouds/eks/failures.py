@@ -150,12 +150,14 @@ _IN_USE = frozenset(
         "OperationNotPermitted",
     }
 )
-# Codes of node groups, which a person reads: what they say of the class of a failure.
+# Codes of health issues, which a person reads: what they say of the class of a failure. Of node groups, and the last of clusters too.
 _ISSUES: Mapping[str, type[ModelplaneError]] = {
     "InstanceLimitExceeded": QuotaExceeded,
     "IamLimitExceeded": QuotaExceeded,
     "AsgInstanceLaunchFailures": CapacityUnavailable,
     "AccessDenied": PermissionDenied,
+    "ResourceLimitExceeded": QuotaExceeded,
+    "Ec2ServiceNotSubscribed": PermissionDenied,
 }
 _QUOTA_WORDS = re.compile(r"VcpuLimitExceeded|InstanceLimitExceeded|vCPU capacity than your current|limit", re.IGNORECASE)
 _ROLE_WORDS = re.compile(r"\brole\b.*(assum|not exist|not found|cannot be found)", re.IGNORECASE | re.DOTALL)
@@ -184,7 +186,7 @@ def says_role(error: aws.ClientError) -> bool:
 
 
 def issue_error(code: str, text: str) -> type[ModelplaneError] | None:
-    """Give the error that a health issue of a node group stands for; None where it is neither quota, capacity nor permission."""
+    """Give the error that a health issue of a cluster or node group stands for; None where it is neither quota, capacity nor permission."""
     if code == "AsgInstanceLaunchFailures" and _QUOTA_WORDS.search(text):
         return QuotaExceeded
     return _ISSUES.get(code)

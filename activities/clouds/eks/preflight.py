@@ -15,7 +15,7 @@ from activities.clouds.eks.handlers.base import Item, tags_of
 from activities.clouds.eks.handlers.subnets import RANGE
 from activities.clouds.eks.wanted.inputs import EksFacts, Reservation
 from activities.clouds.eks.wanted.network import SUBNETS
-from activities.clouds.eks.wanted.node_groups import CARDS, SCHEDULED, SYSTEM_MACHINE
+from activities.clouds.eks.wanted.node_groups import CARDS, CARDS_FACT, SCHEDULED, SYSTEM_MACHINE
 from activities.clouds.eks.wanted.subnets import SubnetPair
 from activities.clouds.owner import SYSTEM_POOL, Owner, pool_name
 from activities.clouds.versions import minor_of
@@ -49,6 +49,7 @@ class Preflight:
             zones=self._asked("zones of the region", self._zones) or (),
             reservations=self._asked("capacity blocks", self._reservations) or {},
             network_cards=self._asked("network cards", self._cards) or {},
+            template_cards=self._template_cards,
             subnets=self._subnets(),
             principal=principal,
         )
@@ -110,8 +111,19 @@ class Preflight:
                 self.warnings.append(Problem("CapacityBlockDates", f"pool {pool.name}", text))
         return found
 
+    @property
+    def _template_cards(self) -> dict[str, int]:
+        """Give for how many network cards the launch template of each group is that is there."""
+        found = {name: self.known.get(f"lt/{name}", {}).get(CARDS_FACT, "") for name in map(_group_of, self.known)}
+        return {name: int(cards) for name, cards in found.items() if cards.isdecimal()}
+
     def _cards(self) -> dict[str, int]:
-        types = {nodes.instance_type: pool for pool, nodes in self._pools(new=False) if pool.fabric and pool.fabric.type == "EFA"}
+        there = self._template_cards
+        types = {
+            nodes.instance_type: pool
+            for pool, nodes in self._pools(new=False)
+            if pool.fabric and pool.fabric.type == "EFA" and pool_name(pool.name) not in there
+        }
         found: dict[str, int] = {}
         for machine, pool in types.items():
             if machine in CARDS:
@@ -177,3 +189,9 @@ class Preflight:
             if missing:
                 where = f"it is in {', '.join(sorted(has))}" if has else f"{self.clients.region} does not have it"
                 self.refused.append(Problem(INVALID_INPUT, at, f"{machine} is not offered in {', '.join(missing)}; {where}"))
+
+
+def _group_of(key: str) -> str:
+    """Give the name of the node group with a key; empty for any other object."""
+    kind, _, name = key.partition("/")
+    return name if kind == "pool" else ""

@@ -193,6 +193,10 @@ class FakeGoogle:
         """Let an organization policy forbid keys of accounts."""
         self._world.keys_barred = barred
 
+    def show_first_sizes(self) -> None:
+        """Let pools go on to show the size that they were created with, when another one was set."""
+        self._world.shows_first_sizes = True
+
     @property
     def capacity(self) -> Capacity:
         """Give the quotas and stocks, to change them."""

@@ -43,6 +43,12 @@ CASES: list[tuple[str, Manifest, dict[str, Any], list[str]]] = [
         [f"spec.cluster.gke.region: cannot change from europe-west4 to us-central1; {NEW_CLUSTER}"],
     ),
     (
+        "prv-54 region of a cluster at EKS",
+        stored(a_cluster(source="EKS")),
+        a_cluster(source="EKS", cluster={"eks": {"region": "us-west-2"}}),
+        [f"spec.cluster.eks.region: cannot change from us-east-2 to us-west-2; {NEW_CLUSTER}"],
+    ),
+    (
         "location of a cluster",
         stored(a_cluster(source="AKS")),
         a_cluster(source="AKS", cluster={"aks": {"location": "eastus"}}),

@@ -89,7 +89,9 @@ def test_words_that_stand_for_what_is_not_known_yet_are_explained(cli: Cli, tmp_
 
 def test_the_tree_for_machines_has_objects_in_order_with_needs_calls_and_machines(cli: Cli, tmp_path: Path) -> None:
     (cloud,) = planned(cli, tmp_path, a_provisioned_class(), a_cloud_cluster("GKE", "prod", a_pool(nodeCount=2)))
-    assert cloud["deletionOrder"] == [each["key"] for each in cloud["objects"]][::-1]
+    order = cloud["deletionOrder"]
+    assert sorted(order) == sorted(each["key"] for each in cloud["objects"])
+    assert order.index("pool/gpu") < order.index("cluster") < order.index("net/subnet") < order.index("net/vpc")
     assert "costMilliMost" not in cloud
     (pool,) = [each for each in cloud["objects"] if each["key"] == "pool/gpu"]
     assert {key: pool[key] for key in ("kind", "name", "needs", "waitsFor", "machines")} == {

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from temporalio import activity
+from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities.clusters.emptying import NOT_OURS
@@ -127,7 +128,19 @@ async def test_an_abandoned_cluster_is_listed_in_its_status_with_links() -> None
         assert any(cluster.id in each and f"https://cloud.example/{cluster.id}" in each for each in names_of_left)
         assert at_cloud.cloud.written("delete") == []
 
-        assert (at_cloud.cloud.things, clusters.emptied) == ({}, [])
+
+async def test_case_87_a_cluster_that_exists_has_nothing_at_a_cloud_also_when_it_cannot_be_connected_to() -> None:
+    clusters = AtCloud()
+    clusters.missing.add("own")
+    spec = {"cluster": {"source": "Existing", "existing": {"secretRef": {"name": "own"}}}}
+    async with control_plane(clusters) as (plane, at_cloud):
+        await plane.apply({**a_cluster(), "metadata": {"name": "own"}, "spec": spec})
+        seen = await plane.until("InferenceCluster", "own", lambda seen: "Secret" in message(seen, "ClusterReady"))
+        await plane.delete("InferenceCluster", "own")
+        await plane.gone("InferenceCluster", "own")
+        assert (at_cloud.cloud.calls, clusters.emptied) == ([], [])
+        with pytest.raises(RPCError, match="not found"):
+            await plane.client.get_workflow_handle(names.cloud_cluster_id("own", seen["metadata"]["uid"])).describe()
 
 
 HOLDING = [

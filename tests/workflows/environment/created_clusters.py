@@ -132,7 +132,8 @@ class CreatedClusters:
         self.plane.call(cluster, "POST", "/api/v1/namespaces/default/services", body)
 
     def remove_load_balancer(self, cluster: str) -> None:
-        """Let the controller of the Service be done with its load balancer."""
+        """Delete the Service, as its user does, and let its controller be done with the load balancer."""
+        self.plane.call(cluster, "DELETE", BALANCER)
         self.plane.call(cluster, "PATCH", BALANCER, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
 
     async def until_deletion_says(self, cluster: str, text: str) -> None:

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from activities.clouds.eks.clients import AwsClients
-from activities.clouds.eks.failures import Purpose
+from activities.clouds.eks.failures import Purpose, issue_error
 from activities.clouds.eks.wanted.partitions import partition_of
 from activities.clouds.graph import Call, Fact, arguments
 from activities.clouds.lifecycle.handler import Found, State, Wanted
 from api_types import labels
-from api_types.errors import NotYet
+from api_types.errors import ModelplaneError, NotYet
 from api_types.messages.clouds import CloudAccount
 
 Item = Mapping[str, Any]
@@ -105,6 +105,12 @@ def not_ours(tags: Mapping[str, str], wanted: Wanted) -> Found | None:
     if owner == wanted.owner.digits:
         return None
     return Found(State.FOREIGN, reason=f"its tag {labels.CLOUD_OWNER} is {owner}" if owner else f"it has no tag {labels.CLOUD_OWNER}")
+
+
+def issues_error(issues: Sequence[Item]) -> type[ModelplaneError] | None:
+    """Give the error that the first health issue which says one stands for; None where none does."""
+    found = (issue_error(str(issue.get("code", "")), str(issue.get("message", ""))) for issue in issues)
+    return next((error for error in found if error is not None), None)
 
 
 def issues_text(issues: Sequence[Item]) -> str:

@@ -3,13 +3,13 @@
 from typing import Any
 
 from activities.clouds.eks.clients import AwsClients
-from activities.clouds.eks.handlers.base import AwsHandler, issues_text, not_ours, tags_of
+from activities.clouds.eks.handlers.base import AwsHandler, issues_error, issues_text, not_ours, tags_of
 from activities.clouds.eks.handlers.updates import Updates
 from activities.clouds.eks.wanted.control_plane import CLUSTER, SECURITY_GROUP
 from activities.clouds.eks.wanted.network import SUBNETS
 from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
 from activities.clouds.versions import minor_of, next_minor
-from api_types.errors import Busy, InvalidInput
+from api_types.errors import Busy, InvalidInput, PermissionDenied
 from api_types.messages.clouds import CloudAccount
 
 VERSION = "version"
@@ -44,11 +44,13 @@ class ClusterHandler(AwsHandler):
         group = str(cluster.get("resourcesVpcConfig", {}).get("clusterSecurityGroupId", "") or "")
         facts = {"id": wanted.object.name, VERSION: version} | ({SECURITY_GROUP: group} if group else {})
         state = _CLUSTER_STATES.get(status, State.PENDING)
-        issues = issues_text(cluster.get("health", {}).get("issues", ()))
+        health = cluster.get("health", {}).get("issues", ())
+        issues = issues_text(health)
         if state is State.READY and any(call[VERSION] != version for call in self.expected(wanted, "create_cluster")):
             return Found(State.DIFFERS, wanted.object.name, facts, f"version {version}", changes=(VERSION,))
         reason = ": ".join(text for text in (f"status {status}" if state is not State.READY else "", issues) if text)
-        return Found(state, wanted.object.name, facts, reason)
+        cause = issues_error(health) if state is State.BROKEN else None
+        return Found(state, wanted.object.name, facts, reason, cause=cause)
 
     def create(self, wanted: Wanted) -> None:
         """Create it; where EKS has no room in a zone, in the subnets of the others. Raises InvalidInput if these are too few."""
@@ -138,6 +140,8 @@ class AddonHandler(AwsHandler):
         issues = issues_text(addon.get("health", {}).get("issues", ()))
         there, made_for = str(addon.get("addonVersion", "")), wanted.known.get(wanted.object.key, {}).get(_FOR_KUBERNETES, "")
         kubernetes = wanted.known.get(CLUSTER, {}).get(VERSION, "") or made_for
+        if state is State.READY and kubernetes and not made_for:
+            made_for = self._made_for(name, there, kubernetes)
         facts = {"id": name, VERSION: there}
         if state is State.READY and made_for and made_for != kubernetes and self._default(name, kubernetes) not in ("", there):
             return Found(State.DIFFERS, name, {**facts, _FOR_KUBERNETES: made_for}, f"{there} is for {made_for}", changes=(VERSION,))
@@ -156,6 +160,22 @@ class AddonHandler(AwsHandler):
         """Delete it with its pods."""
         del found
         self.clients.delete("eks", "delete_addon", clusterName=wanted.owner.base, addonName=wanted.object.name, preserve=False)
+
+    def _made_for(self, name: str, there: str, kubernetes: str) -> str:
+        """Give the version of Kubernetes that an add-on was installed for, where that is not known any more."""
+        offered: dict[str, bool] = {}
+        try:
+            for addon in self.clients.listed("eks", "describe_addon_versions", "addons", addonName=name):
+                for version in addon.get("addonVersions", ()):
+                    if version["addonVersion"] == there:
+                        offered |= {str(each["clusterVersion"]): bool(each.get("defaultVersion")) for each in version["compatibilities"]}
+        except PermissionDenied:
+            return kubernetes
+        defaults = [each for each, is_default in offered.items() if is_default]
+        if kubernetes in (defaults or offered):
+            return kubernetes
+        older = [each for each in defaults or offered if minor_of(each) < minor_of(kubernetes)]
+        return max(older, key=minor_of, default=kubernetes)
 
     def _default(self, name: str, kubernetes: str) -> str:
         """Give the version that EKS installs where none is asked for; empty if it says none."""

@@ -11,10 +11,11 @@ from activities.clouds.eks.handlers.base import AwsHandler, Item, issues_text, n
 from activities.clouds.eks.handlers.control_plane import VERSION
 from activities.clouds.eks.handlers.updates import Updates
 from activities.clouds.eks.wanted.control_plane import CLUSTER
-from activities.clouds.eks.wanted.node_groups import SYSTEM_KEY
+from activities.clouds.eks.wanted.node_groups import CARDS_FACT, SYSTEM_KEY
 from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
 from activities.clouds.owner import SYSTEM_POOL
 from activities.clouds.versions import minor_of
+from api_types import labels
 from api_types.errors import Busy, Dependency, ModelplaneError
 from api_types.messages.clouds import CloudAccount
 
@@ -98,7 +99,7 @@ class NodegroupHandler(AwsHandler):
         changes = [VERSION] if 0 < minor_of(str(group.get("version", ""))) < minor_of(kubernetes) else []
         replaces: list[str] = []
         for call in self.expected(wanted, "create_nodegroup"):
-            if _scaling(call["scalingConfig"], group["scalingConfig"]):
+            if _scaling(call, group["scalingConfig"]):
                 changes.append(_COUNTS)
             if call.get("labels", {}) != (group.get("labels") or {}):
                 changes.append(_LABELS)
@@ -155,10 +156,13 @@ def _replaced(call: Mapping[str, Any], group: Item) -> Iterator[str]:
         yield "zones"
 
 
-def _scaling(wanted: Mapping[str, int], there: Mapping[str, int]) -> dict[str, int]:
+def _scaling(call: Mapping[str, Any], there: Mapping[str, int]) -> dict[str, int]:
     """Give the counts to set; none where they are as wanted. The size itself only where it is fixed, or outside of the bounds."""
+    wanted: Mapping[str, int] = call["scalingConfig"]
     least, most, size = wanted["minSize"], wanted["maxSize"], there["desiredSize"]
     bounds = {"minSize": least, "maxSize": most}
+    if labels.FIXED_SIZE in call.get("tags", {}) and size != wanted["desiredSize"]:
+        return {**bounds, "desiredSize": wanted["desiredSize"]}
     if not least <= size <= most:
         return {**bounds, "desiredSize": max(least, min(size, most))}
     return {} if all(there[at] == value for at, value in bounds.items()) else bounds
@@ -172,7 +176,7 @@ def _config(call: Mapping[str, Any], group: Item, changes: Sequence[str]) -> dic
     """Give the change of counts, labels and taints: labels and taints as differences."""
     found: dict[str, Any] = {}
     if _COUNTS in changes:
-        found["scalingConfig"] = _scaling(call["scalingConfig"], group["scalingConfig"])
+        found["scalingConfig"] = _scaling(call, group["scalingConfig"])
     if _LABELS in changes:
         wanted, there = dict(call.get("labels", {})), dict(group.get("labels") or {})
         found["labels"] = {
@@ -211,6 +215,8 @@ class LaunchTemplateHandler(AwsHandler):
         answer = self.clients.read("ec2", "describe_launch_template_versions", LaunchTemplateId=identity, Versions=[version])
         versions = answer.get("LaunchTemplateVersions", ())
         there: Item = versions[0]["LaunchTemplateData"] if versions else {}
+        if cards := there.get("NetworkInterfaces"):
+            facts[CARDS_FACT] = str(len(cards))
         data = expected[0]["LaunchTemplateData"]
         if there.get("InstanceType") != data["InstanceType"]:
             # Of the nodes of a group too: EKS takes no other type for it.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from activities.clouds.counts import count_warnings
 from activities.clouds.desired import INVALID_INPUT, Problem
 from activities.clouds.eks.wanted.inputs import EksInputs, Reservation
-from activities.clouds.eks.wanted.node_groups import SCHEDULED, counts_of, has_efa, known_cards, reservation_of
+from activities.clouds.eks.wanted.node_groups import SCHEDULED, cards_of, counts_of, has_efa, reservation_of
 from activities.clouds.pools import CloudPool
 from api_types.resources.inference_class import EksNodes
 from api_types.resources.inference_cluster import EksCluster, InferenceCluster
@@ -66,7 +66,7 @@ def pool_warnings(inputs: EksInputs, pool: CloudPool[EksNodes]) -> Iterator[Prob
     if len(zones) != 1 and (has_efa(pool) or pool.pool.capacity_block is not None):
         what = "EFA joins nodes of one zone" if has_efa(pool) else "a capacity block is in one zone"
         yield Problem("SeveralZones", pool.title, f"{what}; name exactly one in zones")
-    if has_efa(pool) and known_cards(inputs, pool.nodes.instance_type) is None:
+    if has_efa(pool) and cards_of(inputs, pool) is None:
         text = f"how many network cards {pool.nodes.instance_type} has is asked of EC2 when it is created; one is assumed"
         yield Problem("NetworkCardsUnknown", pool.title, text)
     block, found = pool.pool.capacity_block, reservation_of(inputs, pool)

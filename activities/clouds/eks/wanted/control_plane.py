@@ -7,6 +7,7 @@ from activities.clouds.graph import Call, DesiredObject, Fact, Parameters, Token
 from activities.clouds.node_labels import GPU_TAINT_KEY
 from activities.clouds.owner import UNKNOWN_DIGITS
 from api_types import names
+from api_types.labels import POD_IDENTITY
 from api_types.pins.charts import AWS_DRANET, CLUSTER_AUTOSCALER, ChartPin
 
 CLUSTER = "cluster"
@@ -91,6 +92,8 @@ def autoscaler(inputs: EksInputs, system_pool: str) -> DesiredObject:
         "autoDiscovery": {"clusterName": inputs.owner.base},
         "rbac": {"serviceAccount": {"create": True, "name": AUTOSCALER_ACCOUNT}},
         "extraArgs": {"balance-similar-node-groups": True},
+        # Pods get their role when they start: another association has to start them anew.
+        "podAnnotations": {POD_IDENTITY: Fact(AUTOSCALER_IDENTITY)},
     }
     return _release(AUTOSCALER, CLUSTER_AUTOSCALER, (system_pool, AUTOSCALER_IDENTITY, CONNECTION), values)
 

@@ -26,11 +26,15 @@ class Reservation:
 
 @dataclass(frozen=True)
 class EksFacts:
-    """What is known of the cloud beside the manifest. Empty is not known: then nothing is checked against it."""
+    """What is known of the cloud beside the manifest. Empty is not known: then nothing is checked against it.
+
+    `network_cards` are by type of machine, `template_cards` those that the launch templates of pools have, by the pool's name at EKS.
+    """
 
     zones: tuple[str, ...] = ()
     reservations: Mapping[str, Reservation] = field(default_factory=dict)
     network_cards: Mapping[str, int] = field(default_factory=dict)
+    template_cards: Mapping[str, int] = field(default_factory=dict)
     subnets: tuple[SubnetPair, ...] = ()
     principal: str = UNKNOWN_PRINCIPAL
 

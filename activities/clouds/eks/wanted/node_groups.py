@@ -13,10 +13,13 @@ from activities.clouds.graph import Call, DesiredObject, Fact, Machines, Paramet
 from activities.clouds.node_labels import GPU_TAINT_KEY, GPU_TAINT_VALUE, gpu_node_labels, system_node_labels
 from activities.clouds.owner import SYSTEM_POOL
 from activities.clouds.pools import CloudPool
+from api_types import labels
 from api_types.resources.inference_class import EksNodes
 
 SYSTEM_KEY = f"pool/{SYSTEM_POOL}"
 SCHEDULED = "scheduled"
+CARDS_FACT = "cards"
+"""Fact of a launch template: for how many network cards it has interfaces."""
 
 SYSTEM_MACHINE = "m6i.xlarge"
 _SYSTEM_IMAGE = "AL2023_x86_64_STANDARD"
@@ -46,9 +49,13 @@ def reservation_of(inputs: EksInputs, pool: CloudPool[EksNodes]) -> Reservation 
     return inputs.facts.reservations.get(block.capacity_reservation_id) if block else None
 
 
-def known_cards(inputs: EksInputs, instance_type: str) -> int | None:
-    """Give how many network cards a type of machine has; None where neither EC2 nor this release says it."""
-    return CARDS.get(instance_type) or inputs.facts.network_cards.get(instance_type)
+def cards_of(inputs: EksInputs, pool: CloudPool[EksNodes]) -> int | None:
+    """Give how many network cards the machines of a pool have; None where neither EC2 nor this release says it.
+
+    A pool keeps what its template has, whatever EC2 answers now: another count would replace its nodes.
+    """
+    there = inputs.facts.template_cards.get(pool.name)
+    return there or CARDS.get(pool.nodes.instance_type) or inputs.facts.network_cards.get(pool.nodes.instance_type)
 
 
 def counts_of(pool: CloudPool[EksNodes]) -> Counts:
@@ -85,6 +92,8 @@ def gpu_group(inputs: EksInputs, pool: CloudPool[EksNodes]) -> list[DesiredObjec
         "labels": gpu_node_labels(pool.pool.name, nodes.accelerator.type),
         "taints": [{"key": GPU_TAINT_KEY, "value": GPU_TAINT_VALUE, "effect": "NO_SCHEDULE"}],
     }
+    if counts.most == 0:
+        parameters["tags"] = {**inputs.tags(pool.key, f"{inputs.owner.base}-{pool.name}"), labels.FIXED_SIZE: "0"}
     machines = Machines(nodes.instance_type, inputs.eks.region, 0 if early else counts.start, counts.most)
     if pool.pool.capacity_block is None and not has_efa(pool):
         plain: Parameters = {"instanceTypes": [nodes.instance_type], "diskSize": nodes.disk_size_gb}
@@ -134,7 +143,7 @@ def _launch_template(inputs: EksInputs, pool: CloudPool[EksNodes]) -> DesiredObj
     needs: tuple[str, ...] = (CLUSTER,)
     if has_efa(pool):
         needs = (CLUSTER, EFA_GROUP)
-        cards = known_cards(inputs, pool.nodes.instance_type) or 1
+        cards = cards_of(inputs, pool) or 1
         data["NetworkInterfaces"] = [_interface(card) for card in range(cards)]
     parameters: Parameters = {
         "LaunchTemplateName": name,

@@ -18,6 +18,9 @@ _FILESTORE = "Filestore driver"
 _SYSTEM_POOL = "system pool"
 _SYSTEM_VERSION = "version of the system pool"
 _STATUS = "status"
+_SYSTEM_STATUS = "status of the system pool"
+# Without nodes for the pods of the system nothing else works.
+_NOT_USABLE = ("ERROR", "RUNNING_WITH_ERROR")
 _USABLE = ("RUNNING", "RECONCILING", "DEGRADED")
 
 
@@ -82,6 +85,9 @@ class ClusterHandler:
         observed = self._api.read("container", "get_cluster", {"name": name})
         if change == _STATUS:
             raise trouble(f"cluster {found.id}", observed)
+        if change == _SYSTEM_STATUS:
+            pool = self._api.read("container", "get_node_pool", {"name": f"{name}/nodePools/{_system_pool(given['cluster'])['name']}"})
+            raise trouble(f"pool {pool.name}", pool)
         if change == _SYSTEM_POOL:
             self._begin("create_node_pool", {"parent": name, "node_pool": _system_pool(given["cluster"])})
         elif change == _SYSTEM_VERSION:
@@ -123,6 +129,7 @@ def _changes(cluster: dict[str, Any], found: Any) -> tuple[str, ...]:
     differs = {
         _STATUS: found.status.name == "DEGRADED",
         _SYSTEM_POOL: pool is None,
+        _SYSTEM_STATUS: pool is not None and pool.status.name in _NOT_USABLE,
         _FILESTORE: not found.addons_config.gcp_filestore_csi_driver_config.enabled,
         _VERSION: is_below(found.current_master_version, wanted),
         _SYSTEM_VERSION: pool is not None and is_below(pool.version, wanted),

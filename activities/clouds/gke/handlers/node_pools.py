@@ -19,6 +19,9 @@ _SIZE = "nodeCount"
 _LABELS = "labels"
 _VERSION = "version"
 
+# Facts of a pool of a fixed size: what was set last, and what GKE showed then as its size.
+_SIZE_SET, _SIZE_SHOWN = "sizeSet", "sizeShown"
+
 _BOUNDS = ("enabled", "min_node_count", "max_node_count", "total_min_node_count", "total_max_node_count")
 
 
@@ -29,7 +32,7 @@ class NodePoolHandler:
         self._api = api
         self._operations = GkeOperations(api)
         self._deleting = False
-        # GKE may not show a size that was set as the size of the pool: it is set once per attempt.
+        # GKE may go on to show the first size of a pool after another one was set.
         self._size_set = False
 
     def look(self, wanted: Wanted) -> Found:
@@ -71,7 +74,7 @@ class NodePoolHandler:
             raise failed
         if running is not None or status == "PROVISIONING":
             return Found(State.PENDING, name, reason=words(running) if running is not None else f"status {status}")
-        facts = {"id": name, "version": found.version}
+        facts = {"id": name, "version": found.version} | _size(pool, found)
         changes, replaces = self._changes(wanted, pool, found), _replaces(pool, found)
         if status == "RECONCILING" and (changes or not wanted.known_id):
             return Found(State.PENDING, name, facts, reason=f"status {status}")
@@ -131,12 +134,26 @@ class NodePoolHandler:
         differs = {
             _STATUS: found.status.name == "RUNNING_WITH_ERROR",
             _COUNTS: any(bounds.get(name, 0) != getattr(observed, name) for name in _BOUNDS),
-            _SIZE: not bounds["enabled"] and not self._size_set and found.initial_node_count != pool["initial_node_count"],
+            _SIZE: not bounds["enabled"] and not self._size_set and not _has_size(wanted, pool, found),
             _ZONES: set(pool["locations"]) != set(found.locations),
             _LABELS: any(labels.get(key) != value for key, value in pool["config"]["labels"].items()),
             _VERSION: bool(version) and is_below(found.version, version),
         }
         return tuple(name for name, different in differs.items() if different)
+
+
+def _size(pool: dict[str, Any], found: Any) -> dict[str, str]:
+    """Give the facts of a fixed size; none of a pool that is scaled."""
+    if pool["autoscaling"]["enabled"]:
+        return {}
+    return {_SIZE_SET: str(pool["initial_node_count"]), _SIZE_SHOWN: str(found.initial_node_count)}
+
+
+def _has_size(wanted: Wanted, pool: dict[str, Any], found: Any) -> bool:
+    """Whether a pool has its fixed size: that which was set last, unless GKE shows another one since."""
+    facts, shown = wanted.known.get(wanted.object.key, {}), str(found.initial_node_count)
+    there = facts[_SIZE_SET] if facts.get(_SIZE_SHOWN) == shown else shown
+    return there == str(pool["initial_node_count"])
 
 
 def _replaces(pool: dict[str, Any], found: Any) -> tuple[str, ...]:

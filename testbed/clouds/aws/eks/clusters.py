@@ -13,13 +13,14 @@ from testbed.clouds.aws.eks.parts import (
     Handler,
     changeable,
     cluster_of,
+    issue,
     page,
     shown,
     start_update,
 )
 from testbed.clouds.aws.eks.versions import KUBERNETES
 from testbed.clouds.aws.eks_store import ACTIVE, BORN, CREATING, DELETING, FAILED, UPDATING, Cluster, Item
-from testbed.clouds.aws.faults import Kind
+from testbed.clouds.aws.faults import Fault, Kind
 from testbed.clouds.aws.services.identities import assumable
 from testbed.clouds.aws.services.network import add_interface, groups, interfaces, referenced, remove_interface, subnet
 from testbed.clouds.aws.wire import Refusal, Request
@@ -73,8 +74,14 @@ def _create(cloud: Cloud, request: Request) -> Mapping[str, Any]:
         admit_creator(cloud, cluster, request.principal)
     fault, vanish = cloud.take(Kind.FAIL, request), cloud.take(Kind.VANISH, request)
     cluster.vanishes_in = vanish.times + cloud.delays.create if vanish else None
-    cluster.plan(cloud.delays.create, lambda: cluster.become(FAILED) if fault else _ready(cloud, cluster))
+    cluster.plan(cloud.delays.create, lambda: _fail(cluster, fault) if fault else _ready(cloud, cluster))
     return {"cluster": dict(body)}
+
+
+def _fail(cluster: Cluster, fault: Fault) -> None:
+    """Bring the creation of a cluster to a bad end."""
+    cluster.body["health"] = issue(fault.code or "InternalFailure", fault.message or "the cluster could not be created")
+    cluster.become(FAILED)
 
 
 def _subnets(cloud: Cloud, ids: list[str]) -> list[Any]:

@@ -90,6 +90,9 @@ class World:
         self.enabled: set[str] = set(ENABLED_AT_FIRST)
         self.denied: set[str] = set()
         self.keys_barred = False
+        self.first_sizes: dict[str, int] = {}
+        self.shows_first_sizes = False
+        """Whether a pool goes on to show the size that it was created with."""
         self.policy = Policy()
         self.endpoint: Callable[[str], Endpoint] = lambda _: NO_ENDPOINT
         self.met: list[Fault] = []

@@ -11,7 +11,6 @@ from activities.clouds.lifecycle.handler import State
 from api_types.clock import utc_now
 from api_types.errors import (
     CapacityUnavailable,
-    CloudObjectBroken,
     InvalidInput,
     NameConflict,
     PermissionDenied,
@@ -236,9 +235,10 @@ async def test_prv_36_an_add_on_that_failed_is_deleted_and_created_once(aws: Fak
 async def test_prv_13_f13_a_cluster_that_failed_twice_is_reported_with_the_reason(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
-    aws.fault(Fault(Kind.FAIL, operation="CreateCluster", code="Ec2SubnetNotFound", times=2))
-    with pytest.raises((CloudObjectBroken, AssertionError), match="cluster: status FAILED"):
+    aws.fault(Fault(Kind.FAIL, operation="CreateCluster", code="ResourceLimitExceeded", message="no more clusters", times=2))
+    with pytest.raises(QuotaExceeded, match="cluster: status FAILED: ResourceLimitExceeded: no more clusters"):
         await made(world, desired, "cluster")
+    assert aws.faults_left() == []
 
 
 async def test_prv_7_3_where_eks_has_no_room_in_a_zone_the_cluster_is_in_the_others() -> None:

@@ -51,6 +51,21 @@ async def test_prv_48_49_59_counts_of_a_pool(aws: FakeAws, world: World) -> None
     assert calls(aws, "UpdateNodegroupConfig")[-1]["scalingConfig"] == {"minSize": 2, "maxSize": 2, "desiredSize": 2}
 
 
+async def test_prv_5_2_a_fixed_pool_of_no_nodes_loses_those_that_it_has(aws: FakeAws, world: World) -> None:
+    await made(world, world.plan(an_eks_pool(nodeCount=2)), *TO_NODES, "pool/gpu")
+    assert await changed(world, world.plan(an_eks_pool(nodeCount=0)), "pool/gpu") == ["UpdateNodegroupConfig"]
+    assert calls(aws, "UpdateNodegroupConfig")[-1]["scalingConfig"] == {"minSize": 0, "maxSize": 1, "desiredSize": 0}
+    assert await changed(world, world.plan(an_eks_pool(nodeCount=0)), "pool/gpu") == []
+    # EKS takes no maximum of 0, so one may come that nobody wants.
+    cluster = world.provider.cloud_cluster(world.account)
+    aws.client("eks").update_nodegroup_config(clusterName=cluster, nodegroupName="gpu", scalingConfig={"desiredSize": 1})
+    assert await changed(world, world.plan(an_eks_pool(nodeCount=0)), "pool/gpu") == ["UpdateNodegroupConfig"]
+    # The size of a pool that is scaled is never set, also where its bounds and its first size are the same.
+    assert await changed(world, world.plan(scaled(nodeCount=0, minNodeCount=0, maxNodeCount=1)), "pool/gpu") == []
+    aws.client("eks").update_nodegroup_config(clusterName=cluster, nodegroupName="gpu", scalingConfig={"desiredSize": 1})
+    assert await changed(world, world.plan(scaled(nodeCount=0, minNodeCount=0, maxNodeCount=1)), "pool/gpu") == []
+
+
 async def test_prv_7_9_labels_and_taints_are_changed_as_differences(aws: FakeAws, world: World) -> None:
     await made(world, world.plan(), *TO_NODES, "pool/gpu")
     cluster = world.provider.cloud_cluster(world.account)
@@ -121,6 +136,41 @@ async def test_prv_7_9_another_card_layout_is_a_new_version_of_the_template_and_
     # Back again is one more version, not the first one.
     assert await changed(world, world.plan(pool, known=p5(500)), *keys) == ["CreateLaunchTemplateVersion", "UpdateNodegroupVersion"]
     assert world.known["lt/efa"]["version"] == "3"
+
+
+async def test_prv_14_a_pool_keeps_its_network_cards_when_ec2_may_not_be_asked_any_more(aws: FakeAws, world: World) -> None:
+    """With one card in another version of the template all nodes would be replaced."""
+    machine = {"instanceType": "g6e.48xlarge", "accelerator": {"type": "nvidia-l40s", "count": 8}}
+    known = classes(g6={"provider": "EKS", "eks": machine})
+    pool = an_eks_pool("efa", fabric={"type": "EFA"})
+    keys = (*TO_NODES, "sg/efa", "lt/efa", "pool/efa")
+    await made(world, world.plan(pool, known=known), *keys)
+    cards = int(world.known["lt/efa"]["cards"])
+    assert cards > 1
+    aws.fault(Fault(Kind.REFUSE, operation="DescribeInstanceTypes", code="UnauthorizedOperation", times=50))
+    assert await changed(world, world.plan(pool, known=known), *keys) == []
+    assert int(world.known["lt/efa"]["cards"]) == cards
+
+
+async def test_prv_14_a_type_of_machine_without_efa_is_refused(world: World) -> None:
+    made_of = {"instanceType": "g6.2xlarge", "accelerator": {"type": "nvidia-l4", "count": 1}}
+    desired = world.plan(an_eks_pool("efa", fabric={"type": "EFA"}), known=classes(g6={"provider": "EKS", "eks": made_of}))
+    assert [problem.text for problem in desired.refused] == ["g6.2xlarge has no EFA; leave fabric out"]
+    assert desired.objects == ()
+
+
+async def test_prv_52_77_an_add_on_follows_the_version_although_its_history_was_lost(aws: FakeAws, world: World) -> None:
+    keys = (*TO_NODES, "addon/kube-proxy", "pool/system")
+    await made(world, world.plan(kubernetesVersion="1.34"), *keys)
+    later = world.plan(kubernetesVersion="1.35")
+    await made(world, later, "cluster")
+    lost = world_of(aws)
+    again = lost.plan(kubernetesVersion="1.35")
+    assert "UpdateAddon" in await changed(lost, again, *keys)
+    cluster = lost.provider.cloud_cluster(lost.account)
+    addon = aws.client("eks").describe_addon(clusterName=cluster, addonName="kube-proxy")["addon"]
+    assert addon["addonVersion"] == "v1.35.1-eksbuild.1"
+    assert await changed(lost, lost.plan(kubernetesVersion="1.35"), *keys) == []
 
 
 async def test_prv_52_two_minor_versions_are_two_steps_with_add_ons_and_groups_after_each(aws: FakeAws, world: World) -> None:

@@ -56,6 +56,13 @@ def changes(cloud: Cloud) -> list[str]:
     return [call.split()[0] for call in cloud.writes() if not call.startswith("oauth2")]
 
 
+def test_prv_42_the_creation_calls_nothing_of_the_api_that_was_enabled_just_now(google: FakeGoogle) -> None:
+    """For some minutes Filestore says that it is disabled; claims are tried again by the driver in the cluster."""
+    run(a_cloud(google, a_pool()).create_all())
+    assert google.enabled("file.googleapis.com")
+    assert google.ledger().calls("filestore.*") == []
+
+
 # --- counts ---------------------------------------------------------------------------------------------------------------------------
 
 
@@ -99,6 +106,28 @@ def test_prv_6_8_a_fixed_size_is_set_and_an_autoscaled_one_never(ready: Cloud) -
     run(ready.create_all())
     assert changes(ready) == ["container.set_node_pool_autoscaling", "container.set_node_pool_size"]
     assert (pool_of(ready).autoscaling.enabled, pool_of(ready).initial_node_count) == (False, 3)
+
+
+def test_prv_6_8_a_fixed_size_that_gke_does_not_show_is_set_once(ready: Cloud) -> None:
+    ready.google.show_first_sizes()
+    for size in (3, 1, 2):
+        ready.pools = [a_pool(nodeCount=size)]
+        run(ready.create_all())
+        assert pool_of(ready).initial_node_count == size
+        ready.google.ledger().clear()
+        # Each drift pass looks with the facts of the last one.
+        for _ in range(2):
+            run(ready.create_all())
+        assert changes(ready) == []
+
+
+def test_prv_6_8_a_fixed_size_that_others_change_is_set_again(ready: Cloud) -> None:
+    ready.pools = [a_pool(nodeCount=3)]
+    run(ready.create_all())
+    ready.google.ledger().clear()
+    pool_of(ready).initial_node_count = 5
+    run(ready.create_all())
+    assert changes(ready) == ["container.set_node_pool_size"]
 
 
 def test_prv_59_what_the_autoscaler_did_is_no_difference(ready: Cloud) -> None:
@@ -334,6 +363,16 @@ def test_a_cluster_that_is_degraded_says_why_and_stays(ready: Cloud) -> None:
     cluster = cluster_of(ready)
     cluster.status, cluster.conditions = "DEGRADED", [container_v1.StatusCondition(code="CLOUD_KMS_KEY_ERROR", message="no key")]
     with pytest.raises(PermissionDenied, match="no key"):
+        run(ready.ensure(ready.object("cluster")))
+    assert changes(ready) == []
+
+
+@pytest.mark.parametrize("status", ["ERROR", "RUNNING_WITH_ERROR"])
+def test_prv_6_8_a_cluster_whose_system_pool_has_no_usable_nodes_is_not_ready(ready: Cloud, status: str) -> None:
+    pool = pool_of(ready, "system")
+    pool.status, pool.conditions = status, [container_v1.StatusCondition(code="GCE_STOCKOUT", message="no machines")]
+    assert ready.looked("cluster").state is State.DIFFERS
+    with pytest.raises(CapacityUnavailable, match="pool system: GCE_STOCKOUT: no machines"):
         run(ready.ensure(ready.object("cluster")))
     assert changes(ready) == []
 

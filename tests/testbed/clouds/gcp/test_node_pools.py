@@ -121,6 +121,17 @@ def test_48_bounds_of_autoscaling_change_and_take_the_size_with_them(google: Fak
     assert (pool.autoscaling.max_node_count, pool.initial_node_count, pool.status) == (2, 2, _Status.RUNNING)
 
 
+@pytest.mark.parametrize(("hidden", "shown"), [(False, 3), (True, 1)])
+def test_6_8_a_size_that_was_set_may_not_be_shown(google: FakeGoogle, container: Container, cluster: str, hidden: bool, shown: int) -> None:
+    name = created(google, container, cluster, a_pool())
+    if hidden:
+        google.show_first_sizes()
+    container.set_node_pool_size(request={"name": name, "node_count": 3})
+    google.finish()
+    assert container.get_node_pool(name=name).initial_node_count == shown
+    assert google.object_of(name).initial_node_count == 3
+
+
 def test_a_size_beyond_the_quota_is_refused(google: FakeGoogle, container: Container, cluster: str) -> None:
     name = created(google, container, cluster, a_pool())
     google.capacity.set_limit("NVIDIA_L4_GPUS", 3, REGION)

@@ -43,6 +43,7 @@ def store(world: World, cluster: str, pool: container_v1.NodePool, version: str)
     stored.status = _STATUS.PROVISIONING
     stored.self_link = link(world, name)
     world.objects[name] = stored
+    world.first_sizes[name] = int(stored.initial_node_count)
     return name
 
 
@@ -108,6 +109,8 @@ def get_node_pool(world: World, request: container_v1.GetNodePoolRequest) -> con
 def shown(world: World, name: str) -> container_v1.NodePool:
     """Give a pool as a read sees it now."""
     answer = container_v1.NodePool(world.objects[name])
+    if world.shows_first_sizes:
+        answer.initial_node_count = world.first_sizes.get(name, answer.initial_node_count)
     running = world.operations.running_on(name)
     if running is not None and running.kind not in {"CREATE_NODE_POOL", "DELETE_NODE_POOL"}:
         answer.status = _STATUS.RECONCILING

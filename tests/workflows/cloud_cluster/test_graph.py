@@ -1,0 +1,111 @@
+"""Which objects are deleted when, for the real graphs of both clouds; pure."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from activities.clouds.desired import Desired
+from activities.clouds.eks.handlers.table import WORK
+from activities.clouds.wire import to_wire
+from api_types.messages.clouds import CloudAccount, CloudObject, CloudOrder, CloudPlan
+from tests.activities.clouds.builders import INSTALLATION, UID, a_pool, an_eks_pool, eks, gke
+from workflows.cloud_cluster import graph
+from workflows.cloud_cluster.state import CloudState, Entry
+
+NOW = datetime(2026, 11, 26, tzinfo=UTC)
+EFA = {"className": "p5en", "fabric": {"type": "EFA"}}
+# What a control plane stands on, and what nodes, pods and controllers use to the end.
+BENEATH = ("net/", "iam/", "sg/", "efs", "api/")
+
+
+def objects_of(desired: Desired) -> list[CloudObject]:
+    """The objects as a plan has them; those of pools name their pool."""
+    own = {f"{kind}/{name}": name for kind in ("pool", "lt") for name in ("gpu", "efa")}
+    return [to_wire(each, WORK.get(each.kind, "Quick"), own.get(each.key, "")) for each in desired.objects]
+
+
+def a_state(provider: Any, objects: list[CloudObject], wanted: list[CloudObject] | None = None) -> CloudState:
+    """A cluster of which these objects are Ready, and of which these are wanted; it has room for all work at once."""
+    account = CloudAccount(provider=provider, cluster="prod", cluster_uid=UID, secret="s", region="r", installation=INSTALLATION)  # noqa: S106
+    state = CloudState(account=account)
+    state.plan = CloudPlan(
+        account=account, cloud_cluster="prod", objects=wanted if wanted is not None else objects, parallel=100, drain_seconds=1800
+    )
+    for each in objects:
+        state.inventory[each.key] = Entry(object=each, phase="Ready", made=each.digest, was_ready=True, tried=True)
+    return state
+
+
+def waves(state: CloudState) -> list[list[str]]:
+    """What is deleted together, one after the other, until nothing is left."""
+    found = list[list[str]]()
+    while wave := [entry.object.key for entry in graph.to_delete(state, [], NOW)]:
+        found.append(wave)
+        for key in wave:
+            state.inventory[key].phase = "Absent"
+        graph.note_cluster_gone(state)
+    assert all(entry.gone for entry in state.inventory.values())
+    return found
+
+
+CLUSTERS = {
+    "EKS": eks(an_eks_pool(), an_eks_pool("efa", **EFA)),
+    "GKE": gke(a_pool()),
+}
+
+
+@pytest.mark.parametrize("provider", CLUSTERS)
+def test_case_62_what_a_cluster_stands_on_stays_until_the_control_plane_is_gone(provider: str) -> None:
+    when = at_of(waves(a_state(provider, objects_of(CLUSTERS[provider]))))
+    beneath = [key for key in when if key.startswith(BENEATH)]
+    assert beneath
+    assert all(when[key] > when["cluster"] for key in beneath)
+    above = [key for key in when if key not in beneath and key != "cluster"]
+    assert all(when[key] < when["cluster"] for key in above)
+
+
+def test_case_62_releases_pools_templates_control_plane_storage_network_and_roles_of_eks_go_in_this_order() -> None:
+    when = at_of(waves(a_state("EKS", objects_of(CLUSTERS["EKS"]))))
+    assert when["chart/cluster-autoscaler"] < when["pool/efa"] < when["lt/efa"] < when["cluster"] < when["sg/efa"] < when["net/vpc"]
+    assert when["addon/coredns"] < when["pool/system"] < when["cluster"]
+    assert when["efs/mounts"] < when["efs"]
+    assert when["efs/mounts"] < when["sg/efs"] < when["net/vpc"]
+    assert when["net/routes-private"] < when["net/nat"] < when["net/eip"]
+    assert when["cluster"] < when["iam/node"]
+
+
+def test_what_a_cluster_stands_on_goes_where_there_was_never_a_control_plane() -> None:
+    state = a_state("EKS", [each for each in objects_of(CLUSTERS["EKS"]) if each.key.startswith(BENEATH)])
+    assert "net/routes-public" in waves(state)[0]
+
+
+def at_of(found: list[list[str]]) -> Mapping[str, int]:
+    """The number of the wave of each key."""
+    return {key: number for number, wave in enumerate(found) for key in wave}
+
+
+# --- objects that are not wanted any more ----------------------------------------------------------------------------------------------
+
+
+def removable(state: CloudState, *pools: str) -> set[str]:
+    """The keys that may be deleted, where these pools are in the spec."""
+    manifest = {"spec": {"nodePools": [{"name": name} for name in pools]}}
+    state.order = CloudOrder(uid=UID, sequence=1, generation=1, manifest=manifest)
+    return {entry.object.key for entry in graph.to_remove(state, [], NOW)}
+
+
+def test_prv_7_9_the_driver_of_efa_stays_until_the_last_efa_pool_is_gone() -> None:
+    everything, wanted = objects_of(CLUSTERS["EKS"]), objects_of(eks(an_eks_pool()))
+    state = a_state("EKS", everything, wanted)
+    assert removable(state, "gpu") == set(), "the pool drains, with running replicas"
+    del state.inventory["pool/efa"]
+    assert removable(state, "gpu") == set(), "its template drains with it"
+    del state.inventory["lt/efa"]
+    assert removable(state, "gpu") == {"chart/aws-dranet", "sg/efa"}
+
+
+def test_prv_7_9_the_driver_of_efa_stays_for_a_pool_that_cannot_be_changed_in_place() -> None:
+    state = a_state("EKS", objects_of(CLUSTERS["EKS"]), objects_of(eks(an_eks_pool(), an_eks_pool("efa", className="p5en"))))
+    assert removable(state, "gpu", "efa") == set(), "its nodes still have EFA"
