@@ -12,7 +12,7 @@ from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, Objec
 from activities.cluster_objects.deletion import list_served, poll_intervals, remaining_object
 from activities.cluster_objects.ownership import owner_of
 from activities.heartbeat import Progress
-from activities.stack import balancers
+from activities.observe.balancers import is_of_gateway
 from api_types.messages.cluster_work import EmptyCluster, RemainingObject, TeardownStepResult
 
 NOT_OURS = "Modelplane did not make it, and does not delete it"
@@ -42,7 +42,7 @@ async def empty(cluster: ClusterApi, order: EmptyCluster, report: Callable[[Prog
 
 
 def _is_ours(item: Json) -> bool:
-    return bool(owner_of(item).uid) or balancers.is_of_gateway(item)
+    return bool(owner_of(item).uid) or is_of_gateway(item)
 
 
 def _explained(item: Json) -> RemainingObject:

@@ -5,15 +5,13 @@ from itertools import islice
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Selection
 from activities.cluster_objects.deletion import list_served, remaining_object
 from activities.cluster_objects.kinds import EVENT, SERVICE
+from activities.observe.balancers import NAMESPACE, OWNING
 from activities.observe.stack import warnings
-from activities.render.stack.components import ENVOY_GATEWAY
 from api_types.base import ID_MAX
 from api_types.labels import GATEWAY_NAME, SYSTEM_NAMESPACE
 from api_types.messages.cluster_work import RemainingObject
 from api_types.messages.stack import LoadBalancers
 
-NAMESPACE = ENVOY_GATEWAY.pin.namespace
-OWNING = "gateway.envoyproxy.io/owning-gateway"
 OF_GATEWAY = f"{OWNING}-name={GATEWAY_NAME},{OWNING}-namespace={SYSTEM_NAMESPACE}"
 _LOAD_BALANCER = "LoadBalancer"
 _SHOWN_MAX = 20
@@ -25,14 +23,6 @@ async def of_gateway(cluster: ClusterApi) -> list[Json]:
     """List the LoadBalancer Services that Envoy Gateway made for our Gateway."""
     found = await list_served(cluster, Selection(SERVICE, NAMESPACE, OF_GATEWAY))
     return [item for item in found if _is_load_balancer(item)]
-
-
-def is_of_gateway(service: Json) -> bool:
-    """Tell whether Envoy Gateway made a Service for our Gateway."""
-    metadata = service["metadata"]
-    found = metadata.get("labels") or {}
-    owning = (found.get(f"{OWNING}-name"), found.get(f"{OWNING}-namespace"))
-    return metadata.get("namespace") == NAMESPACE and owning == (GATEWAY_NAME, SYSTEM_NAMESPACE)
 
 
 async def events_of(cluster: ClusterApi, service: Json) -> list[str]:

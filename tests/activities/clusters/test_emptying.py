@@ -7,7 +7,7 @@ import pytest
 from activities.cluster_objects.cluster_api import Listing
 from activities.clusters.activities import ClusterActivities
 from activities.clusters.emptying import NOT_OURS
-from activities.stack import balancers
+from activities.observe import balancers
 from api_types import labels
 from api_types.errors import InvalidInput
 from api_types.messages.clouds import CloudAccount

@@ -1,0 +1,19 @@
+"""Which Services with a load balancer are of our Gateway."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from activities.render.stack.components import ENVOY_GATEWAY
+from api_types.labels import GATEWAY_NAME, SYSTEM_NAMESPACE
+
+NAMESPACE = ENVOY_GATEWAY.pin.namespace
+OWNING = "gateway.envoyproxy.io/owning-gateway"
+"""What the labels begin with by which Envoy Gateway names the Gateway of a Service."""
+
+
+def is_of_gateway(service: Mapping[str, Any]) -> bool:
+    """Tell whether Envoy Gateway made a Service for our Gateway."""
+    metadata = service["metadata"]
+    found = metadata.get("labels") or {}
+    owning = (found.get(f"{OWNING}-name"), found.get(f"{OWNING}-namespace"))
+    return metadata.get("namespace") == NAMESPACE and owning == (GATEWAY_NAME, SYSTEM_NAMESPACE)
