@@ -134,7 +134,7 @@ async def test_case_87_a_cluster_that_exists_has_nothing_at_a_cloud_also_when_it
     clusters.missing.add("own")
     spec = {"cluster": {"source": "Existing", "existing": {"secretRef": {"name": "own"}}}}
     async with control_plane(clusters) as (plane, at_cloud):
-        await plane.apply({**a_cluster(), "metadata": {"name": "own"}, "spec": spec})
+        await plane.apply({**a_cluster(), "metadata": {**a_cluster()["metadata"], "name": "own"}, "spec": spec})
         seen = await plane.until("InferenceCluster", "own", lambda seen: "Secret" in message(seen, "ClusterReady"))
         await plane.delete("InferenceCluster", "own")
         await plane.gone("InferenceCluster", "own")
@@ -149,6 +149,11 @@ HOLDING = [
 ]
 
 
+def held_by(expected: str) -> Callable[[Json], bool]:
+    """Whether the deletion of a cluster is held for this reason."""
+    return lambda seen: reason(seen, "Deleting") == expected
+
+
 async def test_stk_37_what_users_made_in_the_cluster_stops_its_deletion_until_it_is_gone() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):
@@ -160,7 +165,7 @@ async def test_stk_37_what_users_made_in_the_cluster_stops_its_deletion_until_it
         await plane.delete("InferenceCluster", NAME)
         for item, expected in HOLDING:
             clusters.holding = [item]
-            seen = await plane.until("InferenceCluster", NAME, lambda seen, wanted=expected: reason(seen, "Deleting") == wanted)
+            seen = await plane.until("InferenceCluster", NAME, held_by(expected))
             assert item.name in message(seen, "Deleting")
             assert f"`modelplane delete ic/{NAME} --force` leaves it" in message(seen, "Deleting")
         assert (at_cloud.cloud.things, clusters.emptied) == (before, [])
