@@ -36,9 +36,9 @@ class AtCloud(SimulatedClusters):
     @activity.defn
     async def empty_cluster(self, order: EmptyCluster) -> TeardownStepResult:
         assert order.connection.cloud is not None
-        if self.holding:
+        if held := self.holding:
             await asyncio.sleep(0.2)
-            return TeardownStepResult(remaining=self.holding)
+            return TeardownStepResult(remaining=held)
         self.emptied.append(order.connection.cluster)
         return TeardownStepResult()
 
