@@ -42,6 +42,7 @@ from activities.clouds.accounts import CloudAccounts, ProviderFactory
 from activities.clouds.activities import CloudActivities, Patience
 from activities.clouds.eks.provider import EksProvider
 from activities.clouds.gke.provider import GkeProvider
+from activities.clouds.identities import CloudIdentities
 from activities.clouds.in_cluster import InCluster
 from activities.clouds.lifecycle.pace import Pace
 from activities.clusters.activities import ClusterActivities
@@ -259,7 +260,7 @@ def build_activities(settings: Settings, clouds: Clouds | None = None) -> Activi
     store = secret_store(settings)
     accounts = CloudAccounts(store, clouds.providers(settings), settings.provision)
     requests, applies = settings.cluster.max_concurrent_requests, settings.cluster.max_concurrent_applies
-    pool = KubernetesPool(store, settings.kubeconfig, requests, applies, accounts)
+    pool = KubernetesPool(store, settings.kubeconfig, requests, applies, accounts, CloudIdentities())
     # The helm that `modelplane up` and the tests use serves a worker beside them.
     helm = HelmClients(pool, settings.stack, cached("helm"))
     control = ControlCluster(pool, settings.control_cluster)

@@ -8,6 +8,10 @@ from activities.clouds.graph import DesiredObject
 INVALID_INPUT = "InvalidInput"
 INVALID_NODE_POOL = "InvalidNodePool"
 WAITING_FOR_CLASSES = "WaitingForClasses"
+# Warnings of what is checked before anything is created.
+CHECK_SKIPPED = "CheckSkipped"
+MISSING_PERMISSION = "PermissionDenied"
+QUOTA = "QuotaExceeded"
 
 
 @dataclass(frozen=True)

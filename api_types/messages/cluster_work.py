@@ -1,6 +1,6 @@
 """Input and output of the activities that work on clusters: connect, watch, apply, prune and tear down."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 
@@ -34,10 +34,19 @@ StorageClasses = Annotated[dict[Name, bool], Field(max_length=STORAGE_CLASSES_MA
 """StorageClasses by name, and whether they allow volume expansion."""
 
 
+class Identity(Message):
+    """The key of a Secret in `modelplane-system` with the credential of a cloud, as whom the worker uses a cluster that exists there."""
+
+    name: Id
+    key: Id = "private_key"
+    type: Literal["GoogleApplicationCredentials", "AWSWebIdentityCredentials"]
+
+
 class Connection(Message):
     """How to reach a cluster: a reference into the secret store, never the secret.
 
-    It names a kubeconfig; with `cloud` the credential for the cloud that the cluster is at, which gives its endpoint and tokens.
+    It names a kubeconfig; with `identity` that is used without its user. With `cloud` it names the credential for the cloud that the
+    cluster is at, which gives its endpoint and tokens.
     """
 
     cluster: Id
@@ -45,6 +54,7 @@ class Connection(Message):
     name: Id
     key: Id = "kubeconfig"
     cloud: CloudAccount | None = None
+    identity: Identity | None = None
     task_queue: Annotated[str, AfterValidator(_base_queue)] = ""
 
 

@@ -3,8 +3,9 @@
 from typing import Any
 
 from api_types import labels, queues
-from api_types.messages.cluster_work import Connect, Connection
+from api_types.messages.cluster_work import Connect, Connection, Identity
 from api_types.queues import ClusterWork
+from api_types.resources.inference_cluster import IdentityRef
 from api_types.resources.parts.pod_policy import policies_by_pool
 from workflows.inference_cluster.state import ClusterState
 
@@ -22,8 +23,18 @@ def connection_of(name: str, state: ClusterState) -> Connection | None:
             return None
         namespace = labels.SYSTEM_NAMESPACE
         return Connection(cluster=name, namespace=namespace, name=account.secret, key="", task_queue=queue, cloud=account)
-    ref = source["existing"]["secretRef"]
-    return Connection(cluster=name, namespace=labels.SYSTEM_NAMESPACE, name=ref["name"], key=ref.get("key", "kubeconfig"), task_queue=queue)
+    existing = source["existing"]
+    ref, identity = existing["secretRef"], _identity(existing.get("identitySecretRef"))
+    where = {"cluster": name, "namespace": labels.SYSTEM_NAMESPACE, "name": ref["name"], "key": ref.get("key", "kubeconfig")}
+    return Connection(**where, task_queue=queue, identity=identity)
+
+
+def _identity(ref: dict[str, Any] | None) -> Identity | None:
+    """Give the identity that a spec names; None for one that has no effect."""
+    found = IdentityRef.model_validate(ref) if ref else None
+    if found is None or found.type == "NebiusServiceAccountCredentials":
+        return None
+    return Identity(name=found.name, key=found.key, type=found.type)
 
 
 def is_created(state: ClusterState) -> bool:

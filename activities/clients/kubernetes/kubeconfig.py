@@ -64,8 +64,8 @@ class TokenSource(Protocol):
 class Access:
     """How to reach one API server. `server` is its base URL without a trailing slash; certificates and keys are PEM text.
 
-    `tokens` are those of a cloud, of the credential that `identity` names for people; `doubted` is called when the server cannot be
-    connected to, whose address may be another one by now.
+    `name` is that of the cluster in its kubeconfig. `tokens` are those of a cloud, of the credential that `identity` names for people; `doubted` is
+    called when the server cannot be connected to, whose address may be another one by now.
     """
 
     server: str
@@ -74,6 +74,7 @@ class Access:
     key: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     server_name: str = ""
+    name: str = ""
     plugin: ExecPlugin | None = None
     allow_loopback: bool = False
     tokens: TokenSource | None = field(default=None, repr=False)
@@ -81,13 +82,14 @@ class Access:
     doubted: Callable[[], None] | None = field(default=None, repr=False)
 
 
-def parse_kubeconfig(text: str, settings: KubeconfigSettings, subject: str) -> Access:
+def parse_kubeconfig(text: str, settings: KubeconfigSettings, subject: str, *, without_user: bool = False) -> Access:
     """Read the current context of a kubeconfig.
 
-    `subject` names the kubeconfig in messages. Takes up to a second for the longest text: not for an event loop.
+    `subject` names the kubeconfig in messages. `without_user`: its user is neither needed nor looked at. Takes up to a second for the
+    longest text: not for an event loop.
     Raises CredentialsInvalid with every problem.
     """
-    return _Reader(settings, subject).read(text)
+    return _Reader(settings, subject).read(text, without_user=without_user)
 
 
 class _Reader:
@@ -98,14 +100,14 @@ class _Reader:
         self._subject = subject
         self._problems: list[str] = []
 
-    def read(self, text: str) -> Access:
+    def read(self, text: str, *, without_user: bool) -> Access:
         document = self._document(text)
         context_name = document.get("current-context")
         if not context_name:
             self._problems.append("current-context is not set")
         context = self._named(document, "contexts", "context", context_name)
         cluster = self._named(document, "clusters", "cluster", context.get("cluster")) if context else {}
-        user = self._named(document, "users", "user", context.get("user")) if context else {}
+        user = self._named(document, "users", "user", context.get("user")) if context and not without_user else {}
         self._refuse_indirections("clusters", cluster)
         self._refuse_indirections("users", user)
         server = self._server(cluster) if context else ""
@@ -119,7 +121,7 @@ class _Reader:
         server_name = self._matching(cluster, "tls-server-name", _HOST)
         plugin = self._plugin(user)
         token = token or self._auth_provider_token(user)
-        if context and not self._problems and not (token or certificate or plugin):
+        if context and not self._problems and not (token or certificate or plugin or without_user):
             self._problems.append("the user has neither a token nor a client certificate, so every request would be anonymous")
         self._raise_problems()
         return Access(
@@ -129,6 +131,7 @@ class _Reader:
             key=key,
             token=token,
             server_name=server_name,
+            name=str(context.get("cluster", "")),
             plugin=plugin,
             allow_loopback=self._settings.allow_loopback,
         )

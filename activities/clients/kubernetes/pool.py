@@ -9,11 +9,12 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from activities.clients.kubernetes.client import KubernetesCluster
-from activities.clients.kubernetes.kubeconfig import Access, parse_kubeconfig
+from activities.clients.kubernetes.kubeconfig import Access, TokenSource, parse_kubeconfig
 from activities.clients.kubernetes.session import APPLIES_AT_ONCE, REQUESTS_AT_ONCE, Session
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
 from activities.secrets.store import SecretMissing, SecretReader
@@ -40,37 +41,49 @@ class CloudClusters(Protocol):
         """Give a token, as `TokenSource` does."""
 
 
-class KubernetesPool(ClusterPool):
-    """The clients of a worker, by cluster. `clouds` are for those whose connection names no kubeconfig."""
+class Identities(Protocol):
+    """Tokens for clusters that exist at a cloud, made from a credential of that."""
 
-    def __init__(
+    def tokens(self, kind: str, credential: str, access: Access) -> TokenSource:
+        """Give tokens of an identity of a kind for the cluster, whose server and name `access` has. Takes a while: it is for a thread.
+
+        Raises CredentialsInvalid.
+        """
+
+
+class KubernetesPool(ClusterPool):
+    """The clients of a worker, by cluster. `clouds` are for those whose connection names no kubeconfig, `identities` for those with one."""
+
+    def __init__(  # noqa: PLR0917 - each has a default but the first two
         self,
         store: SecretReader,
         settings: KubeconfigSettings,
         requests_at_once: int = REQUESTS_AT_ONCE,
         applies_at_once: int = APPLIES_AT_ONCE,
         clouds: CloudClusters | None = None,
+        identities: Identities | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
         self.requests_at_once = requests_at_once
         self.applies_at_once = applies_at_once
         self._clouds = clouds
+        self._identities = identities
         self._open: dict[tuple[str, ...], tuple[str, KubernetesCluster]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     async def at(self, connection: Connection) -> ClusterApi:
-        """Resolve the reference to the kubeconfig again and give a client for it.
+        """Resolve the references to kubeconfig and identity again and give a client for them.
 
         Raises CredentialsInvalid, or PermissionDenied where a tenant could have put the kubeconfig.
         """
-        content = await self._content(connection)
-        digest = hashlib.sha256(content).hexdigest()
+        content, identity = await self._content(connection), await self._identity(connection)
+        digest = hashlib.sha256(content).hexdigest() + hashlib.sha256(identity).hexdigest()
         reference = (connection.cluster, connection.namespace, connection.name, connection.key, _uid(connection))
         known = self._open.get(reference)
         if known and known[0] == digest:
             return known[1]
-        access = await self._access(connection, content)
+        access = await self._access(connection, content, identity)
         # Another task may have made the client meanwhile; after this look there is no await.
         known = self._open.get(reference)
         if known and known[0] == digest:
@@ -83,7 +96,7 @@ class KubernetesPool(ClusterPool):
 
     async def access(self, connection: Connection) -> Access:
         """Resolve the reference again and give what is in the kubeconfig, for another client of the cluster. Raises as `at` does."""
-        return await self._access(connection, await self._content(connection))
+        return await self._access(connection, await self._content(connection), await self._identity(connection))
 
     async def close(self) -> None:
         """End all connections."""
@@ -103,12 +116,21 @@ class KubernetesPool(ClusterPool):
                 f"{where}: a kubeconfig is read from namespace {SYSTEM_NAMESPACE}, not from {connection.namespace}/{connection.name}; "
                 "put the Secret there"
             )
+        return await self._stored(connection, connection.name, connection.key, "the kubeconfig")
+
+    async def _identity(self, connection: Connection) -> bytes:
+        """Give the credential of the identity; empty where there is none."""
+        identity = connection.identity
+        if identity is None:
+            return b""
+        return await self._stored(connection, identity.name, identity.key, f"the credential ({identity.type})")
+
+    async def _stored(self, connection: Connection, name: str, key: str, what: str) -> bytes:
         try:
-            return await self._store.get(connection.namespace, connection.name, connection.key)
+            return await self._store.get(SYSTEM_NAMESPACE, name, key)
         except SecretMissing as error:
-            raise CredentialsInvalid(
-                f"{where}: {error}; put the kubeconfig there, for instance with `modelplane apply -f` of a v1 Secret"
-            ) from None
+            text = f"cluster {connection.cluster}: {error}; put {what} there, for instance with `modelplane apply -f` of a v1 Secret"
+            raise CredentialsInvalid(text) from None
 
     def _cloud(self, connection: Connection, account: CloudAccount) -> CloudClusters:
         if account.cluster != connection.cluster:
@@ -117,7 +139,7 @@ class KubernetesPool(ClusterPool):
             raise Unsupported(f"cluster {connection.cluster}: this worker reaches no clusters at {account.provider}")
         return self._clouds
 
-    async def _access(self, connection: Connection, content: bytes) -> Access:
+    async def _access(self, connection: Connection, content: bytes, credential: bytes) -> Access:
         if (account := connection.cloud) is not None:
             clouds = self._cloud(connection, account)
             server, authority = json.loads(content)
@@ -134,8 +156,21 @@ class KubernetesPool(ClusterPool):
             text = content.decode()
         except UnicodeDecodeError:
             raise CredentialsInvalid(f"{subject} is not text; a kubeconfig in YAML or JSON is expected") from None
+        identity = connection.identity
         # Its owner may have made it as slow to read as its size allows.
-        return await asyncio.to_thread(parse_kubeconfig, text, self._settings, subject)
+        access = await asyncio.to_thread(parse_kubeconfig, text, self._settings, subject, without_user=identity is not None)
+        if identity is None:
+            return access
+        if self._identities is None:
+            raise Unsupported(f"cluster {connection.cluster}: this worker makes no tokens of {identity.type}")
+        subject = f"cluster {connection.cluster}: Secret {SYSTEM_NAMESPACE}/{identity.name} key {identity.key!r}"
+        try:
+            tokens = await asyncio.to_thread(self._identities.tokens, identity.type, credential.decode(), access)
+        except UnicodeDecodeError:
+            raise CredentialsInvalid(f"{subject} is not text") from None
+        except CredentialsInvalid as error:
+            raise CredentialsInvalid(f"{subject}: {error.message}") from None
+        return replace(access, tokens=tokens)
 
     def _close_later(self, client: KubernetesCluster) -> None:
         task = asyncio.get_running_loop().create_task(_after(_CLOSE_AFTER_SECONDS, client.close))

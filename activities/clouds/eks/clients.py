@@ -72,6 +72,11 @@ class AwsClients:
                 return
             yield from page.get(result, ())
 
+    def operations(self, service: str) -> Mapping[str, str]:
+        """Give AWS's names of the operations of a service, by those of boto3."""
+        names: Mapping[str, str] = self._client(service, "any").meta.method_to_api_mapping
+        return names
+
     def create(self, service: str, operation: str, **parameters: Any) -> Answer | None:
         """Create something; None where it is there already."""
         return self.call(service, operation, parameters, Purpose.CREATE)

@@ -59,7 +59,7 @@ _EXISTS = frozenset(
     }
 )
 # `InvalidVpcID.NotFound`, `NatGatewayNotFound`, `ResourceNotFoundException` and so on.
-_MISSING = re.compile(r".*NotFound(Exception)?|NoSuchEntity(Exception)?|Gateway\.NotAttached")
+_MISSING = re.compile(r".*NotFound(Exception)?|NoSuch(Entity|Resource)(Exception)?|Gateway\.NotAttached")
 
 _CLASSES: Mapping[type[ModelplaneError], frozenset[str]] = {
     Throttled: frozenset(

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from typing import TypeVar
 
-from activities.clouds.desired import INVALID_INPUT, Problem
+from activities.clouds.desired import CHECK_SKIPPED, INVALID_INPUT, MISSING_PERMISSION, Problem
+from activities.clouds.eks.account_checks import Denied, denied, quotas
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.handlers.base import Item, tags_of
 from activities.clouds.eks.handlers.subnets import RANGE
@@ -17,6 +18,7 @@ from activities.clouds.eks.wanted.inputs import EksFacts, Reservation
 from activities.clouds.eks.wanted.network import SUBNETS
 from activities.clouds.eks.wanted.node_groups import CARDS, CARDS_FACT, SCHEDULED, SYSTEM_MACHINE
 from activities.clouds.eks.wanted.subnets import SubnetPair
+from activities.clouds.graph import DesiredObject
 from activities.clouds.owner import SYSTEM_POOL, Owner, pool_name
 from activities.clouds.versions import minor_of
 from api_types import labels
@@ -25,8 +27,6 @@ from api_types.errors import PermissionDenied, Unsupported
 from api_types.messages.clouds import Facts
 from api_types.resources.inference_class import EksNodes, InferenceClass
 from api_types.resources.inference_cluster import InferenceCluster, NodePool
-
-_SKIPPED = "CheckSkipped"
 
 Result = TypeVar("Result")
 
@@ -60,11 +60,24 @@ class Preflight:
             self._asked("versions of EKS", lambda: self._check_version(version))
         self._asked("types of machines", lambda: self._check_offered(zones))
 
+    def check_account(self, principal: str, objects: Sequence[DesiredObject]) -> None:
+        """Check what the credential may do and what the quotas leave. Raises PermissionDenied where a policy forbids what is needed.
+
+        What the credential may do is asked before the first object only.
+        """
+        found = (self._asked("permissions", lambda: denied(self.clients, principal, objects)) if not self.known else None) or Denied()
+        if found.forbidden:
+            raise PermissionDenied(f"a policy forbids {', '.join(found.forbidden)} to {principal}; change it, or give another credential")
+        if found.not_allowed:
+            text = f"no policy allows {', '.join(found.not_allowed)} to {principal} for all resources; objects may wait for it"
+            self.warnings.append(Problem(MISSING_PERMISSION, "", text))
+        self.warnings += self._asked("quotas", lambda: list(quotas(self.clients, objects, self.known))) or ()
+
     def _asked(self, what: str, ask: Callable[[], Result]) -> Result | None:
         try:
             return ask()
         except (PermissionDenied, Unsupported) as error:
-            self.warnings.append(Problem(_SKIPPED, "", f"{what} not checked: {error.message}"))
+            self.warnings.append(Problem(CHECK_SKIPPED, "", f"{what} not checked: {error.message}"))
             return None
 
     def _pools(self, *, new: bool) -> Iterator[tuple[NodePool, EksNodes]]:

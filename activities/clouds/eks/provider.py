@@ -69,7 +69,8 @@ class EksProvider:
         wanted, there = eks.kubernetes_version, self._version(owner)
         target = self._target(owner, wanted, there)
         questions = Preflight(self.clients, owner, cluster, classes, known)
-        facts = questions.facts(self._principal(self._identified().principal))
+        principal = self._principal(self._identified().principal)
+        facts = questions.facts(principal)
         origin = cluster.spec.cluster.model_copy(update={"eks": eks.model_copy(update={"kubernetes_version": target})})
         stepped = cluster.model_copy(update={"spec": cluster.spec.model_copy(update={"cluster": origin})})
         desired = eks_objects(account.installation, stepped, classes, self._settings, facts)
@@ -84,6 +85,8 @@ class EksProvider:
             text = f"EKS goes up by one minor version at a time: from {there} to {wanted} by way of {target}"
             warnings.append(Problem("VersionSteps", "", text))
         objects = () if refused_cluster(refused) else desired.objects
+        if objects:
+            questions.check_account(principal, objects)
         return Desired(objects, refused, (*warnings, *questions.warnings))
 
     def work_class(self, kind: str) -> WorkClass:

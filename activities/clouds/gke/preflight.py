@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from activities.clouds.desired import INVALID_INPUT, Problem
+from activities.clouds.desired import CHECK_SKIPPED, INVALID_INPUT, MISSING_PERMISSION, QUOTA, Problem
 from activities.clouds.gke.api import GoogleApi
 from activities.clouds.gke.versions import is_offered
 from activities.clouds.gke.wanted.cluster import nodes_of
@@ -12,10 +12,6 @@ from activities.clouds.gke.wanted.inputs import GkeInputs
 from activities.clouds.pools import CloudPool
 from api_types.errors import PermissionDenied
 from api_types.resources.inference_class import GkeNodes
-
-QUOTA = "QuotaExceeded"
-SKIPPED = "PreflightSkipped"
-MISSING_PERMISSION = "PermissionDenied"
 
 # Without these there is no cluster.
 _NEEDED = (
@@ -57,7 +53,7 @@ def permissions(api: GoogleApi, project: str) -> list[Problem]:
     try:
         held = set(api.read("resourcemanager.projects", "test_iam_permissions", request).permissions)
     except PermissionDenied as error:
-        return [Problem(SKIPPED, "", f"permissions cannot be checked: {error.message}")]
+        return [Problem(CHECK_SKIPPED, "", f"permissions cannot be checked: {error.message}")]
     if missing := [each for each in _NEEDED if each not in held]:
         raise PermissionDenied(f"the credential lacks {', '.join(missing)} in project {project}; give it a role that has them")
     return [Problem(MISSING_PERMISSION, "", f"the credential lacks {each} in project {project}") for each in _WISHED if each not in held]
@@ -72,7 +68,7 @@ def check(api: GoogleApi, inputs: GkeInputs, pools: Sequence[CloudPool[GkeNodes]
         try:
             found = list(find())
         except PermissionDenied as error:
-            warnings.append(Problem(SKIPPED, "", f"{what} cannot be checked: {error.message}"))
+            warnings.append(Problem(CHECK_SKIPPED, "", f"{what} cannot be checked: {error.message}"))
         else:
             refused.extend(each for each in found if each.reason == INVALID_INPUT)
             warnings.extend(each for each in found if each.reason != INVALID_INPUT)

@@ -127,9 +127,10 @@ def _without_effect(pool: NodePool, source: str, context: RuleContext) -> Iterat
 
 
 def identity_has_no_effect(existing: ExistingCluster, context: RuleContext) -> Findings:
-    """Warn of an identity, which no worker uses so far."""
-    if existing.identity_secret_ref is not None:
-        yield context.warning("setting has no effect in this release: the kubeconfig needs a user of its own", "identitySecretRef")
+    """Warn of an identity of a cloud that no worker makes tokens of."""
+    ref = existing.identity_secret_ref
+    if ref is not None and ref.type == "NebiusServiceAccountCredentials":
+        yield context.warning(f"{ref.type}: setting has no effect: the kubeconfig needs a user of its own", "identitySecretRef")
 
 
 RULES: Rules = {

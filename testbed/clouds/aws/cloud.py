@@ -81,6 +81,10 @@ class Cloud:
     on_ready: Callable[[str], tuple[str, str] | None] | None = None
     """Gives the endpoint and the CA certificate in Base64 of a cluster that becomes ready; None for one of the fake's own."""
     endpoints: dict[str, tuple[str, str]] = field(default_factory=dict)
+    denied: dict[str, str] = field(default_factory=dict)
+    """What IAM decides about actions such as `ec2:CreateVpc`; ` without <key>` where that depends on a key of the context."""
+    quotas: dict[str, float] = field(default_factory=dict)
+    """Limits of the account by the code of the quota. Others are those of AWS, which are far away."""
 
     @property
     def ec2(self) -> Any:

@@ -16,7 +16,7 @@ from testbed.clouds.aws.cloud import Cloud, tags_of
 from testbed.clouds.aws.eks import access, add_ons, clusters, node_groups, scaling, versions
 from testbed.clouds.aws.faults import Kind, held_code, throttled_code
 from testbed.clouds.aws.ledger import Ledger
-from testbed.clouds.aws.services import identities, leaks, network, storage
+from testbed.clouds.aws.services import identities, leaks, network, quotas, storage
 from testbed.clouds.aws.services.hiding import hide_or_doom, made_by, without_hidden
 from testbed.clouds.aws.signatures import Signed, authorization, signature_of
 from testbed.clouds.aws.wire import Answer, NoSuchOperation, Raw, Refusal, Request, answered, parsed, refused, service_of
@@ -29,6 +29,7 @@ _OWN: Mapping[str, Callable[[Cloud, Request], Mapping[str, Any]]] = {
     **network.OWN,
     **storage.OWN,
     **identities.OWN,
+    **quotas.OWN,
     **clusters.HANDLERS,
     **node_groups.HANDLERS,
     **add_ons.HANDLERS,

@@ -27,6 +27,7 @@ SERVICES: Mapping[str, str] = {
     "elasticfilesystem": "efs",
     "elasticloadbalancing": "elbv2",
     "tagging": "resourcegroupstaggingapi",
+    "servicequotas": "service-quotas",
 }
 """The services of the account, by the names that requests are signed for; `elb` has the same as `elbv2`."""
 
@@ -141,7 +142,13 @@ def refused(request: Request, refusal: Refusal) -> Answer:
     elif model.protocol == "query":
         body = f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{text}</Message></Error></ErrorResponse>"
     else:
-        error = {"message": refusal.message, "Message": refusal.message, "ErrorCode": refusal.code, "code": refusal.code}
+        error = {
+            "message": refusal.message,
+            "Message": refusal.message,
+            "ErrorCode": refusal.code,
+            "code": refusal.code,
+            "__type": refusal.code,
+        }
         body = json.dumps({**error, **refusal.members})
     kind = "application/json" if "json" in model.protocol else "text/xml"
     headers = {"Content-Type": kind, "x-amzn-ErrorType": refusal.code}

@@ -27,6 +27,13 @@ TWICE = [{"name": "X", "value": "1"}, {"name": "X", "value": "2"}]
 ENGINE = "spec.template.spec.engines[name=a]"
 POOL = "spec.nodePools[name=p]"
 
+
+def an_identity(kind: str) -> dict[str, Any]:
+    """An existing cluster with an identity of a cloud."""
+    existing = {"secretRef": {"name": "kube"}, "identitySecretRef": {"name": "it", "type": kind}}
+    return a_cluster(cluster={"source": "Existing", "existing": existing})
+
+
 CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
     (
         "a gang without a cache",
@@ -107,9 +114,14 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
     ),
     (
         "an identity that no worker uses",
-        a_cluster(cluster={"source": "Existing", "existing": {"secretRef": {"name": "kube"}, "identitySecretRef": {"name": "gcp"}}}),
-        ["spec.cluster.existing.identitySecretRef: setting has no effect in this release: the kubeconfig needs a user of its own"],
+        an_identity("NebiusServiceAccountCredentials"),
+        [
+            "spec.cluster.existing.identitySecretRef: NebiusServiceAccountCredentials: setting has no effect: "
+            "the kubeconfig needs a user of its own"
+        ],
     ),
+    ("an identity of Google Cloud", an_identity("GoogleApplicationCredentials"), []),
+    ("an identity of AWS", an_identity("AWSWebIdentityCredentials"), []),
     (
         "a capacity block off EKS",
         a_cluster(a_pool("GKE", capacityBlock={"capacityReservationId": "cr-0a"}), source="GKE"),

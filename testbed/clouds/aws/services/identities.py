@@ -56,5 +56,21 @@ def _identity(cloud: Cloud, request: Request) -> Mapping[str, Any]:
     return {"Account": cloud.account.number, "Arn": request.principal, "UserId": f"{request.access_key}:fake"}
 
 
+def _simulated(cloud: Cloud, request: Request) -> Mapping[str, Any]:
+    """Answer what the account's policies say: everything is allowed but what `denied` has."""
+    return {
+        "EvaluationResults": [
+            {"EvalActionName": each, "EvalResourceName": "*", **_decision(cloud.denied.get(each, "allowed"))}
+            for each in request.parameters["ActionNames"]
+        ],
+        "IsTruncated": False,
+    }
+
+
+def _decision(decision: str) -> Mapping[str, Any]:
+    verdict, _, missing = decision.partition(" without ")
+    return {"EvalDecision": verdict, "MissingContextValues": [missing] if missing else []}
+
+
 BEFORE: Mapping[str, Callable[[Cloud, Request], None]] = {"DeleteRole": _delete_role, "DeletePolicy": _delete_policy}
-OWN: Mapping[str, Callable[[Cloud, Request], Mapping[str, Any]]] = {"GetCallerIdentity": _identity}
+OWN: Mapping[str, Callable[[Cloud, Request], Mapping[str, Any]]] = {"GetCallerIdentity": _identity, "SimulatePrincipalPolicy": _simulated}
