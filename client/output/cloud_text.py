@@ -1,5 +1,6 @@
-"""The text of what would be created at a cloud: a table of objects, and with `wide` the calls that create them."""
+"""The text of what would be done at a cloud: a table of objects, and with `wide` the calls that create them."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from api_types.prices import UNPRICED
@@ -7,26 +8,47 @@ from api_types.text.printable import escaped
 from client.output.formats import as_yaml
 from client.output.plan_text import price_text
 from client.output.tables import columns, indented
+from client.planning.cloud_changes import CHANGE, CREATE, KEEP, REPLACE
 from client.refs.tree import Tree
+
+_SIGNS = {CREATE: "+", CHANGE: "~", REPLACE: "-/+"}
+_WORDS = {CREATE: "created", CHANGE: "changed in place", REPLACE: "to be replaced"}
 
 
 def cloud_lines(cloud: Tree, *, wide: bool) -> list[str]:
     """Give the lines of one cluster in the form of `-o json`; `wide` adds calls with their parameters."""
     count = len(cloud["objects"])
-    would = f"{count} objects would be created on {cloud['source']}, in this order" if count else "nothing can be created"
-    lines = [f"InferenceCluster {cloud['cluster']}: {would}"]
-    if count:
+    lines = [f"InferenceCluster {cloud['cluster']}: {_summary(cloud)}"]
+    if _shown(cloud) or cloud["removed"]:
         lines += indented(_table(cloud))
     if cloud.get("costMilliMost") is not None and count:
         lines += ["", *indented(_cost_lines(cloud))]
+    if replaced := [each for each in cloud["objects"] if each["action"] == REPLACE]:
+        lines += ["", *indented(["Not changed, because no cloud can (ReplaceRequired): add another pool, then remove this one."])]
+        lines += indented(indented(f"{each['key']}: {', '.join(each['changes'])}" for each in replaced))
     for title, problems in (("Refused:", cloud["refused"]), ("Warnings:", cloud["warnings"])):
         if problems:
             lines += ["", *indented([title, *indented(problem_text(each) for each in problems)])]
-    if wide and count:
+    if wide and _shown(cloud):
         lines += ["", *indented(["Calls:", *indented(_call_lines(cloud))])]
-    if cloud["notes"]:
+    if cloud["notes"] and _shown(cloud):
         lines += ["", *indented(["Notes:", *indented(cloud["notes"])])]
     return lines
+
+
+def _summary(cloud: Tree) -> str:
+    count, shown = len(cloud["objects"]), Counter(each["action"] for each in cloud["objects"])
+    if shown[CREATE] == count and not cloud["removed"]:
+        return f"{count} objects would be created on {cloud['source']}, in this order" if count else "nothing can be created"
+    done = [f"{shown[action]} {word}" for action, word in _WORDS.items() if shown[action]]
+    done += [f"{len(cloud['removed'])} deleted"] if cloud["removed"] else []
+    stay = f"; {shown[KEEP]} stay as they are" if shown[KEEP] else ""
+    return f"of its objects on {cloud['source']}, {', '.join(done)}{stay}" if done else f"nothing would change on {cloud['source']}"
+
+
+def _shown(cloud: Tree) -> list[Tree]:
+    """Give the objects with which something would be done."""
+    return [each for each in cloud["objects"] if each["action"] != KEEP]
 
 
 def problem_text(problem: Tree) -> str:
@@ -46,9 +68,25 @@ def _table(cloud: Tree) -> list[str]:
             _nodes(each.get("machines")),
             *([_price(each.get("machines"))] if priced else []),
         ]
-        for each in cloud["objects"]
+        for each in _shown(cloud)
     ]
-    return columns(["OBJECT", "KIND", "NAME", "NEEDS", "NODES", *(["COST/H"] if priced else [])], rows)
+    head = ["OBJECT", "KIND", "NAME", "NEEDS", "NODES", *(["COST/H"] if priced else [])]
+    if len(rows) == len(cloud["objects"]) and all(each["action"] == CREATE for each in cloud["objects"]) and not cloud["removed"]:
+        return columns(head, rows)
+    rows = [[_SIGNS[each["action"]], *row] for each, row in zip(_shown(cloud), rows, strict=True)]
+    rows += [
+        [
+            "-",
+            each["key"],
+            each["kind"],
+            each["name"],
+            "-",
+            _nodes(each.get("machines")),
+            *([_price(each.get("machines"))] if priced else []),
+        ]
+        for each in cloud["removed"]
+    ]
+    return columns(["", *head], rows)
 
 
 def _nodes(machines: Tree | None) -> str:
@@ -74,7 +112,7 @@ def _cost_lines(cloud: Tree) -> Iterator[str]:
 
 
 def _call_lines(cloud: Tree) -> Iterator[str]:
-    for each in cloud["objects"]:
+    for each in _shown(cloud):
         yield f"{each['key']} waits for: {each['waitsFor']}"
         for call in each["calls"]:
             yield from indented([f"{call['service']} {call['operation']}", *indented(as_yaml(call["parameters"]).splitlines())])

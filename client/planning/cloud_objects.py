@@ -1,10 +1,11 @@
-"""What would be created at a cloud for an InferenceCluster, as a tree for `-o json`.
+"""What would be at a cloud for an InferenceCluster, and what would be done for it, as a tree for `-o json`.
 
 The same functions decide it that will create it. What they would ask the cloud first (the project, zones, capacity blocks) is not asked
 here, so that a plan needs no credentials; words in capitals stand for it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from activities.clouds.desired import Desired, Problem
@@ -20,6 +21,7 @@ from api_types.resources.inference_cluster import InferenceCluster
 from api_types.settings import Settings
 from api_types.validation.manifests import load
 from client.manifests.price_file import Prices
+from client.planning.cloud_changes import There, mark_changes, mark_new
 from client.refs.tree import Tree
 
 _UNKNOWN_TOKEN = "TOKEN"  # noqa: S105 - stands for what makes a repeated call safe
@@ -51,13 +53,38 @@ def is_to_create(tree: Tree) -> bool:
     return bool(tree["spec"]["cluster"]["source"] != "Existing")
 
 
-def plan_clouds(clusters: Sequence[Tree], classes: Mapping[str, Tree], settings: Settings, prices: Prices | None) -> list[Tree]:
+@dataclass(frozen=True)
+class LiveClouds:
+    """What the fleet has: its classes, and of clusters that are in it what they are now, by name."""
+
+    classes: Mapping[str, Tree]
+    clusters: Mapping[str, There]
+
+
+def plan_clouds(
+    clusters: Sequence[Tree], classes: Mapping[str, Tree], settings: Settings, prices: Prices | None, live: LiveClouds
+) -> list[Tree]:
     """Plan each cluster. Costs are in thousandths per hour, -1 where a price is not known; without prices there are none."""
-    known = {name: cast("InferenceClass", load(tree)) for name, tree in classes.items()}
-    return [_plan(cast("InferenceCluster", load(tree)), known, settings, prices) for tree in clusters]
+    return [_planned(tree, classes, settings, prices, live) for tree in clusters]
 
 
-def _plan(cluster: InferenceCluster, classes: Mapping[str, InferenceClass], settings: Settings, prices: Prices | None) -> Tree:
+def _planned(tree: Tree, classes: Mapping[str, Tree], settings: Settings, prices: Prices | None, live: LiveClouds) -> Tree:
+    cloud = _plan(tree, classes, settings, prices)
+    there = live.clusters.get(tree["metadata"]["name"])
+    if there is None or there.manifest["spec"]["cluster"]["source"] != cloud["source"]:
+        mark_new(cloud)
+    else:
+        mark_changes(cloud, tree, _plan(there.manifest, live.classes, settings, prices), there.inventory)
+    return cloud
+
+
+def _plan(tree: Tree, classes: Mapping[str, Tree], settings: Settings, prices: Prices | None) -> Tree:
+    cluster = cast("InferenceCluster", load(_manifest(tree)))
+    known = {name: cast("InferenceClass", load(_manifest(each))) for name, each in classes.items() if each.get("spec")}
+    return _tree(cluster, known, settings, prices)
+
+
+def _tree(cluster: InferenceCluster, classes: Mapping[str, InferenceClass], settings: Settings, prices: Prices | None) -> Tree:
     source = cluster.spec.cluster.source
     plan = _CLOUDS.get(source)
     desired = plan(cluster, classes, settings) if plan else _not_supported(source)
@@ -72,6 +99,11 @@ def _plan(cluster: InferenceCluster, classes: Mapping[str, InferenceClass], sett
         "notes": _notes(objects),
     }
     return tree if prices is None else tree | _costs(objects)
+
+
+def _manifest(tree: Tree) -> Tree:
+    """Give an object as it is written: of one in the fleet neither status nor uid, which would be in names and marks."""
+    return {field: tree[field] for field in ("apiVersion", "kind", "spec")} | {"metadata": {"name": tree["metadata"]["name"]}}
 
 
 def _not_supported(source: str) -> Desired:

@@ -17,7 +17,7 @@ from api_types.payloads.packing import unpack
 from api_types.resources.kinds import BY_KIND
 from api_types.resources.parts.referenced_caches import referenced_caches
 from client.errors import START_WORKER, NoAnswer, NotFound
-from client.refs.targets import SCHEDULER, Target
+from client.refs.targets import SCHEDULER, CloudTarget, Target
 from client.refs.tree import Tree, deleting
 from client.temporal.control_plane import ControlPlane, ListedObject
 from scheduler import (
@@ -53,6 +53,8 @@ class LiveFleet:
     caches: Mapping[Owner, Tree]
     # The replica count that was last applied, where it is known: it may have been scaled since.
     applied: Mapping[Owner, int] = field(default_factory=dict)
+    # What clusters have at their clouds, by name: only those that were asked for and are created by a control plane.
+    inventories: Mapping[str, Sequence[Tree]] = field(default_factory=dict)
 
     @property
     def views(self) -> dict[Owner, DeploymentView]:
@@ -66,8 +68,11 @@ class LiveFleet:
         return deployment_view(tree, combined_cache(found))
 
 
-async def read_live(plane: ControlPlane, written: Collection[Owner] = ()) -> LiveFleet:
-    """Read the whole fleet; `written` are deployments in files to apply. Raises `NoAnswer` naming what did not answer, `Unreachable`."""
+async def read_live(plane: ControlPlane, written: Collection[Owner] = (), at_clouds: Collection[str] = ()) -> LiveFleet:
+    """Read the whole fleet; `written` are deployments in files to apply, `at_clouds` the clusters whose cloud objects are read.
+
+    Raises `NoAnswer` naming what did not answer, `Unreachable`.
+    """
     classes, clusters, deployments, (entries, state) = await asyncio.gather(
         _list_all(plane, "InferenceClass"),
         _list_all(plane, "InferenceCluster"),
@@ -92,6 +97,7 @@ async def read_live(plane: ControlPlane, written: Collection[Owner] = ()) -> Liv
         clusters={seen.target.name: seen.tree for seen in clusters},
         deployments={(seen.target.namespace, seen.target.name): seen.tree for seen in accepted},
         caches=await _caches(plane, owners),
+        inventories=await read_inventories(plane, [seen.tree for seen in clusters if seen.target.name in at_clouds]),
         applied=await _applied(plane, {(seen.target.namespace, seen.target.name) for seen in accepted} & set(written)),
     )
 
@@ -184,6 +190,23 @@ async def _knows_replicas(plane: ControlPlane) -> bool:
             return False
         return True
     return not answer["status"].get("rebuilding")
+
+
+async def read_inventories(plane: ControlPlane, clusters: Sequence[Tree]) -> dict[str, Sequence[Tree]]:
+    """Read what clusters have at their clouds, by their names. Raises `NoAnswer`, `Unreachable`."""
+    return {tree["metadata"]["name"]: await _inventory(plane, tree) for tree in clusters if tree.get("spec")}
+
+
+async def _inventory(plane: ControlPlane, cluster: Tree) -> Sequence[Tree]:
+    """Read what a cluster has at its cloud; nothing where it has not begun. Raises `NoAnswer`, `Unreachable`."""
+    metadata = cluster["metadata"]
+    try:
+        rows: Sequence[Tree] = await plane.query(
+            CloudTarget(BY_KIND["InferenceCluster"], "", metadata["name"], metadata["uid"]), "inventory"
+        )
+    except NotFound:
+        return ()
+    return rows
 
 
 async def _policy(plane: ControlPlane) -> dict[str, Any]:

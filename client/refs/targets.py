@@ -6,7 +6,7 @@ from typing import Any
 
 from api_types.messages.delivery import EntityRef, ReceiverT, Signal
 from api_types.messages.signals import receiver_of, signals_of
-from api_types.names import workflow_id
+from api_types.names import cloud_cluster_id, workflow_id
 from api_types.resources.kinds import BY_KIND, SERVED, KindInfo, UnknownKind, find_kind
 from api_types.resources.parts.base_types import Manifest
 from client.errors import Refused
@@ -59,6 +59,18 @@ class Target:
         """Name the object as arguments of another command: `md/qwen -n ml-team`."""
         short = f"{self.kind.short}/{self.name}"
         return f"{short} -n {self.namespace}" if self.namespace not in ("", DEFAULT_NAMESPACE, self.kind.home) else short
+
+
+@dataclass(frozen=True)
+class CloudTarget(Target):
+    """What the InferenceCluster of a uid has at its cloud."""
+
+    uid: str
+
+    @property
+    def workflow_id(self) -> str:
+        """Give the id of its CloudCluster."""
+        return cloud_cluster_id(self.name, self.uid)
 
 
 # Not one of the kinds that users name, but its workflow is queried and signalled like that of an object.

@@ -1,13 +1,13 @@
 """`modelplane plan`: where replicas would be placed, without changing anything.
 
 Offline, the manifests are the whole fleet. Otherwise the live fleet is read, and the plan is what files and options would change in it.
-Where files hold InferenceClusters and no ModelDeployment, the plan also has what would be created for them at their clouds.
+Where files hold InferenceClusters and no ModelDeployment, the plan also has what would be created, changed or deleted for them at their
+clouds.
 Instead of the whole plan one question can be answered about that fleet.
 """
 
 import asyncio
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -26,7 +26,8 @@ from client.output.cloud_text import cloud_lines, problem_text
 from client.output.formats import ReportFormat, as_json, as_yaml
 from client.output.plan_answers import answer_lines
 from client.output.plan_text import plan_lines
-from client.planning.cloud_objects import is_to_create, plan_clouds
+from client.planning.cloud_changes import There
+from client.planning.cloud_objects import LiveClouds, is_to_create, plan_clouds
 from client.planning.live_fleet import LiveFleet, read_live
 from client.planning.live_plan import plan_live, question_context
 from client.planning.proposed_changes import ProposedChanges, read_proposed_changes
@@ -104,7 +105,7 @@ def plan(
 ) -> None:
     """Show where replicas would be placed, and why some would not. Nothing is changed.
 
-    With InferenceClusters alone (-f cluster.yaml), also show the objects that would be created for them on GKE or EKS.
+    With InferenceClusters alone (-f cluster.yaml), also show the objects that would be created, changed or deleted for them on GKE or EKS.
     """
     given = read_policy_file(policy) if policy else None
     price_table = read_price_file(prices) if prices else None
@@ -127,7 +128,7 @@ def plan(
         if question:
             _print_answer(answer(question, _offline_context(trees, chosen), now_ms()), output, fail=fail_on_shortfall)
             return
-        clouds = _clouds(trees, {}, price_table)
+        clouds = _clouds(trees, LiveClouds({}, {}), price_table)
         tree = {"decisions": []} if clouds else _offline(trees, chosen, compat, wide=output == ReportFormat.WIDE)
     else:
         if compat:
@@ -139,7 +140,7 @@ def plan(
             _print_answer(answer(question, question_context(live, wanted, given, now_ms()), now_ms()), output, fail=fail_on_shortfall)
             return
         tree = plan_live(live, wanted, given, now_ms())
-        clouds = _clouds(written, live.classes, price_table)
+        clouds = _clouds(written, _live_clouds(live), price_table)
     _print(tree | ({"clouds": clouds} if clouds else {}), output)
     if fail_on_shortfall:
         _fail_on_shortfall(tree, clouds)
@@ -158,8 +159,12 @@ def _fail_on_shortfall(tree: Tree, clouds: list[Tree]) -> None:
         raise CommandFailed("part of a cluster cannot be created", details=refused, next_step="fix these fields")
 
 
-def _clouds(trees: list[Tree], classes: Mapping[str, Tree], prices: Prices | None) -> list[Tree]:
-    """Plan the clusters of files at their clouds, unless the files ask where deployments are placed. `classes` are those of the fleet."""
+def _live_clouds(live: LiveFleet) -> LiveClouds:
+    return LiveClouds(live.classes, {name: There(live.clusters[name], rows) for name, rows in live.inventories.items()})
+
+
+def _clouds(trees: list[Tree], live: LiveClouds, prices: Prices | None) -> list[Tree]:
+    """Plan the clusters of files at their clouds, unless the files ask where deployments are placed."""
     clusters = [tree for tree in trees if tree["kind"] == "InferenceCluster" and is_to_create(tree)]
     if any(tree["kind"] == "ModelDeployment" for tree in trees) or not clusters:
         if prices is not None:
@@ -168,8 +173,8 @@ def _clouds(trees: list[Tree], classes: Mapping[str, Tree], prices: Prices | Non
                 next_step="name with -f an InferenceCluster with source GKE or EKS, and no ModelDeployment",
             )
         return []
-    known = {**classes, **{tree["metadata"]["name"]: tree for tree in trees if tree["kind"] == "InferenceClass"}}
-    return plan_clouds(clusters, known, load_settings(), prices)
+    known = {**live.classes, **{tree["metadata"]["name"]: tree for tree in trees if tree["kind"] == "InferenceClass"}}
+    return plan_clouds(clusters, known, load_settings(), prices, live)
 
 
 def _offline(trees: list[Tree], policy: SchedulerOptions, compat: Compat | None, *, wide: bool) -> Tree:
@@ -203,7 +208,8 @@ def _offline_context(trees: list[Tree], policy: SchedulerOptions) -> QuestionCon
 async def _live(wanted: ProposedChanges) -> LiveFleet:
     why = "a plan of the live fleet needs what the scheduler knows; `modelplane plan --offline -f FOLDER` asks no server"
     async with control_plane(load_settings(), why) as plane:
-        return await read_live(plane, wanted.deployments)
+        at_clouds = {tree["metadata"]["name"] for tree in wanted.of("InferenceCluster") if is_to_create(tree)}
+        return await read_live(plane, wanted.deployments, at_clouds)
 
 
 def _print_answer(tree: Tree, output: ReportFormat, *, fail: bool) -> None:

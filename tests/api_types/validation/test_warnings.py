@@ -26,6 +26,7 @@ ONE_NODE = "pods on one node at a time can mount it: have one replica per cluste
 TWICE = [{"name": "X", "value": "1"}, {"name": "X", "value": "2"}]
 ENGINE = "spec.template.spec.engines[name=a]"
 POOL = "spec.nodePools[name=p]"
+IDENTITY = "spec.cluster.existing.identitySecretRef"
 
 
 def an_identity(kind: str) -> dict[str, Any]:
@@ -115,10 +116,7 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
     (
         "an identity that no worker uses",
         an_identity("NebiusServiceAccountCredentials"),
-        [
-            "spec.cluster.existing.identitySecretRef: NebiusServiceAccountCredentials: setting has no effect: "
-            "the kubeconfig needs a user of its own"
-        ],
+        [f"{IDENTITY}: NebiusServiceAccountCredentials: setting has no effect: the kubeconfig needs a user of its own"],
     ),
     ("an identity of Google Cloud", an_identity("GoogleApplicationCredentials"), []),
     ("an identity of AWS", an_identity("AWSWebIdentityCredentials"), []),

@@ -3,6 +3,7 @@
 After a wanted change: `UPDATE_GOLDEN=1 .venv/bin/pytest tests/client/commands/test_plan_clouds.py && git diff tests/golden/clouds`.
 """
 
+import asyncio
 import json
 import os
 from collections.abc import Sequence
@@ -12,8 +13,11 @@ from typing import Any
 import pytest
 
 from client.commands.preview import plan
+from client.errors import NotFound
+from client.planning import live_fleet
 from client.planning.live_fleet import LiveFleet
 from client.planning.proposed_changes import ProposedChanges
+from client.refs.targets import Target
 from scheduler import Fleet
 from tests.api_types.builders import ORIGINS
 from tests.client.conftest import Cli
@@ -216,3 +220,101 @@ def test_with_a_control_plane_classes_of_the_fleet_count_too(cli: Cli, tmp_path:
     assert result.code == 0, result.err
     (cloud,) = json.loads(result.out)["clouds"]
     assert (cloud["refused"], "pool/gpu" in cloud["deletionOrder"]) == ([], True)
+
+
+class FleetAtCloud:
+    """A fleet with one cluster at GKE, or none, whose CloudCluster has all objects of its spec."""
+
+    def __init__(self, cluster: Tree, cli: Cli, folder: Path) -> None:
+        self.classes = {"l4": a_provisioned_class()}
+        self.cluster = cluster | {"metadata": {"name": "prod", "uid": "0f0e", "generation": 3}, "status": {"conditions": []}}
+        (planned_now,) = planned(cli, folder, a_provisioned_class(), cluster)
+        self.rows = [
+            {"key": each["key"], "kind": each["kind"], "name": each["name"], "id": "", "phase": "Ready"} for each in planned_now["objects"]
+        ]
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def live(wanted: ProposedChanges) -> LiveFleet:
+            del wanted
+            return LiveFleet(Fleet(), self.classes, {"prod": self.cluster}, {}, {}, inventories={"prod": self.rows})
+
+        monkeypatch.setattr(plan, "_live", live)
+
+    def row(self, key: str) -> Tree:
+        (found,) = [row for row in self.rows if row["key"] == key]
+        return found
+
+
+@pytest.fixture
+def there(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FleetAtCloud:
+    """A cluster with the pools gpu (at most two nodes) and old."""
+    made = FleetAtCloud(a_cloud_cluster("GKE", "prod", a_pool(maxNodeCount=2), a_pool("old")), cli, tmp_path)
+    made.install(monkeypatch)
+    return made
+
+
+def actions(cli: Cli, folder: Path, *trees: Tree, words: Sequence[str] = ()) -> Tree:
+    """What would be done, by key, for what is not left as it is; `-` in front of what would be deleted."""
+    result = cli("plan", "-f", a_file(folder, *trees), "-o", "json", *words)
+    assert result.code == 0, result.err
+    (cloud,) = json.loads(result.out)["clouds"]
+    found = {each["key"]: (each["action"], each["changes"]) for each in cloud["objects"] if each["action"] != "keep"}
+    return found | {each["key"]: ("delete", []) for each in cloud["removed"]}
+
+
+@pytest.mark.usefixtures("there")
+def test_a_cluster_that_is_as_it_is_written_is_left_as_it_is(cli: Cli, tmp_path: Path) -> None:
+    cluster = a_cloud_cluster("GKE", "prod", a_pool(maxNodeCount=2), a_pool("old"))
+    assert actions(cli, tmp_path, cluster) == {}
+    assert cli("plan", "-f", a_file(tmp_path, cluster)).out == "InferenceCluster prod: nothing would change on GKE\n"
+
+
+@pytest.mark.usefixtures("there")
+def test_a_plan_says_what_would_be_created_changed_replaced_and_deleted(cli: Cli, tmp_path: Path) -> None:
+    cluster = a_cloud_cluster("GKE", "prod", a_pool(maxNodeCount=6), a_pool("new", className="a100"))
+    other = a_provisioned_class("a100", machineType="a2-highgpu-1g")
+    found = actions(cli, tmp_path, cluster, other)
+    assert found["pool/gpu"][0] == "change"
+    assert all("autoscaling" in name for name in found["pool/gpu"][1])
+    assert {key: action for key, (action, _) in found.items()} == {"pool/gpu": "change", "pool/new": "create", "pool/old": "delete"}
+    result = cli("plan", "-f", a_file(tmp_path, cluster, other), "--prices", a_price_file(tmp_path))
+    lines = result.out.splitlines()
+    assert lines[0].startswith("InferenceCluster prod: of its objects on GKE, 1 created, 1 changed in place, 1 deleted; ")
+    signs = {line.split()[1]: (line.split()[0], line.split()[-1]) for line in lines[2:5]}
+    assert signs == {"pool/gpu": ("~", "1.50..9.00"), "pool/new": ("+", "unknown"), "pool/old": ("-", "1.50")}
+
+
+@pytest.mark.usefixtures("there")
+def test_prv_50_another_machine_would_need_another_pool(cli: Cli, tmp_path: Path) -> None:
+    cluster = a_cloud_cluster("GKE", "prod", a_pool(maxNodeCount=2), a_pool("old"))
+    changed = a_provisioned_class(machineType="g2-standard-16")
+    found = actions(cli, tmp_path, cluster, changed)
+    assert {key: action for key, (action, _) in found.items()} == {"pool/gpu": "replace", "pool/old": "replace"}
+    assert "machine_type" in found["pool/gpu"][1][0]
+    text = cli("plan", "-f", a_file(tmp_path, cluster, changed)).out
+    assert "(ReplaceRequired): add another pool, then remove this one." in text
+
+
+def test_prv_16_a_pool_that_cannot_be_had_as_it_is_written_keeps_what_it_has(cli: Cli, tmp_path: Path, there: FleetAtCloud) -> None:
+    cluster = a_cloud_cluster("GKE", "prod", a_pool(maxNodeCount=2), a_pool("old", className="gone"))
+    assert actions(cli, tmp_path, cluster) == {}
+    there.row("pool/gpu")["phase"] = "Absent"
+    there.row("net/subnet")["phase"] = "Differs"
+    assert actions(cli, tmp_path, cluster) == {"pool/gpu": ("create", []), "net/subnet": ("change", [])}
+
+
+def test_what_a_cloud_cluster_has_is_read_from_the_workflow_of_its_uid() -> None:
+    asked: list[tuple[str, str]] = []
+
+    class Plane:
+        async def query(self, target: Target, name: str) -> list[Tree]:
+            asked.append((target.workflow_id, name))
+            if target.name == "new":
+                raise NotFound("it does not run", next_step="")
+            return [{"key": "cluster"}]
+
+    plane: Any = Plane()
+    clusters = [{"metadata": {"name": name, "uid": "0f0e"}, "spec": {"cluster": {}}} for name in ("prod", "new")]
+    found = asyncio.run(live_fleet.read_inventories(plane, clusters))
+    assert found == {"prod": [{"key": "cluster"}], "new": ()}
+    assert asked == [("cloud/prod/0f0e", "inventory"), ("cloud/new/0f0e", "inventory")]
