@@ -122,8 +122,9 @@ class CloudAccounts:
             found = (await self._store.get(SYSTEM_NAMESPACE, INSTALLATION_SECRET, INSTALLATION_KEY)).decode(errors="replace").strip()
         except SecretMissing:
             raise InvalidInput(
-                "no id of this installation is known, which the marks of cloud objects need: set provision.installationId to a name of "
-                f"lower-case letters, digits and dashes that never changes, or put it into {where}"
+                f"no id of this installation is known, which the marks of cloud objects need: {where} does not exist. `modelplane apply` "
+                "makes it with the first credential of a cloud; else set provision.installationId to a name of lower-case letters, digits "
+                "and dashes that never changes"
             ) from None
         try:
             return ProvisionSettings(installation_id=found).installation_id

@@ -1,11 +1,14 @@
 """Writing Secrets and ConfigMaps to the secret store and deleting them there. They are never sent to Temporal."""
 
 import base64
+import uuid
 from collections.abc import Sequence
 
+from activities.clouds.accounts import CREDENTIAL_KEY, INSTALLATION_KEY, INSTALLATION_SECRET
 from activities.secrets.selection import secret_store
 from activities.secrets.store import SecretKind, SecretStore, StoredSecret
 from api_types.errors import ModelplaneError
+from api_types.labels import SYSTEM_NAMESPACE
 from api_types.resources.secrets import ConfigMap, Secret, Stored
 from api_types.settings import Settings
 from api_types.validation.manifests import Manifest
@@ -13,6 +16,9 @@ from client.errors import CommandFailed, NotFound, Refused
 
 STORED_ELSEWHERE = "Secrets and ConfigMaps go to the secret store of the fleet, which the front does not reach"
 """Why they are not written through the front."""
+
+# How the Secrets with credentials of clouds that clusters are created at begin (ruling G18).
+_CREDENTIALS = ("gke-", "eks-")
 
 
 async def store_secrets(manifests: Sequence[Manifest], settings: Settings) -> None:
@@ -23,6 +29,9 @@ async def store_secrets(manifests: Sequence[Manifest], settings: Settings) -> No
     for manifest in manifests:
         label = f"{manifest.kind.lower()}/{manifest.metadata.name}"
         try:
+            if await _needs_installation(store, manifest, settings):
+                await store.put(StoredSecret(SYSTEM_NAMESPACE, INSTALLATION_SECRET, {INSTALLATION_KEY: _new_installation()}))
+                print(f"secret/{INSTALLATION_SECRET} created", flush=True)
             outcome = await _put(store, manifest)
         except (ModelplaneError, OSError) as error:
             raise _failed(f"{label} could not be stored", error, settings) from error
@@ -51,6 +60,25 @@ async def delete_secrets(settings: Settings, manifests: Sequence[Stored], *, ign
                 )
             )
     return failures
+
+
+async def _needs_installation(store: SecretStore, manifest: Manifest, settings: Settings) -> bool:
+    """Whether this is the first credential of a cloud: what is created with it is marked with an id of this installation.
+
+    Workers only read the store, so it is made here. Each cluster keeps the id that it was created with, whatever becomes of the Secret.
+    """
+    return (
+        isinstance(manifest, Secret)
+        and manifest.metadata.namespace == SYSTEM_NAMESPACE
+        and manifest.metadata.name.startswith(_CREDENTIALS)
+        and CREDENTIAL_KEY in {**(manifest.data or {}), **(manifest.string_data or {})}
+        and not settings.provision.installation_id
+        and await store.describe(SYSTEM_NAMESPACE, INSTALLATION_SECRET) is None
+    )
+
+
+def _new_installation() -> bytes:
+    return f"mp-{uuid.uuid4().hex[:12]}".encode()
 
 
 def _failed(what: str, error: ModelplaneError | OSError, settings: Settings) -> CommandFailed:

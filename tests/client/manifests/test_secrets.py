@@ -1,10 +1,12 @@
 """Secrets go to the store and nowhere else: no Temporal is running in these tests, so nothing could have reached it."""
 
 import base64
+import json
 from pathlib import Path
 
 import pytest
 
+from api_types.sections.clouds import ProvisionSettings
 from tests.client.conftest import Cli
 
 VALUE = "s3cr3t-t0k3n"
@@ -96,3 +98,48 @@ def test_a_store_that_cannot_be_changed_is_an_error_and_no_traceback(cli: Cli, f
     result = cli("delete", "-f", str(file))
     assert result.code == 1
     assert "secret/hub could not be deleted: Permission denied" in result.err
+
+
+def a_credential(name: str = "gke-default", namespace: str = "modelplane-system", key: str = "credentials") -> str:
+    metadata = {"name": name, "namespace": namespace}
+    return json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {key: "a key"}})
+
+
+def stored_id(folder: Path) -> str | None:
+    found = folder / "secrets" / "modelplane-system" / "modelplane-installation" / "id"
+    return found.read_text() if found.exists() else None
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("name", ["gke-default", "eks-ns-prod"])
+def test_ruling_g19_the_first_credential_of_a_cloud_gets_an_id_of_the_installation(cli: Cli, tmp_path: Path, name: str) -> None:
+    file = tmp_path / "credential.json"
+    file.write_text(a_credential(name))
+    assert cli("apply", "-f", str(file)).out.splitlines() == ["secret/modelplane-installation created", f"secret/{name} created"]
+    made = stored_id(tmp_path)
+    assert made is not None
+    assert ProvisionSettings(installation_id=made).installation_id == made
+    file.write_text(a_credential("gke-other"))
+    assert cli("apply", "-f", str(file)).out == "secret/gke-other created\n"
+    assert stored_id(tmp_path) == made
+
+
+OTHERS = [a_credential("kube"), a_credential(namespace="default"), a_credential(key="kubeconfig")]
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("text", OTHERS, ids=["another Secret", "another namespace", "another key"])
+def test_what_is_no_credential_of_a_cloud_gets_no_id(cli: Cli, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "secret.json"
+    file.write_text(text)
+    assert cli("apply", "-f", str(file)).code == 0
+    assert stored_id(tmp_path) is None
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_an_id_in_the_settings_is_enough(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODELPLANE_PROVISION__INSTALLATION_ID", "fleet-1")
+    file = tmp_path / "credential.json"
+    file.write_text(a_credential())
+    assert cli("apply", "-f", str(file)).out == "secret/gke-default created\n"
+    assert stored_id(tmp_path) is None
