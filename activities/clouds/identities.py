@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from activities.clients.kubernetes.kubeconfig import Access, TokenSource
 from activities.clouds.eks.access import token_of
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.credential import read_credential
@@ -27,8 +26,6 @@ _HOST = re.compile(r"https://[A-Za-z0-9-]+\.[A-Za-z0-9]+\.([a-z0-9-]+)\.eks\.ama
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _KEPT_MAX = 1000
 
-Make = Callable[[], BearerToken]
-
 
 class GoogleTokens(Protocol):
     """A credential of Google Cloud."""
@@ -42,31 +39,44 @@ class CloudIdentities:
 
     def __init__(self, google: Callable[[str], GoogleTokens] = KeyClients, clock: Callable[[], float] = time.time) -> None:
         self._google = google
-        self._clock = clock
-        self._kept: dict[str, BearerToken] = {}
+        self.clock = clock
+        self.kept: dict[str, BearerToken] = {}
 
-    def tokens(self, kind: str, credential: str, access: Access) -> TokenSource:
-        """Give the tokens of a credential for a cluster. Raises CredentialsInvalid for one that cannot be used there."""
+    def tokens(self, kind: str, credential: str, name: str, server: str) -> "Tokens":
+        """Give the tokens of a credential for the cluster that its kubeconfig calls so. Raises CredentialsInvalid where it is of no use."""
         if kind == GOOGLE:
-            return self._source(self._google(credential).token, f"{kind}\0{credential}")
+            return Tokens(self, _digest(kind, credential), self._google(credential).token)
         if kind == AWS:
-            name, region = eks_cluster(access.name, access.server)
-            clients = AwsClients(read_credential(credential), region, seconds=self._clock)
-            return self._source(lambda: token_of(clients, name), f"{kind}\0{region}\0{name}\0{credential}")
+            cluster, region = eks_cluster(name, server)
+            clients = AwsClients(read_credential(credential), region, seconds=self.clock)
+            return Tokens(self, _digest(kind, region, cluster, credential), lambda: token_of(clients, cluster))
         raise Unsupported(f"no tokens are made of {kind}")
 
-    def _source(self, make: Make, identity: str) -> TokenSource:
-        digest = hashlib.sha256(identity.encode()).hexdigest()
 
-        async def token(seconds: float, *, refused: str = "") -> tuple[str, float]:
-            known = self._kept.get(digest)
-            if known is None or known.text == refused or known.expires_at - self._clock() < seconds:
-                known = self._kept[digest] = await asyncio.to_thread(make)
-                while len(self._kept) > _KEPT_MAX:
-                    del self._kept[next(iter(self._kept))]
-            return known.text, known.expires_at
+class Tokens:
+    """The tokens of one identity for one cluster."""
 
-        return token
+    def __init__(self, identities: CloudIdentities, digest: str, make: Callable[[], BearerToken]) -> None:
+        self._identities = identities
+        self._digest = digest
+        self._make = make
+
+    async def __call__(self, seconds: float, *, refused: str = "") -> tuple[str, float]:
+        """Give a token that stays good for so long, or the newest there is, with its end, and not the refused one.
+
+        Raises CredentialsInvalid, and ServerError without an answer.
+        """
+        kept = self._identities.kept
+        known = kept.get(self._digest)
+        if known is None or known.text == refused or known.expires_at - self._identities.clock() < seconds:
+            known = kept[self._digest] = await asyncio.to_thread(self._make)
+            while len(kept) > _KEPT_MAX:
+                del kept[next(iter(kept))]
+        return known.text, known.expires_at
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def eks_cluster(name: str, server: str) -> tuple[str, str]:

@@ -44,8 +44,8 @@ class CloudClusters(Protocol):
 class Identities(Protocol):
     """Tokens for clusters that exist at a cloud, made from a credential of that."""
 
-    def tokens(self, kind: str, credential: str, access: Access) -> TokenSource:
-        """Give tokens of an identity of a kind for the cluster, whose server and name `access` has. Takes a while: it is for a thread.
+    def tokens(self, kind: str, credential: str, name: str, server: str) -> TokenSource:
+        """Give tokens of an identity of a kind for the cluster that its kubeconfig calls so. Takes a while: it is for a thread.
 
         Raises CredentialsInvalid.
         """
@@ -165,7 +165,7 @@ class KubernetesPool(ClusterPool):
             raise Unsupported(f"cluster {connection.cluster}: this worker makes no tokens of {identity.type}")
         subject = f"cluster {connection.cluster}: Secret {SYSTEM_NAMESPACE}/{identity.name} key {identity.key!r}"
         try:
-            tokens = await asyncio.to_thread(self._identities.tokens, identity.type, credential.decode(), access)
+            tokens = await asyncio.to_thread(self._identities.tokens, identity.type, credential.decode(), access.name, access.server)
         except UnicodeDecodeError:
             raise CredentialsInvalid(f"{subject} is not text") from None
         except CredentialsInvalid as error:

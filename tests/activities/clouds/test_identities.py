@@ -11,7 +11,7 @@ from activities.clients.kubernetes.credential import Credential
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clouds.identities import AWS, GOOGLE, CloudIdentities, eks_cluster
 from activities.clouds.provider import BearerToken
-from activities.secrets.store import SecretMissing
+from activities.secrets.store import SecretMissing, StoredSecret
 from api_types.errors import CredentialsInvalid
 from api_types.messages.cluster_work import Connection, Identity
 from api_types.settings import KubeconfigSettings
@@ -43,7 +43,6 @@ class Secrets:
 
     def __init__(self, kubeconfig: str, credential: str | None) -> None:
         self.values = {("kube", "kubeconfig"): kubeconfig, ("it", "private_key"): credential}
-        self.read = 0
 
     async def get(self, namespace: str, name: str, key: str) -> bytes:
         assert namespace == "modelplane-system"
@@ -51,6 +50,9 @@ class Secrets:
         if found is None:
             raise SecretMissing(namespace, name, key)
         return found.encode()
+
+    async def read(self, namespace: str, name: str) -> StoredSecret:
+        raise SecretMissing(namespace, name)
 
     async def describe(self, namespace: str, name: str) -> None:
         del namespace, name
