@@ -1,0 +1,274 @@
+"""What Temporal does for a CloudCluster, in virtual time: it runs the workflow, and its activities with heartbeats, timeouts and retries.
+
+The workflow is that of the product, whole, and each attempt of an activity runs in the environment that Temporal offers for tests of
+activities. Between them there is no server: histories, determinism and the wire are tested elsewhere.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from temporalio import exceptions, workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.messaging.entity_client import EntityClient
+from api_types.messages.clouds import CloudReport
+from api_types.messages.delivery import SignalBatchResult
+from tests.activities.clouds.lives.deaths import WorkerDied
+from workflows.cloud_cluster.workflow import CloudClusterWorkflow
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+_CONDITION_SECONDS = 2.0
+_NEW_WORKER_SECONDS = 30.0
+
+
+class Defect(Exception):
+    """Something that is no error of this project reached Temporal, which would repeat it for ever."""
+
+
+class _NewRun(Exception):
+    """The workflow continues as a new run."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+
+
+class Temporal:
+    """One CloudCluster. `activities` gives those of a worker; a new one after each death."""
+
+    def __init__(self, workflow_id: str, activities: Callable[[], Any], draw: random.Random, *, new_runs: float = 0.0) -> None:
+        self.id = workflow_id
+        self._new_worker = activities
+        self._worker = activities()
+        self._draw = draw
+        self._new_runs = new_runs
+        self.instance: CloudClusterWorkflow
+        self.reports: list[CloudReport] = []
+        self.defects: list[str] = []
+        self.attempts: list[str] = []
+        """Every attempt of an activity, with how it ended."""
+        self.runs = 0
+        self._state: Any = None
+
+    # --- the workflow -----------------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> "asyncio.Task[None]":
+        """Run the workflow until it ends, over all its runs."""
+        self._start_run()
+        return asyncio.create_task(self._all_runs())
+
+    def _start_run(self) -> None:
+        self.runs += 1
+        self._suggested = False
+        arguments = () if self._state is None else (self._state,)
+        self.instance = CloudClusterWorkflow(*arguments)
+
+    async def _all_runs(self) -> None:
+        while True:
+            try:
+                await self.instance.run()
+            except _NewRun as error:
+                self._state = error.state.model_dump(mode="json", by_alias=True)
+                self._start_run()
+            else:
+                return
+
+    @contextlib.contextmanager
+    def patched(self) -> Iterator[None]:
+        """Let the workflow find this in the place of Temporal."""
+        replaced: dict[str, Any] = {
+            "info": self._info,
+            "now": self.now,
+            "time": lambda: self.now().timestamp(),
+            "random": lambda: self._draw,
+            "sleep": _sleep,
+            "wait_condition": _wait_condition,
+            "execute_activity_method": self._execute,
+            "upsert_search_attributes": lambda _: None,
+            "set_current_details": lambda _: None,
+            "all_handlers_finished": lambda: True,
+            "continue_as_new": self._continue_as_new,
+            "instance": lambda: self.instance,
+            "memo": dict,
+        }
+        with contextlib.ExitStack() as stack:
+            for name, value in replaced.items():
+                stack.enter_context(patch.object(workflow, name, value))
+            yield
+
+    def now(self) -> datetime:
+        """Give the time."""
+        return START + timedelta(seconds=asyncio.get_running_loop().time())
+
+    def _info(self) -> Any:
+        if self._new_runs and not self._suggested:
+            self._suggested = self._draw.random() < self._new_runs
+        return SimpleNamespace(
+            workflow_id=self.id,
+            continued_run_id="before" if self.runs > 1 else None,
+            attempt=1,
+            cron_schedule=None,
+            is_continue_as_new_suggested=lambda: self._suggested,
+        )
+
+    def _continue_as_new(self, state: Any, **_: Any) -> None:
+        raise _NewRun(state)
+
+    # --- activities -------------------------------------------------------------------------------------------------------------------
+
+    async def _execute(self, method: Any, order: Any, **options: Any) -> Any:
+        if method is EntityClient.signal_many:
+            self.reports += [CloudReport.model_validate(each.payload) for each in order.signals]
+            return SignalBatchResult()
+        return await _Execution(self, method.__name__, order, options).result()
+
+    @property
+    def worker(self) -> Any:
+        """The activities of the present worker."""
+        return self._worker
+
+    def new_worker(self) -> None:
+        """Start a worker that remembers nothing."""
+        self._worker = self._new_worker()
+
+    def environment(self, attempt: int, details: list[Any], scheduled: datetime) -> ActivityEnvironment:
+        """Give the environment of one attempt."""
+        made = ActivityEnvironment()
+        made.info = replace(
+            ActivityEnvironment.default_info(),
+            workflow_id=self.id,
+            attempt=attempt,
+            heartbeat_details=details,
+            scheduled_time=scheduled,
+        )
+        return made
+
+
+class _Execution:
+    """One activity with all its attempts."""
+
+    def __init__(self, temporal: Temporal, name: str, order: Any, options: dict[str, Any]) -> None:
+        self._temporal = temporal
+        self._name = name
+        self._order = type(order).model_validate(order.model_dump(mode="json", by_alias=True))
+        self._options = options
+        self._details: list[Any] = []
+        self._scheduled = temporal.now()
+        self._cancelled = False
+        self._environment: ActivityEnvironment | None = None
+        self._last: ApplicationError | None = None
+
+    async def result(self) -> Any:
+        """Give what the first attempt gives that succeeds. Raises ActivityError."""
+        task = asyncio.create_task(self._attempts())
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError:
+                if task.done():
+                    break
+                # The activity hears of it with its next heartbeat, and its end is waited for.
+                self._cancelled = True
+            except Exception:  # noqa: BLE001 - is raised below
+                break
+        try:
+            return task.result()
+        except asyncio.CancelledError:
+            raise self._failed(exceptions.CancelledError("Cancelled")) from None
+        except (ApplicationError, exceptions.TimeoutError) as error:
+            raise self._failed(error) from None
+
+    async def _attempts(self) -> Any:
+        policy = self._options["retry_policy"]
+        delay = policy.initial_interval
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                result = await self._attempt(attempt)
+            except WorkerDied as death:
+                self._note(str(death))
+                self._temporal.new_worker()
+                await self._pause(_NEW_WORKER_SECONDS)
+                continue
+            except ApplicationError as error:
+                self._note(f"{error.type}: {error.message}")
+                if error.non_retryable:
+                    raise ApplicationError(error.message, *error.details, type=error.type, non_retryable=True) from None
+                self._last = ApplicationError(error.message, *error.details, type=error.type)
+                await self._pause((error.next_retry_delay or delay).total_seconds())
+                delay = min(delay * policy.backoff_coefficient, policy.maximum_interval)
+            except TimeoutError:
+                self._note("timeout")
+                await self._pause(delay.total_seconds())
+            else:
+                self._note("done")
+                return result
+
+    async def _attempt(self, attempt: int) -> Any:
+        environment = self._environment = self._temporal.environment(attempt, self._details, self._scheduled)
+
+        def heartbeat(*details: Any) -> None:
+            self._details = list(details)
+            if self._cancelled:
+                environment.cancel()
+
+        environment.on_heartbeat = heartbeat
+        seconds = self._options["start_to_close_timeout"].total_seconds()
+        try:
+            async with asyncio.timeout(seconds):
+                return await environment.run(getattr(self._temporal.worker, self._name), self._order)
+        except (ApplicationError, WorkerDied, TimeoutError):
+            raise
+        except Exception as error:
+            self._temporal.defects.append(f"{self._name}: {type(error).__name__}: {error}")
+            raise Defect(self._temporal.defects[-1]) from error
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait for the next attempt. Raises what Temporal does when that is cancelled or comes too late."""
+        limit = self._options.get("schedule_to_close_timeout")
+        if limit is not None and self._temporal.now() + timedelta(seconds=seconds) > self._scheduled + limit:
+            error = exceptions.TimeoutError(
+                "activity ScheduleToClose timeout", type=exceptions.TimeoutType.SCHEDULE_TO_CLOSE, last_heartbeat_details=self._details
+            )
+            error.__cause__ = self._last
+            raise error
+        ends = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < ends and not self._cancelled:
+            await asyncio.sleep(min(5.0, seconds))
+        if self._cancelled:
+            raise asyncio.CancelledError
+
+    def _note(self, how: str) -> None:
+        key = getattr(getattr(self._order, "object", None), "key", "")
+        self._temporal.attempts.append(f"{self._temporal.now():%H:%M:%S} {self._name} {key}: {how}")
+
+    def _failed(self, cause: BaseException) -> ActivityError:
+        error = ActivityError(
+            "activity failed",
+            scheduled_event_id=1,
+            started_event_id=2,
+            identity="",
+            activity_type=self._name,
+            activity_id=self._options.get("activity_id", ""),
+            retry_state=None,
+        )
+        error.__cause__ = cause
+        return error
+
+
+async def _sleep(duration: Any, **_: Any) -> None:
+    await asyncio.sleep(duration.total_seconds() if isinstance(duration, timedelta) else duration)
+
+
+async def _wait_condition(holds: Callable[[], bool], **_: Any) -> None:
+    while not holds():
+        await asyncio.sleep(_CONDITION_SECONDS)

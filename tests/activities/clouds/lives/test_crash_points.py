@@ -1,0 +1,124 @@
+"""A worker that dies at any point of any object of a cluster: the end is that of a run in which none does (provisioning.md 3.3, case 24).
+
+One life has one death at each of its points of one moment: every call that changes something at the cloud, before and after, and every
+wait for the cloud. So each object meets each moment, in its creation and in its deletion.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from testbed.clouds.aws.fake import FakeAws
+from testbed.clouds.gcp.fake import FakeGoogle
+from tests.activities.clouds.builders import an_eks_pool
+from tests.activities.clouds.lives.deaths import AFTER, BEFORE, POLLING, Deaths
+from tests.activities.clouds.lives.fakes import eks_fake, gke_fake
+from tests.activities.clouds.lives.life import Fake, Json, Life
+from tests.activities.clouds.lives.virtual_time import run
+
+Point = tuple[str, str, str]
+# What is kept by the cloud or the control plane: nothing is called to create it, or to delete it.
+NOT_CREATED = {"GKE": set[str](), "EKS": {"access"}}
+
+
+@dataclass
+class Whole:
+    """What one life left behind: what there was when all was Ready, what was created, what there was at the end."""
+
+    keys: set[str]
+    made: Counter[str]
+    created: Counter[str]
+    in_cluster: tuple[list[str], list[str]]
+    remains: list[str]
+    deaths: Deaths
+    defects: list[str]
+
+
+def kind_of(name: str) -> str:
+    """What there is, without the part of a name that is drawn anew each time."""
+    return name if name.startswith("projects/") else name.rpartition("/")[0] or name.partition(" ")[0]
+
+
+async def lived(fake: Fake, pools: list[Json], deaths: Deaths) -> Whole:
+    life = Life(fake, random.Random(1), deaths)  # noqa: S311 - repeatable on purpose
+    with life.temporal.patched():
+        try:
+            life.begin()
+            life.order(*pools)
+            assert await life.until_ready(), life.progress["message"]
+            keys = set(life.temporal.instance.state.inventory)
+            made = Counter(map(kind_of, fake.remains()))
+            in_cluster = sorted(life.cluster.applied), sorted(life.cluster.releases)
+            life.delete()
+            assert await life.until_gone(), life.progress["message"]
+            created = Counter(map(kind_of, fake.created()))
+            return Whole(keys, made, created, in_cluster, fake.remains(), deaths, [*life.temporal.defects, *fake.defects()])
+        finally:
+            await life.stop()
+
+
+@dataclass
+class Case:
+    """A fake cloud with a cluster, and what it makes undisturbed."""
+
+    fake: Fake
+    pools: list[Json]
+    reset: Callable[[], None]
+    kept: list[Whole]
+
+    def live(self, moment: str) -> Whole:
+        """Live with one death at each point of a moment; without one with none."""
+        self.reset()
+        seen: set[Point] = set()
+
+        def dies(now: str, doing: str, key: str) -> bool:
+            point = now, doing, key
+            first = point not in seen
+            seen.add(point)
+            return first and now == moment
+
+        return run(lambda: lived(self.fake, self.pools, Deaths(dies)), random.Random(2))  # noqa: S311 - repeatable on purpose
+
+    @property
+    def undisturbed(self) -> Whole:
+        """A life without deaths, lived once."""
+        if not self.kept:
+            self.kept.append(self.live(""))
+        return self.kept[0]
+
+
+@pytest.fixture(scope="module", params=["GKE", "EKS"])
+def case(request: pytest.FixtureRequest) -> Iterator[Case]:
+    if request.param == "GKE":
+        with FakeGoogle() as google:
+            fake = gke_fake(google)
+            yield Case(fake, [fake.pool(nodeCount=1, minNodeCount=0, maxNodeCount=2)], google.reset, [])
+    else:
+        with FakeAws(role="provisioner") as aws:
+            yield Case(eks_fake(aws), [an_eks_pool("efa", className="p5en", fabric={"type": "EFA"})], aws.reset, [])
+
+
+def test_prv_24_the_points_are_those_of_every_object(case: Case) -> None:
+    whole = case.undisturbed
+    assert (whole.remains, whole.defects) == ([], [])
+    created = {key for moment, doing, key in whole.deaths.passed if moment == BEFORE and doing.startswith("create")}
+    assert whole.keys - created == NOT_CREATED[case.fake.source]
+    polled = {key for moment, doing, key in whole.deaths.passed if moment == POLLING and doing == "create"}
+    deleting = {key for moment, doing, key in whole.deaths.passed if moment == POLLING and doing == "delete"}
+    assert "cluster" in polled & deleting
+    assert {"conn", "sc"} <= created
+
+
+@pytest.mark.parametrize("moment", [BEFORE, AFTER, POLLING])
+def test_prv_24_a_worker_that_dies_at_every_point_makes_nothing_twice_and_leaves_nothing(case: Case, moment: str) -> None:
+    undisturbed = case.undisturbed
+    whole = case.live(moment)
+    points = {point for point in undisturbed.deaths.passed if point[0] == moment and point[2]}
+    assert points <= set(whole.deaths.struck), "a worker died at each of them"
+    assert set(whole.deaths.struck.values()) == {1}
+    assert (whole.made, whole.in_cluster) == (undisturbed.made, undisturbed.in_cluster)
+    assert whole.created == undisturbed.created
+    assert (whole.remains, whole.defects) == ([], [])

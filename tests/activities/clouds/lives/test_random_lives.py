@@ -1,0 +1,57 @@
+"""Random lives of clusters at both fake clouds: whatever goes wrong, each ends Ready or says why not, and leaves nothing.
+
+The whole is `make faults-clouds`; a life that it finds is added to FOUND.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from testbed.clouds.aws.fake import FakeAws
+from testbed.clouds.gcp.fake import FakeGoogle
+from tests.activities.clouds.lives.fakes import eks_fake, gke_fake
+from tests.activities.clouds.lives.life import Fake
+from tests.activities.clouds.lives.scripts import life_of
+from tests.random_cases import FIXED_SEED, SEED, cases
+
+LIVES = {"GKE": 8, "EKS": 5}
+# Numbers of lives of the seed of every run in which something was wrong once.
+FOUND: dict[str, tuple[int, ...]] = {"GKE": (), "EKS": ()}
+
+pytestmark = pytest.mark.random
+
+
+@pytest.fixture(scope="module")
+def google() -> Iterator[FakeGoogle]:
+    with FakeGoogle() as fake:
+        yield fake
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[FakeAws]:
+    with FakeAws(role="provisioner") as fake:
+        yield fake
+
+
+@pytest.fixture(scope="module")
+def eks(aws: FakeAws) -> Fake:
+    return eks_fake(aws)
+
+
+def seeds(source: str) -> list[tuple[int, int]]:
+    """The lives of a run, as seed and number."""
+    return [*((FIXED_SEED, number) for number in FOUND[source]), *((SEED, number) for number in range(cases(LIVES[source])))]
+
+
+@pytest.mark.parametrize(("seed", "number"), seeds("GKE"))
+def test_a_life_at_google_cloud(google: FakeGoogle, seed: int, number: int) -> None:
+    google.reset()
+    ended = life_of(gke_fake(google), number, seed)
+    assert ended.wrong == [], ended.line
+
+
+@pytest.mark.parametrize(("seed", "number"), seeds("EKS"))
+def test_a_life_at_aws(aws: FakeAws, eks: Fake, seed: int, number: int) -> None:
+    aws.reset()
+    ended = life_of(eks, number, seed)
+    assert ended.wrong == [], ended.line

@@ -1,0 +1,74 @@
+"""A loop whose time passes only while nothing else is to be done, so that hours of waiting cost nothing and every run is repeatable."""
+
+import asyncio
+import contextvars
+import random
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+ResultT = TypeVar("ResultT")
+
+_LATENCY = (0.05, 2.0)
+"""Seconds that a call in a thread takes: what else runs goes on meanwhile."""
+
+
+class NothingToWaitFor(Exception):
+    """All tasks wait for something that nothing will bring."""
+
+
+class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]  # an alias of the class of this system
+    """Lets the loop's time pass in place of waiting."""
+
+    passed = 0.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None:
+            raise NothingToWaitFor
+        self.passed += max(timeout, 0.0)
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Runs what would run in a thread at once, and gives its result a moment later, by the given source of random numbers."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self._virtual = _Selector()
+        self._draw = draw
+        self.slow = 1.0
+        super().__init__(self._virtual)
+
+    def time(self) -> float:
+        """Give the seconds since the start."""
+        return self._virtual.passed
+
+    def run_in_executor(self, executor: Any, func: Callable[..., ResultT], *args: Any) -> "asyncio.Future[ResultT]":  # type: ignore[override]
+        """Do it now. As with a thread, it has its effect also when nobody waits for its result any more."""
+        del executor
+        future: asyncio.Future[ResultT] = self.create_future()
+        try:
+            result = contextvars.copy_context().run(func, *args)
+        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+            self.call_later(self._latency(), _fail, future, error)
+        else:
+            self.call_later(self._latency(), _finish, future, result)
+        return future
+
+    def _latency(self) -> float:
+        return self._draw.uniform(*_LATENCY) * self.slow
+
+
+def _finish(future: "asyncio.Future[Any]", result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[Any]", error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def run(work: Callable[[], Coroutine[Any, Any, ResultT]], draw: random.Random) -> ResultT:
+    """Run in virtual time."""
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(draw)) as runner:
+        return runner.run(work())
