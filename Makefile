@@ -10,7 +10,7 @@ STAMP := .venv/.made-from-$(LOCK)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test test-fast campaign explore fuzz fuzz-front coverage testbed testbed-down check compiled fmt lock bench bench-front \
+.PHONY: help demo up down test test-fast campaign explore fuzz fuzz-front faults-clouds coverage testbed testbed-down check compiled fmt lock bench bench-front \
   programs keda oracle venv clean
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make fuzz          broken manifests, kubeconfigs, selectors, messages and answers, for MINUTES=30"
 	@echo "make fuzz-front    requests that its own OpenAPI documents let clients send to the front, for MINUTES=30"
 	@echo "make explore       ten million steps of the protocol between the entities, with faults"
+	@echo "make faults-clouds 500 random lives of clusters at each fake cloud: faults, dead workers, lost credentials"
 	@echo "make testbed       start a testbed for tests that stays up; make testbed-down stops it"
 	@echo "make keda          build KEDA, about ten minutes; its tests are part of make test from then on"
 	@echo "make check, fmt    linters, types, import contracts, dependencies, dead code; format"
@@ -72,6 +73,12 @@ fuzz-front: venv
 # Without Temporal and Kubernetes, in one process; MODELPLANE_TEST_SEED is the first episode's seed.
 explore: venv
 	$(BIN)/python -m tests.workflows.explorer.explore --steps 10000000 --seed $(or $(MODELPLANE_TEST_SEED),1)
+
+# LIVES of them at each; MODELPLANE_TEST_SEED for others than those of every run. It prints how each ended, and how to repeat one.
+faults-clouds: LIVES := 500
+faults-clouds: venv
+	$(BIN)/python -m tests.activities.clouds.lives --cloud gke --lives $(LIVES)
+	$(BIN)/python -m tests.activities.clouds.lives --cloud eks --lives $(LIVES)
 
 # One file or one test then starts in seconds: MODELPLANE_TESTBED_HOME=.testbed .venv/bin/pytest tests/workflows/test_end_to_end.py
 testbed: venv programs

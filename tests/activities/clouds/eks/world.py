@@ -25,10 +25,6 @@ FAST = Pace(poll=0.002, poll_later=0.002, second_look=0.3, second_look_every=0.0
 ATTEMPTS_MAX = 40
 
 
-class WorkerKilled(Exception):
-    """The worker ends here."""
-
-
 @dataclass
 class World:
     """One cluster with its inventory. `provider` is made anew for each worker."""
@@ -107,8 +103,6 @@ class World:
             handler = self.provider.handler(self.account, each.kind)
             try:
                 found: Found = await work(handler, self.wanted(each, attempt), FAST, self.reports.append)
-            except WorkerKilled:
-                self.restart()
             except TransientError as error:
                 self.reports.append(f"{each.key}: {error.message}")
                 if attempt == self.attempts_max:

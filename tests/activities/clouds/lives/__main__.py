@@ -17,7 +17,7 @@ from tests.activities.clouds.lives.life import Fake
 from tests.activities.clouds.lives.scripts import life_of
 from tests.random_cases import SEED
 
-_SHOWN_ATTEMPTS = 400
+_SHOWN_ATTEMPTS, _SHOWN_LENGTH = 100, 200
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def main() -> int:
             ends.update("Ready" if how.endswith("Ready") else how.partition(": ")[2].partition(":")[0] or how for how in ended.how)
             print(ended.line, flush=True)
             if asked.only is not None:
-                print(*ended.faults, *ended.attempts[-_SHOWN_ATTEMPTS:], sep="\n")
+                print(*ended.faults, *(each[:_SHOWN_LENGTH] for each in ended.attempts[-_SHOWN_ATTEMPTS:]), sep="\n")
     counts = ", ".join(f"{count} {end}" for end, count in ends.most_common())
     print(f"{asked.cloud}: {len(numbers)} lives in {time.monotonic() - began:.0f} s, {wrong} wrong; parts: {counts}")
     return 1 if wrong else 0

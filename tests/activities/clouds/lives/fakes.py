@@ -82,7 +82,9 @@ def eks_fake(aws: FakeAws) -> Fake:
         faults_left=aws.faults_left,
         defects=lambda: list(aws.front.defects),
         created=lambda: [
-            f"{each.operation} {each.answer_id}" for each in aws.ledger() if each.effective and each.operation.startswith(("Create", "Allocate"))
+            f"{each.operation} {each.answer_id}"
+            for each in aws.ledger()
+            if each.effective and each.operation.startswith(("Create", "Allocate"))
         ],
         pool=an_eks_pool,
     )

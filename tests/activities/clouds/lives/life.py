@@ -181,5 +181,3 @@ class Life:
         for each in others:
             each.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-
-

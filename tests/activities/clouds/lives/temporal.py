@@ -182,9 +182,9 @@ class _Execution:
         try:
             return task.result()
         except asyncio.CancelledError:
-            raise self._failed(exceptions.CancelledError("Cancelled")) from None
+            raise self._failed() from exceptions.CancelledError("Cancelled")
         except (ApplicationError, exceptions.TimeoutError) as error:
-            raise self._failed(error) from None
+            raise self._failed() from error
 
     async def _attempts(self) -> Any:
         policy = self._options["retry_policy"]
@@ -251,8 +251,8 @@ class _Execution:
         key = getattr(getattr(self._order, "object", None), "key", "")
         self._temporal.attempts.append(f"{self._temporal.now():%H:%M:%S} {self._name} {key}: {how}")
 
-    def _failed(self, cause: BaseException) -> ActivityError:
-        error = ActivityError(
+    def _failed(self) -> ActivityError:
+        return ActivityError(
             "activity failed",
             scheduled_event_id=1,
             started_event_id=2,
@@ -261,8 +261,6 @@ class _Execution:
             activity_id=self._options.get("activity_id", ""),
             retry_state=None,
         )
-        error.__cause__ = cause
-        return error
 
 
 async def _sleep(duration: Any, **_: Any) -> None:

@@ -5,6 +5,7 @@ wait for the cloud. So each object meets each moment, in its creation and in its
 """
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class Whole:
 
 def kind_of(name: str) -> str:
     """What there is, without the part of a name that is drawn anew each time."""
-    return name if name.startswith("projects/") else name.rpartition("/")[0] or name.partition(" ")[0]
+    return re.sub("[0-9]{8}-", "", name) if name.startswith("projects/") else name.rpartition("/")[0] or name.partition(" ")[0]
 
 
 async def lived(fake: Fake, pools: list[Json], deaths: Deaths) -> Whole:
