@@ -242,7 +242,7 @@ class _Execution:
             error.__cause__ = self._last
             raise error
         ends = asyncio.get_running_loop().time() + seconds
-        while asyncio.get_running_loop().time() < ends and not self._cancelled:
+        while asyncio.get_running_loop().time() < ends and not self._cancelled:  # noqa: ASYNC110 - time is virtual, and costs nothing
             await asyncio.sleep(min(5.0, seconds))
         if self._cancelled:
             raise asyncio.CancelledError
@@ -268,5 +268,5 @@ async def _sleep(duration: Any, **_: Any) -> None:
 
 
 async def _wait_condition(holds: Callable[[], bool], **_: Any) -> None:
-    while not holds():
+    while not holds():  # noqa: ASYNC110 - as Temporal does, which looks again after everything that happens
         await asyncio.sleep(_CONDITION_SECONDS)

@@ -40,7 +40,7 @@ class Whole:
 
 def kind_of(name: str) -> str:
     """What there is, without the part of a name that is drawn anew each time."""
-    return re.sub("[0-9]{8}-", "", name) if name.startswith("projects/") else name.rpartition("/")[0] or name.partition(" ")[0]
+    return re.sub("[0-9]{8,}", "", name) if name.startswith("projects/") else name.rpartition("/")[0] or name.partition(" ")[0]
 
 
 async def lived(fake: Fake, pools: list[Json], deaths: Deaths) -> Whole:

@@ -4,13 +4,23 @@ import asyncio
 import contextvars
 import random
 import selectors
+import time
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any, TypeVar
+from unittest.mock import patch
+
+from botocore import endpoint
+from google.api_core.retry import retry_unary
 
 ResultT = TypeVar("ResultT")
 
 _LATENCY = (0.05, 2.0)
 """Seconds that a call in a thread takes: what else runs goes on meanwhile."""
+
+
+# The libraries of the clouds pause in the thread of a call before they repeat it.
+_NO_PAUSES = SimpleNamespace(**{**vars(time), "sleep": lambda _: None})
 
 
 class NothingToWaitFor(Exception):
@@ -70,5 +80,6 @@ def _fail(future: "asyncio.Future[Any]", error: Exception) -> None:
 
 def run(work: Callable[[], Coroutine[Any, Any, ResultT]], draw: random.Random) -> ResultT:
     """Run in virtual time."""
-    with asyncio.Runner(loop_factory=lambda: VirtualLoop(draw)) as runner:
+    without_pauses = patch.object(endpoint, "time", _NO_PAUSES), patch.object(retry_unary, "time", _NO_PAUSES)
+    with without_pauses[0], without_pauses[1], asyncio.Runner(loop_factory=lambda: VirtualLoop(draw)) as runner:
         return runner.run(work())
