@@ -40,11 +40,12 @@ class Deaths:
             raise WorkerDied(f"{moment}: {doing} {key}")
 
     def call(self, operation: str, call: Callable[[], ResultT]) -> ResultT:
-        """Make a call that changes something at the cloud."""
+        """Make a call that changes something at the cloud. What an attempt did not get to, the next one may make as a change."""
         work, key = worked_on.get()
-        self.at(BEFORE, f"{work} {operation}", key)
+        doing = f"{CREATE if work == UPDATE else work} {operation}"
+        self.at(BEFORE, doing, key)
         result = call()
-        self.at(AFTER, f"{work} {operation}", key)
+        self.at(AFTER, doing, key)
         return result
 
 

@@ -91,7 +91,7 @@ class Case:
         return self.kept[0]
 
 
-@pytest.fixture(scope="module", params=["GKE", "EKS"])
+@pytest.fixture(scope="module", params=["GKE", pytest.param("EKS", marks=pytest.mark.slow)])
 def case(request: pytest.FixtureRequest) -> Iterator[Case]:
     if request.param == "GKE":
         with FakeGoogle() as google:
