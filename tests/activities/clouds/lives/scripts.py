@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from api_types.errors import ClusterUnreachable, ModelplaneError, ServerError
+from api_types.errors import ClusterUnreachable, ModelplaneError, ServerError, TransientError
 from testbed.clouds.aws import faults as aws
 from testbed.clouds.gcp.calls import random_faults as gcp
 from testbed.clouds.gcp.calls.faults import Fault as GcpFault
@@ -152,6 +152,8 @@ class _Script:
         kind, _, text = message.partition(": ")
         if kind not in _types(ModelplaneError) or not text:
             self._ended.wrong.append(f"not {word}, and no reason: {message or self._life.progress['waitsFor']!r}")
+        elif kind in _types(TransientError):
+            self._ended.wrong.append(f"not {word}, though all faults have passed and nobody has to act")
         return message
 
     # --- disturbances -----------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class NothingToWaitFor(Exception):
     """All tasks wait for something that nothing will bring."""
 
 
-class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]  # an alias of the class of this system
+class _Selector(selectors.DefaultSelector):
     """Lets the loop's time pass in place of waiting."""
 
     passed = 0.0
