@@ -64,8 +64,8 @@ class TokenSource(Protocol):
 class Access:
     """How to reach one API server. `server` is its base URL without a trailing slash; certificates and keys are PEM text.
 
-    `name` is that of the cluster in its kubeconfig. `tokens` are those of a cloud, of the credential that `identity` names for people; `doubted` is
-    called when the server cannot be connected to, whose address may be another one by now.
+    `name` is that of the cluster in its kubeconfig. `tokens` are those of a cloud, of the credential that `identity` names for people;
+    `doubted` is called when the server cannot be connected to, whose address may be another one by now.
     """
 
     server: str

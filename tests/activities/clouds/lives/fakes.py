@@ -8,11 +8,12 @@ from activities.clouds.lifecycle.handler import Handler
 from activities.clouds.provider import Provider
 from api_types.messages.clouds import CloudAccount
 from api_types.sections.clouds import EksSettings, GkeSettings
+from client.local.fake_google import FakeClients
 from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.gcp.calls.ledger import FAILED
 from testbed.clouds.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import a_pool, an_eks_pool
-from tests.activities.clouds.gke.cloud import REGION, FakeClients
+from tests.activities.clouds.gke.cloud import REGION
 from tests.activities.clouds.lives.deaths import Deaths, Mortal, MortalAws, MortalGoogle
 from tests.activities.clouds.lives.life import Fake
 
