@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from activities.clouds.lifecycle.threads import AccountThreads
 from activities.clouds.provider import BearerToken, Endpoint, Provider
-from activities.clouds.threads import AccountThreads
 from activities.secrets.store import SecretMissing, SecretReader
 from api_types.errors import CredentialsInvalid, InvalidInput, Unsupported
 from api_types.labels import SYSTEM_NAMESPACE

@@ -21,10 +21,10 @@ from activities.clouds.in_cluster import WORK, InCluster
 from activities.clouds.lifecycle import delete, ensure
 from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
 from activities.clouds.lifecycle.pace import Pace
+from activities.clouds.lifecycle.threads import InThread
 from activities.clouds.lifecycle.tokens import token_of
 from activities.clouds.owner import Owner, owner_named, pool_name
 from activities.clouds.provider import Provider, plan_of
-from activities.clouds.threads import InThread
 from activities.clouds.wire import from_wire, to_wire
 from activities.heartbeat import Progress, heartbeating
 from activities.watching.running import until_shutdown

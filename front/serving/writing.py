@@ -30,8 +30,8 @@ from front.serving import bodies, errors
 from front.serving.managers import Manager, after_apply, after_update, configuration, is_same, with_owners
 from front.serving.requests import Resource
 from front.serving.scaling import scale_of, wanted_replicas
-from front.serving.turns import Turns
 from front.store.projection import Projection, Tree, shown
+from front.store.turns import Turns
 
 log = structlog.get_logger("modelplane.front")
 

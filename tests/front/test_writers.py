@@ -12,7 +12,7 @@ import pytest
 
 from api_types.messages.entities import Replace
 from client.refs.targets import Target
-from front.serving import turns
+from front.store import turns
 from front.store.projection import Tree
 from tests.front.fleet_of_tenants import Fleet, TreesOfTenants, a_fleet
 from tests.workflows.environment.harness import eventually

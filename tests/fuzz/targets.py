@@ -349,6 +349,8 @@ def _applying(text: str) -> Shown:
         document = (
             {**body, "metadata": {**body.get("metadata", {}), "name": "chat"}} if isinstance(body.get("metadata", {}), dict) else live
         )
+        # As every write has it, whatever it leaves out.
+        document |= {"apiVersion": resource.info.api_version, "kind": resource.info.kind}
         owners = after_update(resource.info, live, document, {**live, "spec": {"replicas": 2}}, Manager("ann"))
         before = revealed(with_owners({**live, "kind": resource.info.kind}, owners))
         config = configuration(resource.info, {**document, "metadata": {**document["metadata"], "managedFields": None}}, Manager("kubectl"))

@@ -126,7 +126,7 @@ class Converge:
     def _plan_failed(self, failure: Failure, messages: int) -> None:
         state = self._state
         if messages != self._messages:
-            # It failed at what is not wanted any more, or may have been put right since: another one follows at once.
+            # It failed at what is not wanted any more, or may have been fixed since: another one follows at once.
             return
         if failure.type == CREDENTIALS:
             self.pause(failure)

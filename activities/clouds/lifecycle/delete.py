@@ -5,7 +5,7 @@ import asyncio
 from activities.clouds.lifecycle.ensure import Report
 from activities.clouds.lifecycle.handler import Found, Handler, State, Wanted
 from activities.clouds.lifecycle.pace import Pace
-from activities.clouds.threads import InThread, in_any_thread
+from activities.clouds.lifecycle.threads import InThread, in_any_thread
 from api_types.errors import Busy
 
 _GONE_OR_OF_OTHERS = (State.ABSENT, State.FOREIGN)

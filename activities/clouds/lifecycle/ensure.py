@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from activities.clouds.lifecycle.handler import Found, Handler, State, Wanted
 from activities.clouds.lifecycle.pace import Pace
-from activities.clouds.threads import InThread, in_any_thread
+from activities.clouds.lifecycle.threads import InThread, in_any_thread
 from api_types.errors import CloudObjectBroken, NameConflict, ReplaceRequired
 
 # A change that was made so often, and still differs, has no effect.

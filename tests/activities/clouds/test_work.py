@@ -16,8 +16,8 @@ from activities.clouds.in_cluster import InCluster
 from activities.clouds.lifecycle.ensure import ensure
 from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
 from activities.clouds.lifecycle.pace import Pace
+from activities.clouds.lifecycle.threads import CALLS_AT_ONCE
 from activities.clouds.owner import owner_named
-from activities.clouds.threads import CALLS_AT_ONCE
 from activities.clouds.wire import to_wire
 from api_types.errors import CloudObjectBroken, CredentialsInvalid, PermissionDenied, ReplaceRequired
 from api_types.messages.clouds import CloudAccount, CloudObjectOrder, CloudObjectShown, ObserveCloud

@@ -12,7 +12,7 @@ from front.applying.annotation import WITH_WRITE
 from front.audit.log import AuditLog
 from front.serving import bodies
 from front.store.projection import Key, Tree
-from tests.front.fleet_of_tenants import Fleet, a_fleet
+from tests.front.fleet_of_tenants import Fleet, a_fleet, have_other_fronts
 
 MINE = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments/mine"
 KEY = Key("ModelDeployment", "a", "mine")
@@ -90,6 +90,7 @@ async def test_a_replacement_without_owners_does_not_lose_those_of_a_first_apply
         return await replace(target, message, create=create)
 
     monkeypatch.setattr(fleet.plane, "replace", applied_meanwhile)
+    have_other_fronts(monkeypatch)
     body = replaced(fleet, 2, labels={"a": "1", "b": "1"})
     status, tree = await write(fleet, body, bodies.JSON, "fieldManager=ed", "PUT")
     managers = {(entry["manager"], entry["operation"]) for entry in tree["metadata"].get("managedFields", ())}

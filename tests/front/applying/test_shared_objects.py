@@ -14,7 +14,7 @@ from client.refs.targets import Target
 from front.applying.annotation import TEXT_BYTES_MAX
 from front.serving import bodies
 from front.store.projection import Key, Tree
-from tests.front.fleet_of_tenants import Fleet, a_fleet
+from tests.front.fleet_of_tenants import Fleet, a_fleet, have_other_fronts
 
 MINE = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments/mine"
 KEY = Key("ModelDeployment", "a", "mine")
@@ -194,6 +194,7 @@ async def test_a_count_that_is_set_between_reading_and_writing_is_not_reset(flee
         return tree
 
     monkeypatch.setattr(fleet.plane, "describe", scaled_meanwhile)
+    have_other_fronts(monkeypatch)
     status, tree = await write(fleet, labelled(a="2"))
     assert (status, tree["spec"]["replicas"]) == (200, 9)
 

@@ -156,12 +156,12 @@ async def test_case_56_what_was_changed_by_hand_is_put_back(eks: CloudPlane) -> 
 
 
 async def test_case_56_an_entry_of_access_that_was_deleted_by_hand_is_put_back_though_its_cluster_lets_nobody_in(eks: CloudPlane) -> None:
-    eks.cluster.shut = lambda: "access" not in eks.cloud.things
+    eks.cluster.shut = lambda: access_key(ROLE) not in eks.cloud.things
     await eks.apply(an_eks_pool())
     await eks.ready()
-    del eks.cloud.things["access"]
+    del eks.cloud.things[access_key(ROLE)]
     await eks.retry_now()
-    await eks.until_cloud(lambda cloud: "access" in cloud.things, "the entry")
+    await eks.until_cloud(lambda cloud: access_key(ROLE) in cloud.things, "the entry")
     await eks.ready()
     events = await eks.events()
     assert "CredentialsInvalid" not in [reason for reason, _ in events], "nothing was paused"

@@ -102,7 +102,7 @@ def _pod_identity(inputs: EksInputs, key: str, role: str, account: str, cluster:
         "clientRequestToken": Token(),
         "tags": inputs.tags(key),
     }
-    call = Call("eks", "create_pod_identity_association", parameters)
+    call = Call("eks", "create_pod_identity_association", parameters, {"id": "association.associationId"})
     return DesiredObject(key, "PodIdentity", f"{_NAMESPACE}/{account}", (cluster, role), (call,), "present")
 
 

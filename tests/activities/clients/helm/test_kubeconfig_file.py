@@ -64,7 +64,7 @@ async def test_without_credential_the_file_is_written_too(tmp_path: Path) -> Non
 
 
 async def test_what_is_written_is_read_back_as_the_same_access(tmp_path: Path) -> None:
-    access = Access("https://10.0.0.1:6443", token="fixed-token", server_name="api.example.com")  # noqa: S106
+    access = Access("https://10.0.0.1:6443", token="fixed-token", server_name="api.example.com", name="cluster")  # noqa: S106
     text = json.dumps(await written(tmp_path, access))
     assert parse_kubeconfig(text, KubeconfigSettings(), "written") == access
 

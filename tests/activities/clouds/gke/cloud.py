@@ -218,3 +218,15 @@ def a_cloud(google: FakeGoogle, *pools: dict[str, Any], settings: GkeSettings | 
 
 def run(work: Any) -> Any:
     return asyncio.run(work)
+
+
+def pool_of(cloud: Cloud, name: str = "gpu") -> Any:
+    return cloud.google.object_of(cloud.pool_name(name))
+
+
+def cluster_of(cloud: Cloud) -> Any:
+    return cloud.google.object_of(cloud.cluster_name)
+
+
+def changes(cloud: Cloud) -> list[str]:
+    return [call.split()[0] for call in cloud.writes() if not call.startswith("oauth2")]
