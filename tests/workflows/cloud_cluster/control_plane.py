@@ -242,6 +242,8 @@ async def workflow_worker(client: Client) -> AsyncIterator[None]:
         workflows=[CloudClusterWorkflow],
         activities=[messaging.signal, messaging.signal_many],
         workflow_runner=registry.runner(),
+        # Its detector of deadlocks measures wall time, which this process shares with the test and the activities.
+        debug_mode=True,
     ):
         yield
 
