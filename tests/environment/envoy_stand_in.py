@@ -14,6 +14,7 @@ import httpx
 
 from testbed.cluster.kube import trust
 from testbed.cluster.pki import Authority
+from tests.environment.patient_http import patient_client
 from tests.environment.stack_charts import POOL_ROLE, READABLE
 
 Json = dict[str, Any]
@@ -66,7 +67,7 @@ class EnvoyStandIn:
             thread.join()
 
     def _run(self, stop: threading.Event) -> None:
-        with httpx.Client(base_url=self.server, verify=trust(self.authority), trust_env=False, timeout=20) as http:
+        with patient_client(self.server, trust(self.authority), timeout=20) as http:
             while not stop.wait(_PAUSE_SECONDS):
                 # What changes meanwhile, or a server that restarts, is seen at the next look.
                 with contextlib.suppress(httpx.HTTPError):

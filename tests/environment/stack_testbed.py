@@ -16,6 +16,7 @@ from testbed.running import ClusterRunning, Running
 from testbed.testbed import Testbed
 from tests.environment.charts import ChartRepository
 from tests.environment.envoy_stand_in import EnvoyStandIn
+from tests.environment.patient_http import patient_client
 from tests.environment.shared_testbed import started
 from tests.environment.stack_charts import gateway_definitions, stack_charts
 from tests.environment.summary import Summary
@@ -63,7 +64,7 @@ class StackCluster:
 
     def __post_init__(self) -> None:
         context: ssl.SSLContext = trust(self.authority)
-        self._http = httpx.Client(base_url=self.cluster.server, verify=context, trust_env=False, timeout=30)
+        self._http = patient_client(self.cluster.server, context, timeout=30)
 
     def close(self) -> None:
         """Close the connections to the cluster."""

@@ -123,7 +123,8 @@ async def test_helm_is_asked_to_end_before_it_is_killed(script: Script, tmp_path
 
 async def test_a_second_cancellation_while_helm_is_being_ended_leaves_no_process(script: Script, tmp_path: Path) -> None:
     text = f"trap 'echo asked > {tmp_path}/asked' TERM; echo $$ > {tmp_path}/ids; while :; do sleep 0.1; done"
-    async with running(made(script(text), tmp_path, term_seconds=2), "upgrade") as run:
+    # Long enough for a busy machine to run the script before it is killed.
+    async with running(made(script(text), tmp_path, term_seconds=10), "upgrade") as run:
         pids = await numbers_in(tmp_path / "ids")
         run.cancel()
         await eventually((tmp_path / "asked").exists)
