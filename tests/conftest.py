@@ -33,8 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Report on the testbed, and let the programs of all testbeds use more memory to collect garbage less often."""
     config.pluginmanager.register(Summary(config), Summary.NAME)
     os.environ.setdefault("GOGC", "400")
-    # Fourteen API servers at once would take more than there is; one that has this much collects more often.
-    os.environ.setdefault("GOMEMLIMIT", "600MiB")
+    # Fourteen API servers at once would take more than there is; one that has this much collects more often. With 600 MiB those that
+    # have the definitions of the serving stack did that most of the time.
+    os.environ.setdefault("GOMEMLIMIT", "1000MiB")
 
 
 @pytest.hookimpl(optionalhook=True)

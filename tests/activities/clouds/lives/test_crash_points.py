@@ -8,6 +8,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
@@ -91,18 +92,37 @@ class Case:
         return self.kept[0]
 
 
-@pytest.fixture(scope="module", params=["GKE", pytest.param("EKS", marks=pytest.mark.slow)])
-def case(request: pytest.FixtureRequest) -> Iterator[Case]:
-    if request.param == "GKE":
-        with FakeGoogle() as google:
-            fake = gke_fake(google)
-            yield Case(fake, [fake.pool(nodeCount=1, minNodeCount=0, maxNodeCount=2)], google.reset, [])
-    else:
-        with FakeAws(role="provisioner") as aws:
-            yield Case(eks_fake(aws), [an_eks_pool("efa", className="p5en", fabric={"type": "EFA"})], aws.reset, [])
+SOURCES = pytest.mark.parametrize("source", ["GKE", pytest.param("EKS", marks=pytest.mark.slow)])
 
 
-def test_prv_24_the_points_are_those_of_every_object(case: Case) -> None:
+@pytest.fixture(scope="module")
+def cases() -> Iterator[Callable[[str], Case]]:
+    """Give the case of a cloud, which is made once. No parameters here: by those of a module pytest orders tests, in each process anew."""
+    with ExitStack() as stack:
+        made: dict[str, Case] = {}
+
+        def case(source: str) -> Case:
+            if source not in made:
+                made[source] = _gke(stack) if source == "GKE" else _eks(stack)
+            return made[source]
+
+        yield case
+
+
+def _gke(stack: ExitStack) -> Case:
+    google = stack.enter_context(FakeGoogle())
+    fake = gke_fake(google)
+    return Case(fake, [fake.pool(nodeCount=1, minNodeCount=0, maxNodeCount=2)], google.reset, [])
+
+
+def _eks(stack: ExitStack) -> Case:
+    aws = stack.enter_context(FakeAws(role="provisioner"))
+    return Case(eks_fake(aws), [an_eks_pool("efa", className="p5en", fabric={"type": "EFA"})], aws.reset, [])
+
+
+@SOURCES
+def test_prv_24_the_points_are_those_of_every_object(cases: Callable[[str], Case], source: str) -> None:
+    case = cases(source)
     whole = case.undisturbed
     assert (whole.remains, whole.defects) == ([], [])
     created = {key for moment, doing, key in whole.deaths.passed if moment == BEFORE and doing.startswith("create")}
@@ -114,8 +134,12 @@ def test_prv_24_the_points_are_those_of_every_object(case: Case) -> None:
     assert {"conn", "sc"} <= created
 
 
+@SOURCES
 @pytest.mark.parametrize("moment", [BEFORE, AFTER, POLLING])
-def test_prv_24_a_worker_that_dies_at_every_point_makes_nothing_twice_and_leaves_nothing(case: Case, moment: str) -> None:
+def test_prv_24_a_worker_that_dies_at_every_point_makes_nothing_twice_and_leaves_nothing(
+    cases: Callable[[str], Case], source: str, moment: str
+) -> None:
+    case = cases(source)
     undisturbed = case.undisturbed
     whole = case.live(moment)
     points = {point for point in undisturbed.deaths.passed if point[0] == moment and point[2]}
