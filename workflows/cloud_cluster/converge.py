@@ -20,14 +20,13 @@ from workflows.cloud_cluster.account import account_of
 from workflows.cloud_cluster.calls import OBSERVE, PLAN, WHOLE, Calls, executing, options_of
 from workflows.cloud_cluster.context import CloudContext
 from workflows.cloud_cluster.entries import Entries
-from workflows.cloud_cluster.failures import CREDENTIALS, delay_after
+from workflows.cloud_cluster.failures import CREDENTIALS, REFUSED, delay_after
 from workflows.cloud_cluster.state import Entry
 from workflows.entity.calls.activity_options import remote
 from workflows.entity.failures import NO_FAILURE, Failure
 
 # Of the time between two looks: many clusters would else be looked at together.
 _JITTER = 0.2
-_REFUSED_CLUSTER = "InvalidInput"
 
 
 class Converge:
@@ -68,7 +67,8 @@ class Converge:
         elif state.plan_failure.type:
             due = self._context.is_due(state.plan_retry_at)
         else:
-            due = state.planned != state.order.sequence
+            # What was refused may be offered meanwhile, and a cluster of which nothing is there is not looked at.
+            due = state.planned != state.order.sequence or (bool(state.plan_retry_at) and self._context.is_due(state.plan_retry_at))
         if due:
             self._plan()
 
@@ -83,23 +83,25 @@ class Converge:
         asked = PlanCloud(account=account, manifest=order.manifest, classes=state.classes, known=state.known)
         options = remote(WHOLE, f"plan what {self._context.cluster} needs at {account.provider}")
         call = executing(CloudActivities.plan_cloud, asked, options)
-        self._calls.start(PLAN, call, lambda plan: self._planned(plan, sequence), lambda failure: self._plan_failed(failure, messages))
+        self._calls.start(PLAN, call, lambda plan: self._planned(plan, sequence, messages), lambda failure: self._plan_failed(failure, messages))
 
     def plan_again(self) -> None:
         """Make a plan without a wait: something was said that may change what comes of it, maybe while one is being made."""
         self._messages += 1
         self._state.paused_until, self._state.plan_retry_at = "", ""
+        self._state.planned = 0
         self._context.requeue()
 
-    def _planned(self, plan: CloudPlan, sequence: int) -> None:
+    def _planned(self, plan: CloudPlan, sequence: int, messages: int) -> None:
         state = self._state
-        state.account, state.planned = plan.account, sequence
+        state.account, state.planned = plan.account, sequence if messages == self._messages else 0
         state.plan_failure, state.plan_retry_at = NO_FAILURE, ""
         self._resume()
         for problem in plan.warnings:
             if state.plan is None or problem not in state.plan.warnings:
                 self._context.record("Warning", problem.reason, ": ".join(filter(None, (problem.at, problem.text))))
-        if any(problem.reason == _REFUSED_CLUSTER for problem in plan.refused):
+        if any(problem.reason == REFUSED for problem in plan.refused):
+            state.plan_retry_at = self._context.later(delay_after(Failure(REFUSED, ""), plan))
             plan = plan.model_copy(update={"objects": self._beside_refused(plan)})
         for each in plan.objects:
             entry = state.inventory.get(each.key)
@@ -117,7 +119,7 @@ class Converge:
     def _beside_refused(self, plan: CloudPlan) -> list[CloudObject]:
         """Give what is wanted beside what is refused, which stays as it is: pools that are, or everything."""
         before = self._state.plan.objects if self._state.plan else []
-        refused = {problem.at for problem in plan.refused if problem.reason == _REFUSED_CLUSTER}
+        refused = {problem.at for problem in plan.refused if problem.reason == REFUSED}
         if not plan.objects or "" in refused:
             return before
         wanted = {each.key for each in plan.objects}

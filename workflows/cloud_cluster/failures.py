@@ -14,6 +14,7 @@ from api_types.errors import (
     CloudObjectBroken,
     CredentialsInvalid,
     Dependency,
+    InvalidInput,
     ModelplaneError,
     PermissionDenied,
     QuotaExceeded,
@@ -27,6 +28,7 @@ from workflows.entity.failures import Failure
 CREDENTIALS = CredentialsInvalid.__name__
 BROKEN = CloudObjectBroken.__name__
 DEPENDENCY = Dependency.__name__
+REFUSED = InvalidInput.__name__
 
 _CREDENTIALS_RETRY = timedelta(minutes=2)
 _PERMISSION_RETRY = timedelta(minutes=15)

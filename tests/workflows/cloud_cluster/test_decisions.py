@@ -150,6 +150,33 @@ def test_an_order_ends_the_wait_of_a_pause() -> None:
     assert cluster.calls.running(PLAN), "it may name another credential"
 
 
+@pytest.mark.parametrize("at", ["", "pool a"])
+def test_prv_4_1_a_cluster_that_is_refused_before_anything_is_there_is_asked_for_again(at: str) -> None:
+    cluster = Decided(a_pool("a"))
+    refused = cluster.wanted(refused=(REFUSED.model_copy(update={"at": at}),)).model_copy(update={"objects": []})
+    cluster.plan(refused)
+    assert (cluster.calls.keys, cluster.context.requeue_time) == ([], T0 + HALF_HOUR)
+    cluster.after(HALF_HOUR - SECOND)
+    assert cluster.calls.keys == []
+    cluster.after(SECOND)
+    cluster.plan(refused)
+    assert cluster.calls.keys == []
+    cluster.converge.plan_again()
+    cluster.plan()
+    assert "net/vpc" in cluster.calls.keys, "a retry is another plan at once, and what is offered by then is made"
+    cluster.make_all()
+    cluster.after(HALF_HOUR)
+    assert cluster.calls.keys == []
+
+
+def test_a_retry_while_a_plan_is_made_that_is_refused_is_another_plan() -> None:
+    cluster = Decided()
+    cluster.go()
+    cluster.converge.plan_again()
+    cluster.plan(cluster.wanted(refused=(REFUSED,)).model_copy(update={"objects": []}))
+    assert cluster.calls.started == [PLAN, PLAN]
+
+
 # --- plans that change --------------------------------------------------------------------------------------------------------------------
 
 
