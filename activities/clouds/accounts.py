@@ -33,7 +33,10 @@ ProviderFactory = Callable[[str, str], Provider]
 
 
 class CloudAccounts:
-    """The clouds of a worker. `factories` has one for each cloud that it can create clusters at; `threads` make their calls."""
+    """The clouds of a worker. `factories` has one for each cloud that it can create clusters at; `threads` make their calls.
+
+    Clients, tokens and endpoints are made in threads of their own: a cloud whose calls hang keeps nobody from the clusters that there are.
+    """
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class CloudAccounts:
         self._clock = clock
         self._providers: dict[tuple[str, str, str], Provider] = {}
         self.threads = AccountThreads()
+        self._access_threads = AccountThreads()
         self._renewals: Counter[tuple[str, str]] = Counter()
         self._endpoints: dict[str, tuple[Endpoint, float]] = {}
         self._doubted: set[str] = set()
@@ -88,7 +92,7 @@ class CloudAccounts:
         key = (account.provider, account.region, digest)
         known = self._providers.get(key)
         if known is None:
-            made = await self.threads.of(account)(factory, text, account.region)
+            made = await self._access_threads.of(account)(factory, text, account.region)
             # Another activity may have made them meanwhile.
             known = self._providers.setdefault(key, made)
             _bound(self._providers)
@@ -140,7 +144,7 @@ class CloudAccounts:
         if known and not (account.cluster_uid in self._doubted and now - known[1] >= _ENDPOINT_AGE_MIN):
             return known[0].server, known[0].authority
         provider = await self.provider(account)
-        found = await self.threads.of(account)(provider.endpoint, account)
+        found = await self._access_threads.of(account)(provider.endpoint, account)
         self._endpoints[account.cluster_uid] = (found, now)
         self._doubted.discard(account.cluster_uid)
         _bound(self._endpoints)
@@ -160,7 +164,7 @@ class CloudAccounts:
         known = self._tokens.get(account.cluster_uid)
         if known and known[0] == digest and known[1].text != refused and known[1].expires_at - self._clock() >= seconds:
             return known[1].text, known[1].expires_at
-        token = await self.threads.of(account)(provider.token, account)
+        token = await self._access_threads.of(account)(provider.token, account)
         self._tokens[account.cluster_uid] = (digest, token)
         _bound(self._tokens)
         return token.text, token.expires_at

@@ -1,6 +1,7 @@
 """From a reference to a cloud: credentials, the installation, endpoints and tokens of clusters there."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from activities.clients.kubernetes.credential import Credential
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clouds.accounts import CloudAccounts
 from activities.clouds.in_cluster import connection_of
+from activities.clouds.lifecycle.threads import CALLS_AT_ONCE
 from activities.clouds.provider import BearerToken, Endpoint
 from activities.secrets.store import SecretMissing
 from api_types.errors import CredentialsInvalid, InvalidInput, PermissionDenied, Unsupported
@@ -157,6 +159,22 @@ def test_case_46_a_token_is_renewed_before_it_expires_and_when_it_was_refused() 
         return found
 
     assert asyncio.run(tokens()) == ["token 1", "token 1", "token 2", "token 3"]
+
+
+def test_a_cloud_whose_calls_hang_keeps_nobody_from_the_clusters_that_there_are() -> None:
+    world, answers = World(), threading.Event()
+
+    async def access() -> tuple[str, str]:
+        held = [asyncio.ensure_future(world.accounts.threads.of(ACCOUNT)(answers.wait, 30)) for _ in range(2 * CALLS_AT_ONCE)]
+        try:
+            token = await asyncio.wait_for(world.accounts.token(ACCOUNT, 60), 10)
+            endpoint = await asyncio.wait_for(world.accounts.endpoint(ACCOUNT), 10)
+        finally:
+            answers.set()
+            await asyncio.gather(*held)
+        return token[0], endpoint[0]
+
+    assert asyncio.run(access()) == ("token 1", "https://192.0.2.1")
 
 
 def test_an_endpoint_is_asked_for_again_when_connections_fail() -> None:
