@@ -144,7 +144,7 @@ class CloudActivities:
         async def work(watch: "_Watch") -> CloudObjectResult:
             provider = await self.accounts.provider(order.account)
             wanted = _wanted(order)
-            handler = self._handler(provider, order.account, wanted.object.kind, watch.progressed, create=order.create)
+            handler = await self._handler(provider, order.account, wanted.object.kind, watch.progressed, create=order.create)
             if handler is None:
                 watch.report(f"{wanted.object.kind} {wanted.object.name}: waiting for {wanted.object.waits_for}")
                 return _result(order.object.key, await self.in_cluster.ensure(order.account, wanted))
@@ -169,7 +169,7 @@ class CloudActivities:
         async def work(watch: "_Watch") -> CloudObjectResult:
             provider = await self.accounts.provider(order.account)
             wanted = _wanted(order)
-            handler = self._handler(provider, order.account, wanted.object.kind, watch.progressed, create=False)
+            handler = await self._handler(provider, order.account, wanted.object.kind, watch.progressed, create=False)
             if handler is None:
                 return _result(order.object.key, await self.in_cluster.delete(order.account, wanted))
             try:
@@ -226,7 +226,7 @@ class CloudActivities:
     async def _look(self, provider: Provider, order: CloudObjectOrder) -> tuple[Found, str]:
         """Look at one object, twice where the first look may have missed it. Gives why it could not be looked at, if so."""
         wanted = _wanted(order)
-        handler = self._handler(provider, order.account, wanted.object.kind, _nothing, create=False)
+        handler = await self._handler(provider, order.account, wanted.object.kind, _nothing, create=False)
         try:
             if handler is None:
                 return await self.in_cluster.look(order.account, wanted), ""
@@ -257,11 +257,16 @@ class CloudActivities:
             in_thread = self.accounts.threads.of(pinned.account)
             found = list(await in_thread(provider.audit, pinned))
             swept = list[Leftover]()
+            waits_for = ""
             for leftover in [each for each in found if order.sweep and each.ours and each.key not in order.keys]:
+                if leftover.key and waits_for not in ("", leftover.kind):
+                    # What an object of ours stands on is needed until that is gone; they are listed in this order.
+                    continue
                 watch.report(f"deleting {leftover.kind} {leftover.id}")
                 try:
                     await in_thread(provider.sweep, pinned, leftover)
                 except Dependency as error:
+                    waits_for = waits_for or (leftover.kind if leftover.key else "")
                     found[found.index(leftover)] = leftover.model_copy(update={"evidence": f"{leftover.evidence}; {error.message}"})
                 else:
                     swept.append(leftover)
@@ -271,12 +276,13 @@ class CloudActivities:
 
     # --- what they share ----------------------------------------------------------------------------------------------------------
 
-    def _handler(
+    async def _handler(
         self, provider: Provider, account: CloudAccount, kind: str, progressed: Callable[[], None], *, create: bool
     ) -> GuardedHandler | None:
         if kind in IN_CLUSTER:
             return None
-        handler = provider.handler(account, kind)
+        # The first use of a credential asks the cloud whose it is.
+        handler = await self.accounts.threads.of(account)(provider.handler, account, kind)
         if handler is None:
             raise InvalidInput(f"{account.provider} has no objects of kind {kind!r}")
         return GuardedHandler(handler, progressed, create=create)

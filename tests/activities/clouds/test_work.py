@@ -19,8 +19,8 @@ from activities.clouds.lifecycle.pace import Pace
 from activities.clouds.lifecycle.threads import CALLS_AT_ONCE
 from activities.clouds.owner import owner_named
 from activities.clouds.wire import to_wire
-from api_types.errors import CloudObjectBroken, CredentialsInvalid, PermissionDenied, ReplaceRequired
-from api_types.messages.clouds import CloudAccount, CloudObjectOrder, CloudObjectShown, ObserveCloud
+from api_types.errors import CloudObjectBroken, CredentialsInvalid, Dependency, PermissionDenied, ReplaceRequired
+from api_types.messages.clouds import AuditCloud, CloudAccount, CloudObjectOrder, CloudObjectShown, Leftover, ObserveCloud
 from api_types.names import cloud_cluster_id
 from api_types.sections.clouds import ProvisionSettings
 from tests.activities.environment.asking import asked_by
@@ -64,10 +64,27 @@ class Provider:
     """A cloud with these handlers, by kind."""
 
     handlers: Mapping[str, Scenes]
+    left: list[Leftover] = field(default_factory=list)
+    in_use: set[str] = field(default_factory=set)
+    asked_in: list[threading.Thread] = field(default_factory=list)
 
     def handler(self, account: CloudAccount, kind: str) -> Scenes:
         del account
+        self.asked_in.append(threading.current_thread())
         return self.handlers[kind]
+
+    def pinned(self, account: CloudAccount) -> CloudAccount:
+        return account
+
+    def audit(self, order: AuditCloud) -> list[Leftover]:
+        del order
+        return list(self.left)
+
+    def sweep(self, order: AuditCloud, leftover: Leftover) -> None:
+        del order
+        if leftover.id in self.in_use:
+            raise Dependency(f"{leftover.id} is being deleted")
+        self.left.remove(leftover)
 
 
 class Refusing:
@@ -193,7 +210,43 @@ async def test_changes_that_follow_one_another_are_all_made() -> None:
     assert len(steps.done) == 6
 
 
+# --- leftovers ----------------------------------------------------------------------------------------------------------------------------
+
+
+def a_leftover(kind: str, identity: str, key: str = "") -> Leftover:
+    return Leftover(kind=kind, id=identity, ours=True, key=key)
+
+
+async def test_prv_9_2_what_the_pools_of_a_lost_inventory_stand_on_stays_until_they_are_gone() -> None:
+    left = [
+        a_leftover("NetworkInterface", "eni-1"),
+        a_leftover("Nodegroup", "a", "pool/a"),
+        a_leftover("Nodegroup", "b", "pool/b"),
+        a_leftover("NatGateway", "nat-1", "net/nat"),
+        a_leftover("Role", "node", "iam/node"),
+        a_leftover("Volume", "vol-1"),
+    ]
+    provider = Provider({}, left, in_use={"a"})
+    work, order = activities(("GKE", provider)), AuditCloud(account=ACCOUNT, sweep=True)
+    found = await asked_by(OWN).run(work.audit_cloud, order)
+    assert [each.id for each in found.swept] == ["eni-1", "b", "vol-1"]
+    assert [each.id for each in found.leftovers] == ["a", "nat-1", "node"]
+    provider.in_use.clear()
+    found = await asked_by(OWN).run(work.audit_cloud, order)
+    assert ([each.id for each in found.swept], found.leftovers) == (["a", "nat-1", "node"], [])
+
+
 # --- threads ------------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cloud_is_asked_whose_a_credential_is_in_a_thread() -> None:
+    """AWS is asked at the first use of a credential, by whichever activity that is."""
+    provider = Provider({"VPC": Scenes([ABSENT]), "Role": Scenes([Found(State.READY, "r")])})
+    work, run = activities(("GKE", provider)), asked_by(OWN).run
+    await run(work.ensure_cloud_object, CloudObjectOrder(account=ACCOUNT, object=to_wire(an_object("Role"), "Quick")))
+    await run(work.delete_cloud_object, CloudObjectOrder(account=ACCOUNT, object=to_wire(an_object("VPC"), "Quick")))
+    await run(work.observe_cloud, ObserveCloud(account=ACCOUNT, objects=[to_wire(an_object("Role"), "Quick")]))
+    assert [thread is threading.main_thread() for thread in provider.asked_in] == [False] * 3
 
 
 async def test_a_cloud_that_does_not_answer_holds_up_nobody_else() -> None:
