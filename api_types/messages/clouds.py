@@ -57,6 +57,9 @@ class CloudOrder(Message):
 
     `manifest` is the InferenceCluster, `classes` the specs of the classes of its pools that exist. `removable_pools`: pools that the spec
     does not have any more and that no replica names; others that were removed stay for `provision.poolDrainWait`.
+
+    The rest is for a CloudCluster that lost its state. `account`: the one that was pinned. `was_usable`, `was_ready`: whether the control
+    plane, and everything, was there once.
     """
 
     uid: Id
@@ -65,6 +68,9 @@ class CloudOrder(Message):
     manifest: dict[str, Any]
     classes: dict[Name, dict[str, Any]] = Field(default_factory=dict)
     removable_pools: list[Name] = Field(default_factory=list)
+    account: CloudAccount | None = None
+    was_usable: bool = False
+    was_ready: bool = False
 
 
 class CloudDelete(Message):

@@ -82,6 +82,11 @@ def delay_after(failure: Failure, plan: CloudPlan | None) -> timedelta:
     return _TRANSIENT_RETRY
 
 
+def may_pass(failure: Failure) -> bool:
+    """Tell whether a failure may pass without a person who changes something."""
+    return failure.type == CREDENTIALS or delay_after(failure, None) == _TRANSIENT_RETRY
+
+
 def cause_of_broken(cause: str) -> str:
     """Give the type of the error of a broken object: what the cloud's handler said, or that it is broken."""
     known = {each.__name__ for each in _all(ModelplaneError)}

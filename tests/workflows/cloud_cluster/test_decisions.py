@@ -248,6 +248,32 @@ def test_case_55_a_pool_that_is_removed_while_it_is_made_holds_up_no_other() -> 
     assert "pool/c" in cluster.calls.keys
 
 
+def test_a_pool_that_is_changed_while_it_is_made_is_made_as_it_is_wanted_now() -> None:
+    cluster = ready(a_pool("a"))
+    cluster.order(a_pool("a"), a_pool("b"))
+    cluster.plan()
+    cluster.order(a_pool("a"), a_pool("b"))
+    cluster.plan()
+    assert (cluster.calls.keys, cluster.calls.stopped) == (["pool/b"], []), "it is wanted as before"
+    cluster.order(a_pool("a"), a_pool("b", maxNodeCount=7))
+    cluster.go()
+    digest = next(each.digest for each in cluster.wanted().objects if each.key == "pool/b")
+    cluster.calls.done(PLAN, cluster.wanted())
+    assert cluster.calls.stopped == ["pool/b"]
+    cluster.go()
+    assert (cluster.calls.keys, cluster.entry("pool/b").object.digest) == (["pool/b"], digest)
+
+
+def test_case_55_the_deletion_of_a_pool_that_is_changed_is_not_stopped() -> None:
+    cluster = ready(a_pool("a"), a_pool("b"))
+    cluster.order(a_pool("a"))
+    cluster.plan(cluster.wanted(drain_seconds=1))
+    cluster.after(SECOND)
+    cluster.order(a_pool("a"), a_pool("b", maxNodeCount=7))
+    cluster.plan()
+    assert (cluster.calls.keys, cluster.calls.stopped) == (["pool/b"], [])
+
+
 def test_case_55_the_deletion_of_a_removed_pool_is_not_stopped() -> None:
     cluster = ready(a_pool("a"), a_pool("b"))
     cluster.order(a_pool("a"))
