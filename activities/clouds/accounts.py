@@ -17,9 +17,9 @@ from activities.secrets.store import SecretMissing, SecretReader
 from api_types.errors import CredentialsInvalid, InvalidInput, Unsupported
 from api_types.labels import SYSTEM_NAMESPACE
 from api_types.messages.clouds import CloudAccount
+from api_types.names import CLOUD_CREDENTIAL_KEY
 from api_types.sections.clouds import ProvisionSettings
 
-CREDENTIAL_KEY = "credentials"
 PROJECT_KEY = "project"
 INSTALLATION_SECRET = "modelplane-installation"  # noqa: S105 - the name of a Secret
 INSTALLATION_KEY = "id"
@@ -83,7 +83,7 @@ class CloudAccounts:
         factory = self._factories.get(account.provider)
         if factory is None:
             raise Unsupported(f"this worker creates no clusters at {account.provider}; upgrade it, or use source: Existing")
-        text = await self._text(account, CREDENTIAL_KEY, required=True)
+        text = await self._text(account, CLOUD_CREDENTIAL_KEY, required=True)
         digest = hashlib.sha256(text.encode()).hexdigest()
         key = (account.provider, account.region, digest)
         known = self._providers.get(key)
