@@ -51,8 +51,8 @@ class CloudIdentities:
     async def reach(self, kind: str, credential: str, name: str, server: str) -> tuple["Tokens", str, str]:
         """Give the tokens of a credential for the cluster that its kubeconfig calls so, with server and certificate authority.
 
-        Both are what the cloud says; the authority is empty for a server with a public certificate. Raises CredentialsInvalid where the credential is of no use, or
-        `server` is not that of the cluster; PermissionDenied where it may not ask; and what clouds say.
+        Both are what the cloud says; the authority is empty for a server with a public certificate. Raises CredentialsInvalid where the
+        credential is of no use, or `server` is not that of the cluster; PermissionDenied where it may not ask; and what clouds say.
         """
         in_thread = self._threads.named(kind, _digest(credential))
         make, digest, endpoints = await in_thread(self._known_to_cloud, kind, credential, name, server)

@@ -141,8 +141,8 @@ class Teardown:
         if state.account is None or self._calls.running(AUDIT):
             return
         cloud_cluster = state.plan.cloud_cluster if state.plan else ""
-        keys = list(state.inventory)
-        order = AuditCloud(account=state.account, cloud_cluster=cloud_cluster, known=state.known, keys=keys, sweep=sweep)
+        keys, emptied = list(state.inventory), bool(state.deletion and state.deletion.emptied)
+        order = AuditCloud(account=state.account, cloud_cluster=cloud_cluster, known=state.known, keys=keys, sweep=sweep, emptied=emptied)
         options = remote(SWEEP, self._summary)
         self._calls.start(AUDIT, executing(CloudActivities.audit_cloud, order, options), self._audited, self._audit_failed)
 

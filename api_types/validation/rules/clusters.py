@@ -138,7 +138,9 @@ def identity_is_of_the_cluster(existing: ExistingCluster, context: RuleContext) 
     """Refuse a credential by which clusters are created: it may do more than a cluster needs to be used."""
     ref = existing.identity_secret_ref
     if ref is not None and names.creates_clusters(ref.name, ref.key):
-        yield context.error(f"Secret {ref.name} is for creating clusters; store an identity under another name", "identitySecretRef", "name")
+        yield context.error(
+            f"Secret {ref.name} is for creating clusters; store an identity under another name", "identitySecretRef", "name"
+        )
 
 
 RULES: Rules = {

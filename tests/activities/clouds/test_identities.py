@@ -4,6 +4,8 @@ import base64
 import json
 import threading
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from api_types.messages.cluster_work import Connection, Identity
 from api_types.settings import KubeconfigSettings
 from testbed.clouds.aws.account import Account
 from testbed.clouds.aws.signatures import verify_token
+from tests.environment.impostor import a_certificate
 from workflows.inference_cluster.spec import connection_of
 from workflows.inference_cluster.state import ClusterState
 
@@ -29,7 +32,8 @@ ARN = "arn:aws:eks:us-east-2:123456789012:cluster/prod-1"
 HOST = "https://0123456789abcdef.gr7.eu-west-1.eks.amazonaws.com"
 OURS = "https://ABCDEF.gr7.us-east-2.eks.amazonaws.com"
 GKE = "gke_ours_europe-west4_prod"
-AUTHORITY = "the authority of the cluster"
+with TemporaryDirectory() as folder:
+    AUTHORITY = a_certificate(Path(folder)).authority
 NOW = 1_800_000_000.0
 
 
@@ -241,7 +245,7 @@ ELSEWHERE: list[tuple[Any, dict[str, str]]] = [
 @pytest.mark.parametrize(("kind", "kubeconfig"), ELSEWHERE, ids=lambda each: each if isinstance(each, str) else "-".join(each.values()))
 async def test_a_token_goes_to_no_server_but_that_which_the_cloud_names(kind: Any, kubeconfig: dict[str, str]) -> None:
     world = World("a key" if kind == GOOGLE else AWS_KEY, kind, **kubeconfig)
-    with pytest.raises(CredentialsInvalid, match="no token is sent there|no cluster|tokens are sent to GKE clusters only|no endpoint"):
+    with pytest.raises(CredentialsInvalid, match=r"no token is sent there|no cluster|tokens are sent to GKE clusters only|no endpoint"):
         await world.pool.at(world.connection)
     assert world.google.made == []
 

@@ -54,7 +54,7 @@ class Audit:
         scene = self._scene(order)
         for kind in self._kinds:
             for each in kind.find(scene):
-                if (each.kind, each.id, each.key) == (leftover.kind, leftover.id, leftover.key):
+                if each.ours and (each.kind, each.id, each.key) == (leftover.kind, leftover.id, leftover.key):
                     kind.remove(scene, each)
                     return
 
@@ -63,4 +63,4 @@ class Audit:
         if not vpc:
             listed = VpcHandler(self._clients, self._account).listed(**{f"tag:{labels.CLOUD_OWNER}": self._owner.digits})
             vpc = str(listed[0]["VpcId"]) if listed else ""
-        return Scene(self._clients, self._account, self._owner, order.cloud_cluster or self._owner.base, vpc)
+        return Scene(self._clients, self._account, self._owner, order.cloud_cluster or self._owner.base, vpc, order.emptied)

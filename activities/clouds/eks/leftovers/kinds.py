@@ -13,13 +13,17 @@ from api_types.messages.clouds import CloudAccount, Leftover
 
 @dataclass(frozen=True)
 class Scene:
-    """Where is looked: the account, the name of the cluster, and its VPC; empty where that is not known and not there."""
+    """Where is looked: the account, the name of the cluster, and its VPC; empty where that is not known and not there.
+
+    `emptied`: users had no load balancers in the cluster any more, so that those which are left are of nobody.
+    """
 
     clients: AwsClients
     account: CloudAccount
     owner: Owner
     cluster: str
     vpc: str
+    emptied: bool = False
 
     @property
     def cluster_tag(self) -> str:

@@ -17,16 +17,17 @@ from tests.activities.clouds.eks.test_cases import TO_CLUSTER, TO_NODES, made
 from tests.activities.clouds.eks.world import World, world_of
 
 
-def swept(world: World) -> list[Leftover]:
+def swept(world: World, *, emptied: bool = False) -> list[Leftover]:
     """Delete what the audit finds of the cluster, in rounds; give what is left then."""
+    order = world.audit(emptied=emptied)
     for _ in range(6):
-        for each in world.provider.audit(world.audit()):
+        for each in world.provider.audit(order):
             if each.ours:
                 try:
-                    world.provider.sweep(world.audit(), each)
+                    world.provider.sweep(order, each)
                 except Dependency as error:
                     world.reports.append(error.message)
-    return list(world.provider.audit(world.audit()))
+    return list(world.provider.audit(order))
 
 
 def kinds(left: list[Leftover]) -> list[str]:
@@ -210,11 +211,16 @@ async def test_prv_9_3_volumes_are_deleted_only_with_the_tag_of_the_cluster(aws:
         listed: Any = [{"ResourceType": "volume", "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}]
         return str(ec2.create_volume(AvailabilityZone="us-east-2a", Size=1, TagSpecifications=listed)["VolumeId"])
 
-    claim = {"kubernetes.io/created-for/pvc/name": "data"}
-    ours = volume(**claim, **{f"kubernetes.io/cluster/{cluster}": "owned"})
+    claim, mark = {"kubernetes.io/created-for/pvc/name": "modelcache-x"}, {f"kubernetes.io/cluster/{cluster}": "owned"}
+    ours = volume(**claim, **mark)
+    users = volume(**mark, **{"kubernetes.io/created-for/pvc/name": "data"})
     others = [volume(**claim), volume(**claim, **{"kubernetes.io/cluster/another": "owned"})]
-    assert [each.id for each in world.provider.audit(world.audit()) if each.kind == "Volume"] == [ours]
-    swept(world)
+    for emptied in (False, True):
+        found = [each for each in world.provider.audit(world.audit(emptied=emptied)) if each.kind == "Volume"]
+        assert {each.id: each.ours for each in found} == {ours: True, users: False}
+        assert all(each.link for each in found)
+    swept(world, emptied=True)
+    others.append(users)
     assert {each["VolumeId"] for each in ec2.describe_volumes()["Volumes"]} == set(others)
 
 
@@ -241,13 +247,20 @@ async def test_prv_64_network_load_balancers_of_services_and_of_the_controller_a
         VpcId=world.known["net/vpc"]["id"],
         Tags=[{"Key": "elbv2.k8s.aws/cluster", "Value": cluster}],
     )
-    found = list(world.provider.audit(world.audit()))
+    asked = world.provider.audit(world.audit())
+    assert {each.id: each.ours for each in asked if each.kind == "LoadBalancer"} == dict.fromkeys(made_arns.values(), False)
+    for each in asked:
+        if each.kind == "LoadBalancer":
+            world.provider.sweep(world.audit(), each.model_copy(update={"ours": True}))
+    assert len(elb.describe_load_balancers()["LoadBalancers"]) == 3, "users were not asked for theirs"
+    order = world.audit(emptied=True)
+    found = list(world.provider.audit(order))
     assert {each.id for each in found if each.kind == "LoadBalancer" and each.ours} == {made_arns["service"], made_arns["controller"]}
     assert [each.id for each in found if each.kind == "TargetGroup"] == [groups["TargetGroups"][0]["TargetGroupArn"]]
     assert made_arns["theirs"] in {each.id for each in found if not each.ours}
     for each in found:
         if each.kind in ("LoadBalancer", "TargetGroup"):
-            world.provider.sweep(world.audit(), each)
+            world.provider.sweep(order, each)
     assert [each["LoadBalancerArn"] for each in elb.describe_load_balancers()["LoadBalancers"]] == [made_arns["theirs"]]
     assert elb.describe_target_groups()["TargetGroups"] == []
     assert elb.delete_load_balancer(LoadBalancerArn=made_arns["theirs"])
