@@ -63,4 +63,4 @@ class Audit:
         if not vpc:
             listed = VpcHandler(self._clients, self._account).listed(**{f"tag:{labels.CLOUD_OWNER}": self._owner.digits})
             vpc = str(listed[0]["VpcId"]) if listed else ""
-        return Scene(self._clients, self._account, self._owner, order.cloud_cluster or self._owner.base, vpc, order.emptied)
+        return Scene(self._clients, self._account, self._owner, order.cloud_cluster or self._owner.base, vpc, order.emptied, order.known)

@@ -12,6 +12,7 @@ from activities.clouds.eks.handlers.ec2 import (
     VpcHandler,
 )
 from activities.clouds.eks.handlers.security_groups import SecurityGroupHandler
+from activities.clouds.eks.handlers.storage import creation_tokens, was_created
 from activities.clouds.eks.handlers.subnets import SubnetsHandler
 from activities.clouds.eks.handlers.table import HANDLERS
 from activities.clouds.eks.leftovers.kinds import LeftoverKind, Scene, console, where
@@ -124,12 +125,16 @@ class FileSystems(_Marked):
     kind = "FileSystem"
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
-        """List those with the owner's tag."""
+        """List those with the owner's tag. One that was not created here, but has the tags by a restore or by others, is not ours."""
         found = []
+        tokens, known = creation_tokens(scene.owner), scene.known.get(FILE_SYSTEM, {}).get("id", "")
         for each in scene.clients.listed("efs", "describe_file_systems", "FileSystems"):
             if tags_of(each).get(labels.CLOUD_OWNER) == scene.owner.digits and each["LifeCycleState"] != "deleted":
                 identity = str(each["FileSystemId"])
                 link = console(scene, "efs/home?region={region}#/file-systems/{id}", identity)
+                if not was_created(each, known, tokens):
+                    found.append(unproven(self.kind, identity, link))
+                    continue
                 if each.get("NumberOfMountTargets"):
                     found.append(_marked("MountTargets", identity, MOUNTS, link))
                 found.append(_marked(self.kind, identity, FILE_SYSTEM, link))
@@ -163,6 +168,13 @@ def _node_groups(scene: Scene) -> Iterator[tuple[str, Item]]:
         group = scene.clients.read("eks", "describe_nodegroup", clusterName=scene.cluster, nodegroupName=str(name)).get("nodegroup")
         if group:
             yield str(name), group
+
+
+def unproven(kind: str, identity: str, link: str = "") -> Leftover:
+    """Give what has our tag and nothing more that says that it is ours: it is named, and stays."""
+    return Leftover(
+        kind=kind, id=identity, evidence=f"tag {labels.CLOUD_OWNER} alone, and not made for this cluster", ours=False, link=link
+    )
 
 
 def _marked(kind: str, identity: str, key: str, link: str = "") -> Leftover:

@@ -74,6 +74,39 @@ async def test_prv_67_the_file_system_goes_after_its_mount_targets(aws: FakeAws,
         await world.delete(objects["efs"])
 
 
+def a_copy(aws: FakeAws, system: str, token: str) -> str:
+    """A file system with the tags of another one, as a restore makes it."""
+    efs = aws.client("efs")
+    (found,) = efs.describe_file_systems(FileSystemId=system)["FileSystems"]
+    return str(efs.create_file_system(CreationToken=token, Tags=found["Tags"])["FileSystemId"])
+
+
+async def test_a_file_system_with_our_tags_that_was_restored_is_named_and_stays(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    objects = await made(world, desired, "net/vpc", "net/subnets", "sg/efs", "efs", "efs/mounts")
+    ours = world.known["efs"]["id"]
+    copy = a_copy(aws, ours, "restored")
+    assert world.look(objects["efs"]).duplicates == ()
+    await world.ensure(objects["efs"])
+    await world.delete(objects["efs/mounts"])
+    await world.delete(objects["efs"])
+    # Not in the place of the one that is gone either.
+    world.known.pop("efs", None)
+    await world.delete(objects["efs"])
+    left = [each for each in swept(world) if each.kind == "FileSystem"]
+    assert [(each.id, each.ours, each.key) for each in left] == [(copy, False, "")]
+    assert [each["FileSystemId"] for each in aws.client("efs").describe_file_systems()["FileSystems"]] == [copy]
+
+
+async def test_a_second_file_system_that_was_created_here_goes_while_it_is_empty(aws: FakeAws, world: World) -> None:
+    objects = await made(world, world.plan(), "efs")
+    world.epochs["efs"] = 1
+    second = a_copy(aws, world.known["efs"]["id"], world.wanted(objects["efs"]).token)
+    assert world.look(objects["efs"]).duplicates == (second,)
+    aws.cloud.efs.file_systems_by_id[second]._size_value = 10 * 2**20
+    assert world.look(objects["efs"]).duplicates == ()
+
+
 async def test_prv_68_an_address_is_released_when_its_gateway_is_gone(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, "net/vpc", "net/subnets", "net/igw", "net/eip", "net/nat")
