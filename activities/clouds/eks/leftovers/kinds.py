@@ -15,7 +15,8 @@ from api_types.messages.clouds import CloudAccount, Facts, Leftover
 class Scene:
     """Where is looked: the account, the name of the cluster, and its VPC; empty where that is not known and not there.
 
-    `known` are facts of the inventory, by key. `emptied`: users had no load balancers in the cluster any more, so that those which are left are of nobody.
+    `known` are facts of the inventory, by key. `emptied`: users had no load balancers in the cluster any more, so that those which are
+    left are of nobody.
     """
 
     clients: AwsClients
