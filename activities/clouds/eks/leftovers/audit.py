@@ -19,7 +19,6 @@ from activities.clouds.eks.leftovers.made_by_cluster import (
 from activities.clouds.eks.leftovers.marked import MARKED
 from activities.clouds.eks.wanted.network import VPC
 from activities.clouds.owner import owner_at
-from api_types import labels
 from api_types.messages.clouds import AuditCloud, CloudAccount, Leftover
 
 
@@ -61,6 +60,5 @@ class Audit:
     def _scene(self, order: AuditCloud) -> Scene:
         vpc = order.known.get(VPC, {}).get("id", "")
         if not vpc:
-            listed = VpcHandler(self._clients, self._account).listed(**{f"tag:{labels.CLOUD_OWNER}": self._owner.digits})
-            vpc = str(listed[0]["VpcId"]) if listed else ""
+            vpc = next(iter(VpcHandler(self._clients, self._account).called(self._owner)), "")
         return Scene(self._clients, self._account, self._owner, order.cloud_cluster or self._owner.base, vpc, order.emptied, order.known)

@@ -224,6 +224,43 @@ async def test_prv_74_what_others_have_put_into_the_vpc_is_named_and_stays(aws: 
     assert aws.remains() == []
 
 
+def tagged(owner: str, key: str) -> list[dict[str, str]]:
+    return [{"Key": "modelplane.ai/owner", "Value": owner}, {"Key": "modelplane.ai/object", "Value": key}]
+
+
+async def test_tags_make_nothing_ours_that_is_in_another_network(aws: FakeAws, world: World) -> None:
+    keys = ("net/vpc", "net/subnets", "net/igw", "net/eip", "net/routes-public", "sg/efs")
+    objects = await made(world, world.plan(), *keys)
+    owner, ec2 = world.wanted(objects["net/vpc"]).owner.digits, aws.client("ec2")
+    theirs = {"net/vpc": ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]}
+    vpc = theirs["net/vpc"]
+    theirs["net/subnets"] = ec2.create_subnet(VpcId=vpc, CidrBlock="10.1.0.0/24")["Subnet"]["SubnetId"]
+    theirs["net/igw"] = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=theirs["net/igw"], VpcId=vpc)
+    theirs["net/eip"] = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    theirs["net/routes-public"] = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    theirs["sg/efs"] = ec2.create_security_group(GroupName="x", Description="x", VpcId=vpc)["GroupId"]
+    for key, identity in theirs.items():
+        ec2.create_tags(Resources=[identity], Tags=tagged(owner, key))
+    assert {key: world.look(objects[key]).duplicates for key in keys} == dict.fromkeys(keys, ())
+    await world.delete_all([objects[key] for key in keys])
+    for emptied in (False, True):
+        left = swept(world, emptied=emptied)
+        assert {each.id: (each.ours, each.key) for each in left} == dict.fromkeys(theirs.values(), (False, ""))
+    # Nor where the inventory was lost.
+    lost = world_of(aws)
+    assert {each.id: each.ours for each in swept(lost)} == dict.fromkeys(theirs.values(), False)
+
+
+async def test_a_launch_template_that_is_a_copy_of_ours_is_named_and_ends_no_deletion(aws: FakeAws, world: World) -> None:
+    owner, ec2 = world.wanted(world.plan().objects[0]).owner.digits, aws.client("ec2")
+    specification: Any = [{"ResourceType": "launch-template", "Tags": tagged(owner, "lt/gpu")}]
+    data: Any = {"InstanceType": "g6.xlarge"}
+    ec2.create_launch_template(LaunchTemplateName="copy", LaunchTemplateData=data, TagSpecifications=specification)
+    found = [each for each in world.provider.audit(world.audit()) if each.kind == "LaunchTemplate"]
+    assert [(each.ours, each.key) for each in found] == [(False, "")]
+
+
 async def test_prv_3_an_object_that_lost_its_tag_is_not_deleted(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, "net/vpc")
