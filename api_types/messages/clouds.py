@@ -23,6 +23,8 @@ WAITS = "waits"
 
 OBJECTS_MAX = 200
 FACTS_MAX = 32
+LEFTOVERS_MAX = 300
+"""So many leftovers are listed; the workflow carries them."""
 _YEAR_SECONDS = 366 * 24 * 3600
 
 Provider = Literal["GKE", "EKS"]
@@ -253,7 +255,8 @@ class Leftover(Message):
 
 
 class CloudAudit(Message):
-    """What is left; nothing if the cloud is clean. `swept` was deleted now."""
+    """What is left; nothing if the cloud is clean. `swept` was deleted now. `more` is how many are left that are not listed."""
 
-    leftovers: list[Leftover] = Field(default_factory=list)
-    swept: list[Leftover] = Field(default_factory=list)
+    leftovers: Annotated[list[Leftover], Field(max_length=LEFTOVERS_MAX)] = Field(default_factory=list)
+    swept: Annotated[list[Leftover], Field(max_length=LEFTOVERS_MAX)] = Field(default_factory=list)
+    more: int = 0

@@ -23,9 +23,9 @@ from api_types.messages.clouds import AuditCloud, CloudAccount, Leftover
 
 
 class Audit:
-    """The leftovers of one cluster. Remembers since when interfaces are unused."""
+    """The leftovers of one cluster. Remembers in `unused_since` when interfaces were first seen unused, by their ids."""
 
-    def __init__(self, clients: AwsClients, account: CloudAccount) -> None:
+    def __init__(self, clients: AwsClients, account: CloudAccount, unused_since: dict[str, float]) -> None:
         self._clients = clients
         self._account = account
         self._owner = owner_at(account)
@@ -34,7 +34,7 @@ class Audit:
             ClassicLoadBalancers(),
             LoadBalancers(),
             TargetGroups(),
-            PodInterfaces(),
+            PodInterfaces(unused_since),
             MountTargetInterfaces(),
             BalancerGroups(),
             ClusterGroups(),

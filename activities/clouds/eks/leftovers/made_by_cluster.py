@@ -89,8 +89,9 @@ class PodInterfaces(LeftoverKind):
 
     kind = "NetworkInterface"
 
-    def __init__(self) -> None:
-        self._unused_since: dict[str, float] = {}
+    def __init__(self, unused_since: dict[str, float]) -> None:
+        """Remember in `unused_since` when each was first seen unused, by its id."""
+        self._unused_since = unused_since
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
         """List those of the cluster that no node uses."""
@@ -100,7 +101,9 @@ class PodInterfaces(LeftoverKind):
         listed = scene.clients.listed("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=filters)
         ids = [str(each["NetworkInterfaceId"]) for each in listed if str(each.get("Description", "")).startswith("aws-K8S-")]
         now = scene.clients.seconds()
-        self._unused_since = {each: self._unused_since.get(each, now) for each in ids}
+        since = {each: self._unused_since.get(each, now) for each in ids}
+        self._unused_since.clear()
+        self._unused_since.update(since)
         evidence = "tag cluster.k8s.amazonaws.com/name, described as aws-K8S"
         return [_leftover(self.kind, each, evidence, console(scene, _INTERFACE, each)) for each in ids]
 

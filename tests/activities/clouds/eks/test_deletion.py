@@ -148,6 +148,10 @@ async def test_prv_65_an_interface_that_a_node_left_is_deleted_once_it_was_unuse
     assert [each.ours for each in found] == [True]
     with pytest.raises(Dependency, match="is unused for"):
         world.provider.sweep(world.audit(), found[0])
+    # New clients, as after a credential that was refused, remember it.
+    remembered = world.provider._unused_since
+    world.restart()
+    world.provider._unused_since = remembered
     later = utc_now() + timedelta(seconds=121)
     world.provider.clients.seconds = later.timestamp
     world.provider.sweep(world.audit(), found[0])
