@@ -19,8 +19,26 @@ from activities.clouds.lifecycle.pace import Pace
 from activities.clouds.lifecycle.threads import CALLS_AT_ONCE
 from activities.clouds.owner import owner_named
 from activities.clouds.wire import to_wire
-from api_types.errors import CloudObjectBroken, CredentialsInvalid, PermissionDenied, ReplaceRequired
-from api_types.messages.clouds import CloudAccount, CloudObjectOrder, CloudObjectShown, ObserveCloud
+from api_types.errors import (
+    CloudObjectBroken,
+    CredentialsInvalid,
+    Dependency,
+    InvalidInput,
+    PermissionDenied,
+    ReplaceRequired,
+    ServerError,
+    Throttled,
+)
+from api_types.messages.clouds import (
+    LEFTOVERS_MAX,
+    AuditCloud,
+    CloudAccount,
+    CloudAudit,
+    CloudObjectOrder,
+    CloudObjectShown,
+    Leftover,
+    ObserveCloud,
+)
 from api_types.names import cloud_cluster_id
 from api_types.sections.clouds import ProvisionSettings
 from tests.activities.environment.asking import asked_by
@@ -64,6 +82,22 @@ class Provider:
     """A cloud with these handlers, by kind."""
 
     handlers: Mapping[str, Scenes]
+    left: list[Leftover] = field(default_factory=list)
+    undeletable: Mapping[str, Exception] = field(default_factory=dict)
+    """Why leftovers cannot be deleted, by id."""
+
+    def pinned(self, account: CloudAccount) -> CloudAccount:
+        return account
+
+    def audit(self, order: AuditCloud) -> list[Leftover]:
+        del order
+        return list(self.left)
+
+    def sweep(self, order: AuditCloud, leftover: Leftover) -> None:
+        del order
+        if leftover.id in self.undeletable:
+            raise self.undeletable[leftover.id]
+        self.left.remove(leftover)
 
     def handler(self, account: CloudAccount, kind: str) -> Scenes:
         del account
@@ -215,3 +249,42 @@ async def test_a_cloud_that_does_not_answer_holds_up_nobody_else() -> None:
     finally:
         answers.set()
     assert {each.phase for each in await asyncio.gather(*held)} == {"Ready"}
+
+
+# --- leftovers ----------------------------------------------------------------------------------------------------------------------------
+
+
+def a_leftover(name: str, evidence: str = "a tag", *, ours: bool = True) -> Leftover:
+    return Leftover(kind="Disk", id=name, evidence=evidence, ours=ours)
+
+
+async def audited(provider: Provider) -> CloudAudit:
+    found: CloudAudit = await asked_by(OWN).run(activities(("GKE", provider)).audit_cloud, AuditCloud(account=ACCOUNT, sweep=True))
+    return found
+
+
+@pytest.mark.parametrize("error", [Dependency, InvalidInput, PermissionDenied, ServerError], ids=lambda each: each.__name__)
+async def test_a_leftover_that_cannot_be_deleted_holds_up_no_other(error: Any) -> None:
+    provider = Provider({}, [a_leftover("a"), a_leftover("b"), a_leftover("c")], {"b": error("it is protected")})
+    found = await audited(provider)
+    assert [each.id for each in found.swept] == ["a", "c"]
+    assert [(each.id, each.evidence) for each in found.leftovers] == [("b", f"{error.__name__}: it is protected; a tag")]
+
+
+@pytest.mark.parametrize("error", [CredentialsInvalid, Throttled], ids=lambda each: each.__name__)
+async def test_a_credential_that_is_refused_and_a_cloud_that_asks_for_patience_end_the_sweep(error: Any) -> None:
+    provider = Provider({}, [a_leftover("a"), a_leftover("b")], {"a": error("no")})
+    with pytest.raises(error):
+        await audited(provider)
+    assert [each.id for each in provider.left] == ["a", "b"]
+
+
+async def test_what_is_listed_can_be_carried_however_much_others_have_put_there() -> None:
+    """A workflow that carries more than Temporal takes is terminated, and then nobody looks after what it has."""
+    planted = [
+        a_leftover(f"projects/p/firewalls/{number}", "kubernetes.io/" + "x" * 2000, ours=False) for number in range(2 * LEFTOVERS_MAX)
+    ]
+    provider = Provider({}, [*planted, a_leftover("ours")], {"ours": Dependency("it is used")})
+    found = await audited(provider)
+    assert (len(found.leftovers), found.more, found.leftovers[0].id) == (LEFTOVERS_MAX, LEFTOVERS_MAX + 1, "ours")
+    assert len(found.model_dump_json()) < 256 * 1024
