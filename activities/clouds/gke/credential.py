@@ -32,7 +32,7 @@ class ServiceAccountKey:
 def read_key(text: str, *, token_uri: str = "") -> ServiceAccountKey:
     """Read the JSON key of a service account. Raises CredentialsInvalid in words that have nothing of it.
 
-    `token_uri` is that of a fake, in place of Google's: a key of Google is none of a fake's, and its tokens would go over a plain connection.
+    `token_uri` is that of a fake, in place of Google's: a key of Google is none of it, because tokens travel in the clear there.
     """
     if len(text) > TEXT_MAX:
         raise CredentialsInvalid(f"the credential has more than {TEXT_MAX} characters: it is no JSON key of a service account")
