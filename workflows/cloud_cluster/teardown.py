@@ -157,8 +157,8 @@ class Teardown:
         if state.account is None or self._calls.running(AUDIT):
             return
         cloud_cluster = state.plan.cloud_cluster if state.plan else ""
-        keys = list(state.inventory)
-        order = AuditCloud(account=state.account, cloud_cluster=cloud_cluster, known=state.known, keys=keys, sweep=sweep)
+        keys, emptied = list(state.inventory), bool(state.deletion and state.deletion.emptied)
+        order = AuditCloud(account=state.account, cloud_cluster=cloud_cluster, known=state.known, keys=keys, sweep=sweep, emptied=emptied)
         options = remote(SWEEP, self._summary)
         self._calls.start(AUDIT, executing(CloudActivities.audit_cloud, order, options), self._audited, self._audit_failed)
 
@@ -170,7 +170,7 @@ class Teardown:
         state = self._state
         for each in found.swept:
             self._context.record("Normal", "LeftoverDeleted", f"{shown(each)}: {each.evidence}")
-        state.audit_failure, state.leftovers = NO_FAILURE, found.leftovers
+        state.audit_failure, state.leftovers, state.more_leftovers = NO_FAILURE, found.leftovers, found.more
         if any(not entry.gone for entry in state.inventory.values()):
             # It was for an object that could not be deleted: what was swept may have held it. The rounds begin when all are gone.
             state.audits = 0
@@ -201,7 +201,8 @@ class Teardown:
     def stays(self) -> list[str]:
         """List what stays at the cloud when everything of the cluster is gone, because it is not of the cluster."""
         state = self._state
-        return [*state.not_owned, *(f"{shown(each)}: {each.evidence}" for each in state.leftovers if not each.ours)]
+        more = [f"and {state.more_leftovers} more"] if state.more_leftovers else []
+        return [*state.not_owned, *(f"{shown(each)}: {each.evidence}" for each in state.leftovers if not each.ours), *more]
 
     # --- what is given up ---------------------------------------------------------------------------------------------------------
 

@@ -190,7 +190,7 @@ class CloudOrders:
         link = self._link
         link.attempts += 1
         link.remaining, link.failure, link.retry_at = result.remaining, NO_FAILURE, ""
-        link.emptied = not result.remaining
+        link.emptied = link.nothing_held = not result.remaining
         self._context.mark_changed()
 
     def _failed(self, failure: Failure) -> None:
@@ -244,7 +244,14 @@ class CloudOrders:
             self._list_leftovers()
             return True
         known = self._order().model_copy(update={"sequence": link.number}) if link.begun else None
-        order = CloudDelete(uid=self._state.uid, sequence=0, skip_cluster=self.skips_cluster, abandon=self._abandons, order=known)
+        order = CloudDelete(
+            uid=self._state.uid,
+            sequence=0,
+            skip_cluster=self.skips_cluster,
+            abandon=self._abandons,
+            emptied=link.nothing_held,
+            order=known,
+        )
         digest = report_digest(order.model_copy(update={"order": None}).wire())
         if digest != link.deleted:
             link.deleted = digest

@@ -22,7 +22,7 @@ class CloudLink(BaseModel):
         missing: whether there is no CloudCluster any more, because everything was deleted.
         trouble: what was last recorded as an event. `retry`: a person wants the next attempt at everything now.
         emptied: whether nothing in the cluster holds anything at the cloud any more. `remaining`, `failure`, `attempts`, `retry_at`: of
-            the last attempt to reach that. `emptying_since`: since when it is tried.
+            the last attempt to reach that. `emptying_since`: since when it is tried. `nothing_held`: the cluster itself said so.
         deleted: digest of the last order to delete everything.
 
     """
@@ -41,6 +41,7 @@ class CloudLink(BaseModel):
     trouble: str = ""
     retry: bool = False
     emptied: bool = False
+    nothing_held: bool = False
     remaining: list[RemainingObject] = Field(default_factory=list)
     failure: Failure = NO_FAILURE
     attempts: int = 0

@@ -39,14 +39,26 @@ class _Identity:
 
 
 class EksProvider:
-    """EKS with one credential in one region. Raises CredentialsInvalid for a text that is no credential."""
+    """EKS with one credential in one region. Raises CredentialsInvalid for a text that is no credential.
 
-    def __init__(self, credential_text: str, region: str, settings: EksSettings, endpoint_url: str | None = None) -> None:
+    `unused_since` is what is remembered of interfaces, by the digits of their cluster: it outlives clients, which are often made anew where
+    a credential is refused.
+    """
+
+    def __init__(
+        self,
+        credential_text: str,
+        region: str,
+        settings: EksSettings,
+        endpoint_url: str | None = None,
+        unused_since: dict[str, dict[str, float]] | None = None,
+    ) -> None:
         self.clients = AwsClients(read_credential(credential_text), region, endpoint_url)
         self._settings = settings
         self._handlers: dict[tuple[str, str], AwsHandler] = {}
         self._identity: _Identity | None = None
         self._audits: dict[str, Audit] = {}
+        self._unused_since = {} if unused_since is None else unused_since
         self._lock = threading.Lock()
 
     def pinned(self, account: CloudAccount) -> CloudAccount:
@@ -127,7 +139,8 @@ class EksProvider:
     def _audit(self, order: AuditCloud) -> Audit:
         account = self.pinned(order.account)
         with self._lock:
-            return self._audits.setdefault(owner_at(account).digits, Audit(self.clients, account))
+            digits = owner_at(account).digits
+            return self._audits.setdefault(digits, Audit(self.clients, account, self._unused_since.setdefault(digits, {})))
 
     def _identified(self) -> _Identity:
         """Ask once who the credential is of."""

@@ -1,6 +1,7 @@
 """From a reference to a cloud: credentials, the installation, endpoints and tokens of clusters there."""
 
 import asyncio
+import contextlib
 import threading
 from typing import Any
 
@@ -109,6 +110,25 @@ def test_clients_are_made_anew_once_for_all_whose_credential_was_refused_togethe
     world.accounts.renew(ACCOUNT.model_copy(update={"region": "us-east1"}), 0)
     asyncio.run(provider())
     assert len(world.opened) == 2
+
+
+@pytest.mark.parametrize("broken", ["a missing one", "no credential", "one that the cloud refuses"])
+def test_a_broken_credential_takes_the_clients_of_no_other_account(broken: str) -> None:
+    world = World(gke_default__credentials="secret", gke_bad__credentials="refused")
+    asyncio.run(world.accounts.provider(ACCOUNT))
+    other = ACCOUNT.model_copy(update={"secret": "gke-bad"})
+    if broken == "a missing one":
+        del world.secrets.values["gke_bad", "credentials"]
+    elif broken == "no credential":
+        world.secrets.values["gke_bad", "credentials"] = " "
+    for _ in range(3):
+        seen = world.accounts.renewals(other)
+        with contextlib.suppress(CredentialsInvalid):
+            asyncio.run(world.accounts.provider(other))
+        world.accounts.renew(other, seen)
+        asyncio.run(world.accounts.provider(ACCOUNT))
+    assert [each for each in world.opened if each[0] == "secret"] == [("secret", "europe-west4")]
+    assert len(world.opened) == (4 if broken == "one that the cloud refuses" else 1)
 
 
 @pytest.mark.parametrize(
