@@ -226,9 +226,16 @@ class Audit:
     def _cluster(self) -> Leftover | None:
         name = f"projects/{self._project}/locations/{self._region}/clusters/{self._base}"
         found = self._api.find("container", "get_cluster", {"name": name})
-        if found is None or dict(found.resource_labels).get(labels.GCP_OWNER) != self._owner.digits:
+        if found is None:
             return None
-        evidence = f"label {labels.GCP_OWNER}={self._owner.digits}"
+        description = gcp_description(self._owner, CLUSTER)
+        if dict(found.resource_labels).get(labels.GCP_OWNER) == self._owner.digits:
+            evidence = f"label {labels.GCP_OWNER}={self._owner.digits}"
+        elif found.description == description:
+            # Labels are easily taken away; who makes the cluster looks at both.
+            evidence = f"description {description}"
+        else:
+            return None
         return Leftover(kind=CLUSTER_KIND, id=name, evidence=evidence, ours=True, key=CLUSTER, link=self._link("kubernetes/list/overview"))
 
     def _foundation(self) -> Iterator[Leftover]:

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from activities.clouds.eks.handlers.base import Item, tags_of
 from activities.clouds.eks.leftovers.kinds import LeftoverKind, Scene, console, where
+from activities.clouds.eks.wanted.storage import FILE_SYSTEM
 from activities.clouds.owner import is_our_claim, is_our_service
+from api_types import labels
 from api_types.errors import Dependency
 from api_types.messages.clouds import Leftover
 
@@ -125,11 +127,23 @@ class MountTargetInterfaces(LeftoverKind):
         if not scene.vpc:
             return []
         filters = where(**{"vpc-id": scene.vpc, "description": "EFS mount target*"})
-        listed = scene.clients.listed("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=filters)
-        return [
-            _leftover(self.kind, str(each["NetworkInterfaceId"]), f"in VPC {scene.vpc}, described as {each.get('Description')}")
-            for each in listed
-        ]
+        listed = list(scene.clients.listed("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=filters))
+        systems = self._systems(scene) if listed else set()
+        return [self._found(scene, each, systems) for each in listed]
+
+    def _systems(self, scene: Scene) -> set[str]:
+        """Give the ids of our file systems, also of one that is gone, if it is known."""
+        tagged = (
+            str(each["FileSystemId"])
+            for each in scene.clients.listed("efs", "describe_file_systems", "FileSystems")
+            if tags_of(each).get(labels.CLOUD_OWNER) == scene.owner.digits
+        )
+        return {*tagged, scene.known.get(FILE_SYSTEM, {}).get("id", "")} - {""}
+
+    def _found(self, scene: Scene, item: Item, systems: set[str]) -> Leftover:
+        description = str(item.get("Description", ""))
+        evidence = f"in VPC {scene.vpc}, described as {description}"
+        return _leftover(self.kind, str(item["NetworkInterfaceId"]), evidence, ours=not systems.isdisjoint(description.split()))
 
     def remove(self, scene: Scene, leftover: Leftover) -> None:
         """Wait for EFS: raises Dependency."""

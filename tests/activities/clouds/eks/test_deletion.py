@@ -74,6 +74,24 @@ async def test_prv_67_the_file_system_goes_after_its_mount_targets(aws: FakeAws,
         await world.delete(objects["efs"])
 
 
+async def test_prv_71_a_mount_target_of_a_file_system_of_users_is_of_users(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await made(world, desired, "net/vpc", "net/subnets", "sg/efs", "efs", "efs/mounts")
+    efs = aws.client("efs")
+    theirs = efs.create_file_system(CreationToken="theirs")["FileSystemId"]
+    while efs.describe_file_systems(FileSystemId=theirs)["FileSystems"][0]["LifeCycleState"] != "available":
+        pass
+    subnet = next(value for value in world.known["net/subnets"].values() if value.startswith("subnet-"))
+    efs.create_mount_target(FileSystemId=theirs, SubnetId=subnet)
+    found = [each for each in world.provider.audit(world.audit()) if each.kind == "MountTargetInterface"]
+    assert {each.ours for each in found if theirs in each.evidence} == {False}
+    ours = [each for each in found if theirs not in each.evidence]
+    assert (len(ours) > 1, {each.ours for each in ours}) == (True, {True})
+    world.known.pop("efs")
+    found = list(world.provider.audit(world.audit()))
+    assert {each.id for each in ours} <= {each.id for each in found if each.ours}, "by its tag"
+
+
 def a_copy(aws: FakeAws, system: str, token: str) -> str:
     """A file system with the tags of another one, as a restore makes it."""
     efs = aws.client("efs")

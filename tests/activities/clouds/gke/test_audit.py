@@ -286,6 +286,14 @@ def test_the_firewall_of_gke_is_left_only_once_the_cluster_is_gone(cloud: Cloud)
     assert of_kind(cloud.audit(), "Firewall") == []
 
 
+def test_a_cluster_whose_label_was_taken_away_is_there_and_keeps_the_firewall_of_gke(cloud: Cloud) -> None:
+    del cloud.google.object_of(cloud.cluster_name).resource_labels["modelplane-owner"]
+    cloud.google.plant(f"projects/fake-project/global/firewalls/gke-{cloud.base}-0a1b2c3d-vms", network=network_of(cloud))
+    found = cloud.audit()
+    assert of_kind(found, "Firewall") == []
+    assert [(each.ours, each.key, each.evidence.partition(" ")[0]) for each in of_kind(found, "Cluster")] == [(True, "cluster", "description")]
+
+
 def test_a_disk_that_is_attached_stays(cloud: Cloud) -> None:
     name = "projects/fake-project/zones/europe-west4-a/disks/pvc-1"
     cloud.google.plant(
