@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from activities.clouds.lifecycle.threads import AccountThreads
+from activities.clouds.lifecycle.threads import AccountThreads, InThread
 from activities.clouds.provider import BearerToken, Endpoint, Provider
 from activities.secrets.store import SecretMissing, SecretReader
 from api_types.errors import CredentialsInvalid, InvalidInput, Unsupported
@@ -53,7 +53,6 @@ class CloudAccounts:
         self._clock = clock
         self._providers: dict[tuple[str, str, str], Provider] = {}
         self.threads = AccountThreads()
-        self._access_threads = AccountThreads()
         self._renewals: Counter[_Place] = Counter()
         # With which content of its Secret an account last had clients.
         self._digests: dict[_Place, str] = {}
@@ -101,7 +100,7 @@ class CloudAccounts:
             key = (account.provider, account.region, digest)
             known = self._providers.get(key)
             if known is None:
-                made = await self._access_threads.of(account)(factory, text, account.region)
+                made = await self._access_threads(account)(factory, text, account.region)
                 # Another activity may have made them meanwhile.
                 known = self._providers.setdefault(key, made)
                 _bound(self._providers)
@@ -111,6 +110,9 @@ class CloudAccounts:
         self._digests[_place(account)] = digest
         _bound(self._digests)
         return digest, known
+
+    def _access_threads(self, account: CloudAccount) -> InThread:
+        return self.threads.named(f"access-{account.provider}", account.secret)
 
     async def _text(self, account: CloudAccount, key: str, *, required: bool) -> str:
         subject = f"Secret {SYSTEM_NAMESPACE}/{account.secret} key {key!r}"
@@ -158,7 +160,7 @@ class CloudAccounts:
         if known and not (account.cluster_uid in self._doubted and now - known[1] >= _ENDPOINT_AGE_MIN):
             return known[0].server, known[0].authority
         provider = await self.provider(account)
-        found = await self._access_threads.of(account)(provider.endpoint, account)
+        found = await self._access_threads(account)(provider.endpoint, account)
         self._endpoints[account.cluster_uid] = (found, now)
         self._doubted.discard(account.cluster_uid)
         _bound(self._endpoints)
@@ -178,7 +180,7 @@ class CloudAccounts:
         known = self._tokens.get(account.cluster_uid)
         if known and known[0] == digest and known[1].text != refused and known[1].expires_at - self._clock() >= seconds:
             return known[1].text, known[1].expires_at
-        token = await self._access_threads.of(account)(provider.token, account)
+        token = await self._access_threads(account)(provider.token, account)
         self._tokens[account.cluster_uid] = (digest, token)
         _bound(self._tokens)
         return token.text, token.expires_at

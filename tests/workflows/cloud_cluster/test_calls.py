@@ -29,7 +29,12 @@ async def test_what_an_activity_gives_while_all_are_stopped_begins_no_other() ->
     await calls.stop_all()
     await asyncio.sleep(0)
     assert (given, calls.keys) == (["broken"], [])
-    calls.start("pool/gpu", deletes, given.append, lambda _: None)
-    while calls.keys:
-        await asyncio.sleep(0)
+    ended = asyncio.Event()
+
+    def end(result: str) -> None:
+        given.append(result)
+        ended.set()
+
+    calls.start("pool/gpu", deletes, end, lambda _: None)
+    await asyncio.wait_for(ended.wait(), 10)
     assert given == ["broken", "deletes", "absent"], "after that others begin"

@@ -44,9 +44,9 @@ def test_a_step_that_is_given_up_is_the_wait_for_replicas_where_others_follow(
 ) -> None:
     """A cluster that is created at a cloud is emptied next, whoever installed its stack."""
     temporal = Serverless(monkeypatch, "inferencecluster/eu")
-    temporal.results = {"watch_cluster": None, "signal_many": SignalBatchResult()}
-    spec = {**a_spec(), "cluster": {"source": source}}
-    cluster = InferenceClusterWorkflow(a_cluster(spec=spec, occupied=["ml/qwen-eu-0"], forced="step"))
+    temporal.results = {"watch_cluster": None, "broadcast": None}
+    spec = a_spec()
+    cluster = InferenceClusterWorkflow(a_cluster(spec={**spec, "cluster": {**spec["cluster"], "source": source}}, occupied=["ml/qwen-eu-0"], forced="step"))
     assert asyncio.run(cluster._is_empty())
     assert (cluster.state.forced, [each.name for each in cluster.state.left_behind]) == (forced, ["ml/qwen-eu-0"])
 

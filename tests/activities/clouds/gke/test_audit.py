@@ -291,7 +291,8 @@ def test_a_cluster_whose_label_was_taken_away_is_there_and_keeps_the_firewall_of
     cloud.google.plant(f"projects/fake-project/global/firewalls/gke-{cloud.base}-0a1b2c3d-vms", network=network_of(cloud))
     found = cloud.audit()
     assert of_kind(found, "Firewall") == []
-    assert [(each.ours, each.key, each.evidence.partition(" ")[0]) for each in of_kind(found, "Cluster")] == [(True, "cluster", "description")]
+    (cluster,) = of_kind(found, "Cluster")
+    assert (cluster.ours, cluster.key, cluster.evidence.partition(" ")[0]) == (True, "cluster", "description")
 
 
 def test_a_disk_that_is_attached_stays(cloud: Cloud) -> None:
