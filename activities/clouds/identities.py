@@ -57,7 +57,7 @@ class CloudIdentities:
         in_thread = self._threads.named(kind, _digest(credential))
         make, digest, endpoints = await in_thread(self._known_to_cloud, kind, credential, name, server)
         for each in endpoints:
-            if _address(each.server) == _address(server):
+            if _address(server) is not None and _address(each.server) == _address(server):
                 return Tokens(self, digest, make, in_thread), each.server, each.authority
         there = ", ".join(each.server for each in endpoints) or "nowhere"
         raise CredentialsInvalid(f"cluster {name} is at {there}, and the kubeconfig says {server}: no token is sent there")
