@@ -90,7 +90,7 @@ def test_case_77_an_account_that_is_not_pinned_yet_is_not_told() -> None:
 def test_a_step_that_is_given_up_is_the_emptying_alone() -> None:
     orders, context = of_cluster()
     context.state.cloud.account = ACCOUNT
-    context.state.cloud.remaining = [RemainingObject(id="v1/Service/ml/lb", kind="Service", name="lb", namespace="ml", why="waits")]
+    context.state.cloud.remaining = [RemainingObject(id="v1/Service/ml/lb", why="waits")]
     context.state.forced = "step"
     assert orders.empty()
     assert (context.state.forced, [each.name for each in context.state.left_behind]) == ("", ["lb"])
@@ -99,7 +99,7 @@ def test_a_step_that_is_given_up_is_the_emptying_alone() -> None:
 @pytest.mark.parametrize(("kinds", "said"), [(("PersistentVolume",), True), (("PersistentVolume", "PersistentVolumeClaim"), False)])
 def test_a_volume_that_its_driver_cannot_delete_is_left_by_force(kinds: tuple[str, ...], said: bool) -> None:
     orders, context = of_cluster()
-    context.state.cloud.remaining = [RemainingObject(id=kind, kind=kind, name="pvc-1") for kind in kinds]
+    context.state.cloud.remaining = [RemainingObject(id=f"v1/{kind}/ml/pvc-1") for kind in kinds]
     assert ("--force` leaves it" in orders._emptying()) == said
 
 

@@ -46,7 +46,8 @@ def test_a_step_that_is_given_up_is_the_wait_for_replicas_where_others_follow(
     temporal = Serverless(monkeypatch, "inferencecluster/eu")
     temporal.results = {"watch_cluster": None, "broadcast": None}
     spec = a_spec()
-    cluster = InferenceClusterWorkflow(a_cluster(spec={**spec, "cluster": {**spec["cluster"], "source": source}}, occupied=["ml/qwen-eu-0"], forced="step"))
+    spec["cluster"]["source"] = source
+    cluster = InferenceClusterWorkflow(a_cluster(spec=spec, occupied=["ml/qwen-eu-0"], forced="step"))
     assert asyncio.run(cluster._is_empty())
     assert (cluster.state.forced, [each.name for each in cluster.state.left_behind]) == (forced, ["ml/qwen-eu-0"])
 
