@@ -134,7 +134,7 @@ class Aws(AwsClients):
 class World:
     """A pool with one existing cluster."""
 
-    def __init__(self, credential: str | None, kind: Any = GOOGLE, identity: dict[str, str] | None = None, **kubeconfig: str) -> None:
+    def __init__(self, credential: str | None, kind: Any = GOOGLE, identity: Any = None, **kubeconfig: str) -> None:
         self.now = NOW
         self.google = Google()
         of_cloud = {"name": ARN, "server": OURS} if kind == AWS else {}
