@@ -256,7 +256,8 @@ class ScriptedProvider:
                 Leftover(
                     kind=each.kind, id=each.id, evidence="owner mark", ours=True, key=each.key, link=f"https://cloud.example/{each.id}"
                 )
-                for each in self.cloud.things.values()
+                # What was made last goes first.
+                for each in reversed(self.cloud.things.values())
                 if each.owner != OTHER
             ]
             return [*left, *self.cloud.leftovers]
