@@ -103,8 +103,9 @@ log = structlog.get_logger("modelplane.worker")
 
 def cloud_providers(settings: Settings) -> dict[str, ProviderFactory]:
     """Give what makes a cloud from a credential and a region, by source of InferenceClusters."""
+    unused_since: dict[str, dict[str, float]] = {}
     return {
-        "EKS": lambda credential, region: EksProvider(credential, region, settings.eks),
+        "EKS": lambda credential, region: EksProvider(credential, region, settings.eks, unused_since=unused_since),
         "GKE": lambda credential, region: GkeProvider(credential, region, settings.gke),
     }
 

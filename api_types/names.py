@@ -22,6 +22,10 @@ _CACHE_CLAIM_MAX = 57
 # Room for `-ipv4`.
 _ENDPOINT_SERVICE_MAX = 57
 
+CLOUD_CREDENTIAL_KEY = "credentials"
+"""Under it a Secret has the credential for a cloud at which clusters are created."""
+_CLOUDS = ("gke", "eks", "aks", "nebius", "vultr")
+
 # Names of tenants' objects never start like these: what does belongs to the platform.
 CACHE_CLAIM_PREFIX = "modelcache-"
 # How the name of the Secret with the credential of a cache ends.
@@ -201,6 +205,11 @@ def cloud_secret(cloud: str, kind: str, name: str) -> str:
     """Name the Secret with a credential for a cloud, as a cluster names it by the kind of its configuration and a name (ruling G18)."""
     scope = "-ns" if kind == "ProviderConfig" else ""
     return f"{cloud.lower()}{scope}-{name}"
+
+
+def creates_clusters(secret: str, key: str) -> bool:
+    """Whether a key of a Secret in `modelplane-system` is a credential by which clusters are created; `cloud_secret` names such Secrets."""
+    return key == CLOUD_CREDENTIAL_KEY and secret.startswith(tuple(f"{cloud}-" for cloud in _CLOUDS))
 
 
 FLEET_SCHEDULER_ID = "fleetscheduler/default"

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.clouds.aws.fake import FakeAws
+from testbed.clouds.callers import is_program
 from testbed.cluster.kube import Kube
 from testbed.cluster.pki import Authority
 from testbed.documents import read_json, write_text
@@ -164,7 +165,7 @@ def controlled(clouds: Clouds, port: int) -> Iterator[None]:
             """Log nothing."""
 
         def do_GET(self) -> None:
-            body = self._body()
+            body = self._body() if is_program(self.headers.get("Host", ""), self.headers.get("Origin")) else None
             self.send_response(HTTPStatus.NOT_FOUND if body is None else HTTPStatus.OK)
             self.send_header("Content-Length", str(len(body or b"")))
             self.end_headers()
@@ -210,6 +211,7 @@ def serve(config: Mapping[str, Any], ended: threading.Event) -> None:
         AWS_REGION,
         port=ports["aws"],
         role="provisioner",
+        only_reviews=True,
         on_cluster_ready=lambda cluster: spares.take(EKS, cluster, lambda name: name in aws.cloud.eks.clusters),
     )
     with google:

@@ -11,15 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from activities.clouds.lifecycle.threads import AccountThreads
+from activities.clouds.lifecycle.threads import AccountThreads, InThread
 from activities.clouds.provider import BearerToken, Endpoint, Provider
 from activities.secrets.store import SecretMissing, SecretReader
 from api_types.errors import CredentialsInvalid, InvalidInput, Unsupported
 from api_types.labels import SYSTEM_NAMESPACE
 from api_types.messages.clouds import CloudAccount
+from api_types.names import CLOUD_CREDENTIAL_KEY
 from api_types.sections.clouds import ProvisionSettings
 
-CREDENTIAL_KEY = "credentials"
 PROJECT_KEY = "project"
 INSTALLATION_SECRET = "modelplane-installation"  # noqa: S105 - the name of a Secret
 INSTALLATION_KEY = "id"
@@ -28,12 +28,17 @@ _CREDENTIAL_BYTES_MAX = 64 * 1024
 _ENDPOINT_AGE_MIN = 30.0
 _KEPT_MAX = 1000
 
+_Place = tuple[str, str, str]
+
 ProviderFactory = Callable[[str, str], Provider]
 """Makes a cloud from the text of a credential and a region. Raises CredentialsInvalid."""
 
 
 class CloudAccounts:
-    """The clouds of a worker. `factories` has one for each cloud that it can create clusters at; `threads` make their calls."""
+    """The clouds of a worker. `factories` has one for each cloud that it can create clusters at; `threads` make their calls.
+
+    Clients, tokens and endpoints are made in threads of their own: a cloud whose calls hang keeps nobody from the clusters that there are.
+    """
 
     def __init__(
         self,
@@ -48,7 +53,9 @@ class CloudAccounts:
         self._clock = clock
         self._providers: dict[tuple[str, str, str], Provider] = {}
         self.threads = AccountThreads()
-        self._renewals: Counter[tuple[str, str]] = Counter()
+        self._renewals: Counter[_Place] = Counter()
+        # With which content of its Secret an account last had clients.
+        self._digests: dict[_Place, str] = {}
         self._endpoints: dict[str, tuple[Endpoint, float]] = {}
         self._doubted: set[str] = set()
         self._tokens: dict[str, tuple[str, BearerToken]] = {}
@@ -60,15 +67,19 @@ class CloudAccounts:
         return (await self._resolve(account))[1]
 
     def renewals(self, account: CloudAccount) -> int:
-        """Give how often the clients for the cloud and region of an account were made anew."""
-        return self._renewals[account.provider, account.region]
+        """Give how often the clients of an account were made anew."""
+        return self._renewals[_place(account)]
 
     def renew(self, account: CloudAccount, seen: int) -> None:
-        """Make new clients before their next use, unless that was done since `seen` renewals: they may hold a token that was ended."""
-        place = account.provider, account.region
-        if self._renewals[place] == seen:
+        """Make new clients before their next use, unless that was done since `seen` renewals: they may hold a token that was ended.
+
+        Those of other credentials are kept, and those of a Secret without a credential are not there: then nothing is done.
+        """
+        place = _place(account)
+        digest = self._digests.get(place)
+        if digest is not None and self._renewals[place] == seen:
             self._renewals[place] += 1
-            self._providers = {key: kept for key, kept in self._providers.items() if key[:2] != place}
+            self._providers.pop((account.provider, account.region, digest), None)
 
     async def pinned(self, account: CloudAccount) -> CloudAccount:
         """Give the account with installation and project, each read once. Raises as `provider`, and what the cloud says."""
@@ -83,16 +94,25 @@ class CloudAccounts:
         factory = self._factories.get(account.provider)
         if factory is None:
             raise Unsupported(f"this worker creates no clusters at {account.provider}; upgrade it, or use source: Existing")
-        text = await self._text(account, CREDENTIAL_KEY, required=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        key = (account.provider, account.region, digest)
-        known = self._providers.get(key)
-        if known is None:
-            made = await self.threads.of(account)(factory, text, account.region)
-            # Another activity may have made them meanwhile.
-            known = self._providers.setdefault(key, made)
-            _bound(self._providers)
+        try:
+            text = await self._text(account, CLOUD_CREDENTIAL_KEY, required=True)
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            key = (account.provider, account.region, digest)
+            known = self._providers.get(key)
+            if known is None:
+                made = await self._access_threads(account)(factory, text, account.region)
+                # Another activity may have made them meanwhile.
+                known = self._providers.setdefault(key, made)
+                _bound(self._providers)
+        except CredentialsInvalid:
+            self._digests.pop(_place(account), None)
+            raise
+        self._digests[_place(account)] = digest
+        _bound(self._digests)
         return digest, known
+
+    def _access_threads(self, account: CloudAccount) -> InThread:
+        return self.threads.named(f"access-{account.provider}", account.secret)
 
     async def _text(self, account: CloudAccount, key: str, *, required: bool) -> str:
         subject = f"Secret {SYSTEM_NAMESPACE}/{account.secret} key {key!r}"
@@ -140,7 +160,7 @@ class CloudAccounts:
         if known and not (account.cluster_uid in self._doubted and now - known[1] >= _ENDPOINT_AGE_MIN):
             return known[0].server, known[0].authority
         provider = await self.provider(account)
-        found = await self.threads.of(account)(provider.endpoint, account)
+        found = await self._access_threads(account)(provider.endpoint, account)
         self._endpoints[account.cluster_uid] = (found, now)
         self._doubted.discard(account.cluster_uid)
         _bound(self._endpoints)
@@ -160,10 +180,14 @@ class CloudAccounts:
         known = self._tokens.get(account.cluster_uid)
         if known and known[0] == digest and known[1].text != refused and known[1].expires_at - self._clock() >= seconds:
             return known[1].text, known[1].expires_at
-        token = await self.threads.of(account)(provider.token, account)
+        token = await self._access_threads(account)(provider.token, account)
         self._tokens[account.cluster_uid] = (digest, token)
         _bound(self._tokens)
         return token.text, token.expires_at
+
+
+def _place(account: CloudAccount) -> _Place:
+    return account.provider, account.region, account.secret
 
 
 def _bound(kept: dict[Any, Any]) -> None:

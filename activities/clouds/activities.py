@@ -29,9 +29,10 @@ from activities.clouds.wire import from_wire, to_wire
 from activities.heartbeat import Progress, heartbeating
 from activities.watching.running import until_shutdown
 from api_types import names
-from api_types.errors import CredentialsInvalid, Dependency, InvalidInput, ModelplaneError, PermissionDenied, TransientError
+from api_types.errors import CredentialsInvalid, Dependency, InvalidInput, ModelplaneError, PermissionDenied, Throttled, TransientError
 from api_types.messages.clouds import (
     IN_CLUSTER,
+    LEFTOVERS_MAX,
     WAITS,
     AuditCloud,
     CloudAccount,
@@ -49,6 +50,7 @@ from api_types.messages.clouds import (
     ObserveCloud,
     PlanCloud,
 )
+from api_types.payloads.limits import shortened
 from api_types.resources.inference_class import InferenceClass
 from api_types.resources.inference_cluster import InferenceCluster
 from api_types.resources.parts.base_types import API_VERSION
@@ -58,6 +60,7 @@ from api_types.validation.manifests import InvalidManifest, load
 ResultT = TypeVar("ResultT")
 
 _LOOKS_AT_ONCE = 4
+_EVIDENCE_BYTES_MAX = 200
 _PHASES: Mapping[State, ObjectPhase] = {
     State.ABSENT: "Absent",
     State.PENDING: "Creating",
@@ -144,7 +147,7 @@ class CloudActivities:
         async def work(watch: "_Watch") -> CloudObjectResult:
             provider = await self.accounts.provider(order.account)
             wanted = _wanted(order)
-            handler = self._handler(provider, order.account, wanted.object.kind, watch.progressed, create=order.create)
+            handler = await self._handler(provider, order.account, wanted.object.kind, watch.progressed, create=order.create)
             if handler is None:
                 watch.report(f"{wanted.object.kind} {wanted.object.name}: waiting for {wanted.object.waits_for}")
                 return _result(order.object.key, await self.in_cluster.ensure(order.account, wanted))
@@ -169,7 +172,7 @@ class CloudActivities:
         async def work(watch: "_Watch") -> CloudObjectResult:
             provider = await self.accounts.provider(order.account)
             wanted = _wanted(order)
-            handler = self._handler(provider, order.account, wanted.object.kind, watch.progressed, create=False)
+            handler = await self._handler(provider, order.account, wanted.object.kind, watch.progressed, create=False)
             if handler is None:
                 return _result(order.object.key, await self.in_cluster.delete(order.account, wanted))
             try:
@@ -226,7 +229,7 @@ class CloudActivities:
     async def _look(self, provider: Provider, order: CloudObjectOrder) -> tuple[Found, str]:
         """Look at one object, twice where the first look may have missed it. Gives why it could not be looked at, if so."""
         wanted = _wanted(order)
-        handler = self._handler(provider, order.account, wanted.object.kind, _nothing, create=False)
+        handler = await self._handler(provider, order.account, wanted.object.kind, _nothing, create=False)
         try:
             if handler is None:
                 return await self.in_cluster.look(order.account, wanted), ""
@@ -257,26 +260,35 @@ class CloudActivities:
             in_thread = self.accounts.threads.of(pinned.account)
             found = list(await in_thread(provider.audit, pinned))
             swept = list[Leftover]()
+            waits_for = ""
             for leftover in [each for each in found if order.sweep and each.ours and each.key not in order.keys]:
+                if leftover.key and waits_for not in ("", leftover.kind):
+                    # What an object of ours stands on is needed until that is gone; they are listed in this order.
+                    continue
                 watch.report(f"deleting {leftover.kind} {leftover.id}")
                 try:
                     await in_thread(provider.sweep, pinned, leftover)
-                except Dependency as error:
-                    found[found.index(leftover)] = leftover.model_copy(update={"evidence": f"{leftover.evidence}; {error.message}"})
+                except (CredentialsInvalid, Throttled):
+                    raise
+                except ModelplaneError as error:
+                    waits_for = waits_for or (leftover.kind if leftover.key else "")
+                    # One that cannot be deleted holds up none but what it stands on.
+                    found[found.index(leftover)] = _stays(leftover, error)
                 else:
                     swept.append(leftover)
-            return CloudAudit(leftovers=[each for each in found if each not in swept], swept=swept)
+            return _audited([each for each in found if each not in swept], swept)
 
         return await self._run(order.account, work)
 
     # --- what they share ----------------------------------------------------------------------------------------------------------
 
-    def _handler(
+    async def _handler(
         self, provider: Provider, account: CloudAccount, kind: str, progressed: Callable[[], None], *, create: bool
     ) -> GuardedHandler | None:
         if kind in IN_CLUSTER:
             return None
-        handler = provider.handler(account, kind)
+        # The first use of a credential asks the cloud whose it is.
+        handler = await self.accounts.threads.of(account)(provider.handler, account, kind)
         if handler is None:
             raise InvalidInput(f"{account.provider} has no objects of kind {kind!r}")
         return GuardedHandler(handler, progressed, create=create)
@@ -409,6 +421,25 @@ def _owner(account: CloudAccount) -> Owner:
     if not account.installation:
         raise InvalidInput(f"cluster {account.cluster} has no installation yet: plan first")
     return owner_named(account.installation, account.cluster, account.cluster_uid)
+
+
+def _stays(leftover: Leftover, error: ModelplaneError) -> Leftover:
+    """Give something with why it could not be deleted."""
+    return leftover.model_copy(update={"evidence": f"{error.type}: {shortened(error.message, _EVIDENCE_BYTES_MAX)}; {leftover.evidence}"})
+
+
+def _audited(left: list[Leftover], swept: list[Leftover]) -> CloudAudit:
+    """Give what was found in a size that can be carried, what is ours first: whoever may write at the cloud decides how much it is."""
+    ordered = sorted(left, key=lambda each: not each.ours)
+    return CloudAudit(
+        leftovers=[_short(each) for each in ordered[:LEFTOVERS_MAX]],
+        swept=[_short(each) for each in swept[:LEFTOVERS_MAX]],
+        more=len(ordered[LEFTOVERS_MAX:]),
+    )
+
+
+def _short(leftover: Leftover) -> Leftover:
+    return leftover.model_copy(update={"evidence": shortened(leftover.evidence, _EVIDENCE_BYTES_MAX)})
 
 
 def _phase(found: Found) -> ObjectPhase:

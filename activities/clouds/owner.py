@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from api_types import labels, names
 from api_types.messages.clouds import CloudAccount
+from api_types.pins.charts import ENVOY_GATEWAY
 from api_types.resources.inference_cluster import InferenceCluster
 
 UNKNOWN_DIGITS = "xxxxxxxx"
@@ -23,6 +24,10 @@ _POOL_NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 # A readable part of 30, a dash and eight digits.
 _HASHED_POOL_MAX = 39
 _GCP_LABEL_MAX = 63
+
+
+# As Envoy Gateway names the Service of our Gateway, before its digits.
+_GATEWAY_SERVICE = f"{ENVOY_GATEWAY.namespace}/envoy-{labels.SYSTEM_NAMESPACE}-{labels.GATEWAY_NAME}-"
 
 
 @dataclass(frozen=True)
@@ -89,3 +94,13 @@ def gcp_labels(owner: Owner, key: str) -> dict[str, str]:
 def gcp_description(owner: Owner, key: str) -> str:
     """Give the mark of an object at Google Cloud that has no labels."""
     return f"modelplane owner={owner.digits} object={key}"
+
+
+def is_our_service(service: str) -> bool:
+    """Whether a load balancer is of our Gateway, by its Service as `namespace/name`. Those of users are theirs (ruling 71)."""
+    return service.startswith(_GATEWAY_SERVICE)
+
+
+def is_our_claim(claim: str) -> bool:
+    """Whether storage is that of a cache, by the name of its claim. That of users is theirs, with what is stored (ruling 71)."""
+    return claim.startswith(names.CACHE_CLAIM_PREFIX)

@@ -61,7 +61,10 @@ class Provider(Protocol):
         """Give a token for the API server of the cluster."""
 
     def audit(self, order: AuditCloud) -> Sequence[Leftover]:
-        """List what is left of a cluster at the cloud, by owner marks and by what belongs to its network (spec 9.4)."""
+        """List what is left of a cluster at the cloud, by owner marks and by what belongs to its network (spec 9.4).
+
+        What has a key is in the order in which it can be deleted, kind by kind: while one is there, no later kind is swept.
+        """
 
     def sweep(self, order: AuditCloud, leftover: Leftover) -> None:
         """Delete something that the cluster made and nothing else owns (spec 9.3), or that our marks say is of it.

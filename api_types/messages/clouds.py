@@ -23,6 +23,8 @@ WAITS = "waits"
 
 OBJECTS_MAX = 200
 FACTS_MAX = 32
+LEFTOVERS_MAX = 300
+"""So many leftovers are listed; the workflow carries them."""
 _YEAR_SECONDS = 366 * 24 * 3600
 
 Provider = Literal["GKE", "EKS"]
@@ -57,6 +59,9 @@ class CloudOrder(Message):
 
     `manifest` is the InferenceCluster, `classes` the specs of the classes of its pools that exist. `removable_pools`: pools that the spec
     does not have any more and that no replica names; others that were removed stay for `provision.poolDrainWait`.
+
+    The rest is for a CloudCluster that lost its state. `account`: the one that was pinned. `was_usable`, `was_ready`: whether the control
+    plane, and everything, was there once.
     """
 
     uid: Id
@@ -65,12 +70,16 @@ class CloudOrder(Message):
     manifest: dict[str, Any]
     classes: dict[Name, dict[str, Any]] = Field(default_factory=dict)
     removable_pools: list[Name] = Field(default_factory=list)
+    account: CloudAccount | None = None
+    was_usable: bool = False
+    was_ready: bool = False
 
 
 class CloudDelete(Message):
     """Delete everything at the cloud: signal `delete` of CloudCluster. `abandon`: end without deleting anything, and say what is left.
 
-    `skip_cluster`: nothing is asked of the cluster itself any more. `order` is for a CloudCluster that lost its state, and does not know
+    `skip_cluster`: nothing is asked of the cluster itself any more. `emptied`: it was asked, and users have no load balancers and claims in
+    it any more; otherwise those that they have stay at the cloud. `order` is for a CloudCluster that lost its state, and does not know
     what there may be.
     """
 
@@ -78,6 +87,7 @@ class CloudDelete(Message):
     sequence: SentAt
     skip_cluster: bool = False
     abandon: bool = False
+    emptied: bool = False
     order: CloudOrder | None = None
 
 
@@ -228,6 +238,7 @@ class AuditCloud(Message):
     """Look for what is left of a cluster: `audit_cloud`. With `sweep`, what the cluster made and nobody else needs is deleted too.
 
     `keys` are those of the inventory: what has our mark and another key is of an inventory that was lost, and is swept like the rest.
+    `emptied`: users had no load balancers in the cluster any more, so that those which are left are of nobody.
     """
 
     account: CloudAccount
@@ -235,6 +246,7 @@ class AuditCloud(Message):
     known: dict[Id, Facts] = Field(default_factory=dict)
     keys: Annotated[list[Id], Field(max_length=OBJECTS_MAX)] = Field(default_factory=list)
     sweep: bool = False
+    emptied: bool = False
 
 
 class Leftover(Message):
@@ -249,7 +261,8 @@ class Leftover(Message):
 
 
 class CloudAudit(Message):
-    """What is left; nothing if the cloud is clean. `swept` was deleted now."""
+    """What is left; nothing if the cloud is clean. `swept` was deleted now. `more` is how many are left that are not listed."""
 
-    leftovers: list[Leftover] = Field(default_factory=list)
-    swept: list[Leftover] = Field(default_factory=list)
+    leftovers: Annotated[list[Leftover], Field(max_length=LEFTOVERS_MAX)] = Field(default_factory=list)
+    swept: Annotated[list[Leftover], Field(max_length=LEFTOVERS_MAX)] = Field(default_factory=list)
+    more: int = 0

@@ -10,6 +10,7 @@ from activities.clouds.gke.clients import COMPUTE_CLIENTS, COMPUTE_PREFIX, LEGAC
 from activities.clouds.gke.credential import read_key
 from activities.clouds.provider import BearerToken
 from testbed.clouds.gcp.clients import Clients, credentials, token_of
+from testbed.clouds.gcp.servers.http_server import TOKEN_PATH
 
 
 class Addresses(Protocol):
@@ -43,7 +44,7 @@ class FakeClients:
     """The official clients, pointed at the fake. Raises CredentialsInvalid for a text that is no key."""
 
     def __init__(self, google: Addresses, credential_text: str) -> None:
-        self._key = read_key(credential_text, any_token_host=True)
+        self._key = read_key(credential_text, token_uri=f"{google.compute_url}{TOKEN_PATH}")
         self._google, self._text = google, credential_text
         self._held = credentials(credential_text)
         shared = Clients(google.grpc_target, credential_text)

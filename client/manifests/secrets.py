@@ -4,11 +4,12 @@ import base64
 import uuid
 from collections.abc import Sequence
 
-from activities.clouds.accounts import CREDENTIAL_KEY, INSTALLATION_KEY, INSTALLATION_SECRET
+from activities.clouds.accounts import INSTALLATION_KEY, INSTALLATION_SECRET
 from activities.secrets.selection import secret_store
 from activities.secrets.store import SecretKind, SecretStore, StoredSecret
 from api_types.errors import ModelplaneError
 from api_types.labels import SYSTEM_NAMESPACE
+from api_types.names import CLOUD_CREDENTIAL_KEY
 from api_types.resources.secrets import ConfigMap, Secret, Stored
 from api_types.settings import Settings
 from api_types.validation.manifests import Manifest
@@ -71,7 +72,7 @@ async def _needs_installation(store: SecretStore, manifest: Manifest, settings: 
         isinstance(manifest, Secret)
         and manifest.metadata.namespace == SYSTEM_NAMESPACE
         and manifest.metadata.name.startswith(_CREDENTIALS)
-        and CREDENTIAL_KEY in {**(manifest.data or {}), **(manifest.string_data or {})}
+        and CLOUD_CREDENTIAL_KEY in {**(manifest.data or {}), **(manifest.string_data or {})}
         and not settings.provision.installation_id
         and await store.describe(SYSTEM_NAMESPACE, INSTALLATION_SECRET) is None
     )

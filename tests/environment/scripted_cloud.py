@@ -67,6 +67,8 @@ class ScriptedCloud:
     replaced: set[str] = field(default_factory=set)
     shut: bool = False
     leftovers: list[Leftover] = field(default_factory=list)
+    emptied: set[bool] = field(default_factory=set)
+    """Whether audits were told that users have nothing in the cluster any more."""
     looks: Counter[str] = field(default_factory=Counter)
     running: int = 0
     most_at_once: dict[str, int] = field(default_factory=dict)
@@ -247,14 +249,15 @@ class ScriptedProvider:
         return BearerToken("a token", 2e9)
 
     def audit(self, order: AuditCloud) -> Sequence[Leftover]:
-        del order
         with self.cloud._lock:
             self.cloud.call("audit", "")
+            self.cloud.emptied.add(order.emptied)
             left = [
                 Leftover(
                     kind=each.kind, id=each.id, evidence="owner mark", ours=True, key=each.key, link=f"https://cloud.example/{each.id}"
                 )
-                for each in self.cloud.things.values()
+                # What was made last goes first.
+                for each in reversed(self.cloud.things.values())
                 if each.owner != OTHER
             ]
             return [*left, *self.cloud.leftovers]

@@ -6,12 +6,16 @@ import io
 import json
 import tarfile
 from pathlib import Path
-from typing import ClassVar, Self
+from types import SimpleNamespace
+from typing import Any, ClassVar, Self
 
+import httpx
 import pytest
 
+from activities.probes import free_port
 from testbed import cloud_process
 from testbed.cloud_process import EKS, GKE, Spare, Spares, chart_answer
+from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.gcp.fake import FakeGoogle
 from testbed.cluster.pki import Authority
 from testbed.documents import load_all
@@ -84,6 +88,32 @@ def test_a_fake_that_is_started_again_takes_the_credential_of_the_earlier_one() 
         from testbed.clouds.gcp.clients import credentials, token_of  # noqa: PLC0415 - imports the libraries of Google
 
         assert again.account_of(token_of(credentials(again.credential))) == again.email
+
+
+OF_A_PAGE = [{"Origin": "https://example.com"}, {"Host": "rebound.example.com"}]
+
+
+@pytest.mark.parametrize("headers", OF_A_PAGE, ids=["origin", "host"])
+def test_a_page_in_a_browser_is_answered_by_no_fake(headers: dict[str, str]) -> None:
+    clouds: Any = SimpleNamespace(remains=lambda: {"secret": "names"}, calls=dict)
+    port = free_port()
+    with cloud_process.controlled(clouds, port):
+        assert httpx.get(f"http://127.0.0.1:{port}/remains", headers=headers).status_code == 404
+        assert httpx.get(f"http://127.0.0.1:{port}/remains").json() == {"secret": "names"}
+    with FakeGoogle() as google:
+        review = {"spec": {"token": "x"}}
+        assert httpx.post(google.review_url, headers=headers, json=review).status_code == 403
+        assert httpx.post(google.review_url, json=review).status_code == 200
+    with FakeAws() as aws:
+        assert httpx.post(f"{aws.url}/_fake/about", headers=headers, content=b"{}").status_code == 403
+        assert httpx.post(f"{aws.url}/_fake/about", content=b"{}").json()["region"] == "us-east-2"
+
+
+def test_of_the_own_paths_of_aws_the_local_fleet_has_that_for_tokens_alone() -> None:
+    with FakeAws(only_reviews=True) as aws:
+        for command in ("about", "reset", "remains", "plant-endpoint"):
+            assert httpx.post(f"{aws.url}/_fake/{command}", content=b"{}").status_code == 500
+        assert httpx.post(aws.review_url, json={"spec": {"token": "x"}}).status_code == 200
 
 
 def test_what_is_handed_out_is_in_no_manifest_of_the_fleet_and_the_credentials_are(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from api_types import names
-from api_types.messages.clouds import CloudAccount
+from api_types.messages.clouds import CloudAccount, CloudOrder
 
 
 def account_of(cluster: str, uid: str, manifest: dict[str, Any], before: CloudAccount | None) -> CloudAccount | None:
@@ -18,6 +18,11 @@ def account_of(cluster: str, uid: str, manifest: dict[str, Any], before: CloudAc
     secret = names.cloud_secret(source, credentials.get("type", "ClusterProviderConfig"), credentials.get("name", "default"))
     pinned = {"installation": before.installation, "project": before.project} if before else {"project": block.get("project") or ""}
     return CloudAccount(provider=source, cluster=cluster, cluster_uid=uid, secret=secret, region=block.get("region", ""), **pinned)
+
+
+def ordered_account(cluster: str, uid: str, order: CloudOrder, before: CloudAccount | None) -> CloudAccount | None:
+    """Give the account of an order; where nothing is known any more, with what was pinned when the order's sender last heard of it."""
+    return account_of(cluster, uid, order.manifest, before or order.account)
 
 
 def idle_counts(before: dict[str, Any], manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -91,6 +91,7 @@ class Calls:
     def __init__(self, requeue: Callable[[], None]) -> None:
         self._requeue = requeue
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopping = False
 
     @property
     def keys(self) -> list[str]:
@@ -104,8 +105,8 @@ class Calls:
     def start(
         self, key: str, call: Callable[[], Awaitable[ResultT]], done: Callable[[ResultT], None], failed: Callable[[Failure], None]
     ) -> None:
-        """Execute an activity, unless one runs under its key."""
-        if key not in self._tasks:
+        """Execute an activity, unless one runs under its key, or all are being stopped: what one gives last begins no other."""
+        if key not in self._tasks and not self._stopping:
             self._tasks[key] = asyncio.create_task(self._run(key, call, done, failed))
 
     def stop(self, key: str) -> None:
@@ -117,11 +118,15 @@ class Calls:
     async def stop_all(self) -> None:
         """Cancel all and wait until each has ended: none of them does anything after this. Nothing of them is recorded."""
         tasks = [self._tasks[key] for key in self.keys]
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        self._stopping = True
+        try:
+            for task in tasks:
+                task.cancel()
+            for task in tasks:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        finally:
+            self._stopping = False
         self._tasks.clear()
 
     async def _run(

@@ -7,6 +7,7 @@ from temporalio import workflow
 from activities.clouds.activities import CloudActivities
 from api_types.messages.clouds import (
     CLUSTER_KEY,
+    CONNECTION,
     CloudObject,
     CloudObjectOrder,
     CloudObjectResult,
@@ -16,18 +17,17 @@ from api_types.messages.clouds import (
     PlanCloud,
 )
 from workflows.cloud_cluster import graph
-from workflows.cloud_cluster.account import account_of
+from workflows.cloud_cluster.account import ordered_account
 from workflows.cloud_cluster.calls import OBSERVE, PLAN, WHOLE, Calls, executing, options_of
 from workflows.cloud_cluster.context import CloudContext
 from workflows.cloud_cluster.entries import Entries
-from workflows.cloud_cluster.failures import CREDENTIALS, delay_after
+from workflows.cloud_cluster.failures import CREDENTIALS, REFUSED, delay_after
 from workflows.cloud_cluster.state import Entry
 from workflows.entity.calls.activity_options import remote
 from workflows.entity.failures import NO_FAILURE, Failure
 
 # Of the time between two looks: many clusters would else be looked at together.
 _JITTER = 0.2
-_REFUSED_CLUSTER = "InvalidInput"
 
 
 class Converge:
@@ -68,13 +68,16 @@ class Converge:
         elif state.plan_failure.type:
             due = self._context.is_due(state.plan_retry_at)
         else:
-            due = state.planned != state.order.sequence
+            # What was refused may be offered meanwhile, and a cluster of which nothing is there is not looked at.
+            due = state.planned != state.order.sequence or (bool(state.plan_retry_at) and self._context.is_due(state.plan_retry_at))
         if due:
             self._plan()
 
     def _plan(self) -> None:
         state, order = self._state, self._state.order
-        account = account_of(self._context.cluster, self._context.uid, order.manifest, state.account) if order else None
+        account = None
+        if order is not None:
+            account = ordered_account(self._context.cluster, self._context.uid, order, state.account)
         if order is None or account is None:
             state.plan_failure = Failure("Unsupported", "the manifest names no cloud that clusters are created at")
             state.plan_retry_at = self._context.later(delay_after(state.plan_failure, state.plan))
@@ -83,27 +86,37 @@ class Converge:
         asked = PlanCloud(account=account, manifest=order.manifest, classes=state.classes, known=state.known)
         options = remote(WHOLE, f"plan what {self._context.cluster} needs at {account.provider}")
         call = executing(CloudActivities.plan_cloud, asked, options)
-        self._calls.start(PLAN, call, lambda plan: self._planned(plan, sequence), lambda failure: self._plan_failed(failure, messages))
+        self._calls.start(
+            PLAN, call, lambda plan: self._planned(plan, sequence, messages), lambda failure: self._plan_failed(failure, messages)
+        )
 
     def plan_again(self) -> None:
         """Make a plan without a wait: something was said that may change what comes of it, maybe while one is being made."""
         self._messages += 1
         self._state.paused_until, self._state.plan_retry_at = "", ""
+        self._state.planned = 0
         self._context.requeue()
 
-    def _planned(self, plan: CloudPlan, sequence: int) -> None:
+    def _planned(self, plan: CloudPlan, sequence: int, messages: int) -> None:
         state = self._state
-        state.account, state.planned = plan.account, sequence
+        state.account, state.planned = plan.account, sequence if messages == self._messages else 0
         state.plan_failure, state.plan_retry_at = NO_FAILURE, ""
         self._resume()
         for problem in plan.warnings:
             if state.plan is None or problem not in state.plan.warnings:
                 self._context.record("Warning", problem.reason, ": ".join(filter(None, (problem.at, problem.text))))
-        if any(problem.reason == _REFUSED_CLUSTER for problem in plan.refused):
+        if any(problem.reason == REFUSED for problem in plan.refused):
+            state.plan_retry_at = self._context.later(delay_after(Failure(REFUSED, ""), plan))
             plan = plan.model_copy(update={"objects": self._beside_refused(plan)})
+        self._take_over(plan)
         for each in plan.objects:
             entry = state.inventory.get(each.key)
-            if entry is None or self._calls.running(each.key):
+            if entry is None:
+                continue
+            if self._calls.running(each.key):
+                if each.key in self._making and entry.object.digest != each.digest:
+                    # It would be waited for as it is not wanted any more, for capacity maybe for hours.
+                    self._calls.stop(each.key)
                 continue
             if entry.object.digest != each.digest and not entry.held:
                 # It is another work now, or what it was before.
@@ -114,10 +127,19 @@ class Converge:
         if not state.drift_at:
             self._schedule_look()
 
+    def _take_over(self, plan: CloudPlan) -> None:
+        """Note what was ready before the state was lost: it is not repaired by deleting it, and no control plane is made anew."""
+        order = self._state.order
+        if self._state.inventory or order is None:
+            return
+        for each in plan.objects:
+            if order.was_ready or (order.was_usable and (each.key == CLUSTER_KEY or each.kind == CONNECTION)):
+                self._state.inventory[each.key] = Entry(object=each, was_ready=True)
+
     def _beside_refused(self, plan: CloudPlan) -> list[CloudObject]:
         """Give what is wanted beside what is refused, which stays as it is: pools that are, or everything."""
         before = self._state.plan.objects if self._state.plan else []
-        refused = {problem.at for problem in plan.refused if problem.reason == _REFUSED_CLUSTER}
+        refused = {problem.at for problem in plan.refused if problem.reason == REFUSED}
         if not plan.objects or "" in refused:
             return before
         wanted = {each.key for each in plan.objects}

@@ -14,6 +14,7 @@ from api_types.errors import (
     CloudObjectBroken,
     CredentialsInvalid,
     Dependency,
+    InvalidInput,
     ModelplaneError,
     PermissionDenied,
     QuotaExceeded,
@@ -27,6 +28,7 @@ from workflows.entity.failures import Failure
 CREDENTIALS = CredentialsInvalid.__name__
 BROKEN = CloudObjectBroken.__name__
 DEPENDENCY = Dependency.__name__
+REFUSED = InvalidInput.__name__
 
 _CREDENTIALS_RETRY = timedelta(minutes=2)
 _PERMISSION_RETRY = timedelta(minutes=15)
@@ -78,6 +80,11 @@ def delay_after(failure: Failure, plan: CloudPlan | None) -> timedelta:
     if is_permanent(failure.type) or failure.type in (ReplaceRequired.__name__, BROKEN):
         return _PERSON_RETRY
     return _TRANSIENT_RETRY
+
+
+def may_pass(failure: Failure) -> bool:
+    """Tell whether a failure may pass without a person who changes something."""
+    return failure.type == CREDENTIALS or delay_after(failure, None) == _TRANSIENT_RETRY
 
 
 def cause_of_broken(cause: str) -> str:

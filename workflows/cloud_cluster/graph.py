@@ -12,8 +12,10 @@ from workflows.cloud_cluster.state import CloudState, Entry
 POOLS_AT_ONCE = {"GKE": 1}
 """GKE takes one change of pools at a time."""
 _POOLS_AT_ONCE_ELSEWHERE = 4
-# What goes with the control plane: GKE deletes pools with it, and EKS entries of access.
-_WITH_CLUSTER = {"GKE": ("NodePool",), "EKS": ("AccessEntry",)}
+_ACCESS_ENTRY = "AccessEntry"
+# What always goes with the control plane, and what does so where the cloud takes that.
+_OF_CLUSTER = (CONNECTION, STORAGE_CLASS, _ACCESS_ENTRY)
+_WITH_CLUSTER = {"GKE": ("NodePool",)}
 _ADD_ON = "Addon"
 
 
@@ -67,13 +69,15 @@ def to_remove(state: CloudState, running: Collection[str], now: datetime) -> lis
     """Give the objects that are not wanted any more and may be deleted now; notes since when each one is not.
 
     Those of a pool stay while replicas may use it, and releases, which serve pools, while there is anything of a pool that is not wanted.
-    Objects of the cluster stay while not everything that is wanted is known. The next attempt at one that failed waits.
+    Objects of the cluster stay while not everything that is wanted is known, and entries of access until another one lets us in. The next
+    attempt at one that failed waits.
     """
     if state.plan is None or state.order is None:
         return []
     wanted = {each.key for each in state.plan.objects}
     pools = {pool.get("name") for pool in state.order.manifest.get("spec", {}).get("nodePools") or ()}
     served = any(entry.object.pool and key not in wanted for key, entry in state.inventory.items())
+    let_in = all(is_made(state.inventory.get(each.key), each) for each in state.plan.objects if each.kind == _ACCESS_ENTRY)
     found: list[Entry] = []
     for key, entry in state.inventory.items():
         kept = key in wanted or (entry.object.pool in pools if entry.object.pool else bool(state.plan.refused))
@@ -82,6 +86,7 @@ def to_remove(state: CloudState, running: Collection[str], now: datetime) -> lis
             continue
         entry.removed_since = entry.removed_since or now.isoformat()
         used = any(key in other.object.needs for other in state.inventory.values()) or (served and entry.object.kind == HELM_RELEASE)
+        used = used or (entry.object.kind == _ACCESS_ENTRY and not let_in)
         if key not in running and not used and not waits(entry, now) and not _drains(state, entry, now):
             found.append(entry)
     return found
@@ -128,7 +133,7 @@ def to_delete(state: CloudState, running: Collection[str], now: datetime) -> lis
 
 def ends_with_cluster(state: CloudState, entry: Entry) -> bool:
     """Tell whether an object is not deleted by itself, because it goes with the control plane."""
-    if entry.object.kind in (CONNECTION, STORAGE_CLASS):
+    if entry.object.kind in _OF_CLUSTER:
         return True
     if state.deleted_pools or state.account is None:
         return False

@@ -91,7 +91,8 @@ class CloudState(_Carried):
         durations: how many seconds each kind of object took last time.
         usable, was_ready: whether the API server answered, and whether everything was ready, ever.
         deleted_pools: whether the cloud refuses to delete the control plane with its pools.
-        audits, audit_at: how often leftovers were looked for, and when they are next. `leftovers`: what was found last.
+        audits, audit_at: how often leftovers were looked for, and when they are next. `leftovers`: what was found last,
+            with `more_leftovers` that are not listed.
         audit_failure: why they could not be looked for. `listed`: they were, for a cluster that is given up.
         not_owned: objects of others that were found in the place of ours, and were left.
         reported, report_number: digest and number of the last report. `report_again_at`: when it is sent again, even if it is the same.
@@ -118,6 +119,7 @@ class CloudState(_Carried):
     audits: int = 0
     audit_at: str = ""
     leftovers: list[Leftover] = Field(default_factory=list)
+    more_leftovers: int = 0
     audit_failure: Failure = NO_FAILURE
     listed: bool = False
     not_owned: list[str] = Field(default_factory=list)

@@ -14,15 +14,16 @@ from api_types.messages.clouds import (
     AuditCloud,
     CloudAudit,
     CloudObjectResult,
+    CloudPlan,
     Leftover,
 )
 from workflows.cloud_cluster import graph
-from workflows.cloud_cluster.account import account_of
+from workflows.cloud_cluster.account import ordered_account
 from workflows.cloud_cluster.calls import AUDIT, LAST_LOOK, PLAN, SWEEP, Calls, executing, options_of
 from workflows.cloud_cluster.context import CloudContext
 from workflows.cloud_cluster.converge import Converge
 from workflows.cloud_cluster.entries import Entries
-from workflows.cloud_cluster.failures import CREDENTIALS, DEPENDENCY, delay_after
+from workflows.cloud_cluster.failures import CREDENTIALS, DEPENDENCY, delay_after, may_pass
 from workflows.cloud_cluster.state import Entry
 from workflows.entity.calls.activity_options import remote
 from workflows.entity.failures import NO_FAILURE, Failure
@@ -71,6 +72,7 @@ class Teardown:
             await self._calls.stop_all()
         if state.plan is None:
             self._converge.update_plan()
+            self._go_without_plan()
             return False
         for each in state.plan.objects:
             state.inventory.setdefault(each.key, Entry(object=each))
@@ -79,6 +81,20 @@ class Teardown:
             entry.phase, entry.held = "Deleting", False
         state.looked_up = True
         return True
+
+    def _go_without_plan(self) -> None:
+        """Where no plan can be made, delete what has the marks of the cluster: it may need rights that only a creation needs."""
+        state = self._state
+        if state.order is None or not state.plan_failure.type or may_pass(state.plan_failure):
+            return
+        account = ordered_account(self._context.cluster, self._context.uid, state.order, state.account)
+        if account is None:
+            return
+        text = f"no plan can be made, so what has the marks of the cluster is deleted: {state.plan_failure.message}"
+        self._context.record("Warning", state.plan_failure.type, text)
+        state.account, state.plan, state.planned = account, CloudPlan(account=account), state.order.sequence
+        state.plan_failure, state.plan_retry_at = NO_FAILURE, ""
+        self._context.requeue()
 
     def _delete(self, entry: Entry) -> None:
         key = entry.object.key
@@ -141,8 +157,8 @@ class Teardown:
         if state.account is None or self._calls.running(AUDIT):
             return
         cloud_cluster = state.plan.cloud_cluster if state.plan else ""
-        keys = list(state.inventory)
-        order = AuditCloud(account=state.account, cloud_cluster=cloud_cluster, known=state.known, keys=keys, sweep=sweep)
+        keys, emptied = list(state.inventory), bool(state.deletion and state.deletion.emptied)
+        order = AuditCloud(account=state.account, cloud_cluster=cloud_cluster, known=state.known, keys=keys, sweep=sweep, emptied=emptied)
         options = remote(SWEEP, self._summary)
         self._calls.start(AUDIT, executing(CloudActivities.audit_cloud, order, options), self._audited, self._audit_failed)
 
@@ -154,7 +170,7 @@ class Teardown:
         state = self._state
         for each in found.swept:
             self._context.record("Normal", "LeftoverDeleted", f"{shown(each)}: {each.evidence}")
-        state.audit_failure, state.leftovers = NO_FAILURE, found.leftovers
+        state.audit_failure, state.leftovers, state.more_leftovers = NO_FAILURE, found.leftovers, found.more
         if any(not entry.gone for entry in state.inventory.values()):
             # It was for an object that could not be deleted: what was swept may have held it. The rounds begin when all are gone.
             state.audits = 0
@@ -185,7 +201,8 @@ class Teardown:
     def stays(self) -> list[str]:
         """List what stays at the cloud when everything of the cluster is gone, because it is not of the cluster."""
         state = self._state
-        return [*state.not_owned, *(f"{shown(each)}: {each.evidence}" for each in state.leftovers if not each.ours)]
+        more = [f"and {state.more_leftovers} more"] if state.more_leftovers else []
+        return [*state.not_owned, *(f"{shown(each)}: {each.evidence}" for each in state.leftovers if not each.ours), *more]
 
     # --- what is given up ---------------------------------------------------------------------------------------------------------
 
@@ -193,7 +210,7 @@ class Teardown:
         """List everything that may be left; None while the cloud is asked, which is done once and not for long."""
         state = self._state
         order = state.order or (state.deletion.order if state.deletion else None)
-        account = state.account or (account_of(self._context.cluster, self._context.uid, order.manifest, None) if order else None)
+        account = state.account or (ordered_account(self._context.cluster, self._context.uid, order, None) if order else None)
         if not state.listed and not self._listing:
             await self._calls.stop_all()
             self._listing = True

@@ -33,6 +33,7 @@ _OFFER_AFTER = timedelta(minutes=30)
 _NAMED_MAX = 3
 _REASON_BYTES_MAX = 600
 _YES = "true"
+_VOLUME = "PersistentVolume"
 
 
 class CloudOrders:
@@ -59,7 +60,8 @@ class CloudOrders:
         wanted = [pool["name"] for pool in node_pools(self._state)]
         self._link.pools = list(dict.fromkeys([*self._link.pools, *wanted]))[-_POOLS_KEPT:]
         order = self._order()
-        digest = report_digest(order.model_copy(update={"sequence": 0}).wire())
+        # What only a CloudCluster that lost its state needs is no reason to order again.
+        digest = report_digest(order.model_copy(update={"sequence": 0, "account": None, "was_usable": False, "was_ready": False}).wire())
         if digest == self._link.ordered or self._link.missing:
             return
         self._link.ordered = digest
@@ -70,8 +72,9 @@ class CloudOrders:
         self._link.ordered = self._link.deleted = ""
 
     async def retry(self) -> None:
-        """Have everything at the cloud tried again now."""
-        if self._link.number and not self._link.ended:
+        """Have everything at the cloud tried again now, if that is wanted."""
+        wanted, self._link.retry = self._link.retry, False
+        if wanted and self._link.number and not self._link.ended:
             await self._send(CloudClusterSignals.RETRY_NOW, RetryNow(by=self._context.title))
 
     def _order(self) -> CloudOrder:
@@ -86,6 +89,9 @@ class CloudOrders:
             manifest={"metadata": {"name": self._context.name, "uid": self._state.uid}, "spec": self._state.spec or {}},
             classes={name: self._state.classes[name].spec for name in class_names(self._state) if name in self._state.classes},
             removable_pools=removed if unused else [],
+            account=self._link.pinned or self._link.account,
+            was_usable=self._link.account is not None,
+            was_ready=self._link.was_ready,
         )
 
     async def _send(self, signal: Signal[CloudClusterSignals, MessageT], message: MessageT) -> None:
@@ -112,6 +118,8 @@ class CloudOrders:
         if before is not None and report == before.model_copy(update={"sequence": report.sequence}):
             return False
         link.begun = link.begun or report.objects > 0
+        if report.account is not None and report.account.installation:
+            link.pinned = link.pinned or report.account
         if report.usable and report.account is not None:
             link.account = report.account
         link.was_ready = link.was_ready or report.ready
@@ -148,6 +156,9 @@ class CloudOrders:
             self._calls.stop(EMPTY)
             if self._state.forced and not link.emptied:
                 self._leave_behind()
+                if self._state.forced == "step":
+                    # It was for this step.
+                    self._state.forced = ""
             link.emptied = True
             return True
         link.emptying_since = link.emptying_since or self._context.moment().isoformat()
@@ -179,7 +190,7 @@ class CloudOrders:
         link = self._link
         link.attempts += 1
         link.remaining, link.failure, link.retry_at = result.remaining, NO_FAILURE, ""
-        link.emptied = not result.remaining
+        link.emptied = link.nothing_held = not result.remaining
         self._context.mark_changed()
 
     def _failed(self, failure: Failure) -> None:
@@ -198,7 +209,8 @@ class CloudOrders:
         named = ", ".join(map(str, link.remaining[:_NAMED_MAX]))
         more = len(link.remaining) - _NAMED_MAX
         waits = f"waits until load balancers and volumes are gone{f': {named}' if named else ''}{f' and {more} more' if more > 0 else ''}"
-        users = NOT_OURS in " ".join(item.why for item in link.remaining)
+        # A volume without a claim that does not go is one that its driver cannot delete.
+        users = NOT_OURS in " ".join(item.why for item in link.remaining) or {item.kind for item in link.remaining} == {_VOLUME}
         force = f"delete what is yours, or `modelplane delete ic/{self._context.name} --force` leaves it" if users else ""
         return "; ".join(filter(None, (waits, link.failure.message, force, self.offer(link.emptying_since))))
 
@@ -232,7 +244,14 @@ class CloudOrders:
             self._list_leftovers()
             return True
         known = self._order().model_copy(update={"sequence": link.number}) if link.begun else None
-        order = CloudDelete(uid=self._state.uid, sequence=0, skip_cluster=self.skips_cluster, abandon=self._abandons, order=known)
+        order = CloudDelete(
+            uid=self._state.uid,
+            sequence=0,
+            skip_cluster=self.skips_cluster,
+            abandon=self._abandons,
+            emptied=link.nothing_held,
+            order=known,
+        )
         digest = report_digest(order.model_copy(update={"order": None}).wire())
         if digest != link.deleted:
             link.deleted = digest

@@ -12,16 +12,17 @@ class CloudLink(BaseModel):
     """What is carried of a CloudCluster.
 
     Attributes:
-        account: how the cluster is reached, from when its API server first answered; kept whatever happens at the cloud.
+        account: how the cluster is reached, from when its API server first answered; kept whatever happens at the cloud. `pinned`: whose
+            objects they are, from the first plan on.
         report: the newest one.
         ordered: digest of the last order; empty if it has to be sent. `number`: of the last message; 0 if none was ever sent.
         begun: whether there may be something at the cloud.
         pools: the pools that were ever wanted.
         was_ready: whether everything at the cloud was ready, ever.
         missing: whether there is no CloudCluster any more, because everything was deleted.
-        trouble: what was last recorded as an event.
+        trouble: what was last recorded as an event. `retry`: a person wants the next attempt at everything now.
         emptied: whether nothing in the cluster holds anything at the cloud any more. `remaining`, `failure`, `attempts`, `retry_at`: of
-            the last attempt to reach that. `emptying_since`: since when it is tried.
+            the last attempt to reach that. `emptying_since`: since when it is tried. `nothing_held`: the cluster itself said so.
         deleted: digest of the last order to delete everything.
 
     """
@@ -29,6 +30,7 @@ class CloudLink(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
 
     account: CloudAccount | None = None
+    pinned: CloudAccount | None = None
     report: CloudReport | None = None
     ordered: str = ""
     number: int = 0
@@ -37,7 +39,9 @@ class CloudLink(BaseModel):
     was_ready: bool = False
     missing: bool = False
     trouble: str = ""
+    retry: bool = False
     emptied: bool = False
+    nothing_held: bool = False
     remaining: list[RemainingObject] = Field(default_factory=list)
     failure: Failure = NO_FAILURE
     attempts: int = 0

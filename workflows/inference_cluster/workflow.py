@@ -80,7 +80,6 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.cloud = CloudOrders(self.context, calls)
         self.installer = StackInstaller(self.context, calls, self.turn, self.connection.renew)
         self.removal = StackRemoval(self.context, calls)
-        self.retries_cloud = False
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
@@ -207,7 +206,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.installer.retry()
         self.removal.retry()
         self.cloud.retry_emptying()
-        self.retries_cloud = True
+        self.state.cloud.retry = is_created(self.state)
 
     def on_delete_requested(self, order: Delete) -> None:
         """Connect no more; evict what runs here, and delete what charts leave, if the user requested that."""
@@ -268,10 +267,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         """Have the cluster created, and kept as it is wanted."""
         if not is_created(self.state) or not workflow.patched(CLOUDS_PATCH):
             return
-        retry, self.retries_cloud = self.retries_cloud, False
         await self.cloud.follow()
-        if retry:
-            await self.cloud.retry()
+        await self.cloud.retry()
 
     def watch(self) -> None:
         """Keep one observer running while the cluster is connected."""
@@ -348,8 +345,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             return False
         self.leave_behind("deletion was forced")
         self.state.stack.removal.begun = True
-        if self.state.forced == "step" and self.state.stack.plan is not None:
-            # It was for this wait, and the steps of the stack are others.
+        if self.state.forced == "step" and (self.state.stack.plan is not None or is_created(self.state)):
+            # It was for this wait, and the steps of the stack and of the cloud are others.
             self.state.forced = ""
         return True
 
@@ -360,9 +357,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.connection.stop()
         self.observer.stop()
         self.worker_wait.stop()
-        retry, self.retries_cloud = self.retries_cloud, False
         gone = await self.cloud.delete()
-        if retry and not gone:
+        if not gone:
             await self.cloud.retry()
         return gone
 

@@ -18,6 +18,7 @@ from activities.clients.kubernetes.kubeconfig import Access, TokenSource, parse_
 from activities.clients.kubernetes.session import APPLIES_AT_ONCE, REQUESTS_AT_ONCE, Session
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
 from activities.secrets.store import SecretMissing, SecretReader
+from api_types import names
 from api_types.errors import CredentialsInvalid, PermissionDenied, Unsupported
 from api_types.labels import SYSTEM_NAMESPACE
 from api_types.messages.clouds import CloudAccount
@@ -44,10 +45,10 @@ class CloudClusters(Protocol):
 class Identities(Protocol):
     """Tokens for clusters that exist at a cloud, made from a credential of that."""
 
-    def tokens(self, kind: str, credential: str, name: str, server: str) -> TokenSource:
-        """Give tokens of an identity of a kind for the cluster that its kubeconfig calls so. Takes a while: it is for a thread.
+    async def reach(self, kind: str, credential: str, name: str, server: str) -> tuple[TokenSource, str, str]:
+        """Give tokens of an identity of a kind for the cluster that its kubeconfig calls so, with its server and certificate authority.
 
-        Raises CredentialsInvalid.
+        Raises CredentialsInvalid, also for a server that is not that of the cluster, and what clouds say.
         """
 
 
@@ -123,6 +124,11 @@ class KubernetesPool(ClusterPool):
         identity = connection.identity
         if identity is None:
             return b""
+        if names.creates_clusters(identity.name, identity.key):
+            raise PermissionDenied(
+                f"cluster {connection.cluster}: Secret {SYSTEM_NAMESPACE}/{identity.name} key {identity.key!r} is the credential by which "
+                "clusters are created, and no identity of one: store one for this cluster under another name"
+            )
         return await self._stored(connection, identity.name, identity.key, f"the credential ({identity.type})")
 
     async def _stored(self, connection: Connection, name: str, key: str, what: str) -> bytes:
@@ -163,14 +169,15 @@ class KubernetesPool(ClusterPool):
             return access
         if self._identities is None:
             raise Unsupported(f"cluster {connection.cluster}: this worker makes no tokens of {identity.type}")
-        subject = f"cluster {connection.cluster}: Secret {SYSTEM_NAMESPACE}/{identity.name} key {identity.key!r}"
+        where = f"Secret {SYSTEM_NAMESPACE}/{identity.name}"
+        subject = f"cluster {connection.cluster}: {where} key {identity.key!r}"
         try:
-            tokens = await asyncio.to_thread(self._identities.tokens, identity.type, credential.decode(), access.name, access.server)
+            tokens, server, authority = await self._identities.reach(identity.type, credential.decode(), access.name, access.server)
         except UnicodeDecodeError:
             raise CredentialsInvalid(f"{subject} is not text") from None
         except CredentialsInvalid as error:
             raise CredentialsInvalid(f"{subject}: {error.message}") from None
-        return replace(access, tokens=tokens)
+        return replace(access, tokens=tokens, server=server, authority=authority, server_name="", identity=f"the identity in {where}")
 
     def _close_later(self, client: KubernetesCluster) -> None:
         task = asyncio.get_running_loop().create_task(_after(_CLOSE_AFTER_SECONDS, client.close))

@@ -22,9 +22,11 @@ _CLUSTER_HEADER = "x-k8s-aws-id"
 _URL_SECONDS = 60
 
 
-def endpoint_of(clients: AwsClients, cluster: str) -> Endpoint:
-    """Ask EKS for the endpoint. Raises NotYet while there is none."""
+def endpoint_of(clients: AwsClients, cluster: str, arn: str = "") -> Endpoint:
+    """Ask EKS for the endpoint, of the cluster with an ARN where one is given. Raises NotYet while there is none."""
     found = clients.read("eks", "describe_cluster", name=cluster).get("cluster") or {}
+    if arn and found.get("arn") != arn:
+        raise NotYet(f"cluster {arn} has no endpoint yet")
     server, data = str(found.get("endpoint") or ""), str(found.get("certificateAuthority", {}).get("data") or "")
     if not server or not data:
         raise NotYet(f"cluster {cluster} has no endpoint yet")

@@ -23,7 +23,7 @@ from activities.clouds.owner import SYSTEM_POOL, Owner, pool_name
 from activities.clouds.versions import minor_of
 from api_types import labels
 from api_types.clock import timestamp
-from api_types.errors import PermissionDenied, Unsupported
+from api_types.errors import CredentialsInvalid, ModelplaneError, PermissionDenied, Unsupported
 from api_types.messages.clouds import Facts
 from api_types.resources.inference_class import EksNodes, InferenceClass
 from api_types.resources.inference_cluster import InferenceCluster, NodePool
@@ -65,20 +65,34 @@ class Preflight:
 
         What the credential may do is asked before the first object only.
         """
-        found = (self._asked("permissions", lambda: denied(self.clients, principal, objects)) if not self.known else None) or Denied()
+        permissions = self._asked_for_warnings("permissions", lambda: denied(self.clients, principal, objects)) if not self.known else None
+        found = permissions or Denied()
         if found.forbidden:
             raise PermissionDenied(f"a policy forbids {', '.join(found.forbidden)} to {principal}; change it, or give another credential")
         if found.not_allowed:
             text = f"no policy allows {', '.join(found.not_allowed)} to {principal} for all resources; objects may wait for it"
             self.warnings.append(Problem(MISSING_PERMISSION, "", text))
-        self.warnings += self._asked("quotas", lambda: list(quotas(self.clients, objects, self.known))) or ()
+        self.warnings += self._asked_for_warnings("quotas", lambda: list(quotas(self.clients, objects, self.known))) or ()
 
     def _asked(self, what: str, ask: Callable[[], Result]) -> Result | None:
         try:
             return ask()
         except (PermissionDenied, Unsupported) as error:
-            self.warnings.append(Problem(CHECK_SKIPPED, "", f"{what} not checked: {error.message}"))
+            self._skipped(what, error)
             return None
+
+    def _asked_for_warnings(self, what: str, ask: Callable[[], Result]) -> Result | None:
+        """Ask for what only warns, whatever answers: its service may be out of reach, where those that make a cluster are not."""
+        try:
+            return ask()
+        except CredentialsInvalid:
+            raise
+        except ModelplaneError as error:
+            self._skipped(what, error)
+            return None
+
+    def _skipped(self, what: str, error: ModelplaneError) -> None:
+        self.warnings.append(Problem(CHECK_SKIPPED, "", f"{what} not checked: {error.message}"))
 
     def _pools(self, *, new: bool) -> Iterator[tuple[NodePool, EksNodes]]:
         """Give the pools with their nodes: those that do not exist yet, or all."""

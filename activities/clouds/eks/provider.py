@@ -13,6 +13,7 @@ from activities.clouds.eks.handlers.base import AwsHandler, tags_of
 from activities.clouds.eks.handlers.table import HANDLERS, WORK
 from activities.clouds.eks.leftovers.audit import Audit
 from activities.clouds.eks.preflight import Preflight
+from activities.clouds.eks.wanted.control_plane import ACCESS
 from activities.clouds.eks.wanted.objects import eks_objects
 from activities.clouds.eks.wanted.partitions import partition_of
 from activities.clouds.owner import Owner, owner_at
@@ -38,14 +39,26 @@ class _Identity:
 
 
 class EksProvider:
-    """EKS with one credential in one region. Raises CredentialsInvalid for a text that is no credential."""
+    """EKS with one credential in one region. Raises CredentialsInvalid for a text that is no credential.
 
-    def __init__(self, credential_text: str, region: str, settings: EksSettings, endpoint_url: str | None = None) -> None:
+    `unused_since` is what is remembered of interfaces, by the digits of their cluster: it outlives clients, which are often made anew where
+    a credential is refused.
+    """
+
+    def __init__(
+        self,
+        credential_text: str,
+        region: str,
+        settings: EksSettings,
+        endpoint_url: str | None = None,
+        unused_since: dict[str, dict[str, float]] | None = None,
+    ) -> None:
         self.clients = AwsClients(read_credential(credential_text), region, endpoint_url)
         self._settings = settings
         self._handlers: dict[tuple[str, str], AwsHandler] = {}
         self._identity: _Identity | None = None
         self._audits: dict[str, Audit] = {}
+        self._unused_since = {} if unused_since is None else unused_since
         self._lock = threading.Lock()
 
     def pinned(self, account: CloudAccount) -> CloudAccount:
@@ -69,7 +82,7 @@ class EksProvider:
         wanted, there = eks.kubernetes_version, self._version(owner)
         target = self._target(owner, wanted, there)
         questions = Preflight(self.clients, owner, cluster, classes, known)
-        principal = self._principal(self._identified().principal)
+        principal = self._principal(self._identified().principal, known)
         facts = questions.facts(principal)
         origin = cluster.spec.cluster.model_copy(update={"eks": eks.model_copy(update={"kubernetes_version": target})})
         stepped = cluster.model_copy(update={"spec": cluster.spec.model_copy(update={"cluster": origin})})
@@ -126,7 +139,8 @@ class EksProvider:
     def _audit(self, order: AuditCloud) -> Audit:
         account = self.pinned(order.account)
         with self._lock:
-            return self._audits.setdefault(owner_at(account).digits, Audit(self.clients, account))
+            digits = owner_at(account).digits
+            return self._audits.setdefault(digits, Audit(self.clients, account, self._unused_since.setdefault(digits, {})))
 
     def _identified(self) -> _Identity:
         """Ask once who the credential is of."""
@@ -135,8 +149,11 @@ class EksProvider:
             self._identity = _Identity(str(answer["Account"]), str(answer["Arn"]))
         return self._identity
 
-    def _principal(self, arn: str) -> str:
-        """Give the role of a session: log-ins are granted to roles. Its ARN has a path, which that of a session has not."""
+    def _principal(self, arn: str, known: Mapping[str, Facts]) -> str:
+        """Give the role of a session: log-ins are granted to roles. Its ARN has a path, which that of a session has not.
+
+        Where the role may not be read, it is the one of that name whose entry is known.
+        """
         session = _ASSUMED.fullmatch(arn)
         if session is None:
             return arn
@@ -144,7 +161,10 @@ class EksProvider:
             role = self.clients.read("iam", "get_role", RoleName=session[1]).get("Role", {})
         except PermissionDenied:
             role = {}
-        return str(role.get("Arn") or f"arn:{partition_of(self.clients.region)}:iam::{self._identified().account}:role/{session[1]}")
+        roles = f"arn:{partition_of(self.clients.region)}:iam::{self._identified().account}:role/"
+        entries = (facts.get("id", "") for key, facts in known.items() if key.startswith(ACCESS))
+        there = next((each for each in entries if each.startswith(roles) and each.endswith(f"/{session[1]}")), "")
+        return str(role.get("Arn") or there or f"{roles}{session[1]}")
 
     def _version(self, owner: Owner) -> str:
         """Give the version of the control plane; empty if there is none of this cluster."""

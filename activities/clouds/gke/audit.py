@@ -2,9 +2,13 @@
 
 Ours is what has the owner mark, or what the cluster made: its network is ours alone, and software of Kubernetes writes the Service into the
 description. What only stands in our network is named and never deleted. Objects without a network are found through those that have one:
-a firewall rule `k8s-fw-<name>` belongs to the forwarding rule of that name, which names its target and address.
+a firewall rule `k8s-fw-<name>` belongs to the forwarding rule of that name, which names its target and address. Whoever may write firewall
+rules may not delete load balancers, so such a name is a hint alone: the target has to be of our nodes or in our network.
+
+Load balancers of users are theirs unless the cluster was emptied before, and what their claims stored always is (ruling 71).
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,7 +17,7 @@ from activities.clouds.gke.clients import LEGACY_HEALTH_CHECKS
 from activities.clouds.gke.handlers.accounts import read_policy
 from activities.clouds.gke.wanted.cluster import CLUSTER
 from activities.clouds.gke.wanted.foundation import ACCOUNT, BINDING, CLUSTER_ADMIN, SUBNET, VPC
-from activities.clouds.owner import gcp_description, owner_named
+from activities.clouds.owner import gcp_description, is_our_claim, is_our_service, owner_named
 from api_types import labels
 from api_types.errors import PermissionDenied
 from api_types.messages.clouds import CloudAccount, Leftover
@@ -42,14 +46,22 @@ _NODE_CHECK_SUFFIX = "-http-hc"
 _CLUSTER_LABEL = "goog-k8s-cluster-name"
 _DISK_PREFIX = "pvc-"
 _CSI_LABEL = "storage_gke_io_created-by"
+_CLAIM_LABEL = "kubernetes_io_created-for_pvc_name"
+_CLAIM = re.compile(r'"kubernetes\.io/created-for/pvc/name"\s*:\s*"([^"]*)"')
+_TARGETS = {TARGET_POOL: "compute.target_pools", BACKEND_SERVICE: "compute.backend_services"}
+_SHARED = "something else uses it"
+_SERVICE = re.compile(r'"kubernetes\.io/service-name"\s*:\s*"([^"]*)"')
 _CONSOLE = "https://console.cloud.google.com"
 
 
 class Audit:
-    """One look at everything that may be left of the cluster of an account."""
+    """One look at everything that may be left of the cluster of an account. `emptied`: users had no load balancers in it any more."""
 
-    def __init__(self, api: GoogleApi, account: CloudAccount) -> None:
+    def __init__(self, api: GoogleApi, account: CloudAccount, *, emptied: bool) -> None:
         self._api = api
+        self._emptied = emptied
+        # Names and addresses of load balancers that are left to users.
+        self._kept = set[str]()
         self._owner = owner_named(account.installation, account.cluster, account.cluster_uid)
         self._project = account.project
         self._region = account.region
@@ -75,48 +87,77 @@ class Audit:
 
     def _load_balancers(self) -> Iterator[Leftover]:
         firewalls = [each for each in self._firewalls_of_network() if _is_kubernetes(each)]
-        names = {each.name.removeprefix(_FIREWALL_PREFIX) for each in firewalls if each.name.startswith(_FIREWALL_PREFIX)}
+        named = {each.name.removeprefix(_FIREWALL_PREFIX) for each in firewalls if each.name.startswith(_FIREWALL_PREFIX)}
         checks = {each.name.removesuffix(_NODE_CHECK_SUFFIX) for each in firewalls if each.name.endswith(_NODE_CHECK_SUFFIX)}
+        targets = {kind: self._regional(service) for kind, service in _TARGETS.items()}
+        names = {each.name for kind, found in targets.items() for each in found if self._is_target(kind, each)}
         addresses: set[str] = set()
         for rule in self._regional("compute.forwarding_rules"):
-            ours = _is_kubernetes(rule) and (self._is_network(rule.network) or rule.name in names)
-            if ours:
-                names |= {rule.name, _last(rule.target), _last(rule.backend_service)} - {""}
+            to = {_last(rule.target), _last(rule.backend_service)} - {""}
+            in_network = self._is_network(rule.network)
+            if _is_kubernetes(rule) and (in_network or (rule.name in named and to & names)):
+                of_rule = {rule.name, *to}
+                names |= of_rule
                 addresses |= {rule.I_p_address, _last(rule.I_p_address)} - {""}
-                yield self._made(FORWARDING_RULE, rule, rule.description)
-            elif self._is_network(rule.network):
+                if self._is_of_users(rule):
+                    self._kept |= {*of_rule, rule.I_p_address, _last(rule.I_p_address)} - {""}
+                yield self._balancer(FORWARDING_RULE, rule)
+            elif in_network:
                 yield self._foreign(FORWARDING_RULE, rule)
-        yield from self._targets(names, checks)
-        yield from self._checks(checks)
+        used: set[str] = set()
+        for kind, found in targets.items():
+            for each in found:
+                urls = {_last(url) for url in each.health_checks}
+                if _is_kubernetes(each) and (self._is_target(kind, each) or each.name in names):
+                    checks |= urls
+                    used |= urls if each.name in self._kept else set()
+                    yield self._balancer(kind, each)
+                    continue
+                used |= urls
+                if kind == BACKEND_SERVICE and self._is_network(each.network):
+                    yield self._foreign(kind, each)
+        yield from self._checks(checks, used)
         yield from self._endpoint_groups()
         yield from self._addresses(names, addresses)
 
-    def _targets(self, names: set[str], checks: set[str]) -> Iterator[Leftover]:
-        for kind, service in ((TARGET_POOL, "compute.target_pools"), (BACKEND_SERVICE, "compute.backend_services")):
-            for each in self._regional(service):
-                in_network = kind == BACKEND_SERVICE and self._is_network(each.network)
-                has_nodes = kind == TARGET_POOL and any(f"/instances/gke-{self._base}-" in url for url in each.instances)
-                if _is_kubernetes(each) and (in_network or has_nodes or each.name in names):
-                    checks |= {_last(url) for url in each.health_checks}
-                    yield self._made(kind, each, each.description)
-                elif in_network:
-                    yield self._foreign(kind, each)
+    def _is_target(self, kind: str, item: Any) -> bool:
+        """Whether what a forwarding rule sends to is of this cluster, whatever its name is."""
+        if not _is_kubernetes(item):
+            return False
+        if kind == BACKEND_SERVICE:
+            return self._is_network(item.network)
+        return any(f"/instances/gke-{self._base}-" in url for url in item.instances)
 
-    def _checks(self, names: set[str]) -> Iterator[Leftover]:
-        """Give the health checks of these names: they have no network, and those of other clusters look alike."""
+    def _is_of_users(self, item: Any) -> bool:
+        """Whether a load balancer is of a Service of users, who were not asked for it."""
+        service = _SERVICE.search(item.description)
+        return not self._emptied and not is_our_service(service[1] if service else "")
+
+    def _balancer(self, kind: str, item: Any) -> Leftover:
+        """Give a part of a load balancer: that of one which is left to users is left too."""
+        if item.name in self._kept or item.name.removeprefix(_FIREWALL_PREFIX) in self._kept or getattr(item, "address", "") in self._kept:
+            return self._foreign(kind, item, f"of a Service of users: {item.description}")
+        return self._made(kind, item, item.description)
+
+    def _checks(self, names: set[str], used: set[str]) -> Iterator[Leftover]:
+        """Give the health checks of these names: they have no network, and those of other clusters look alike. `used` are of others too."""
         if not names:
             return
         place = {"project": self._project}
-        for each in self._api.every("compute.health_checks", "list", place):
-            if each.name in names:
-                yield self._made(HEALTH_CHECK, each, each.description)
-        for each in self._regional("compute.region_health_checks"):
-            if each.name in names:
-                yield self._made(REGION_HEALTH_CHECK, each, each.description)
+        for kind, found in (
+            (HEALTH_CHECK, self._api.every("compute.health_checks", "list", place)),
+            (REGION_HEALTH_CHECK, self._regional("compute.region_health_checks")),
+        ):
+            for each in found:
+                if each.name in names and _is_kubernetes(each):
+                    yield self._foreign(kind, each, _SHARED) if each.name in used else self._made(kind, each, each.description)
         for each in self._api.every(LEGACY_HEALTH_CHECKS, "list", place):
-            if each["name"] in names:
+            description = str(each.get("description", ""))
+            if each["name"] in names and _KUBERNETES in description:
                 path = f"projects/{self._project}/global/httpHealthChecks/{each['name']}"
-                yield self._ours(LEGACY_HEALTH_CHECK, path, str(each.get("description", "")))
+                ours = each["name"] not in used
+                link = self._link(_PAGES[LEGACY_HEALTH_CHECK])
+                yield Leftover(kind=LEGACY_HEALTH_CHECK, id=path, evidence=description if ours else _SHARED, ours=ours, link=link)
 
     def _endpoint_groups(self) -> Iterator[Leftover]:
         for each in self._aggregated("compute.network_endpoint_groups", "network_endpoint_groups"):
@@ -127,7 +168,7 @@ class Audit:
         for each in self._regional("compute.addresses"):
             in_network = self._is_network(each.network) or self._is_subnet(each.subnetwork)
             if _is_kubernetes(each) and (in_network or each.name in names | used or each.address in used):
-                yield self._made(ADDRESS, each, each.description)
+                yield self._balancer(ADDRESS, each)
             elif in_network:
                 yield self._foreign(ADDRESS, each)
 
@@ -137,7 +178,7 @@ class Audit:
         """Give firewall rules. Those that GKE makes go with the cluster, and are left only once it is `gone`."""
         for each in self._firewalls_of_network():
             if _is_kubernetes(each):
-                yield self._made(FIREWALL, each, each.description)
+                yield self._balancer(FIREWALL, each)
             elif each.name.startswith(f"gke-{self._base}-"):
                 if gone:
                     yield self._made(FIREWALL, each, f"named after cluster {self._base}")
@@ -149,7 +190,10 @@ class Audit:
         for _, scope in self._api.every("compute.disks", "aggregated_list", request):
             for each in scope.disks:
                 if dict(each.labels).get(_CLUSTER_LABEL) == self._base and each.name.startswith(_DISK_PREFIX):
-                    yield self._made(DISK, each, f"label {_CLUSTER_LABEL}={self._base}")
+                    claim = _CLAIM.search(each.description)
+                    evidence = f"label {_CLUSTER_LABEL}={self._base}, of claim {claim[1] if claim else 'unknown'}"
+                    is_ours = claim is not None and is_our_claim(claim[1])
+                    yield self._made(DISK, each, evidence) if is_ours else self._foreign(DISK, each, evidence)
 
     def _filestore(self) -> Iterator[Leftover]:
         try:
@@ -162,9 +206,10 @@ class Audit:
         for each in instances:
             if not any(_last(network.network) == self._base for network in each.networks):
                 continue
-            by = dict(each.labels).get(_CSI_LABEL, "")
-            evidence = f"label {_CSI_LABEL}={by} in network {self._base}" if by else f"in network {self._base}, made by others"
-            yield Leftover(kind=FILESTORE, id=each.name, evidence=evidence, ours=bool(by), link=self._link("filestore/instances"))
+            by, claim = dict(each.labels).get(_CSI_LABEL, ""), dict(each.labels).get(_CLAIM_LABEL, "")
+            evidence = f"label {_CSI_LABEL}={by} in network {self._base}, of claim {claim}" if by else self._others
+            ours = bool(by) and is_our_claim(claim)
+            yield Leftover(kind=FILESTORE, id=each.name, evidence=evidence, ours=ours, link=self._link("filestore/instances"))
 
     def _instances(self, *, gone: bool) -> Iterator[Leftover]:
         for each in self._aggregated("compute.instances", "instances"):
@@ -181,15 +226,23 @@ class Audit:
     def _cluster(self) -> Leftover | None:
         name = f"projects/{self._project}/locations/{self._region}/clusters/{self._base}"
         found = self._api.find("container", "get_cluster", {"name": name})
-        if found is None or dict(found.resource_labels).get(labels.GCP_OWNER) != self._owner.digits:
+        if found is None:
             return None
-        evidence = f"label {labels.GCP_OWNER}={self._owner.digits}"
+        description = gcp_description(self._owner, CLUSTER)
+        if dict(found.resource_labels).get(labels.GCP_OWNER) == self._owner.digits:
+            evidence = f"label {labels.GCP_OWNER}={self._owner.digits}"
+        elif found.description == description:
+            # Labels are easily taken away; who makes the cluster looks at both.
+            evidence = f"description {description}"
+        else:
+            return None
         return Leftover(kind=CLUSTER_KIND, id=name, evidence=evidence, ours=True, key=CLUSTER, link=self._link("kubernetes/list/overview"))
 
     def _foundation(self) -> Iterator[Leftover]:
         place = {"project": self._project}
         for each in self._regional("compute.subnetworks"):
-            if each.description == gcp_description(self._owner, SUBNET):
+            ours = self._is_subnet(each.self_link) and self._is_network(each.network)
+            if ours and each.description == gcp_description(self._owner, SUBNET):
                 yield self._made(SUBNETWORK, each, each.description, SUBNET)
             elif self._is_network(each.network):
                 yield self._foreign(SUBNETWORK, each)
@@ -238,9 +291,14 @@ class Audit:
     def _ours(self, kind: str, path: str, evidence: str, key: str = "") -> Leftover:
         return Leftover(kind=kind, id=path, evidence=evidence, ours=True, key=key, link=self._link(_PAGES.get(kind, "welcome")))
 
-    def _foreign(self, kind: str, item: Any) -> Leftover:
-        evidence = f"in network {self._base}, made by others"
-        return Leftover(kind=kind, id=_path(item.self_link), evidence=evidence, link=self._link(_PAGES.get(kind, "welcome")))
+    @property
+    def _others(self) -> str:
+        return f"in network {self._base}, made by others"
+
+    def _foreign(self, kind: str, item: Any, evidence: str = "") -> Leftover:
+        return Leftover(
+            kind=kind, id=_path(item.self_link), evidence=evidence or self._others, link=self._link(_PAGES.get(kind, "welcome"))
+        )
 
     def _link(self, page: str) -> str:
         return f"{_CONSOLE}/{page}?project={self._project}"

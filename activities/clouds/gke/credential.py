@@ -29,10 +29,10 @@ class ServiceAccountKey:
     info: dict[str, str] = field(repr=False)
 
 
-def read_key(text: str, *, any_token_host: bool = False) -> ServiceAccountKey:
+def read_key(text: str, *, token_uri: str = "") -> ServiceAccountKey:
     """Read the JSON key of a service account. Raises CredentialsInvalid in words that have nothing of it.
 
-    `any_token_host` is for a fake, whose tokens come from this machine.
+    `token_uri` is that of a fake, in place of Google's: a key of Google is none of it, because tokens travel in the clear there.
     """
     if len(text) > TEXT_MAX:
         raise CredentialsInvalid(f"the credential has more than {TEXT_MAX} characters: it is no JSON key of a service account")
@@ -49,7 +49,9 @@ def read_key(text: str, *, any_token_host: bool = False) -> ServiceAccountKey:
         raise CredentialsInvalid(f"the credential has fields that are no text: {', '.join(bad)}")
     if missing := [name for name in _REQUIRED if not info.get(name)]:
         raise CredentialsInvalid(f"the credential lacks {', '.join(missing)}")
-    if not any_token_host and not _is_of_google(info["token_uri"]):
+    if token_uri and info["token_uri"] != token_uri:
+        raise CredentialsInvalid("the credential is none of the fake Google Cloud of this machine, which takes its own alone")
+    if not token_uri and not _is_of_google(info["token_uri"]):
         raise CredentialsInvalid(f"token_uri of the credential is not https://{_TOKEN_HOSTS[0]}/token: tokens are fetched from Google only")
     return ServiceAccountKey(info["project_id"], info["client_email"], info)
 

@@ -138,7 +138,7 @@ class GkeProvider:
 
     def audit(self, order: AuditCloud) -> Sequence[Leftover]:
         """List what is left, what uses others first."""
-        return Audit(self._api, order.account).leftovers()
+        return Audit(self._api, order.account, emptied=order.emptied).leftovers()
 
     def sweep(self, order: AuditCloud, leftover: Leftover) -> None:
         """Delete what the cluster made. Nothing is done with what is not ours, or is of the inventory and so has a handler."""

@@ -23,6 +23,8 @@ async def delete(handler: Handler, wanted: Wanted, pace: Pace, report: Report, i
         found = await in_thread(handler.look, wanted)
         for other in found.duplicates:
             await in_thread(handler.delete, wanted, Found(State.READY, other))
+        if found.shared:
+            return Found(State.FOREIGN, found.id, reason=found.shared)
         if found.state in _GONE_OR_OF_OTHERS and not found.duplicates:
             return found
         why = found.reason or str(found.state)

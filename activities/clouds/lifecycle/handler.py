@@ -29,7 +29,8 @@ class Found:
     `changes` are the fields that differ and can be changed in place, `replaces` those that cannot. `duplicates` are the ids of further
     objects with the same owner and key. `cause` is the error to report when it is Broken for good, or Absent and cannot be had again: with
     `reason`. `uncertain`: the look-up may have
-    missed it, because the cloud lists late what was just created.
+    missed it, because the cloud lists late what was just created. `shared`: why it is not of this cluster, of one that is used all the same
+    and that a deletion leaves.
     """
 
     state: State
@@ -41,6 +42,7 @@ class Found:
     duplicates: tuple[str, ...] = ()
     cause: type[ModelplaneError] | None = None
     uncertain: bool = False
+    shared: str = ""
 
 
 ABSENT = Found(State.ABSENT)

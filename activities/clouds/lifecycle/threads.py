@@ -41,9 +41,13 @@ class AccountThreads:
 
     def of(self, account: CloudAccount) -> InThread:
         """Give what makes calls in the threads of an account."""
-        key = (account.provider, account.secret)
+        return self.named(account.provider, account.secret)
+
+    def named(self, kind: str, name: str) -> InThread:
+        """Give what makes calls in threads of a name, for a credential that is that of no account."""
+        key = (kind, name)
         # The one that was used last is dropped last.
-        pool = self._pools.pop(key, None) or ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix=f"{account.provider}-{account.secret}")
+        pool = self._pools.pop(key, None) or ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix=f"{kind}-{name}")
         self._pools[key] = pool
         while len(self._pools) > _POOLS_MAX:
             del self._pools[next(iter(self._pools))]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from api_types import names
 from api_types.resources.inference_cluster import ClusterOrigin, ExistingCluster, InferenceClusterSpec, NodePool
 from api_types.validation.rules.metadata import is_label_value
 from api_types.validation.rules.rule import Finding, Findings, RuleContext, Rules, set_fields
@@ -133,8 +134,17 @@ def identity_has_no_effect(existing: ExistingCluster, context: RuleContext) -> F
         yield context.warning(f"{ref.type}: setting has no effect: the kubeconfig needs a user of its own", "identitySecretRef")
 
 
+def identity_is_of_the_cluster(existing: ExistingCluster, context: RuleContext) -> Findings:
+    """Refuse a credential by which clusters are created: it may do more than a cluster needs to be used."""
+    ref = existing.identity_secret_ref
+    if ref is not None and names.creates_clusters(ref.name, ref.key):
+        yield context.error(
+            f"Secret {ref.name} is for creating clusters; store an identity under another name", "identitySecretRef", "name"
+        )
+
+
 RULES: Rules = {
-    ExistingCluster: (identity_has_no_effect,),
+    ExistingCluster: (identity_has_no_effect, identity_is_of_the_cluster),
     ClusterOrigin: (source_block_is_present, version_fits_the_cloud, project_is_deprecated),
     InferenceClusterSpec: (pools_fit_the_source,),
 }

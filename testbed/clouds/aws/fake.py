@@ -35,6 +35,7 @@ class FakeAws:
     `unsupported_zones` are those in which EKS and EFS make nothing. `role` makes the first credential a session of this role; without
     it, it is that of a user. `on_cluster_ready` gets the name of a cluster that becomes ACTIVE and gives what it hands out, endpoint and CA
     certificate (PEM in Base64), or None for made-up ones. It is called while the account answers nobody else, so it must not call it.
+    `only_reviews`: other processes may ask about tokens and nothing else.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class FakeAws:
         faults: Sequence[Fault] = (),
         on_cluster_ready: Callable[[str], tuple[str, str] | None] | None = None,
         role: str | None = None,
+        only_reviews: bool = False,
     ) -> None:
         self.region, self.url = region, ""
         self.account = Account(f"{next(_NUMBERS)}", region)
         self.credential = self.account.user("modelplane") if role is None else self.account.role_session(role)
         self._delays = {"create": create_reads, "delete": delete_reads, "update": update_reads}
         self._zones, self._port, self._faults, self._on_ready = frozenset(unsupported_zones), port, tuple(faults), on_cluster_ready
+        self._only_reviews = only_reviews
         self._front: Front | None = None
         self._server: Any = None
         self._thread: threading.Thread | None = None
@@ -195,6 +198,8 @@ class FakeAws:
 
         An API server is such a process too, which asks about a token. Raises ValueError for a command that is none.
         """
+        if self._only_reviews and command != _REVIEW:
+            raise ValueError(f"no command {command}")
         match command:
             case "about":
                 return {"account": self.account.number, "region": self.region, "credential": self.credential.text}

@@ -20,6 +20,7 @@ from testbed.clouds.aws.services import identities, leaks, network, quotas, stor
 from testbed.clouds.aws.services.hiding import hide_or_doom, made_by, without_hidden
 from testbed.clouds.aws.signatures import Signed, authorization, signature_of
 from testbed.clouds.aws.wire import Answer, NoSuchOperation, Raw, Refusal, Request, answered, parsed, refused, service_of
+from testbed.clouds.callers import is_program
 
 OWNER_TAG = "modelplane.ai/owner"
 FOREIGN_OWNER = "00000000"
@@ -75,6 +76,9 @@ class Front:
         """Answer a request, or end its connection."""
         raw = _raw(environ)
         if raw.path.startswith("/_fake/") and self.control is not None:
+            if not is_program(raw.headers.get("host", ""), raw.headers.get("origin")):
+                start_response("403 Forbidden", [("Content-Length", "0")])
+                return [b""]
             content = json.dumps(self.control(raw.path.removeprefix("/_fake/"), json.loads(raw.body or b"{}"))).encode()
             start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(content)))])
             return [content]

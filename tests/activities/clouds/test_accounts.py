@@ -1,6 +1,8 @@
 """From a reference to a cloud: credentials, the installation, endpoints and tokens of clusters there."""
 
 import asyncio
+import contextlib
+import threading
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from activities.clients.kubernetes.credential import Credential
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clouds.accounts import CloudAccounts
 from activities.clouds.in_cluster import connection_of
+from activities.clouds.lifecycle.threads import CALLS_AT_ONCE
 from activities.clouds.provider import BearerToken, Endpoint
 from activities.secrets.store import SecretMissing
 from api_types.errors import CredentialsInvalid, InvalidInput, PermissionDenied, Unsupported
@@ -109,6 +112,25 @@ def test_clients_are_made_anew_once_for_all_whose_credential_was_refused_togethe
     assert len(world.opened) == 2
 
 
+@pytest.mark.parametrize("broken", ["a missing one", "no credential", "one that the cloud refuses"])
+def test_a_broken_credential_takes_the_clients_of_no_other_account(broken: str) -> None:
+    world = World(gke_default__credentials="secret", gke_bad__credentials="refused")
+    asyncio.run(world.accounts.provider(ACCOUNT))
+    other = ACCOUNT.model_copy(update={"secret": "gke-bad"})
+    if broken == "a missing one":
+        del world.secrets.values["gke_bad", "credentials"]
+    elif broken == "no credential":
+        world.secrets.values["gke_bad", "credentials"] = " "
+    for _ in range(3):
+        seen = world.accounts.renewals(other)
+        with contextlib.suppress(CredentialsInvalid):
+            asyncio.run(world.accounts.provider(other))
+        world.accounts.renew(other, seen)
+        asyncio.run(world.accounts.provider(ACCOUNT))
+    assert [each for each in world.opened if each[0] == "secret"] == [("secret", "europe-west4")]
+    assert len(world.opened) == (4 if broken == "one that the cloud refuses" else 1)
+
+
 @pytest.mark.parametrize(
     ("secrets", "said"),
     [
@@ -157,6 +179,22 @@ def test_case_46_a_token_is_renewed_before_it_expires_and_when_it_was_refused() 
         return found
 
     assert asyncio.run(tokens()) == ["token 1", "token 1", "token 2", "token 3"]
+
+
+def test_a_cloud_whose_calls_hang_keeps_nobody_from_the_clusters_that_there_are() -> None:
+    world, answers = World(), threading.Event()
+
+    async def access() -> tuple[str, str]:
+        held = [asyncio.ensure_future(world.accounts.threads.of(ACCOUNT)(answers.wait, 30)) for _ in range(2 * CALLS_AT_ONCE)]
+        try:
+            token = await asyncio.wait_for(world.accounts.token(ACCOUNT, 60), 10)
+            endpoint = await asyncio.wait_for(world.accounts.endpoint(ACCOUNT), 10)
+        finally:
+            answers.set()
+            await asyncio.gather(*held)
+        return token[0], endpoint[0]
+
+    assert asyncio.run(access()) == ("token 1", "https://192.0.2.1")
 
 
 def test_an_endpoint_is_asked_for_again_when_connections_fail() -> None:

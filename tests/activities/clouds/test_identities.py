@@ -2,30 +2,42 @@
 
 import base64
 import json
+import threading
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from google.api_core import exceptions
+from google.cloud import container_v1
 
 from activities.clients.kubernetes.credential import Credential
 from activities.clients.kubernetes.pool import KubernetesPool
+from activities.clouds.eks.clients import AwsClients
+from activities.clouds.eks.credential import AwsCredential
 from activities.clouds.identities import AWS, GOOGLE, CloudIdentities, eks_cluster
 from activities.clouds.provider import BearerToken
 from activities.secrets.store import SecretMissing, StoredSecret
-from api_types.errors import CredentialsInvalid
+from api_types.errors import CredentialsInvalid, PermissionDenied
 from api_types.messages.cluster_work import Connection, Identity
 from api_types.settings import KubeconfigSettings
 from testbed.clouds.aws.account import Account
 from testbed.clouds.aws.signatures import verify_token
+from tests.environment.impostor import a_certificate
 from workflows.inference_cluster.spec import connection_of
 from workflows.inference_cluster.state import ClusterState
 
 ARN = "arn:aws:eks:us-east-2:123456789012:cluster/prod-1"
 HOST = "https://0123456789abcdef.gr7.eu-west-1.eks.amazonaws.com"
+OURS = "https://ABCDEF.gr7.us-east-2.eks.amazonaws.com"
+GKE = "gke_ours_europe-west4_prod"
+with TemporaryDirectory() as folder:
+    AUTHORITY = a_certificate(Path(folder)).authority
 NOW = 1_800_000_000.0
 
 
-def a_kubeconfig(name: str = ARN, server: str = "https://192.0.2.7") -> str:
+def a_kubeconfig(name: str = GKE, server: str = "https://192.0.2.7") -> str:
     """A file as the tools of clouds write it: its user runs a program."""
     user = {"exec": {"command": "aws", "args": ["eks", "get-token"], "apiVersion": "client.authentication.k8s.io/v1beta1"}}
     return json.dumps(
@@ -59,10 +71,16 @@ class Secrets:
 
 
 class Google:
-    """Google Cloud, whose tokens are numbered and live for an hour."""
+    """Google Cloud with one cluster, whose tokens are numbered and live for an hour."""
+
+    project = "ours"
+    account = "it@ours.iam.gserviceaccount.com"
 
     def __init__(self) -> None:
         self.made: list[str] = []
+        self.asked: list[str] = []
+        self.threads: set[str] = set()
+        self.refused = False
 
     def __call__(self, text: str) -> "Google":
         if text == "no key":
@@ -70,22 +88,61 @@ class Google:
         self.text = text
         return self
 
+    def client(self, service: str) -> "Google":
+        assert service == "container"
+        return self
+
+    def get_cluster(self, request: dict[str, str], timeout: float) -> container_v1.Cluster:
+        assert timeout
+        self.asked.append(request["name"])
+        self.threads.add(threading.current_thread().name)
+        if self.refused:
+            raise exceptions.PermissionDenied("no")
+        if request["name"] != "projects/ours/locations/europe-west4/clusters/prod":
+            raise exceptions.NotFound("no")
+        return container_v1.Cluster(
+            endpoint="192.0.2.7",
+            master_auth=container_v1.MasterAuth(cluster_ca_certificate=base64.b64encode(AUTHORITY.encode()).decode()),
+            private_cluster_config=container_v1.PrivateClusterConfig(private_endpoint="10.0.0.2"),
+            control_plane_endpoints_config=container_v1.ControlPlaneEndpointsConfig(
+                dns_endpoint_config=container_v1.ControlPlaneEndpointsConfig.DNSEndpointConfig(endpoint="gke-1.europe-west4.gke.goog")
+            ),
+        )
+
     def token(self) -> BearerToken:
+        self.threads.add(threading.current_thread().name)
         self.made.append(self.text)
         return BearerToken(f"token {len(self.made)} of {self.text}", NOW + 3600)
+
+
+class Aws(AwsClients):
+    """AWS with one cluster, that of `ARN`."""
+
+    clock = NOW
+
+    def __init__(self, credential: AwsCredential, region: str) -> None:
+        super().__init__(credential, region, seconds=lambda: Aws.clock)
+
+    def read(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        assert (service, operation) == ("eks", "describe_cluster")
+        if (self.region, parameters["name"]) != ("us-east-2", "prod-1"):
+            return {}
+        data = base64.b64encode(AUTHORITY.encode()).decode()
+        return {"cluster": {"arn": ARN, "endpoint": OURS, "certificateAuthority": {"data": data}}}
 
 
 class World:
     """A pool with one existing cluster."""
 
-    def __init__(self, credential: str | None, kind: Any = GOOGLE, **kubeconfig: str) -> None:
+    def __init__(self, credential: str | None, kind: Any = GOOGLE, identity: Any = None, **kubeconfig: str) -> None:
         self.now = NOW
         self.google = Google()
-        self.secrets: Any = Secrets(a_kubeconfig(**kubeconfig), credential)
-        identities = CloudIdentities(self.google, lambda: self.now)
+        of_cloud = {"name": ARN, "server": OURS} if kind == AWS else {}
+        self.secrets: Any = Secrets(a_kubeconfig(**of_cloud | kubeconfig), credential)
+        identities = CloudIdentities(self.google, Aws, lambda: self.now)
         self.pool = KubernetesPool(self.secrets, KubeconfigSettings(), identities=identities)
-        identity = Identity(name="it", type=kind)
-        self.connection = Connection(cluster="prod", namespace="modelplane-system", name="kube", identity=identity)
+        named = Identity(**{"name": "it", **(identity or {})}, type=kind)
+        self.connection = Connection(cluster="prod", namespace="modelplane-system", name="kube", identity=named)
 
     async def token(self, seconds: float = 60, refused: str = "") -> tuple[str, float]:
         access = await self.pool.access(self.connection)
@@ -124,7 +181,7 @@ async def test_stk_51_an_aws_identity_signs_tokens_that_the_cluster_takes_for_a_
     account = Account("123456789012", "us-east-2")
     user = account.user("operator")
     world = World(user.text, AWS)
-    world.now = began = time.time()
+    world.now = Aws.clock = began = time.time()
     text, ends = await world.token()
     assert ends == began + 600
     assert verify_token(text, "prod-1", account.known).principal == user.principal
@@ -132,6 +189,7 @@ async def test_stk_51_an_aws_identity_signs_tokens_that_the_cluster_takes_for_a_
     world.now += 300
     assert await world.token() == (text, ends)
     world.now += 250
+    Aws.clock = world.now
     assert (await world.token())[1] == world.now + 600
 
 
@@ -164,6 +222,73 @@ REFUSED = [
 async def test_an_identity_that_cannot_be_used_is_named(credential: str | None, match: str) -> None:
     with pytest.raises(CredentialsInvalid, match=match):
         await World(credential).pool.at(World(credential).connection)
+
+
+AWS_KEY = "[default]\naws_access_key_id = AKIAIOSFODNN7EXAMPLE\naws_secret_access_key = wJalrXUtnFEMI\n"
+OTHER = "https://192.0.2.66"
+ELSEWHERE: list[tuple[Any, dict[str, str]]] = [
+    (GOOGLE, {"server": OTHER}),
+    (GOOGLE, {"server": "https://192.0.2.7:8443"}),
+    (GOOGLE, {"server": "https://192.0.2.7/proxy"}),
+    (GOOGLE, {"name": "gke_ours_europe-west4_other"}),
+    (GOOGLE, {"name": "prod"}),
+    (GOOGLE, {"name": "gke_ours_europe-west4_prod/../../x"}),
+    (AWS, {"server": OTHER}),
+    (AWS, {"server": HOST}),
+    (AWS, {"name": ARN.replace("prod-1", "victim")}),
+    # Of the account that the credential is not of.
+    (AWS, {"name": ARN.replace("123456789012", "210987654321")}),
+    (AWS, {"name": ARN.replace("us-east-2", "eu-west-1")}),
+]
+
+
+@pytest.mark.parametrize(("kind", "kubeconfig"), ELSEWHERE, ids=lambda each: each if isinstance(each, str) else "-".join(each.values()))
+async def test_a_token_goes_to_no_server_but_that_which_the_cloud_names(kind: Any, kubeconfig: dict[str, str]) -> None:
+    world = World("a key" if kind == GOOGLE else AWS_KEY, kind, **kubeconfig)
+    with pytest.raises(CredentialsInvalid, match=r"no token is sent there|no cluster|tokens are sent to GKE clusters only|no endpoint"):
+        await world.pool.at(world.connection)
+    assert world.google.made == []
+
+
+REACHED = [
+    (GOOGLE, "https://192.0.2.7", AUTHORITY),
+    (GOOGLE, "https://192.0.2.7:443/", AUTHORITY),
+    (GOOGLE, "https://10.0.0.2", AUTHORITY),
+    (GOOGLE, "https://gke-1.europe-west4.gke.goog", ""),
+    (AWS, OURS, AUTHORITY),
+    (AWS, OURS.lower().replace("https", "HTTPS"), AUTHORITY),
+]
+
+
+@pytest.mark.parametrize(("kind", "server", "authority"), REACHED)
+async def test_server_and_authority_are_those_of_the_cloud(kind: Any, server: str, authority: str) -> None:
+    world = World("a key" if kind == GOOGLE else AWS_KEY, kind, server=server)
+    access = await world.pool.access(world.connection)
+    assert (access.authority, access.server_name, access.identity) == (authority, "", "the identity in Secret modelplane-system/it")
+    assert access.server == (OURS if kind == AWS else server.removesuffix(":443/"))
+
+
+async def test_an_identity_that_may_not_ask_where_its_cluster_is_gets_no_token() -> None:
+    world = World("a key")
+    world.google.refused = True
+    with pytest.raises(PermissionDenied, match=r"which needs container\.clusters\.get"):
+        await world.pool.at(world.connection)
+
+
+async def test_what_clouds_are_asked_for_identities_takes_no_thread_of_the_event_loop() -> None:
+    world = World("a key")
+    await world.token()
+    assert world.google.asked
+    assert all(each.startswith(GOOGLE) for each in world.google.threads)
+
+
+@pytest.mark.parametrize("secret", ["gke-default", "gke-ns-team", "eks-default", "aks-x"])
+async def test_a_credential_by_which_clusters_are_created_is_no_identity(secret: str) -> None:
+    world = World("a key", identity={"name": secret, "key": "credentials"})
+    world.secrets.values[secret, "credentials"] = "the provisioner's key"
+    with pytest.raises(PermissionDenied, match="is the credential by which clusters are created"):
+        await world.pool.at(world.connection)
+    assert (world.google.asked, world.google.made) == ([], [])
 
 
 def spec_with(identity: dict[str, str] | None) -> ClusterState:

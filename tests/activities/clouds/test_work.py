@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from activities.clouds.accounts import CloudAccounts
 from activities.clouds.activities import CloudActivities
@@ -19,8 +20,26 @@ from activities.clouds.lifecycle.pace import Pace
 from activities.clouds.lifecycle.threads import CALLS_AT_ONCE
 from activities.clouds.owner import owner_named
 from activities.clouds.wire import to_wire
-from api_types.errors import CloudObjectBroken, CredentialsInvalid, PermissionDenied, ReplaceRequired
-from api_types.messages.clouds import CloudAccount, CloudObjectOrder, CloudObjectShown, ObserveCloud
+from api_types.errors import (
+    CloudObjectBroken,
+    CredentialsInvalid,
+    Dependency,
+    InvalidInput,
+    PermissionDenied,
+    ReplaceRequired,
+    ServerError,
+    Throttled,
+)
+from api_types.messages.clouds import (
+    LEFTOVERS_MAX,
+    AuditCloud,
+    CloudAccount,
+    CloudAudit,
+    CloudObjectOrder,
+    CloudObjectShown,
+    Leftover,
+    ObserveCloud,
+)
 from api_types.names import cloud_cluster_id
 from api_types.sections.clouds import ProvisionSettings
 from tests.activities.environment.asking import asked_by
@@ -64,9 +83,27 @@ class Provider:
     """A cloud with these handlers, by kind."""
 
     handlers: Mapping[str, Scenes]
+    left: list[Leftover] = field(default_factory=list)
+    undeletable: Mapping[str, Exception] = field(default_factory=dict)
+    """Why leftovers cannot be deleted, by id."""
+    asked_in: list[threading.Thread] = field(default_factory=list)
+
+    def pinned(self, account: CloudAccount) -> CloudAccount:
+        return account
+
+    def audit(self, order: AuditCloud) -> list[Leftover]:
+        del order
+        return list(self.left)
+
+    def sweep(self, order: AuditCloud, leftover: Leftover) -> None:
+        del order
+        if leftover.id in self.undeletable:
+            raise self.undeletable[leftover.id]
+        self.left.remove(leftover)
 
     def handler(self, account: CloudAccount, kind: str) -> Scenes:
         del account
+        self.asked_in.append(threading.current_thread())
         return self.handlers[kind]
 
 
@@ -196,6 +233,16 @@ async def test_changes_that_follow_one_another_are_all_made() -> None:
 # --- threads ------------------------------------------------------------------------------------------------------------------------------
 
 
+async def test_a_cloud_is_asked_whose_a_credential_is_in_a_thread() -> None:
+    """AWS is asked at the first use of a credential, by whichever activity that is."""
+    provider = Provider({"VPC": Scenes([ABSENT]), "Role": Scenes([Found(State.READY, "r")])})
+    work, run = activities(("GKE", provider)), asked_by(OWN).run
+    await run(work.ensure_cloud_object, CloudObjectOrder(account=ACCOUNT, object=to_wire(an_object("Role"), "Quick")))
+    await run(work.delete_cloud_object, CloudObjectOrder(account=ACCOUNT, object=to_wire(an_object("VPC"), "Quick")))
+    await run(work.observe_cloud, ObserveCloud(account=ACCOUNT, objects=[to_wire(an_object("Role"), "Quick")]))
+    assert [thread is threading.main_thread() for thread in provider.asked_in] == [False] * 3
+
+
 async def test_a_cloud_that_does_not_answer_holds_up_nobody_else() -> None:
     answers = threading.Event()
 
@@ -215,3 +262,63 @@ async def test_a_cloud_that_does_not_answer_holds_up_nobody_else() -> None:
     finally:
         answers.set()
     assert {each.phase for each in await asyncio.gather(*held)} == {"Ready"}
+
+
+# --- leftovers ----------------------------------------------------------------------------------------------------------------------------
+
+
+def a_leftover(name: str, evidence: str = "a tag", *, ours: bool = True) -> Leftover:
+    return Leftover(kind="Disk", id=name, evidence=evidence, ours=ours)
+
+
+async def audited(provider: Provider) -> CloudAudit:
+    found: CloudAudit = await asked_by(OWN).run(activities(("GKE", provider)).audit_cloud, AuditCloud(account=ACCOUNT, sweep=True))
+    return found
+
+
+@pytest.mark.parametrize("error", [Dependency, InvalidInput, PermissionDenied, ServerError], ids=lambda each: each.__name__)
+async def test_a_leftover_that_cannot_be_deleted_holds_up_no_other(error: Any) -> None:
+    provider = Provider({}, [a_leftover("a"), a_leftover("b"), a_leftover("c")], {"b": error("it is protected")})
+    found = await audited(provider)
+    assert [each.id for each in found.swept] == ["a", "c"]
+    assert [(each.id, each.evidence) for each in found.leftovers] == [("b", f"{error.__name__}: it is protected; a tag")]
+
+
+@pytest.mark.parametrize("error", [CredentialsInvalid, Throttled], ids=lambda each: each.__name__)
+async def test_a_credential_that_is_refused_and_a_cloud_that_asks_for_patience_end_the_sweep(error: Any) -> None:
+    provider = Provider({}, [a_leftover("a"), a_leftover("b")], {"a": error("no")})
+    with pytest.raises((CredentialsInvalid, ApplicationError), match="no"):
+        await audited(provider)
+    assert [each.id for each in provider.left] == ["a", "b"]
+
+
+async def test_prv_9_2_what_the_pools_of_a_lost_inventory_stand_on_stays_until_they_are_gone() -> None:
+    left = [
+        Leftover(kind=kind, id=identity, ours=True, key=key)
+        for kind, identity, key in (
+            ("NetworkInterface", "eni-1", ""),
+            ("Nodegroup", "a", "pool/a"),
+            ("Nodegroup", "b", "pool/b"),
+            ("NatGateway", "nat-1", "net/nat"),
+            ("Role", "node", "iam/node"),
+            ("Volume", "vol-1", ""),
+        )
+    ]
+    provider = Provider({}, left, {"a": Dependency("it is being deleted")})
+    found = await audited(provider)
+    assert [each.id for each in found.swept] == ["eni-1", "b", "vol-1"]
+    assert [each.id for each in found.leftovers] == ["a", "nat-1", "node"]
+    provider.undeletable = {}
+    found = await audited(provider)
+    assert ([each.id for each in found.swept], found.leftovers) == (["a", "nat-1", "node"], [])
+
+
+async def test_what_is_listed_can_be_carried_however_much_others_have_put_there() -> None:
+    """A workflow that carries more than Temporal takes is terminated, and then nobody looks after what it has."""
+    planted = [
+        a_leftover(f"projects/p/firewalls/{number}", "kubernetes.io/" + "x" * 2000, ours=False) for number in range(2 * LEFTOVERS_MAX)
+    ]
+    provider = Provider({}, [*planted, a_leftover("ours")], {"ours": Dependency("it is used")})
+    found = await audited(provider)
+    assert (len(found.leftovers), found.more, found.leftovers[0].id) == (LEFTOVERS_MAX, LEFTOVERS_MAX + 1, "ours")
+    assert len(found.model_dump_json()) < 256 * 1024

@@ -129,7 +129,7 @@ def selected(entry: int) -> list[SelectedEndpoint]:
 
 # What bounds a collection or a tree of a message that has no largest instance below.
 BOUNDS = {
-    "CloudAudit": "what the network of one cluster holds",
+    "CloudAudit": "LEFTOVERS_MAX of ids and short texts",
     "CloudObject": "the arguments of a few calls, of a pool at most",
     "CloudObjectOrder": "one of `CloudObject`, and FACTS_MAX ids of OBJECTS_MAX objects",
     "CloudObjectResult": "FACTS_MAX ids",

@@ -52,6 +52,10 @@ def gke(**spec: Any) -> dict[str, Any]:
     return a_cluster(source="GKE", **spec)
 
 
+def with_identity(**identity: str) -> dict[str, Any]:
+    return a_cluster(cluster={"source": "Existing", "existing": {"secretRef": {"name": "kube"}, "identitySecretRef": identity}})
+
+
 NOT_A_NAME = "must be a DNS subdomain: lower-case letters, digits, hyphen, dot; got"
 TWO_GRANTS = "set exactly one of deviceClassName, resourceName; got deviceClassName, resourceName"
 EQUALITY = "unknown field; only equality is supported, write the pairs as matchLabels"
@@ -71,6 +75,12 @@ NOT_A_PATH = "its repository must be lower-case letters and digits, separated by
 ENV = "spec.template.spec.engines[name=a].members[0].template.spec.containers[0].env[name=X].valueFrom"
 
 CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
+    (
+        "an identity that is the credential by which clusters are created",
+        with_identity(name="eks-ns-team", key="credentials"),
+        ["spec.cluster.existing.identitySecretRef.name: Secret eks-ns-team is for creating clusters; store an identity under another name"],
+    ),
+    ("an identity with a name like it under a key of its own", with_identity(name="gke-prod"), []),
     ("ruling-5 a name with dots and leading digits", named("4bit.qwen2.5"), []),
     ("ruling-5 a name in capitals", named("Qwen"), [f'metadata.name: {NOT_A_NAME} "Qwen"']),
     ("ruling-5 a name that ends in a dash", named("qwen-"), [f'metadata.name: {NOT_A_NAME} "qwen-"']),

@@ -150,6 +150,33 @@ def test_an_order_ends_the_wait_of_a_pause() -> None:
     assert cluster.calls.running(PLAN), "it may name another credential"
 
 
+@pytest.mark.parametrize("at", ["", "pool a"])
+def test_prv_4_1_a_cluster_that_is_refused_before_anything_is_there_is_asked_for_again(at: str) -> None:
+    cluster = Decided(a_pool("a"))
+    refused = cluster.wanted(refused=(REFUSED.model_copy(update={"at": at}),)).model_copy(update={"objects": []})
+    cluster.plan(refused)
+    assert (cluster.calls.keys, cluster.context.requeue_time) == ([], T0 + HALF_HOUR)
+    cluster.after(HALF_HOUR - SECOND)
+    assert cluster.calls.keys == []
+    cluster.after(SECOND)
+    cluster.plan(refused)
+    assert cluster.calls.keys == []
+    cluster.converge.plan_again()
+    cluster.plan()
+    assert "net/vpc" in cluster.calls.keys, "a retry is another plan at once, and what is offered by then is made"
+    cluster.make_all()
+    cluster.after(HALF_HOUR)
+    assert cluster.calls.keys == []
+
+
+def test_a_retry_while_a_plan_is_made_that_is_refused_is_another_plan() -> None:
+    cluster = Decided()
+    cluster.go()
+    cluster.converge.plan_again()
+    cluster.plan(cluster.wanted(refused=(REFUSED,)).model_copy(update={"objects": []}))
+    assert cluster.calls.started == [PLAN, PLAN]
+
+
 # --- plans that change --------------------------------------------------------------------------------------------------------------------
 
 
@@ -219,6 +246,32 @@ def test_case_55_a_pool_that_is_removed_while_it_is_made_holds_up_no_other() -> 
     assert cluster.calls.stopped == ["pool/b"]
     cluster.go()
     assert "pool/c" in cluster.calls.keys
+
+
+def test_a_pool_that_is_changed_while_it_is_made_is_made_as_it_is_wanted_now() -> None:
+    cluster = ready(a_pool("a"))
+    cluster.order(a_pool("a"), a_pool("b"))
+    cluster.plan()
+    cluster.order(a_pool("a"), a_pool("b"))
+    cluster.plan()
+    assert (cluster.calls.keys, cluster.calls.stopped) == (["pool/b"], []), "it is wanted as before"
+    cluster.order(a_pool("a"), a_pool("b", maxNodeCount=7))
+    cluster.go()
+    digest = next(each.digest for each in cluster.wanted().objects if each.key == "pool/b")
+    cluster.calls.done(PLAN, cluster.wanted())
+    assert cluster.calls.stopped == ["pool/b"]
+    cluster.go()
+    assert (cluster.calls.keys, cluster.entry("pool/b").object.digest) == (["pool/b"], digest)
+
+
+def test_case_55_the_deletion_of_a_pool_that_is_changed_is_not_stopped() -> None:
+    cluster = ready(a_pool("a"), a_pool("b"))
+    cluster.order(a_pool("a"))
+    cluster.plan(cluster.wanted(drain_seconds=1))
+    cluster.after(SECOND)
+    cluster.order(a_pool("a"), a_pool("b", maxNodeCount=7))
+    cluster.plan()
+    assert (cluster.calls.keys, cluster.calls.stopped) == (["pool/b"], [])
 
 
 def test_case_55_the_deletion_of_a_removed_pool_is_not_stopped() -> None:

@@ -8,11 +8,13 @@ import pytest
 
 from activities.clouds.desired import Desired
 from activities.clouds.eks.handlers.table import WORK
+from activities.clouds.eks.wanted.inputs import EksFacts
 from activities.clouds.wire import to_wire
 from api_types.messages.clouds import CloudAccount, CloudObject, CloudOrder, CloudPlan
-from tests.activities.clouds.builders import INSTALLATION, UID, a_pool, an_eks_pool, eks, gke
+from tests.activities.clouds.builders import INSTALLATION, ROLE, UID, a_pool, an_eks_pool, eks, gke
 from workflows.cloud_cluster import graph
 from workflows.cloud_cluster.state import CloudState, Entry
+from workflows.entity.failures import Failure
 
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
 EFA = {"className": "p5en", "fabric": {"type": "EFA"}}
@@ -104,6 +106,29 @@ def test_prv_7_9_the_driver_of_efa_stays_until_the_last_efa_pool_is_gone() -> No
     assert removable(state, "gpu") == set(), "its template drains with it"
     del state.inventory["lt/efa"]
     assert removable(state, "gpu") == {"chart/aws-dranet", "sg/efa"}
+
+
+def test_prv_7_5_the_entry_of_a_role_stays_until_that_of_another_one_lets_in() -> None:
+    before = objects_of(CLUSTERS["EKS"])
+    rotated = EksFacts(zones=("us-east-2a", "us-east-2b", "us-east-2c"), principal=f"{ROLE}-rotated")
+    wanted = objects_of(eks(an_eks_pool(), an_eks_pool("efa", **EFA), facts=rotated))
+    state = a_state("EKS", before, wanted)
+    state.inventory["conn"].object = next(each for each in wanted if each.key == "conn")
+    old = next(each.key for each in before if each.kind == "AccessEntry")
+    new = next(each for each in wanted if each.kind == "AccessEntry")
+    assert removable(state, "gpu", "efa") == set()
+    state.inventory[new.key] = Entry(object=new, phase="Ready", failure=Failure("PermissionDenied", "no"))
+    assert removable(state, "gpu", "efa") == set()
+    state.inventory[new.key] = Entry(object=new, phase="Ready", made=new.digest, was_ready=True, tried=True)
+    assert removable(state, "gpu", "efa") == {old}
+
+
+def test_the_entry_of_a_role_goes_with_the_control_plane_also_where_pools_do_not() -> None:
+    state = a_state("EKS", objects_of(CLUSTERS["EKS"]))
+    state.deleted_pools = True
+    keys = [key for wave in waves(state) for key in wave]
+    assert not [key for key in keys if key.startswith("access/")]
+    assert "addon/vpc-cni" in keys
 
 
 def test_prv_7_9_the_driver_of_efa_stays_for_a_pool_that_cannot_be_changed_in_place() -> None:

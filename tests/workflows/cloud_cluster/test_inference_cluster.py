@@ -84,7 +84,7 @@ async def test_a_cluster_is_created_connected_and_deleted_with_all_that_it_had()
         assert seen["status"]["providerConfigRef"]["name"] == names.connection_handle(NAME)
         await plane.delete("InferenceCluster", NAME)
         await plane.gone("InferenceCluster", NAME)
-        assert (at_cloud.cloud.things, clusters.emptied) == ({}, [NAME])
+        assert (at_cloud.cloud.things, clusters.emptied, at_cloud.cloud.emptied) == ({}, [NAME], {True})
 
 
 async def test_case_64_without_its_api_server_a_cluster_is_deleted_when_an_annotation_says_so() -> None:
@@ -95,7 +95,21 @@ async def test_case_64_without_its_api_server_a_cluster_is_deleted_when_an_annot
         await plane.ready("InferenceCluster", NAME)
         await plane.delete("InferenceCluster", NAME)
         await plane.gone("InferenceCluster", NAME)
-        assert (at_cloud.cloud.things, clusters.emptied) == ({}, [])
+        assert (at_cloud.cloud.things, clusters.emptied, at_cloud.cloud.emptied) == ({}, [], {False})
+
+
+async def test_ruling_71_a_forced_deletion_says_that_users_may_have_something_there() -> None:
+    clusters = AtCloud()
+    async with control_plane(clusters) as (plane, at_cloud):
+        await plane.apply(a_class())
+        await plane.apply(a_cluster())
+        await plane.ready("InferenceCluster", NAME)
+        clusters.holding = [HOLDING[1][0]]
+        await plane.delete("InferenceCluster", NAME)
+        await plane.until("InferenceCluster", NAME, held_by(HOLDING[1][1]))
+        await plane.force("InferenceCluster", NAME)
+        await plane.gone("InferenceCluster", NAME)
+        assert (at_cloud.cloud.things, at_cloud.cloud.emptied) == ({}, {False})
 
 
 async def test_what_a_deleted_cluster_leaves_to_others_is_listed_in_its_status() -> None:

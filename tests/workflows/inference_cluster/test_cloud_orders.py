@@ -3,10 +3,14 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from api_types.messages.clouds import CloudDelete, CloudOrder, CloudReport, ClusterPhase
+from api_types.messages.cluster_work import RemainingObject
 from api_types.messages.delivery import EntityRef, Signal
 from api_types.messages.entities import RetryNow
 from tests.activities.clouds.builders import a_pool
+from tests.workflows.cloud_cluster.decided import ACCOUNT
 from workflows.entity.context import EntityContext
 from workflows.inference_cluster.cloud import CloudOrders
 from workflows.inference_cluster.cloud_state import CloudLink
@@ -45,9 +49,58 @@ async def test_a_retry_while_a_lost_cloud_cluster_deletes_reaches_it() -> None:
     await orders.follow()
     orders.repeat()
     await orders.delete()
+    context.state.cloud.retry = True
+    await orders.retry()
     await orders.retry()
     assert [type(message) for message in context.sent] == [CloudOrder, CloudDelete, RetryNow]
     assert orders.receivers == ["cloud/prod/u"], "the end of its CloudCluster is noticed"
+
+
+async def test_a_retry_that_could_not_be_sent_yet_is_sent_by_the_next_run() -> None:
+    _, before = of_cluster()
+    before.state.cloud.number, before.state.cloud.retry = 5, True
+    context = Sending(ClusterState.model_validate(before.state.model_dump(by_alias=True)))
+    await CloudOrders(context, BackgroundCalls(context)).retry()
+    assert ([type(message) for message in context.sent], context.state.cloud.retry) == ([RetryNow], False)
+
+
+async def test_case_77_an_order_tells_what_was_pinned_and_ready_and_is_sent_no_second_time_for_that() -> None:
+    orders, context = of_cluster()
+    await orders.follow()
+    orders.reported(a_report(1, objects=9, account=ACCOUNT))
+    orders.reported(a_report(2, objects=9, account=None))
+    await orders.follow()
+    assert len(context.sent) == 1
+    orders.repeat()
+    await orders.follow()
+    assert (context.sent[-1].account, context.sent[-1].was_usable, context.sent[-1].was_ready) == (ACCOUNT, False, False)
+    orders.reported(a_report(3, objects=9, account=ACCOUNT, usable=True))
+    orders.reported(a_report(4, objects=9, account=ACCOUNT.model_copy(update={"installation": "other"}), usable=True, ready=True))
+    await orders.delete()
+    told = context.sent[-1].order
+    assert (told.account, told.was_usable, told.was_ready) == (ACCOUNT, True, True), "the first one that was pinned"
+
+
+def test_case_77_an_account_that_is_not_pinned_yet_is_not_told() -> None:
+    orders, context = of_cluster()
+    orders.reported(a_report(1, objects=9, account=ACCOUNT.model_copy(update={"installation": ""})))
+    assert context.state.cloud.pinned is None
+
+
+def test_a_step_that_is_given_up_is_the_emptying_alone() -> None:
+    orders, context = of_cluster()
+    context.state.cloud.account = ACCOUNT
+    context.state.cloud.remaining = [RemainingObject(id="v1/Service/ml/lb", why="waits")]
+    context.state.forced = "step"
+    assert orders.empty()
+    assert (context.state.forced, [each.name for each in context.state.left_behind]) == ("", ["lb"])
+
+
+@pytest.mark.parametrize(("kinds", "said"), [(("PersistentVolume",), True), (("PersistentVolume", "PersistentVolumeClaim"), False)])
+def test_a_volume_that_its_driver_cannot_delete_is_left_by_force(kinds: tuple[str, ...], said: bool) -> None:
+    orders, context = of_cluster()
+    context.state.cloud.remaining = [RemainingObject(id=f"v1/{kind}/ml/pvc-1") for kind in kinds]
+    assert ("--force` leaves it" in orders._emptying()) == said
 
 
 async def test_a_cluster_that_was_ordered_is_deleted_though_nothing_was_reported_yet() -> None:

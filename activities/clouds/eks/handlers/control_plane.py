@@ -86,17 +86,20 @@ class ClusterHandler(AwsHandler):
 
 
 class AccessEntryHandler(AwsHandler):
-    """The entry of our own role. EKS makes one for the role that creates the cluster, so it has our tags or none."""
+    """The entry of our own role. One without our tags is used and never deleted: EKS made it for the creator of the cluster, or others."""
 
     def look(self, wanted: Wanted) -> Found:
         """Find it by its principal; compare its policies."""
         who = self._who(wanted)
-        if not self.clients.read("eks", "describe_access_entry", **who).get("accessEntry"):
+        entry = self.clients.read("eks", "describe_access_entry", **who).get("accessEntry")
+        if not entry:
             return ABSENT
         listed = self.clients.listed("eks", "list_associated_access_policies", "associatedAccessPolicies", **who)
         there = {each["policyArn"] for each in listed}
         missing = [call["policyArn"] for call in self.expected(wanted, "associate_access_policy") if call["policyArn"] not in there]
-        return Found(State.DIFFERS if missing else State.READY, wanted.object.name, {"id": wanted.object.name}, changes=tuple(missing))
+        state, foreign = State.DIFFERS if missing else State.READY, not_ours(tags_of(entry, "tags"), wanted)
+        shared = foreign.reason if foreign else ""
+        return Found(state, wanted.object.name, {"id": wanted.object.name}, changes=tuple(missing), shared=shared)
 
     def delete(self, wanted: Wanted, found: Found) -> None:
         """Delete it; it goes with the cluster too."""

@@ -2,14 +2,18 @@
 
 EC2 has no names for them and lists them late, so a create whose answer is lost may be made twice. Every look gives all that have the tags;
 one is kept and the others are duplicates.
+
+Whoever may write tags may not delete networks, so tags are not enough: what is in a VPC has to be in that of the cluster.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from activities.clouds.eks.failures import Purpose
-from activities.clouds.eks.handlers.base import AwsHandler, Item
+from activities.clouds.eks.handlers.base import AwsHandler, Item, tags_of
+from activities.clouds.eks.wanted.network import VPC
 from activities.clouds.lifecycle.handler import Found, State, Wanted
+from activities.clouds.owner import Owner, aws_tags
 from api_types import labels
 from api_types.errors import ReplaceRequired
 
@@ -42,9 +46,23 @@ class TaggedHandler(AwsHandler):
         self.clients.delete("ec2", self.deleting, **{self.id_field: found.id})
 
     def tagged(self, wanted: Wanted) -> list[Item]:
-        """List what has the tags of the object, by id."""
-        found = self.listed(**{f"tag:{labels.CLOUD_OWNER}": wanted.owner.digits, f"tag:{labels.CLOUD_OBJECT}": wanted.object.key})
-        return sorted(found, key=lambda item: str(item[self.id_field]))
+        """List what has the tags of the object and is in no VPC but that of the cluster, by id."""
+        found = self.listed(**_by_tags(wanted.owner, wanted.object.key))
+        networks = self._networks(wanted) if found else frozenset()
+        ours = [item for item in found if self._is_ours(item, wanted, networks)]
+        return sorted(ours, key=lambda item: str(item[self.id_field]))
+
+    def _is_ours(self, item: Item, wanted: Wanted, networks: frozenset[str]) -> bool:
+        places = places_of(item)
+        if places:
+            # What it has lost of its other tags is put back.
+            return places <= networks
+        return item[self.id_field] == wanted.known_id or is_marked(item, wanted.owner)
+
+    def _networks(self, wanted: Wanted) -> frozenset[str]:
+        """Give the VPC of the cluster; where that is not known, those that are called so."""
+        known = wanted.known.get(VPC, {}).get("id", "")
+        return frozenset({known} if known else VpcHandler(self.clients, self.account).called(wanted.owner))
 
     def untagged(self, wanted: Wanted) -> Found | None:
         """Give an object that was known and has lost its tags, as Foreign: without them nothing says that it may be changed."""
@@ -79,6 +97,17 @@ class VpcHandler(TaggedHandler):
     """The network. Its range is never changed: settings are of clusters that are created later."""
 
     listing, result, id_field, id_filter, deleting = "describe_vpcs", "Vpcs", "VpcId", "vpc-id", "delete_vpc"
+
+    def tagged(self, wanted: Wanted) -> list[Item]:
+        """List the known one, and others with the tags and the name of the cluster, by id."""
+        found = self.listed(**_by_tags(wanted.owner, VPC))
+        ours = [item for item in found if item["VpcId"] == wanted.known_id or _is_called(item, wanted.owner)]
+        return sorted(ours, key=lambda item: str(item["VpcId"]))
+
+    def called(self, owner: Owner) -> list[str]:
+        """Give the ids of those with the tags and the name of a cluster."""
+        found = self.listed(**_by_tags(owner, VPC))
+        return sorted(str(item["VpcId"]) for item in found if is_marked(item, owner) and _is_called(item, owner))
 
     def look(self, wanted: Wanted) -> Found:
         """Find it; one that is gone is not created again while other objects say that they are in it."""
@@ -253,3 +282,25 @@ def _associations(item: Item) -> dict[str, str]:
         for each in found
         if each.get("SubnetId") and each.get("AssociationState", {}).get("State") not in gone
     }
+
+
+def _by_tags(owner: Owner, key: str) -> dict[str, str]:
+    return {f"tag:{labels.CLOUD_OWNER}": owner.digits, f"tag:{labels.CLOUD_OBJECT}": key}
+
+
+def _is_called(item: Item, owner: Owner) -> bool:
+    return tags_of(item).get("Name") == owner.base
+
+
+def is_marked(item: Item, owner: Owner) -> bool:
+    """Whether something has all tags of an object of this cluster: one of them alone is easily set by others."""
+    tags = tags_of(item)
+    key = tags.get(labels.CLOUD_OBJECT, "")
+    wanted = {tag: value for tag, value in aws_tags(owner, key, "").items() if tag != "Name"}
+    return bool(key) and wanted.items() <= tags.items()
+
+
+def places_of(item: Item) -> frozenset[str]:
+    """Give the VPCs that something is in, or attached to."""
+    attached = [str(each["VpcId"]) for each in item.get("Attachments", ()) if each.get("VpcId")]
+    return frozenset([str(item["VpcId"])] if item.get("VpcId") else attached)

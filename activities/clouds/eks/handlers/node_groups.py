@@ -29,6 +29,8 @@ _STATES = {
     "DELETING": State.DELETING,
 }
 _LABELS, _TAINTS, _COUNTS, _TEMPLATE = "labels", "taints", "counts", "launch template"
+# What EC2 may say of a disk or an interface though it was not asked for. No user data, image, snapshot, key or metadata options.
+_DEFAULTS = {"DeleteOnTermination", "Description", "Encrypted", "Iops", "Throughput", "VolumeType"}
 _IN_CONFIG = (_LABELS, _TAINTS, _COUNTS)
 
 
@@ -196,15 +198,17 @@ def _taint(parts: tuple[str, str, str]) -> dict[str, str]:
 
 
 class LaunchTemplateHandler(AwsHandler):
-    """A launch template. Another content is a new version, which groups name by its number."""
+    """A launch template. Another content is a new version, which groups name by its number.
+
+    Who may write versions of a template is not who may have nodes replaced: the number of a version that has more, or something else, than
+    what is wanted is never given to a group.
+    """
 
     def look(self, wanted: Wanted) -> Found:
         """Find it by its name; compare its latest version."""
-        name = wanted.object.name
-        listed = self.clients.read("ec2", "describe_launch_templates", LaunchTemplateNames=[name]).get("LaunchTemplates", ())
-        if not listed:
+        template = self._described(wanted)
+        if template is None:
             return ABSENT
-        template: Item = listed[0]
         if foreign := not_ours(tags_of(template), wanted):
             return foreign
         identity, version = str(template["LaunchTemplateId"]), str(template["LatestVersionNumber"])
@@ -212,27 +216,40 @@ class LaunchTemplateHandler(AwsHandler):
         expected = self.expected(wanted, "create_launch_template")
         if not expected:
             return Found(State.READY, identity, facts)
-        answer = self.clients.read("ec2", "describe_launch_template_versions", LaunchTemplateId=identity, Versions=[version])
-        versions = answer.get("LaunchTemplateVersions", ())
-        there: Item = versions[0]["LaunchTemplateData"] if versions else {}
+        data, there = expected[0]["LaunchTemplateData"], self._content(identity, version)
         if cards := there.get("NetworkInterfaces"):
             facts[CARDS_FACT] = str(len(cards))
-        data = expected[0]["LaunchTemplateData"]
-        if there.get("InstanceType") != data["InstanceType"]:
+        if _contains(there, data):
+            return Found(State.READY, identity, facts)
+        before = wanted.known.get(wanted.object.key, {})
+        kept = {name: before[name] for name in (VERSION, CARDS_FACT) if name in before}
+        nodes = self._content(identity, before[VERSION]) if before.get(VERSION, version) != version else there
+        if nodes.get("InstanceType") != data["InstanceType"]:
             # Of the nodes of a group too: EKS takes no other type for it.
-            return Found(State.DIFFERS, identity, facts, f"instance type is {there.get('InstanceType')}", replaces=("instance type",))
-        differs = not _contains(there, data)
-        return Found(State.DIFFERS if differs else State.READY, identity, facts, changes=("content",) if differs else ())
+            reason = f"instance type is {nodes.get('InstanceType')}"
+            return Found(State.DIFFERS, identity, {"id": identity, **kept}, reason, replaces=("instance type",))
+        return Found(State.DIFFERS, identity, {"id": identity, **kept}, changes=("content",))
 
     def update(self, wanted: Wanted, found: Found) -> None:
         """Make a new version."""
-        for call in self.expected(wanted, "create_launch_template"):
+        template = self._described(wanted)
+        for call in self.expected(wanted, "create_launch_template") if template else ():
             data = call["LaunchTemplateData"]
             # Of content and predecessor: a repeated call makes no second version, and one that goes back makes a new one.
-            token = str(uuid.uuid5(uuid.UUID(wanted.token), f"{found.facts[VERSION]} {json.dumps(data, sort_keys=True)}"))
+            latest = template["LatestVersionNumber"] if template else ""
+            token = str(uuid.uuid5(uuid.UUID(wanted.token), f"{latest} {json.dumps(data, sort_keys=True)}"))
             self.clients.update(
                 "ec2", "create_launch_template_version", LaunchTemplateId=found.id, LaunchTemplateData=data, ClientToken=token
             )
+
+    def _described(self, wanted: Wanted) -> Item | None:
+        listed = self.clients.read("ec2", "describe_launch_templates", LaunchTemplateNames=[wanted.object.name]).get("LaunchTemplates", ())
+        return listed[0] if listed else None
+
+    def _content(self, template: str, version: str) -> Item:
+        answer = self.clients.read("ec2", "describe_launch_template_versions", LaunchTemplateId=template, Versions=[version])
+        versions = answer.get("LaunchTemplateVersions", ())
+        return versions[0]["LaunchTemplateData"] if versions else {}
 
     def delete(self, wanted: Wanted, found: Found) -> None:
         """Delete it with its versions."""
@@ -241,9 +258,11 @@ class LaunchTemplateHandler(AwsHandler):
 
 
 def _contains(there: Any, wanted: Any) -> bool:
-    """Whether something has all that is wanted; EC2 adds what it sets by itself."""
+    """Whether something is what is wanted; EC2 adds defaults. Anything else that it has may run a program on the nodes."""
     if isinstance(wanted, Mapping):
-        return isinstance(there, Mapping) and all(_contains(there.get(key), value) for key, value in wanted.items())
+        if not isinstance(there, Mapping) or any(there[key] for key in there.keys() - wanted.keys() - _DEFAULTS):
+            return False
+        return all(_contains(there.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):
         return isinstance(there, list) and len(there) == len(wanted) and all(map(_contains, _ordered(there), _ordered(wanted)))
     return bool(there == wanted)

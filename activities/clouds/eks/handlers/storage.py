@@ -1,8 +1,17 @@
-"""The EFS file system of the caches, and its mount targets."""
+"""The EFS file system of the caches, and its mount targets.
+
+Tags are copied when a file system is restored from a backup, and anybody may set them: they do not say that it was created here. The token
+of its creation does, which no other file system can get afterwards.
+"""
+
+from collections.abc import Mapping
 
 from activities.clouds.eks.handlers.base import AwsHandler, Item, tags_of
-from activities.clouds.eks.wanted.storage import FILE_SYSTEM
+from activities.clouds.eks.wanted.storage import FILE_SYSTEM, file_system
 from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
+from activities.clouds.lifecycle.tokens import token_of
+from activities.clouds.owner import Owner
+from activities.clouds.wire import to_wire
 from api_types import labels
 from api_types.errors import ModelplaneError
 
@@ -13,13 +22,17 @@ _STATES = {
     "deleting": State.DELETING,
     "error": State.BROKEN,
 }
+# It is seen gone and created again less often than that.
+_EPOCHS_MAX = 64
+# One that never had a file has some KiB.
+_EMPTY_BYTES_MAX = 64 * 1024
 
 
 class FileSystemHandler(AwsHandler):
     """The file system. Nothing of it is changed."""
 
     def look(self, wanted: Wanted) -> Found:
-        """Find it by its tags, which stay when the token of its creation changes."""
+        """Find it by its tags and its token. A second one that holds data is no duplicate."""
         items = file_systems(self, wanted)
         if not items:
             return ABSENT
@@ -29,7 +42,8 @@ class FileSystemHandler(AwsHandler):
         identity = str(kept["FileSystemId"])
         state = _STATES.get(str(kept["LifeCycleState"]), State.PENDING)
         reason = f"state {kept['LifeCycleState']}" if state is not State.READY else ""
-        return Found(state, identity, {"id": identity}, reason, duplicates=tuple(each for each in ids if each != identity))
+        spare = tuple(str(item["FileSystemId"]) for item in items if item is not kept and _is_empty(item))
+        return Found(state, identity, {"id": identity}, reason, duplicates=spare)
 
     def delete(self, wanted: Wanted, found: Found) -> None:
         """Delete it with all that is stored. Raises Dependency while it has mount targets."""
@@ -96,8 +110,27 @@ class MountTargetsHandler(AwsHandler):
 
 
 def file_systems(handler: AwsHandler, wanted: Wanted) -> list[Item]:
-    """List the file systems with the tags of the cluster, by id."""
+    """List the file systems with the tags of the cluster that were created for it, by id."""
     marks = {labels.CLOUD_OWNER: wanted.owner.digits, labels.CLOUD_OBJECT: FILE_SYSTEM}
     listed = handler.clients.listed("efs", "describe_file_systems", "FileSystems")
-    found = [item for item in listed if item["LifeCycleState"] != "deleted" and marks.items() <= tags_of(item).items()]
+    tagged = [item for item in listed if item["LifeCycleState"] != "deleted" and marks.items() <= tags_of(item).items()]
+    ours = creation_tokens(wanted.owner) | {wanted.token}
+    known = wanted.known.get(FILE_SYSTEM, {}).get("id", "")
+    found = [item for item in tagged if was_created(item, known, ours)]
     return sorted(found, key=lambda item: str(item["FileSystemId"]))
+
+
+def creation_tokens(owner: Owner) -> frozenset[str]:
+    """Give the tokens with which the file system of a cluster may have been created."""
+    digest = to_wire(file_system(owner), "Quick").digest
+    return frozenset(token_of(owner, FILE_SYSTEM, digest, epoch) for epoch in range(_EPOCHS_MAX))
+
+
+def was_created(item: Item, known_id: str, tokens: frozenset[str]) -> bool:
+    """Whether a file system is the known one, which an earlier release may have created, or has a token of ours."""
+    return item["FileSystemId"] == known_id or item.get("CreationToken") in tokens
+
+
+def _is_empty(item: Item) -> bool:
+    size: Mapping[str, int] = item.get("SizeInBytes") or {}
+    return int(size.get("Value", 0)) <= _EMPTY_BYTES_MAX and not item.get("NumberOfMountTargets")

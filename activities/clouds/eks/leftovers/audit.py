@@ -19,14 +19,13 @@ from activities.clouds.eks.leftovers.made_by_cluster import (
 from activities.clouds.eks.leftovers.marked import MARKED
 from activities.clouds.eks.wanted.network import VPC
 from activities.clouds.owner import owner_at
-from api_types import labels
 from api_types.messages.clouds import AuditCloud, CloudAccount, Leftover
 
 
 class Audit:
-    """The leftovers of one cluster. Remembers since when interfaces are unused."""
+    """The leftovers of one cluster. Remembers in `unused_since` when interfaces were first seen unused, by their ids."""
 
-    def __init__(self, clients: AwsClients, account: CloudAccount) -> None:
+    def __init__(self, clients: AwsClients, account: CloudAccount, unused_since: dict[str, float]) -> None:
         self._clients = clients
         self._account = account
         self._owner = owner_at(account)
@@ -35,7 +34,7 @@ class Audit:
             ClassicLoadBalancers(),
             LoadBalancers(),
             TargetGroups(),
-            PodInterfaces(),
+            PodInterfaces(unused_since),
             MountTargetInterfaces(),
             BalancerGroups(),
             ClusterGroups(),
@@ -54,13 +53,12 @@ class Audit:
         scene = self._scene(order)
         for kind in self._kinds:
             for each in kind.find(scene):
-                if (each.kind, each.id, each.key) == (leftover.kind, leftover.id, leftover.key):
+                if each.ours and (each.kind, each.id, each.key) == (leftover.kind, leftover.id, leftover.key):
                     kind.remove(scene, each)
                     return
 
     def _scene(self, order: AuditCloud) -> Scene:
         vpc = order.known.get(VPC, {}).get("id", "")
         if not vpc:
-            listed = VpcHandler(self._clients, self._account).listed(**{f"tag:{labels.CLOUD_OWNER}": self._owner.digits})
-            vpc = str(listed[0]["VpcId"]) if listed else ""
-        return Scene(self._clients, self._account, self._owner, order.cloud_cluster or self._owner.base, vpc)
+            vpc = next(iter(VpcHandler(self._clients, self._account).called(self._owner)), "")
+        return Scene(self._clients, self._account, self._owner, order.cloud_cluster or self._owner.base, vpc, order.emptied, order.known)

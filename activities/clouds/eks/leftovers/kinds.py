@@ -1,25 +1,31 @@
 """What one kind of leftover can do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.wanted.partitions import partition_of
 from activities.clouds.owner import Owner
-from api_types.messages.clouds import CloudAccount, Leftover
+from api_types.messages.clouds import CloudAccount, Facts, Leftover
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Where is looked: the account, the name of the cluster, and its VPC; empty where that is not known and not there."""
+    """Where is looked: the account, the name of the cluster, and its VPC; empty where that is not known and not there.
+
+    `known` are facts of the inventory, by key. `emptied`: users had no load balancers in the cluster any more, so that those which are
+    left are of nobody.
+    """
 
     clients: AwsClients
     account: CloudAccount
     owner: Owner
     cluster: str
     vpc: str
+    emptied: bool = False
+    known: Mapping[str, Facts] = field(default_factory=dict)
 
     @property
     def cluster_tag(self) -> str:

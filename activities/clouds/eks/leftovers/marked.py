@@ -1,6 +1,6 @@
 """What this project makes at AWS for a cluster, by its marks: an object that the inventory has lost, or that came after its delete."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from activities.clouds.eks.handlers.base import Item, tags_of
 from activities.clouds.eks.handlers.ec2 import (
@@ -10,8 +10,11 @@ from activities.clouds.eks.handlers.ec2 import (
     RouteTableHandler,
     TaggedHandler,
     VpcHandler,
+    is_marked,
+    places_of,
 )
 from activities.clouds.eks.handlers.security_groups import SecurityGroupHandler
+from activities.clouds.eks.handlers.storage import creation_tokens, was_created
 from activities.clouds.eks.handlers.subnets import SubnetsHandler
 from activities.clouds.eks.handlers.table import HANDLERS
 from activities.clouds.eks.leftovers.kinds import LeftoverKind, Scene, console, where
@@ -62,12 +65,15 @@ class TaggedObjects(_Marked):
         self._path = path
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
-        """List those with the owner's tag."""
+        """List those with the owner's tag; what lacks other tags, or is in another VPC, is not ours."""
         handler = self._handler(scene.clients, scene.account)
+        networks = {scene.vpc, *handler.called(scene.owner)} if isinstance(handler, VpcHandler) else {scene.vpc}
         found = []
         for item in handler.listed(**{f"tag:{labels.CLOUD_OWNER}": scene.owner.digits}):
             identity, key = str(item[self._handler.id_field]), tags_of(item).get(labels.CLOUD_OBJECT, "")
-            found.append(_marked(self.kind, identity, key, console(scene, self._path, identity)))
+            link = console(scene, self._path, identity)
+            ours = is_marked(item, scene.owner) and places_of(item) <= networks
+            found.append(_marked(self.kind, identity, key, link) if ours else unproven(self.kind, identity, link))
         return found
 
 
@@ -90,10 +96,10 @@ class NodeGroups(_Marked):
     kind = "Nodegroup"
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
-        """List those of the control plane that have the owner's tag."""
+        """List those of the control plane that have the owner's tag. The key is that of the pool only under its name."""
         link = f"eks/home?region={{region}}#/clusters/{scene.cluster}/nodegroups/{{id}}"
         return [
-            _marked(self.kind, name, tags_of(group, "tags").get(labels.CLOUD_OBJECT, ""), console(scene, link, name))
+            _marked(self.kind, name, _key_if(tags_of(group, "tags"), f"pool/{name}"), console(scene, link, name))
             for name, group in _node_groups(scene)
             if tags_of(group, "tags").get(labels.CLOUD_OWNER) == scene.owner.digits
         ]
@@ -112,10 +118,14 @@ class LaunchTemplates(_Marked):
         super().remove(scene, leftover)
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
-        """List those with the owner's tag."""
+        """List those with the owner's tag. A copy keeps the tags, but has another name: it is not ours."""
         filters = where(**{f"tag:{labels.CLOUD_OWNER}": scene.owner.digits})
-        listed = scene.clients.listed("ec2", "describe_launch_templates", "LaunchTemplates", Filters=filters)
-        return [_marked(self.kind, str(each["LaunchTemplateId"]), tags_of(each).get(labels.CLOUD_OBJECT, "")) for each in listed]
+        found = []
+        for each in scene.clients.listed("ec2", "describe_launch_templates", "LaunchTemplates", Filters=filters):
+            identity, name = str(each["LaunchTemplateId"]), str(each["LaunchTemplateName"])
+            key = _key_if(tags_of(each), f"lt/{name.removeprefix(f'{scene.owner.base}-lt-')}")
+            found.append(_marked(self.kind, identity, key) if key else unproven(self.kind, identity))
+        return found
 
 
 class FileSystems(_Marked):
@@ -124,12 +134,16 @@ class FileSystems(_Marked):
     kind = "FileSystem"
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
-        """List those with the owner's tag."""
+        """List those with the owner's tag. One that was not created here, but has the tags by a restore or by others, is not ours."""
         found = []
+        tokens, known = creation_tokens(scene.owner), scene.known.get(FILE_SYSTEM, {}).get("id", "")
         for each in scene.clients.listed("efs", "describe_file_systems", "FileSystems"):
             if tags_of(each).get(labels.CLOUD_OWNER) == scene.owner.digits and each["LifeCycleState"] != "deleted":
                 identity = str(each["FileSystemId"])
                 link = console(scene, "efs/home?region={region}#/file-systems/{id}", identity)
+                if not was_created(each, known, tokens):
+                    found.append(unproven(self.kind, identity, link))
+                    continue
                 if each.get("NumberOfMountTargets"):
                     found.append(_marked("MountTargets", identity, MOUNTS, link))
                 found.append(_marked(self.kind, identity, FILE_SYSTEM, link))
@@ -163,6 +177,18 @@ def _node_groups(scene: Scene) -> Iterator[tuple[str, Item]]:
         group = scene.clients.read("eks", "describe_nodegroup", clusterName=scene.cluster, nodegroupName=str(name)).get("nodegroup")
         if group:
             yield str(name), group
+
+
+def _key_if(tags: Mapping[str, str], key: str) -> str:
+    """Give the key that the tags name if it is this one: what has the key of another object is not what that object's handler deletes."""
+    return key if tags.get(labels.CLOUD_OBJECT) == key else ""
+
+
+def unproven(kind: str, identity: str, link: str = "") -> Leftover:
+    """Give what has our tag and nothing more that says that it is ours: it is named, and stays."""
+    return Leftover(
+        kind=kind, id=identity, evidence=f"tag {labels.CLOUD_OWNER} alone, and not made for this cluster", ours=False, link=link
+    )
 
 
 def _marked(kind: str, identity: str, key: str, link: str = "") -> Leftover:

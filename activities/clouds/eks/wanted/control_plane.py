@@ -12,6 +12,7 @@ from api_types.pins.charts import AWS_DRANET, CLUSTER_AUTOSCALER, ChartPin
 
 CLUSTER = "cluster"
 CONNECTION = "conn"
+ACCESS = "access/"
 AUTOSCALER = "chart/cluster-autoscaler"
 EFA_DRIVER = "chart/aws-dranet"
 CNI = "addon/vpc-cni"
@@ -38,7 +39,7 @@ def control_plane(inputs: EksInputs) -> DesiredObject:
 
 def access_key(principal: str) -> str:
     """Give the key of the entry of a role: each has its own, so that the entry of a role that is not used any more is deleted."""
-    return f"access/{UNKNOWN_DIGITS if principal == UNKNOWN_PRINCIPAL else names.digest(principal)}"
+    return f"{ACCESS}{UNKNOWN_DIGITS if principal == UNKNOWN_PRINCIPAL else names.digest(principal)}"
 
 
 def access(inputs: EksInputs) -> DesiredObject:

@@ -18,7 +18,7 @@ from activities.clouds.eks.wanted.identities import identities, pod_identities
 from activities.clouds.eks.wanted.inputs import EksFacts, EksInputs
 from activities.clouds.eks.wanted.network import efa_group, efs_group, network
 from activities.clouds.eks.wanted.node_groups import SYSTEM_KEY, gpu_group, has_efa, system_group
-from activities.clouds.eks.wanted.storage import cache_class, file_system
+from activities.clouds.eks.wanted.storage import cache_class, storage
 from activities.clouds.eks.wanted.subnets import range_problems, subnet_pairs, zone_count_problem, zones_for
 from activities.clouds.graph import DesiredObject, creation_order
 from activities.clouds.owner import owner_of
@@ -65,7 +65,7 @@ def _objects(inputs: EksInputs, pools: Sequence[CloudPool[EksNodes]]) -> list[De
         access(inputs),
         efs_group(inputs),
         *([efa_group(inputs)] if efa else []),
-        *file_system(inputs),
+        *storage(inputs),
         *first_add_ons(inputs),
         *pod_identities(inputs, CLUSTER),
         system_group(inputs),

@@ -4,6 +4,7 @@ from activities.clouds.eks.wanted.control_plane import CONNECTION
 from activities.clouds.eks.wanted.inputs import EksInputs
 from activities.clouds.eks.wanted.network import EFS_GROUP, SUBNETS, private_subnet
 from activities.clouds.graph import Call, DesiredObject, Fact, Parameters, Token
+from activities.clouds.owner import Owner, aws_tags
 from activities.clouds.storage_class import storage_class
 
 FILE_SYSTEM = "efs"
@@ -12,16 +13,21 @@ STORAGE_CLASS = "sc"
 CACHE_CLASS = "modelplane-rwx-efs"
 
 
-def file_system(inputs: EksInputs) -> list[DesiredObject]:
-    """Give the file system, and its targets in the private subnets, one per zone."""
+def file_system(owner: Owner) -> DesiredObject:
+    """Give the file system."""
     parameters: Parameters = {
         "CreationToken": Token(),
         "PerformanceMode": "generalPurpose",
         "ThroughputMode": "elastic",
         "Encrypted": True,
-        "Tags": inputs.tag_list(FILE_SYSTEM),
+        "Tags": [{"Key": tag, "Value": value} for tag, value in aws_tags(owner, FILE_SYSTEM, owner.base).items()],
     }
     create = Call("efs", "create_file_system", parameters, {"id": "FileSystemId"})
+    return DesiredObject(FILE_SYSTEM, "FileSystem", owner.base, (), (create,), "available")
+
+
+def storage(inputs: EksInputs) -> list[DesiredObject]:
+    """Give the file system, and its targets in the private subnets, one per zone."""
     mounts = tuple(
         Call(
             "efs",
@@ -31,7 +37,7 @@ def file_system(inputs: EksInputs) -> list[DesiredObject]:
         for pair in inputs.pairs
     )
     return [
-        DesiredObject(FILE_SYSTEM, "FileSystem", inputs.owner.base, (), (create,), "available"),
+        file_system(inputs.owner),
         DesiredObject(MOUNTS, "MountTargets", f"{len(mounts)} zones", (FILE_SYSTEM, EFS_GROUP, SUBNETS), mounts, "available"),
     ]
 

@@ -51,7 +51,7 @@ def _load_balancer(cloud: Cloud, cluster: Cluster, group: str, where: str) -> st
         name=name, zones=[zone.availability_zone] if zone else [], ports=[port], subnets=[where], security_groups=[group]
     )
     made.add_tag(f"kubernetes.io/cluster/{cluster.name}", OWNED)
-    made.add_tag("kubernetes.io/service-name", "modelplane-system/gateway")
+    made.add_tag("kubernetes.io/service-name", "envoy-gateway-system/envoy-modelplane-system-inference-gateway-0a1b2c3d")
     cloud.ec2.enis[add_interface(cloud, where, [group], f"ELB {name}")].status = "in-use"
     return name
 

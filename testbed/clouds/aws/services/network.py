@@ -230,6 +230,15 @@ def _reservations(cloud: Cloud, request: Request) -> Mapping[str, Any]:
     return {"CapacityReservations": [cloud.reservations[each] for each in wanted]}
 
 
+def _created_template(cloud: Cloud, request: Request, answer: Answer) -> None:
+    """Take the tags of a template out of its content: moto has them there too, and EC2 has not."""
+    del request
+    (version,) = cloud.ec2.launch_templates[answer.result["LaunchTemplate"]["LaunchTemplateId"]].versions
+    kept = [each for each in version.data.pop("TagSpecifications", ()) if each.get("ResourceType") != "launch-template"]
+    if kept:
+        version.data["TagSpecifications"] = kept
+
+
 BEFORE: Mapping[str, Callable[[Cloud, Request], None]] = {
     "AttachInternetGateway": _attach_gateway,
     "DetachInternetGateway": _detach_gateway,
@@ -242,5 +251,9 @@ BEFORE: Mapping[str, Callable[[Cloud, Request], None]] = {
     "DeleteNatGateway": _delete_nat,
     "DescribeNatGateways": _read_nat,
 }
-AFTER: Mapping[str, Callable[[Cloud, Request, Answer], None]] = {"CreateNatGateway": _created_nat, "DeleteNatGateway": _deleted_nat}
+AFTER: Mapping[str, Callable[[Cloud, Request, Answer], None]] = {
+    "CreateLaunchTemplate": _created_template,
+    "CreateNatGateway": _created_nat,
+    "DeleteNatGateway": _deleted_nat,
+}
 OWN: Mapping[str, Callable[[Cloud, Request], Mapping[str, Any]]] = {"DescribeCapacityReservations": _reservations}

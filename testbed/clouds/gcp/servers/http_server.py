@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from testbed.clouds.callers import is_program
 from testbed.clouds.gcp.calls.errors import CloudError, ConnectionCut
 from testbed.clouds.gcp.calls.ledger import OK
 from testbed.clouds.gcp.calls.tokens import InvalidGrant
@@ -91,7 +92,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
-            status, document = self._answer(body)
+            here = is_program(self.headers.get("Host", ""), self.headers.get("Origin"))
+            status, document = self._answer(body) if here else (403, {"error": "only programs of this machine are served"})
         except CloudError as error:
             status, document = error.http_status, error.body()
         except ConnectionCut:

@@ -36,12 +36,13 @@ def add(world: World, cluster: container_v1.Cluster, kind: Kind) -> list[str]:
     """Make what the load balancer controller or a CSI driver of a cluster makes. Gives the full names, what uses others first.
 
     A forwarding rule comes with its target pool, health check, firewall rule and address, as one Service of type LoadBalancer has them.
+    The Service is that of our Gateway, and claims are those of caches.
     """
     number = world.number()
     region = str(cluster.locations[0]).rpartition("-")[0]
     regional, top, zonal = f"{world.root}/regions/{region}", f"{world.root}/global", f"{world.root}/zones/{cluster.locations[0]}"
     uid = f"a{number:031x}"
-    description = f'{{"kubernetes.io/service-name":"default/web-{number}"}}'
+    description = f'{{"kubernetes.io/service-name":"envoy-gateway-system/envoy-modelplane-system-inference-gateway-{number:08x}"}}'
     network = _network(world, cluster)
     if kind == "forwarding_rule":
         check = put(world, f"{top}/httpHealthChecks/k8s-{uid[-16:]}-node", description=description)
@@ -63,13 +64,18 @@ def add(world: World, cluster: container_v1.Cluster, kind: Kind) -> list[str]:
             name=name,
             tier="ENTERPRISE",
             state="READY",
-            labels={"kubernetes_io_created-for_pvc_name": f"cache-{number}", "storage_gke_io_created-by": "filestore_csi_storage_gke_io"}
+            labels={
+                "kubernetes_io_created-for_pvc_name": f"modelcache-{number}",
+                "storage_gke_io_created-by": "filestore_csi_storage_gke_io",
+            }
             | {"storage_gke_io_cluster_name": cluster.name},
             networks=[filestore_v1.NetworkConfig(network=f"{world.root}/global/networks/{cluster.network}")],
         )
         return [name]
     if kind == "disk":
-        return [put(world, f"{zonal}/disks/pvc-{number:08x}", labels={"goog-k8s-cluster-name": cluster.name}, status="READY")]
+        claim = f'{{"kubernetes.io/created-for/pvc/name":"modelcache-{number}","kubernetes.io/created-for/pvc/namespace":"default"}}'
+        marks = {"goog-k8s-cluster-name": cluster.name}
+        return [put(world, f"{zonal}/disks/pvc-{number:08x}", labels=marks, description=claim, status="READY")]
     if kind == "firewall":
         return [put(world, f"{top}/firewalls/k8s-fw-{uid}", network=network, description=description)]
     if kind == "address":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api_types.errors import PermissionDenied
+from api_types.errors import CredentialsInvalid, PermissionDenied
 from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.aws.faults import Fault, Kind
 from tests.activities.clouds.builders import BLOCK, an_eks_pool, warned
@@ -45,6 +45,27 @@ def test_prv_3_6_what_may_not_be_asked_is_left_out_with_a_warning(aws: FakeAws, 
     desired = world.plan()
     assert (desired.refused, warned(desired), aws.faults_left()) == ((), [("CheckSkipped", "")], [])
     assert len(desired.objects) > 20
+
+
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [("SimulatePrincipalPolicy", "ValidationError"), ("GetServiceQuota", "IllegalArgumentException")],
+)
+def test_prv_3_6_a_check_that_only_warns_stops_nothing_whatever_it_is_answered(
+    aws: FakeAws, world: World, operation: str, code: str
+) -> None:
+    """IAM simulates nothing for a root or federated user; Service Quotas may be out of reach."""
+    aws.fault(Fault(Kind.REFUSE, operation=operation, code=code, message="not for you"))
+    desired = world.plan()
+    assert (desired.refused, warned(desired), aws.faults_left()) == ((), [("CheckSkipped", "")], [])
+    assert len(desired.objects) > 20
+
+
+@pytest.mark.parametrize("operation", ["SimulatePrincipalPolicy", "GetServiceQuota"])
+def test_prv_18_a_credential_that_is_refused_by_a_check_is_no_warning(aws: FakeAws, world: World, operation: str) -> None:
+    aws.fault(Fault(Kind.REFUSE, operation=operation, code="ExpiredToken", message="expired"))
+    with pytest.raises(CredentialsInvalid):
+        world.plan()
 
 
 QUOTAS = [

@@ -285,6 +285,32 @@ async def test_prv_7_5_another_credential_of_the_account_lets_itself_in(aws: Fak
     assert (aws.made("CreateAccessEntry"), aws.made("AssociateAccessPolicy")) == (1, 1)
 
 
+async def test_prv_7_5_the_entry_that_eks_or_others_made_is_left(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    objects = await made(world, desired, *TO_CLUSTER, key_of(desired, "AccessEntry"))
+    entry = objects[key_of(desired, "AccessEntry")]
+    found = await world.delete(entry)
+    assert (found.state, found.reason) == (State.FOREIGN, "it has no tag modelplane.ai/owner")
+    assert world.look(entry).state is State.READY
+    other = aws.account.role_session("rotated")
+    world.provider = EksProvider(other.text, aws.region, EksSettings(), aws.url)
+    rotated = world.plan()
+    objects = await made(world, rotated, key_of(rotated, "AccessEntry"))
+    assert (await world.delete(objects[key_of(rotated, "AccessEntry")])).state is State.ABSENT, "the one with our tags goes"
+
+
+def test_prv_7_5_a_role_that_may_not_be_read_any_more_is_the_one_of_before(aws: FakeAws, world: World) -> None:
+    aws.client("iam").create_role(RoleName="dep", Path="/team/", AssumeRolePolicyDocument="{}")
+    world.provider = EksProvider(aws.account.role_session("dep").text, aws.region, EksSettings(), aws.url)
+    (entry,) = (each for each in world.plan().objects if each.kind == "AccessEntry")
+    assert entry.name.endswith(":role/team/dep")
+    world.known[entry.key] = {"id": entry.name}
+    world.known["access/of-another"] = {"id": entry.name.replace("dep", "developer")}
+    aws.fault(Fault(Kind.REFUSE, operation="GetRole", code="AccessDeniedException", message="not authorized"))
+    assert key_of(world.plan(), "AccessEntry") == entry.key
+    assert aws.faults_left() == []
+
+
 async def test_prv_50_a_type_of_machine_is_not_changed_in_place_and_turning_back_ends_that(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, *TO_NODES, "pool/gpu")

@@ -138,6 +138,39 @@ async def test_prv_7_9_another_card_layout_is_a_new_version_of_the_template_and_
     assert world.known["lt/efa"]["version"] == "3"
 
 
+PLANTED: list[dict[str, Any]] = [
+    {"UserData": "IyEvYmluL3No"},
+    {"MetadataOptions": {"HttpTokens": "optional"}},
+    {"KeyName": "theirs"},
+    {"ImageId": "ami-0123456789abcdef0"},
+    {"InstanceType": "p5.48xlarge"},
+    {"BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 500, "SnapshotId": "snap-0123456789abcdef0"}}]},
+]
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=["-".join(each) for each in PLANTED])
+async def test_a_version_of_the_template_that_others_made_is_never_given_to_the_nodes(
+    aws: FakeAws, world: World, planted: dict[str, Any]
+) -> None:
+    known = classes(
+        p5en={"provider": "EKS", "eks": {"instanceType": "p5en.48xlarge", "diskSizeGb": 500, "accelerator": {"type": "h", "count": 8}}}
+    )
+    pool = an_eks_pool("efa", className="p5en", fabric={"type": "EFA"})
+    desired = world.plan(pool, known=known)
+    objects = await made(world, desired, *TO_NODES, "sg/efa", "lt/efa", "pool/efa")
+    before = dict(world.known["lt/efa"])
+    ec2 = aws.client("ec2")
+    (first,) = ec2.describe_launch_template_versions(LaunchTemplateId=before["id"])["LaunchTemplateVersions"]
+    ec2.create_launch_template_version(LaunchTemplateId=before["id"], LaunchTemplateData={**first["LaunchTemplateData"], **planted})
+    seen = world.look(objects["lt/efa"])
+    assert (seen.state, seen.changes, seen.facts) == (State.DIFFERS, ("content",), before)
+    await changed(world, desired, "lt/efa", "pool/efa")
+    assert world.known["lt/efa"]["version"] == "3"
+    assert [each["launchTemplate"]["version"] for each in calls(aws, "UpdateNodegroupVersion")] == ["3"]
+    (there,) = ec2.describe_launch_template_versions(LaunchTemplateId=before["id"], Versions=["3"])["LaunchTemplateVersions"]
+    assert there["LaunchTemplateData"] == first["LaunchTemplateData"]
+
+
 async def test_prv_14_a_pool_keeps_its_network_cards_when_ec2_may_not_be_asked_any_more(aws: FakeAws, world: World) -> None:
     """With one card in another version of the template all nodes would be replaced."""
     machine = {"instanceType": "g6e.48xlarge", "accelerator": {"type": "nvidia-l40s", "count": 8}}

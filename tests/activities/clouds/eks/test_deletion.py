@@ -17,16 +17,17 @@ from tests.activities.clouds.eks.test_cases import TO_CLUSTER, TO_NODES, made
 from tests.activities.clouds.eks.world import World, world_of
 
 
-def swept(world: World) -> list[Leftover]:
+def swept(world: World, *, emptied: bool = False) -> list[Leftover]:
     """Delete what the audit finds of the cluster, in rounds; give what is left then."""
+    order = world.audit(emptied=emptied)
     for _ in range(6):
-        for each in world.provider.audit(world.audit()):
+        for each in world.provider.audit(order):
             if each.ours:
                 try:
-                    world.provider.sweep(world.audit(), each)
+                    world.provider.sweep(order, each)
                 except Dependency as error:
                     world.reports.append(error.message)
-    return list(world.provider.audit(world.audit()))
+    return list(world.provider.audit(order))
 
 
 def kinds(left: list[Leftover]) -> list[str]:
@@ -73,6 +74,57 @@ async def test_prv_67_the_file_system_goes_after_its_mount_targets(aws: FakeAws,
         await world.delete(objects["efs"])
 
 
+async def test_prv_71_a_mount_target_of_a_file_system_of_users_is_of_users(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    await made(world, desired, "net/vpc", "net/subnets", "sg/efs", "efs", "efs/mounts")
+    efs = aws.client("efs")
+    theirs = efs.create_file_system(CreationToken="theirs")["FileSystemId"]
+    while efs.describe_file_systems(FileSystemId=theirs)["FileSystems"][0]["LifeCycleState"] != "available":
+        pass
+    subnet = next(value for value in world.known["net/subnets"].values() if value.startswith("subnet-"))
+    efs.create_mount_target(FileSystemId=theirs, SubnetId=subnet)
+    found = [each for each in world.provider.audit(world.audit()) if each.kind == "MountTargetInterface"]
+    assert {each.ours for each in found if theirs in each.evidence} == {False}
+    ours = [each for each in found if theirs not in each.evidence]
+    assert (len(ours) > 1, {each.ours for each in ours}) == (True, {True})
+    world.known.pop("efs")
+    found = list(world.provider.audit(world.audit()))
+    assert {each.id for each in ours} <= {each.id for each in found if each.ours}, "by its tag"
+
+
+def a_copy(aws: FakeAws, system: str, token: str) -> str:
+    """A file system with the tags of another one, as a restore makes it."""
+    efs = aws.client("efs")
+    (found,) = efs.describe_file_systems(FileSystemId=system)["FileSystems"]
+    return str(efs.create_file_system(CreationToken=token, Tags=found["Tags"])["FileSystemId"])
+
+
+async def test_a_file_system_with_our_tags_that_was_restored_is_named_and_stays(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    objects = await made(world, desired, "net/vpc", "net/subnets", "sg/efs", "efs", "efs/mounts")
+    ours = world.known["efs"]["id"]
+    copy = a_copy(aws, ours, "restored")
+    assert world.look(objects["efs"]).duplicates == ()
+    await world.ensure(objects["efs"])
+    await world.delete(objects["efs/mounts"])
+    await world.delete(objects["efs"])
+    # Not in the place of the one that is gone either.
+    world.known.pop("efs", None)
+    await world.delete(objects["efs"])
+    left = [each for each in swept(world) if each.kind == "FileSystem"]
+    assert [(each.id, each.ours, each.key) for each in left] == [(copy, False, "")]
+    assert [each["FileSystemId"] for each in aws.client("efs").describe_file_systems()["FileSystems"]] == [copy]
+
+
+async def test_a_second_file_system_that_was_created_here_goes_while_it_is_empty(aws: FakeAws, world: World) -> None:
+    objects = await made(world, world.plan(), "efs")
+    world.epochs["efs"] = 1
+    second = a_copy(aws, world.known["efs"]["id"], world.wanted(objects["efs"]).token)
+    assert world.look(objects["efs"]).duplicates == (second,)
+    aws.cloud.efs.file_systems_by_id[second]._size_value = 10 * 2**20
+    assert world.look(objects["efs"]).duplicates == ()
+
+
 async def test_prv_68_an_address_is_released_when_its_gateway_is_gone(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, "net/vpc", "net/subnets", "net/igw", "net/eip", "net/nat")
@@ -114,6 +166,10 @@ async def test_prv_65_an_interface_that_a_node_left_is_deleted_once_it_was_unuse
     assert [each.ours for each in found] == [True]
     with pytest.raises(Dependency, match="is unused for"):
         world.provider.sweep(world.audit(), found[0])
+    # New clients, as after a credential that was refused, remember it.
+    remembered = world.provider._unused_since
+    world.restart()
+    world.provider._unused_since = remembered
     later = utc_now() + timedelta(seconds=121)
     world.provider.clients.seconds = later.timestamp
     world.provider.sweep(world.audit(), found[0])
@@ -190,6 +246,43 @@ async def test_prv_74_what_others_have_put_into_the_vpc_is_named_and_stays(aws: 
     assert aws.remains() == []
 
 
+def tagged(owner: str, key: str) -> list[dict[str, str]]:
+    return [{"Key": "modelplane.ai/owner", "Value": owner}, {"Key": "modelplane.ai/object", "Value": key}]
+
+
+async def test_tags_make_nothing_ours_that_is_in_another_network(aws: FakeAws, world: World) -> None:
+    keys = ("net/vpc", "net/subnets", "net/igw", "net/eip", "net/routes-public", "sg/efs")
+    objects = await made(world, world.plan(), *keys)
+    owner, ec2 = world.wanted(objects["net/vpc"]).owner.digits, aws.client("ec2")
+    theirs = {"net/vpc": ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]}
+    vpc = theirs["net/vpc"]
+    theirs["net/subnets"] = ec2.create_subnet(VpcId=vpc, CidrBlock="10.1.0.0/24")["Subnet"]["SubnetId"]
+    theirs["net/igw"] = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=theirs["net/igw"], VpcId=vpc)
+    theirs["net/eip"] = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    theirs["net/routes-public"] = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    theirs["sg/efs"] = ec2.create_security_group(GroupName="x", Description="x", VpcId=vpc)["GroupId"]
+    for key, identity in theirs.items():
+        ec2.create_tags(Resources=[identity], Tags=tagged(owner, key))
+    assert {key: world.look(objects[key]).duplicates for key in keys} == dict.fromkeys(keys, ())
+    await world.delete_all([objects[key] for key in keys])
+    for emptied in (False, True):
+        left = swept(world, emptied=emptied)
+        assert {each.id: (each.ours, each.key) for each in left} == dict.fromkeys(theirs.values(), (False, ""))
+    # Nor where the inventory was lost.
+    lost = world_of(aws)
+    assert {each.id: each.ours for each in swept(lost)} == dict.fromkeys(theirs.values(), False)
+
+
+async def test_a_launch_template_that_is_a_copy_of_ours_is_named_and_ends_no_deletion(aws: FakeAws, world: World) -> None:
+    owner, ec2 = world.wanted(world.plan().objects[0]).owner.digits, aws.client("ec2")
+    specification: Any = [{"ResourceType": "launch-template", "Tags": tagged(owner, "lt/gpu")}]
+    data: Any = {"InstanceType": "g6.xlarge"}
+    ec2.create_launch_template(LaunchTemplateName="copy", LaunchTemplateData=data, TagSpecifications=specification)
+    found = [each for each in world.provider.audit(world.audit()) if each.kind == "LaunchTemplate"]
+    assert [(each.ours, each.key) for each in found] == [(False, "")]
+
+
 async def test_prv_3_an_object_that_lost_its_tag_is_not_deleted(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, "net/vpc")
@@ -210,11 +303,16 @@ async def test_prv_9_3_volumes_are_deleted_only_with_the_tag_of_the_cluster(aws:
         listed: Any = [{"ResourceType": "volume", "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}]
         return str(ec2.create_volume(AvailabilityZone="us-east-2a", Size=1, TagSpecifications=listed)["VolumeId"])
 
-    claim = {"kubernetes.io/created-for/pvc/name": "data"}
-    ours = volume(**claim, **{f"kubernetes.io/cluster/{cluster}": "owned"})
+    claim, mark = {"kubernetes.io/created-for/pvc/name": "modelcache-x"}, {f"kubernetes.io/cluster/{cluster}": "owned"}
+    ours = volume(**claim, **mark)
+    users = volume(**mark, **{"kubernetes.io/created-for/pvc/name": "data"})
     others = [volume(**claim), volume(**claim, **{"kubernetes.io/cluster/another": "owned"})]
-    assert [each.id for each in world.provider.audit(world.audit()) if each.kind == "Volume"] == [ours]
-    swept(world)
+    for emptied in (False, True):
+        found = [each for each in world.provider.audit(world.audit(emptied=emptied)) if each.kind == "Volume"]
+        assert {each.id: each.ours for each in found} == {ours: True, users: False}
+        assert all(each.link for each in found)
+    swept(world, emptied=True)
+    others.append(users)
     assert {each["VolumeId"] for each in ec2.describe_volumes()["Volumes"]} == set(others)
 
 
@@ -241,13 +339,20 @@ async def test_prv_64_network_load_balancers_of_services_and_of_the_controller_a
         VpcId=world.known["net/vpc"]["id"],
         Tags=[{"Key": "elbv2.k8s.aws/cluster", "Value": cluster}],
     )
-    found = list(world.provider.audit(world.audit()))
+    asked = world.provider.audit(world.audit())
+    assert {each.id: each.ours for each in asked if each.kind == "LoadBalancer"} == dict.fromkeys(made_arns.values(), False)
+    for each in asked:
+        if each.kind == "LoadBalancer":
+            world.provider.sweep(world.audit(), each.model_copy(update={"ours": True}))
+    assert len(elb.describe_load_balancers()["LoadBalancers"]) == 3, "users were not asked for theirs"
+    order = world.audit(emptied=True)
+    found = list(world.provider.audit(order))
     assert {each.id for each in found if each.kind == "LoadBalancer" and each.ours} == {made_arns["service"], made_arns["controller"]}
     assert [each.id for each in found if each.kind == "TargetGroup"] == [groups["TargetGroups"][0]["TargetGroupArn"]]
     assert made_arns["theirs"] in {each.id for each in found if not each.ours}
     for each in found:
         if each.kind in ("LoadBalancer", "TargetGroup"):
-            world.provider.sweep(world.audit(), each)
+            world.provider.sweep(order, each)
     assert [each["LoadBalancerArn"] for each in elb.describe_load_balancers()["LoadBalancers"]] == [made_arns["theirs"]]
     assert elb.describe_target_groups()["TargetGroups"] == []
     assert elb.delete_load_balancer(LoadBalancerArn=made_arns["theirs"])

@@ -90,9 +90,10 @@ class World:
             if self.provider.handler(self.account, each.kind) is not None:
                 await self.delete(each)
 
-    def audit(self) -> AuditCloud:
-        """The order of an audit."""
-        return AuditCloud(account=self.account, cloud_cluster=self.provider.cloud_cluster(self.account), known=self.known)
+    def audit(self, *, emptied: bool = False) -> AuditCloud:
+        """The order of an audit; `emptied` of users' load balancers."""
+        cluster = self.provider.cloud_cluster(self.account)
+        return AuditCloud(account=self.account, cloud_cluster=cluster, known=self.known, emptied=emptied)
 
     def restart(self) -> None:
         """Start another worker: it remembers nothing."""

@@ -79,6 +79,8 @@ class Cloud:
     reports: list[str] = field(default_factory=list)
     dies: dict[str, str] = field(default_factory=dict)
     """Methods after which the worker dies, by key."""
+    emptied: bool = False
+    """Whether users had no load balancers in it any more."""
     _planned: tuple[str, list[DesiredObject]] = ("", [])
 
     def plan(self) -> Desired:
@@ -189,7 +191,7 @@ class Cloud:
 
     @property
     def order(self) -> AuditCloud:
-        return AuditCloud(account=self.account, cloud_cluster=self.base, keys=list(self.known))
+        return AuditCloud(account=self.account, cloud_cluster=self.base, keys=list(self.known), emptied=self.emptied)
 
     def sweep(self) -> list[str]:
         """Delete what may be deleted; give why others could not."""

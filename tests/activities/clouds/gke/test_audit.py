@@ -197,6 +197,82 @@ def test_two_clusters_in_one_project_sweep_only_their_own(cloud: Cloud) -> None:
     assert {each.id for each in without_key(other)} == set(planted)
 
 
+USERS = '{"kubernetes.io/service-name":"shop/web"}'
+
+
+def a_load_balancer(cloud: Cloud, name: str, *, nodes_of: str = "", network: bool = True) -> list[str]:
+    """A Service of users with its load balancer; `nodes_of` a cluster."""
+    region, top = "projects/fake-project/regions/europe-west4", "projects/fake-project/global"
+    google, there = cloud.google, {"network": network_of(cloud)} if network else {}
+    zone = f"{COMPUTE}/projects/fake-project/zones/europe-west4-a"
+    check = google.plant(f"{top}/httpHealthChecks/{name}-check", description=USERS)
+    nodes = {"instances": [f"{zone}/instances/gke-{nodes_of}-gpu-1"]} if nodes_of else {}
+    pool = google.plant(f"{region}/targetPools/{name}", healthChecks=[f"{COMPUTE}/{check}"], description=USERS, **nodes)
+    address = google.plant(f"{region}/addresses/{name}", description=USERS, address="203.0.113.99")
+    firewall = google.plant(f"{top}/firewalls/k8s-fw-{name}", network=network_of(cloud), description=USERS)
+    rule = google.plant(
+        f"{region}/forwardingRules/{name}", target=f"{COMPUTE}/{pool}", IPAddress=f"{COMPUTE}/{address}", description=USERS, **there
+    )
+    return [rule, pool, check, firewall, address]
+
+
+@pytest.mark.parametrize("network", [True, False])
+def test_ruling_71_load_balancers_of_users_are_named_unless_they_had_none_any_more(cloud: Cloud, network: bool) -> None:
+    planted = a_load_balancer(cloud, "a1", nodes_of=cloud.base, network=network)
+    assert {each.id: each.ours for each in without_key(cloud)} == dict.fromkeys(planted, False)
+    assert all(each.link for each in without_key(cloud))
+    cloud.sweep()
+    assert set(planted) <= set(cloud.google.objects())
+    cloud.emptied = True
+    assert {each.id: each.ours for each in without_key(cloud)} == dict.fromkeys(planted, True)
+    cloud.sweep()
+    assert without_key(cloud) == []
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_ruling_71_what_claims_of_users_stored_is_named_and_stays(cloud: Cloud, emptied: bool) -> None:
+    cloud.emptied = emptied
+    claim = '{"kubernetes.io/created-for/pvc/name":"data"}'
+    disk = "projects/fake-project/zones/europe-west4-a/disks/pvc-1"
+    cloud.google.plant(disk, labels={"goog-k8s-cluster-name": cloud.base}, description=claim)
+    share = "projects/fake-project/locations/europe-west4-a/instances/pvc-2"
+    marks = {"kubernetes_io_created-for_pvc_name": "data", "storage_gke_io_created-by": "filestore_csi_storage_gke_io"}
+    network = filestore_v1.NetworkConfig(network=cloud.base)
+    cloud.google.plant_message(share, filestore_v1.Instance(name=share, networks=[network], labels=marks))
+    assert {each.id: each.ours for each in without_key(cloud)} == {disk: False, share: False}
+    assert all(each.link and "claim data" in each.evidence for each in without_key(cloud))
+    cloud.sweep()
+    assert {disk, share} <= set(cloud.google.objects())
+
+
+def test_a_firewall_rule_with_the_name_of_another_load_balancer_makes_it_not_ours(cloud: Cloud) -> None:
+    cloud.emptied = True
+    rule, pool, check, firewall, address = a_load_balancer(cloud, "b1", nodes_of="other-0a1b2c3d", network=False)
+    other = cloud.google.plant("projects/fake-project/global/healthChecks/theirs")
+    forged = cloud.google.plant("projects/fake-project/global/firewalls/theirs-http-hc", network=network_of(cloud), description=USERS)
+    assert {each.id for each in without_key(cloud)} == {firewall, forged}
+    cloud.sweep()
+    assert {rule, pool, check, address, other} <= set(cloud.google.objects())
+
+
+def test_a_health_check_that_another_load_balancer_uses_is_named_and_holds_up_no_deletion(cloud: Cloud) -> None:
+    cloud.emptied = True
+    _, _, check, *_ = a_load_balancer(cloud, "a1", nodes_of=cloud.base)
+    region = "projects/fake-project/regions/europe-west4"
+    cloud.google.plant(f"{region}/targetPools/b1", healthChecks=[f"{COMPUTE}/{check}"], description=USERS)
+    (found,) = of_kind(cloud.audit(), "HttpHealthCheck")
+    assert (found.ours, found.evidence) == (False, "something else uses it")
+
+
+def test_a_subnet_with_our_mark_and_another_name_is_not_ours(cloud: Cloud) -> None:
+    region = "projects/fake-project/regions/europe-west4"
+    mark = cloud.google.object_of(f"{region}/subnetworks/{cloud.base}-nodes")["description"]
+    inside = cloud.google.plant(f"{region}/subnetworks/copy", network=network_of(cloud), description=mark)
+    elsewhere = f"{COMPUTE}/projects/fake-project/global/networks/x"
+    cloud.google.plant(f"{region}/subnetworks/{cloud.base}-other", network=elsewhere, description=mark)
+    assert [(each.id, each.ours) for each in of_kind(cloud.audit(), "Subnetwork") if not each.key] == [(inside, False)]
+
+
 # --- one by one -----------------------------------------------------------------------------------------------------------------------
 
 
@@ -210,10 +286,22 @@ def test_the_firewall_of_gke_is_left_only_once_the_cluster_is_gone(cloud: Cloud)
     assert of_kind(cloud.audit(), "Firewall") == []
 
 
+def test_a_cluster_whose_label_was_taken_away_is_there_and_keeps_the_firewall_of_gke(cloud: Cloud) -> None:
+    del cloud.google.object_of(cloud.cluster_name).resource_labels["modelplane-owner"]
+    cloud.google.plant(f"projects/fake-project/global/firewalls/gke-{cloud.base}-0a1b2c3d-vms", network=network_of(cloud))
+    found = cloud.audit()
+    assert of_kind(found, "Firewall") == []
+    (cluster,) = of_kind(found, "Cluster")
+    assert (cluster.ours, cluster.key, cluster.evidence.partition(" ")[0]) == (True, "cluster", "description")
+
+
 def test_a_disk_that_is_attached_stays(cloud: Cloud) -> None:
     name = "projects/fake-project/zones/europe-west4-a/disks/pvc-1"
     cloud.google.plant(
-        name, labels={"goog-k8s-cluster-name": cloud.base}, users=[f"{COMPUTE}/projects/fake-project/zones/europe-west4-a/instances/i"]
+        name,
+        labels={"goog-k8s-cluster-name": cloud.base},
+        description='{"kubernetes.io/created-for/pvc/name":"modelcache-1"}',
+        users=[f"{COMPUTE}/projects/fake-project/zones/europe-west4-a/instances/i"],
     )
     (disk,) = of_kind(cloud.audit(), "Disk")
     with pytest.raises(Dependency, match="is attached to"):

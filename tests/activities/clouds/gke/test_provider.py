@@ -1,5 +1,6 @@
 """What the provider of GKE gives beside objects: the project, the endpoint, tokens; and that it reveals no credential."""
 
+import json
 import logging
 import time
 
@@ -97,6 +98,12 @@ def test_prv_18_a_credential_that_is_revoked_is_invalid_and_nothing_counts_as_go
 def test_a_credential_that_is_none_makes_no_provider(google: FakeGoogle) -> None:
     with pytest.raises(CredentialsInvalid, match="is not JSON"):
         GkeProvider("none", REGION, GkeSettings(), clients=lambda text: FakeClients(google, text))
+
+
+def test_a_key_of_google_is_none_of_the_fake_and_its_tokens_are_not_fetched(google: FakeGoogle) -> None:
+    real = json.dumps(json.loads(google.credential) | {"token_uri": "https://oauth2.googleapis.com/token"})
+    with pytest.raises(CredentialsInvalid, match="is none of the fake Google Cloud"):
+        GkeProvider(real, REGION, GkeSettings(), clients=lambda text: FakeClients(google, text))
 
 
 def test_prv_79_nothing_of_the_credential_gets_out(google: FakeGoogle, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,146 @@
+"""What a CloudCluster does that lost its state: it is told what was there, and knows nothing else."""
+
+from typing import Any
+
+import pytest
+
+from api_types.messages.clouds import CLUSTER_KEY, AuditCloud, CloudAudit, CloudDelete, CloudOrder, CloudPlan, CloudProblem, PlanCloud
+from tests.activities.clouds.builders import UID
+from tests.workflows.cloud_cluster.control_plane import NAME
+from tests.workflows.cloud_cluster.decided import ACCOUNT, Decided
+from workflows.cloud_cluster import converge as converging
+from workflows.cloud_cluster import shown
+from workflows.cloud_cluster import teardown as tearing_down
+from workflows.cloud_cluster.account import ordered_account
+from workflows.cloud_cluster.calls import AUDIT, PLAN
+from workflows.cloud_cluster.teardown import Teardown
+from workflows.entity.failures import Failure
+
+POOL = "pool/gpu"
+BROKEN = "status ERROR"
+NO_RIGHT = Failure("PermissionDenied", "lacks container.clusters.create")
+
+
+def lost(**told: Any) -> Decided:
+    """A cluster that lost its state, and has the first order of before."""
+    cluster = Decided()
+    assert cluster.state.order is not None
+    cluster.state.order = cluster.state.order.model_copy(update=told)
+    return cluster
+
+
+def made_until(cluster: Decided, key: str) -> None:
+    """Have all Ready that comes before this one."""
+    while key not in cluster.calls.keys:
+        cluster.end(cluster.calls.keys[0], "Ready")
+
+
+# --- while it is wanted -------------------------------------------------------------------------------------------------------------------
+
+
+def test_case_77_a_control_plane_that_is_broken_when_it_is_found_again_is_not_deleted() -> None:
+    cluster = lost(was_usable=True)
+    cluster.plan()
+    made_until(cluster, CLUSTER_KEY)
+    cluster.end(CLUSTER_KEY, "Broken", message=BROKEN)
+    assert (cluster.entry(CLUSTER_KEY).failure.message, CLUSTER_KEY in cluster.calls.keys) == (BROKEN, False)
+    assert not shown.is_usable(cluster.state)
+
+
+def test_case_77_a_control_plane_that_is_gone_when_it_is_looked_for_is_not_created_again_by_itself() -> None:
+    cluster = lost(was_usable=True)
+    cluster.plan()
+    made_until(cluster, CLUSTER_KEY)
+    cluster.end(CLUSTER_KEY, "Absent")
+    assert (cluster.entry(CLUSTER_KEY).held, CLUSTER_KEY in cluster.calls.keys) == (True, False)
+    assert "CloudClusterMissing" in cluster.reasons
+
+
+@pytest.mark.parametrize(("was_ready", "held"), [(True, True), (False, False)])
+def test_case_77_a_pool_that_is_broken_when_it_is_found_again_is_deleted_only_if_not_all_was_ready(was_ready: bool, held: bool) -> None:
+    cluster = lost(was_usable=True, was_ready=was_ready)
+    cluster.plan()
+    made_until(cluster, POOL)
+    cluster.calls.started.clear()
+    cluster.end(POOL, "Broken", message=BROKEN)
+    assert cluster.calls.started.count(POOL) == (0 if held else 1)
+
+
+def test_a_pool_that_is_added_to_a_cluster_that_was_ready_is_new() -> None:
+    cluster = lost(was_usable=True, was_ready=True)
+    cluster.plan()
+    cluster.make_all()
+    assert cluster.state.order is not None
+    pools = [*cluster.state.order.manifest["spec"]["nodePools"], {**cluster.state.order.manifest["spec"]["nodePools"][0], "name": "b"}]
+    cluster.order(*pools)
+    cluster.state.order = cluster.state.order.model_copy(update={"was_usable": True, "was_ready": True})
+    cluster.plan()
+    assert (cluster.entry("pool/b").was_ready, cluster.entry("pool/b").phase) == (False, "Creating")
+
+
+def test_case_77_the_pinned_account_is_that_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[Any] = []
+    monkeypatch.setattr(converging, "executing", lambda _, order, __: planned.append(order))
+    cluster = lost(account=ACCOUNT)
+    cluster.go()
+    assert isinstance(planned[0], PlanCloud)
+    assert (planned[0].account.installation, planned[0].account.project) == ("acme", "p")
+    other = ACCOUNT.model_copy(update={"installation": "other"})
+    order = cluster.state.order
+    assert order is not None
+    found = ordered_account(NAME, UID, order, other)
+    assert found is not None
+    assert found.installation == "other", "what is known counts more than what is told"
+
+
+# --- while it is deleted ------------------------------------------------------------------------------------------------------------------
+
+
+def deleted(cluster: Decided) -> Teardown:
+    """Order the deletion of a cluster that knows nothing."""
+    cluster.state.deletion = CloudDelete(uid=UID, sequence=9, order=cluster.state.order)
+    return Teardown(cluster.context, cluster.calls, cluster.entries, cluster.converge)
+
+
+async def test_case_77_what_cannot_be_planned_is_deleted_by_its_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(tearing_down, "executing", lambda _, order, __: asked.append(order))
+    cluster = lost(account=ACCOUNT)
+    teardown = deleted(cluster)
+    assert not await teardown.update()
+    cluster.calls.failed(PLAN, NO_RIGHT)
+    assert not await teardown.update()
+    assert not await teardown.update()
+    assert cluster.calls.keys == [AUDIT]
+    (order,) = asked
+    assert isinstance(order, AuditCloud)
+    assert (order.account, order.keys) == (ACCOUNT, [])
+    cluster.calls.done(AUDIT, CloudAudit())
+    assert await teardown.update()
+    assert cluster.reasons == ["PermissionDenied", "PermissionDenied"]
+
+
+@pytest.mark.parametrize("reason", ["ServerError", "Throttled", "CredentialsInvalid"])
+async def test_case_77_a_plan_that_fails_with_what_passes_is_waited_for(reason: str) -> None:
+    cluster = lost(account=ACCOUNT)
+    teardown = deleted(cluster)
+    assert not await teardown.update()
+    cluster.calls.failed(PLAN, Failure(reason, "no answer"))
+    for _ in range(3):
+        assert not await teardown.update()
+    assert (cluster.calls.keys, cluster.state.looked_up) == ([], False)
+
+
+async def test_case_77_a_plan_without_objects_is_followed_by_a_search() -> None:
+    cluster = lost(account=ACCOUNT)
+    teardown = deleted(cluster)
+    assert not await teardown.update()
+    cluster.calls.done(PLAN, CloudPlan(account=ACCOUNT, refused=[CloudProblem(reason="InvalidInput", text="not offered")]))
+    for _ in range(2):
+        assert not await teardown.update()
+    assert cluster.calls.keys == [AUDIT]
+
+
+def test_an_order_of_before_knows_nothing_of_what_was_there() -> None:
+    order = CloudOrder(uid=UID, sequence=1, generation=1, manifest={})
+    assert (order.account, order.was_usable, order.was_ready) == (None, False, False)
