@@ -111,6 +111,7 @@ def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{url[1]}/healthz", trust_env=False)
 
+        kubectl(kubeconfig, "config", "set-context", "--current", "--namespace=ml-team")
         # Without --fleet it is the same fleet as before, not the built-in one.
         # A Temporal that the environment names belongs to another fleet: the clusters are registered with the one that was started.
         # So do variables of a front: the one that is started has neither users nor TLS.
@@ -118,7 +119,8 @@ def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with
         again = modelplane(home, "up", "--no-data-plane", **more)
         assert again.returncode == 0, again.stderr
         assert f"Front         {url[1]} " in again.stdout, "its address stays, for kubeconfigs that were copied"
-        assert kubectl(kubeconfig, "get", "md/demo", "-o", "name") == "modeldeployment.modelplane.ai/demo\n"
+        assert kubectl(kubeconfig, "get", "md/demo", "-n", "default", "-o", "name") == "modeldeployment.modelplane.ai/demo\n"
+        assert "namespace: ml-team" in kubectl(kubeconfig, "config", "view", "--minify")
         assert not re.search("^Gateway", again.stdout, re.MULTILINE)
         assert "inferencecluster/only unchanged" in again.stdout
         after = json.loads(modelplane(home, "get", "md/demo", "-o", "json").stdout)
@@ -194,7 +196,6 @@ def test_the_front_of_the_fleet_has_no_setting_of_another_one(tmp_path: Path, mo
     """It is started with an environment in which every setting of a front is, and has none of them."""
     testbed, config = Started(), tmp_path / "config.yaml"
     config.write_text("{}")
-    assert front.front_port(tmp_path) == 0
     front.start_front(cast(Testbed, testbed), Settings(), tmp_path, config, 20123)
     assert front.front_port(tmp_path) == 20123
     ((name, argv, more),) = testbed.started
@@ -206,6 +207,26 @@ def test_the_front_of_the_fleet_has_no_setting_of_another_one(tmp_path: Path, mo
     told = subprocess.run([*argv[:-2], "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
     audit = tmp_path / "logs" / "front-audit.log"
     assert told == [f"('MODELPLANE_FRONT__AUDIT_FILE', '{audit}')", "('MODELPLANE_FRONT__LISTEN', '127.0.0.1:20123')"]
+
+
+def test_what_kubectl_wrote_into_the_kubeconfig_of_the_front_stays_and_so_does_the_port(tmp_path: Path) -> None:
+    assert front.front_port(tmp_path) == 0
+    front.keep_port(tmp_path, 20123)
+    kubeconfig = front.front_kubeconfig(tmp_path)
+    kubectl(kubeconfig, "config", "set-context", "--current", "--namespace=ml-team")
+    kubectl(kubeconfig, "config", "set-cluster", "another", "--server=https://127.0.0.1:6443")
+    changed = kubeconfig.read_text()
+    assert not changed.startswith("{"), "it is YAML now"
+    assert front.front_port(tmp_path) == 20123
+    front.keep_port(tmp_path, 20123)
+    assert kubeconfig.read_text() == changed
+
+    front.keep_port(tmp_path, 20124)
+    assert front.front_port(tmp_path) == 20124
+    assert "http://127.0.0.1:20124" in kubectl(kubeconfig, "config", "view", "--minify")
+    kubeconfig.unlink()
+    front.keep_port(tmp_path, 20124)
+    assert "http://127.0.0.1:20124" in kubeconfig.read_text()
 
 
 @pytest.mark.parametrize(("why", "said"), [(None, []), ("unshare fails", ["unshare fails; requests to models are answered by nobody"])])
