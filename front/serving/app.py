@@ -21,7 +21,7 @@ from front.audit.event import AuditEvent
 from front.audit.log import AuditLog
 from front.page.files import SETTINGS, Page
 from front.serving import access_reviews, bodies, errors
-from front.serving.auditing import Auditing, event_of, note_resource, note_user, user_of
+from front.serving.auditing import READING, Auditing, event_of, note_resource, note_user, user_of
 from front.serving.documents import discovery, openapi, openapi_v2
 from front.serving.formats import protobuf
 from front.serving.managers import Manager
@@ -39,6 +39,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _WARNING_BYTES_MAX = 4096
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _BODY_SECONDS = 30.0
+WRITE_SECONDS = 50.0
+"""How long a write may take from its arrival, whatever it waits for: API servers that pass requests on wait 60 seconds."""
+_LATE = "this took too long; what was sent to Temporal before is carried out once a worker can: read the object before you repeat it"
 # Beside those in which an API server names a user with all groups.
 _OTHER_HEADERS_MAX = 128
 RUNNER_OPTIONS: Mapping[str, Any] = {"auto_decompress": False, "max_headers": TEXTS_MAX + _OTHER_HEADERS_MAX}
@@ -90,8 +93,10 @@ class Front:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Turn every refusal into a Status, and every failure of ours into one that shows nothing of it."""
+        late = asyncio.timeout(None if request.method in READING else WRITE_SECONDS)
         try:
-            return await handler(request)
+            async with late:
+                return await handler(request)
         except errors.Refused as refusal:
             answer = json_response(refusal.status, refusal.code)
         except TooMany as limit:
@@ -101,8 +106,10 @@ class Front:
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:
-            log.exception("a request failed", method=request.method, path=request.path[:512], exc_info=error)
-            failure = errors.Refused(500, "InternalError", "an error of this server; its log has the details")
+            failure = errors.unavailable(_LATE)
+            if not late.expired():
+                log.exception("a request failed", method=request.method, path=request.path[:512], exc_info=error)
+                failure = errors.Refused(500, "InternalError", "an error of this server; its log has the details")
             answer = json_response(failure.status, failure.code)
         return ended(request) or answer
 

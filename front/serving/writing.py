@@ -58,7 +58,7 @@ class Writer:
 
     def __init__(self, plane: ControlPlane, projection: Projection) -> None:
         """`projection`: what was written is there at once. Each method notes in `event` what it sends, and by whom."""
-        self._plane, self._projection, self._turns = plane, projection, Turns()
+        self._plane, self._projection, self._turns = plane, projection, Turns(errors.Silent, _behind_silence)
 
     async def create(self, resource: Resource, document: Tree, event: AuditEvent, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
         """Create an object; gives it with warnings. Raises `Refused`."""
@@ -318,7 +318,7 @@ class Writer:
         if requested.gone:
             return None
         if requested.tree is None:
-            raise errors.unavailable("Temporal has the request, and no worker has carried it out yet; it is done once one runs")
+            raise errors.silent("Temporal has the request, and no worker has carried it out yet; it is done once one runs")
         change.after = shown(requested.tree)
         return self._projection.put(resource.key, change.after).tree
 
@@ -370,7 +370,7 @@ class Writer:
             return await self._plane.exists(target)
         except CommandFailed as failure:
             log.warning("a request was not answered", problem=failure.message, details=failure.details)
-            raise errors.unavailable("Temporal does not answer") from failure
+            raise errors.silent("Temporal does not answer") from failure
 
     async def _replaced(self, resource: Resource, message: Replace, change: Change, *, create: bool) -> Tree:
         try:
@@ -385,79 +385,9 @@ def _target(resource: Resource) -> Target:
     return Target(resource.info, resource.namespace, resource.name)
 
 
-def _named(resource: Resource, document: Tree) -> Tree:
-    """Check that a document is of the kind, namespace and name of its path, and fill in what it leaves out. Raises `Refused`.
-
-    The annotation that says who owns what is not the user's to write.
-    """
-    info = resource.info
-    if not info.user_may_apply:
-        raise errors.method_not_allowed(f"writing of {info.kind}, which the control plane makes from {info.written_instead}")
-    metadata = document.get("metadata")
-    if not isinstance(metadata, dict):
-        raise errors.bad_request("metadata: must be an object with the name")
-    for field, expected in (("apiVersion", info.api_version), ("kind", info.kind)):
-        if document.get(field, expected) != expected:
-            raise errors.bad_request(f"{field}: the path is of {expected}, and the object says {str(document[field])[:128]!r}")
-    filled = {**metadata}
-    if info.namespaced and filled.setdefault("namespace", resource.namespace) != resource.namespace:
-        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    if not resource.name and not filled.get("name") and isinstance(filled.get("generateName"), str):
-        filled["name"] = filled["generateName"] + "".join(secrets.choice(_ALPHABET) for _ in range(_NAME_SUFFIX))
-    filled.pop("generateName", None)
-    if resource.name and filled.setdefault("name", resource.name) != resource.name:
-        raise errors.bad_request("the name of the object does not match the name on the URL")
-    if isinstance(annotations := filled.get("annotations"), dict):
-        filled["annotations"] = {key: value for key, value in annotations.items() if key != MANAGED_FIELDS}
-    return {**document, "apiVersion": info.api_version, "kind": info.kind, "metadata": filled}
-
-
-def _admitted(resource: Resource, document: Tree, before: Tree | None = None) -> Admitted:
-    info = resource.info
-    try:
-        admitted = admit({key: value for key, value in document.items() if key != "status"}, CHECKS, resource.namespace)
-        if before and before.get("spec"):
-            admit_update(load(before), admitted.manifest)
-    except InvalidManifest as refusal:
-        raise errors.invalid(info.group, info.kind, str(document["metadata"].get("name", "")), refusal) from refusal
-    return admitted
-
-
-def _stored(resource: Resource, before: Tree | None, document: Tree) -> Tree:
-    """Give a document as it would be stored. Raises `Refused`."""
-    return dump(_admitted(resource, document, before).manifest)
-
-
-def _version(resource: Resource, document: Tree, before: Tree) -> str:
-    """Give the resource version that a document names, else the present one. Raises `Refused` for what never was one."""
-    version = document["metadata"].get("resourceVersion") or before["metadata"]["resourceVersion"]
-    if not isinstance(version, str) or len(version) > _VERSION_DIGITS_MAX or not (version.isascii() and version.isdecimal()):
-        raise errors.conflict(resource.info.group, resource.info.plural, resource.name, errors.MODIFIED)
-    return version
-
-
-def _check_uid(resource: Resource, document: Tree, before: Tree) -> None:
-    """Raise `Refused` if a document is of another object of that name."""
-    given, present = document["metadata"].get("uid"), before["metadata"].get("uid")
-    if given and given != present:
-        why = f"Precondition failed: UID in precondition: {str(given)[:64]}, UID in object meta: {present}"
-        raise errors.conflict(resource.info.group, resource.info.plural, resource.name, why)
-
-
-def _is_there(tree: Tree) -> bool:
-    """Whether an object was ever accepted, or is being deleted."""
-    return bool(tree["metadata"].get("generation") or deleting(tree))
-
-
-def _has_count(before: Tree, manifest: Tree) -> bool:
-    """Whether a write leaves the count of replicas as it is, where the kind has one."""
-    count = manifest["spec"].get("replicas")
-    return count is not None and count == (before.get("spec") or {}).get("replicas")
-
-
-def _chosen_count(before: Tree, manifest: Tree) -> Any:
-    """Give the count of replicas that a write sets; None if it leaves it as it is, or the kind has none."""
-    return None if _has_count(before, manifest) else manifest["spec"].get("replicas")
+def _behind_silence() -> errors.Silent:
+    """Make the refusal of a write whose turn did not come because the one before got no answer."""
+    return errors.silent("no worker answers: a write of this object before this one got no answer, and of this one nothing was sent")
 
 
 async def _repeated(attempt: Callable[[], Awaitable[ResultT]], reasons: tuple[str, ...] = ()) -> ResultT:
@@ -490,4 +420,4 @@ def _refusal(resource: Resource, failure: CommandFailed) -> errors.Refused:
             return errors.Refused(422, "Invalid", f'{resource.info.kind}.{group} "{resource.name}" is invalid: {failure.message}')
         case _:
             log.warning("a request was not answered", problem=failure.message, details=failure.details)
-            return errors.unavailable("no worker answers" if isinstance(failure, NoAnswer) else "Temporal does not answer")
+            return errors.silent("no worker answers" if isinstance(failure, NoAnswer) else "Temporal does not answer")
