@@ -24,13 +24,13 @@ from front.serving import access_reviews, bodies, errors
 from front.serving.auditing import READING, Auditing, event_of, note_resource, note_user, user_of
 from front.serving.documents import discovery, openapi, openapi_v2
 from front.serving.formats import protobuf
-from front.serving.managers import Manager
+from front.serving.managers import OPTIONS, Manager
 from front.serving.reading import Form, Parameters, encoded, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
-from front.serving.scaling import scale_of
 from front.serving.sending import InParts, ended, note_begun, sent
 from front.serving.watching import Watch, goes_on, streamed
 from front.serving.writing import Writer
+from front.serving.written import STRICT, scale_of, validation_of
 from front.store.projection import Projection, Tree
 
 log = structlog.get_logger("modelplane.front")
@@ -244,6 +244,7 @@ class Front:
     async def _write(self, request: web.Request, resource: Resource, verb: str, form: Form, user: User) -> web.StreamResponse:
         event = event_of(request)
         event.dry_run = dry = _dry(request)
+        validation = validation_of(request.query, verb) if verb in OPTIONS else STRICT
         body = await read(request, bodies.SMALL_BYTES_MAX if resource.subresource == SCALE else bodies.BYTES_MAX)
         content_type = request.headers.get("Content-Type", "")
         if verb in ("delete", "deletecollection"):
@@ -268,12 +269,16 @@ class Front:
             tree, warnings, created = await self.writer.apply(resource, config, manager, event, may_create, dry=dry)
             return json_response(form.one(resource, tree), 201 if created else 200, warnings)
         if verb == "patch":
-            tree, warnings = await self.writer.patch(resource, kind, await bodies.apart(bodies.parse, body), manager, event, dry=dry)
+            tree, warnings = await self.writer.patch(
+                resource, kind, await bodies.apart(bodies.parse, body), manager, event, dry=dry, validation=validation
+            )
         elif verb == "create":
-            tree, warnings = await self.writer.create(resource, await bodies.apart(bodies.parse_object, body), event, dry=dry)
+            tree, warnings = await self.writer.create(
+                resource, await bodies.apart(bodies.parse_object, body), event, dry=dry, validation=validation
+            )
         else:
             document, reason = await bodies.apart(bodies.parse_object, body), request.query.get("reason", "")
-            tree, warnings = await self.writer.update(resource, document, manager, event, dry=dry, reason=reason)
+            tree, warnings = await self.writer.update(resource, document, manager, event, dry=dry, reason=reason, validation=validation)
         return json_response(form.one(resource, tree), 201 if verb == "create" else 200, warnings)
 
     async def _scale(self, resource: Resource, body: bytes, content_type: str, verb: str, event: AuditEvent, *, dry: bool) -> Tree:
