@@ -140,8 +140,10 @@ class _Admission:
             self.info.model.model_validate(raw, extra="forbid", by_alias=True, by_name=False)
         except ValidationError as error:
             unknown = [one["loc"] for one in error.errors(include_url=False) if one["type"] == _UNKNOWN_FIELD]
-            paths = tuple(dict.fromkeys(self._path(loc) for loc in unknown))
-            return _without(raw, unknown), paths
+            if unknown:
+                # The namespace that was filled in for the check is for whoever admits the rest.
+                left = _without({**raw, "metadata": self.written.get("metadata", {})}, unknown)
+                return left, tuple(dict.fromkeys(self._path(loc) for loc in unknown))
         return self.written, ()
 
     def check_part(self) -> None:

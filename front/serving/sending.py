@@ -25,7 +25,7 @@ class InParts(web.StreamResponse):
     """An answer of many parts: the whole of it is in the memory of none."""
 
     def __init__(self, parts: Iterable[bytes], content_type: str) -> None:
-        """Take the parts of the body, in order. Those that are there already other answers may have too; others are made as they are sent."""
+        """Take the parts of the body, in order: those that other answers have too, or parts that are made as they are sent."""
         super().__init__(headers={"Content-Type": content_type})
         self.parts = parts
         if isinstance(parts, Sequence):

@@ -24,11 +24,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> InferenceClusterWorkflow:
     return cluster
 
 
-def changed(cluster: InferenceClusterWorkflow, *, labels_: dict[str, str] | None = None, **annotations: str) -> dict[str, Any]:
-    """Give the cluster's manifest with other annotations and labels."""
+def changed(cluster: InferenceClusterWorkflow, annotations: dict[str, str], **more: Any) -> dict[str, Any]:
+    """Give the cluster's manifest with other annotations, and with more in its metadata."""
     document = dump(load(cluster.manifest()))
     metadata = {**document["metadata"], "annotations": {**cluster.state.annotations, **annotations}}
-    return {**document, "metadata": metadata | ({"labels": labels_} if labels_ else {})}
+    return {**document, "metadata": metadata | more}
 
 
 def replace(cluster: InferenceClusterWorkflow, document: dict[str, Any], version: str = "") -> None:
@@ -41,22 +41,22 @@ def replace(cluster: InferenceClusterWorkflow, document: dict[str, Any], version
 def test_how_it_is_deleted_may_be_changed(cluster: InferenceClusterWorkflow, annotation: str) -> None:
     before = cluster.state.resource_version
     # kubectl keeps beside it what it has applied, and the front who owns what.
-    replace(cluster, changed(cluster, **{annotation: "true", labels.LAST_APPLIED: "{}", labels.MANAGED_FIELDS: "{}"}), "6")
+    replace(cluster, changed(cluster, {annotation: "true", labels.LAST_APPLIED: "{}", labels.MANAGED_FIELDS: "{}"}), "6")
     assert cluster.state.annotations == {labels.STACK: "external", annotation: "true"}
     assert cluster.state.events[-1].message == f"while it is being deleted: {annotation}"
     assert cluster.state.resource_version > before
-    replace(cluster, changed(cluster, **{annotation: "false"}))
+    replace(cluster, changed(cluster, {annotation: "false"}))
     assert cluster.state.annotations[annotation] == "false"
 
 
 def test_nothing_else_is_changed_with_it_nor_by_itself(cluster: InferenceClusterWorkflow) -> None:
-    wanted = changed(cluster, **{labels.ABANDON: "true"})
+    wanted = changed(cluster, {labels.ABANDON: "true"})
     pool = {**wanted["spec"]["nodePools"][0], "nodeCount": 3}
     refused = [
-        changed(cluster),
-        changed(cluster, note="another"),
-        changed(cluster, **{labels.ABANDON: "true", "note": "another"}),
-        changed(cluster, labels_={"tier": "gold"}, **{labels.ABANDON: "true"}),
+        changed(cluster, {}),
+        changed(cluster, {"note": "another"}),
+        changed(cluster, {labels.ABANDON: "true", "note": "another"}),
+        changed(cluster, {labels.ABANDON: "true"}, labels={"tier": "gold"}),
         {**wanted, "spec": {**wanted["spec"], "nodePools": [pool]}},
     ]
     for document in refused:
@@ -66,5 +66,5 @@ def test_nothing_else_is_changed_with_it_nor_by_itself(cluster: InferenceCluster
         replace(cluster, wanted, "4")
     replace(cluster, wanted)
     with pytest.raises(Conflict, match="is being deleted"):
-        replace(cluster, changed(cluster) | {"metadata": {"name": NAME, "annotations": {labels.STACK: "external"}}})
+        replace(cluster, changed(cluster, {}) | {"metadata": {"name": NAME, "annotations": {labels.STACK: "external"}}})
     assert cluster.state.annotations[labels.ABANDON] == "true"
