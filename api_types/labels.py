@@ -99,6 +99,7 @@ PICKER_FLAGS = f"{GROUP}/epp-extra-flags"
 # Of a cluster at a cloud that is being deleted: nothing is asked of the cluster itself, or nothing is deleted at all.
 SKIP_IN_CLUSTER_TEARDOWN = f"{GROUP}/skip-in-cluster-teardown"
 ABANDON = f"{GROUP}/abandon"
+TAKEN_WHILE_DELETING = (SKIP_IN_CLUSTER_TEARDOWN, ABANDON)
 PRICE_PER_NODE_HOUR = f"{GROUP}/price-per-node-hour"
 
 # On objects of users: who owns which fields, for server-side apply. The front writes it, and shows it as `metadata.managedFields`.

@@ -46,7 +46,7 @@ from front.store.projection import Projection
 # It is often started together with Temporal.
 CONNECT_SECONDS = 30.0
 # How long a write waits for the object that it changes. A query that is not answered in a third of it is sent again, which is no help to a
-# worker that is behind. With the waits for a turn and for the write it is less than API servers wait that pass requests on.
+# worker that is behind.
 _READ_WAIT = timedelta(seconds=15)
 _SHUTDOWN_SECONDS = 5.0
 _KEEPALIVE_SECONDS = 75.0

@@ -5,7 +5,7 @@ All errors of an object are reported at once, with paths as the user wrote them.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -59,6 +59,22 @@ def admit(document: Mapping[Any, Any], checks: Checks, namespace: str = "default
         raise InvalidManifest([Problem(f"{kind} {_name_of(document)}", "", str(error))]) from None
     drop_server_fields(raw)
     return _Admission(info, raw, checks, namespace).run()
+
+
+def without_unknown_fields(document: Mapping[Any, Any]) -> tuple[Mapping[Any, Any], tuple[str, ...]]:
+    """Give a document without the fields that its kind does not have, and the paths of these, as they were written.
+
+    What else is wrong with it stays, for `admit` to refuse: it is then given as it is, where it cannot be told what a field is of.
+    """
+    info = BY_KIND.get(str(document.get("kind")))
+    if info is None:
+        return document, ()
+    try:
+        raw = without_nulls(document)
+    except NotStorable:
+        return document, ()
+    drop_server_fields(raw)
+    return _Admission(info, raw, NO_CHECKS, "").without_unknown_fields()
 
 
 def check_part(document: Mapping[Any, Any], namespace: str = "default") -> None:
@@ -115,6 +131,20 @@ class _Admission:
             raise InvalidManifest(self._problems())
         self._check_size(manifest.wire())
         return Admitted(manifest, tuple(lines_of([Problem(self.title, self._path(loc), text) for loc, text in self.warnings])))
+
+    def without_unknown_fields(self) -> tuple[dict[str, Any], tuple[str, ...]]:
+        raw = self._raw()
+        if self.errors:
+            return self.written, ()
+        try:
+            self.info.model.model_validate(raw, extra="forbid", by_alias=True, by_name=False)
+        except ValidationError as error:
+            unknown = [one["loc"] for one in error.errors(include_url=False) if one["type"] == _UNKNOWN_FIELD]
+            if unknown:
+                # The namespace that was filled in for the check is for whoever admits the rest.
+                left = _without({**raw, "metadata": self.written.get("metadata", {})}, unknown)
+                return left, tuple(dict.fromkeys(self._path(loc) for loc in unknown))
+        return self.written, ()
 
     def check_part(self) -> None:
         raw = self._raw()
@@ -188,6 +218,17 @@ class _Admission:
 
     def _problems(self) -> list[Problem]:
         return list(dict.fromkeys(Problem(self.title, self._path(loc), text) for loc, text in self.errors))
+
+
+def _without(node: Any, locs: Sequence[Loc]) -> Any:
+    """Copy a tree without the fields at some places."""
+    if not locs:
+        return node
+    gone = {loc[0] for loc in locs if len(loc) == 1}
+    below = {part: [loc[1:] for loc in locs if loc[0] == part and len(loc) > 1] for part in dict.fromkeys(loc[0] for loc in locs)}
+    if isinstance(node, Mapping):
+        return {key: _without(value, below.get(key, ())) for key, value in node.items() if key not in gone}
+    return [_without(value, below.get(index, ())) for index, value in enumerate(node)] if isinstance(node, list | tuple) else node
 
 
 def duplicates(value: ResourceModel, context: RuleContext) -> Iterator[Finding]:

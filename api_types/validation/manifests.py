@@ -11,13 +11,13 @@ from typing import Any
 from api_types.resources.kinds import BY_KIND, UnknownKind
 from api_types.resources.parts.base_types import Manifest, ObjectMeta
 from api_types.resources.secrets import CORE_VERSION
-from api_types.validation.admission import UNNAMED, Admitted, admit_scale, check_part, title
+from api_types.validation.admission import UNNAMED, Admitted, admit_scale, check_part, title, without_unknown_fields
 from api_types.validation.admission import admit as admit_kind
 from api_types.validation.documents import Document, parse
 from api_types.validation.problems import InvalidManifest, Problem
 from api_types.validation.rules.rule import NO_CHECKS, Checks
 from api_types.validation.store_admission import STORED, admit_stored
-from api_types.validation.updates import admit_update, update_warnings
+from api_types.validation.updates import admit_update, is_taken_while_deleting, update_warnings
 
 __all__ = [
     "NO_CHECKS",
@@ -34,9 +34,11 @@ __all__ = [
     "admit_update",
     "check_part",
     "dump",
+    "is_taken_while_deleting",
     "load",
     "parse",
     "update_warnings",
+    "without_unknown_fields",
 ]
 
 

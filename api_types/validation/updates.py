@@ -1,11 +1,12 @@
-"""What may not change once an object exists.
+"""What may not change once an object exists, and what still may while it is being deleted.
 
-These are the changes that could not be applied without destroying what the user has. Each error says to create a new object instead.
+The former are the changes that could not be applied without destroying what the user has. Each error says to create a new object instead.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
+from api_types import labels
 from api_types.resources.inference_cluster import InferenceCluster
 from api_types.resources.model_cache import SOURCE_BLOCKS, ModelCache
 from api_types.resources.model_replica import ModelReplica
@@ -13,6 +14,8 @@ from api_types.resources.parts.base_types import Manifest
 from api_types.validation.admission import title
 from api_types.validation.problems import InvalidManifest, Problem
 
+# Programs write these beside whatever their user changes.
+_OF_PROGRAMS = (labels.MANAGED_FIELDS, labels.LAST_APPLIED)
 Found = Iterator[tuple[str, str]]
 
 _NEW_CLUSTER = "delete the InferenceCluster and create another"
@@ -104,3 +107,17 @@ def update_warnings(old: Manifest, new: Manifest) -> tuple[str, ...]:
         str(Problem(who, f"spec.nodePools[name={name}]", "the pool is removed with its nodes; its replicas are placed again"))
         for name in sorted(gone)
     )
+
+
+def is_taken_while_deleting(old: Manifest, new: Manifest) -> bool:
+    """Whether an object that is being deleted takes a manifest: of a cluster one that changes how it goes, and nothing else."""
+    known, wanted = old.metadata.annotations, new.metadata.annotations
+    names = labels.TAKEN_WHILE_DELETING if isinstance(new, InferenceCluster) else ()
+    changed = [name for name in names if name in wanted and wanted[name] != known.get(name)]
+    return bool(changed) and _rest(old, changed) == _rest(new, changed)
+
+
+def _rest(manifest: Manifest, taken: Container[str]) -> tuple[Any, ...]:
+    """Give what a user writes of an object, but for some annotations."""
+    annotations = {name: text for name, text in manifest.metadata.annotations.items() if name not in taken and name not in _OF_PROGRAMS}
+    return manifest.metadata.labels, annotations, manifest.spec

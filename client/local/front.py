@@ -6,7 +6,6 @@ whoever starts it is told so. Another front, with users and rights, may run besi
 
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from api_types.environment import CONFIG_VARIABLE, DELIMITER, PREFIX
 from api_types.sections.front import FrontSettings
@@ -27,8 +26,8 @@ def front_kubeconfig(home: Path) -> Path:
 
 def front_port(home: Path) -> int:
     """Give the port of that front, whether or not it runs; 0 if none was started in `home` yet."""
-    known = read_json(front_kubeconfig(home))
-    return urlsplit(known["clusters"][0]["cluster"]["server"]).port or 0 if known else 0
+    known = read_json(_port_file(home))
+    return int(known["port"]) if known else 0
 
 
 def front_url(port: int) -> str:
@@ -36,12 +35,13 @@ def front_url(port: int) -> str:
     return f"http://{_HOST}:{port}"
 
 
-def start_front(testbed: Testbed, settings: Settings, home: Path, config: Path, port: int) -> None:
-    """Write the kubeconfig and have the front run under the supervisor of the testbed. Raises `StartFailed`.
+def keep_port(home: Path, port: int) -> None:
+    """Keep the port for the next start, and write the kubeconfig that leads to it, unless there is one.
 
-    `config` is the settings file of the fleet. Variables for a front are left out: they are meant for one that the user starts, and with
-    an access file, for instance, this one would ask for tokens that its kubeconfig does not have.
+    Users and kubectl change that file, and write it as YAML: what they put there stays, and nothing is read from it.
     """
+    if port == front_port(home) and front_kubeconfig(home).exists():
+        return
     # JSON is YAML too.
     kubeconfig = {
         "apiVersion": "v1",
@@ -52,9 +52,23 @@ def start_front(testbed: Testbed, settings: Settings, home: Path, config: Path, 
         "current-context": _NAME,
     }
     write_json(front_kubeconfig(home), kubeconfig)
+    write_json(_port_file(home), {"port": port})
+
+
+def start_front(testbed: Testbed, settings: Settings, home: Path, config: Path, port: int) -> None:
+    """Keep the port, and have the front run under the supervisor of the testbed. Raises `StartFailed`.
+
+    `config` is the settings file of the fleet. Variables for a front are left out: they are meant for one that the user starts, and with
+    an access file, for instance, this one would ask for tokens that its kubeconfig does not have.
+    """
+    keep_port(home, port)
     unset = [_VARIABLE, *(f"{_VARIABLE}{DELIMITER}{name.upper()}" for name in FrontSettings.model_fields)]
     own = {"LISTEN": f"{_HOST}:{port}", "AUDIT_FILE": str(home / "logs" / "front-audit.log")}
     command = ["env", *(word for variable in unset for word in ("-u", variable))]
     command += [f"{_VARIABLE}{DELIMITER}{name}={value}" for name, value in own.items()]
     environment = {CONFIG_VARIABLE: str(config), "MODELPLANE_TEMPORAL__ADDRESS": settings.temporal.address}
     testbed.start_process(FRONT, [*command, sys.executable, "-m", "front.main"], environment)
+
+
+def _port_file(home: Path) -> Path:
+    return home / "front.json"

@@ -19,7 +19,7 @@ from api_types.settings import Settings
 from client.configuration import home_folder, local_settings_file, read_settings, settings_of, write_settings
 from client.errors import CommandFailed, Refused
 from client.local.clouds import INSTALLATION, with_clouds, worker_command
-from client.local.front import FRONT, front_port, front_url, start_front
+from client.local.front import FRONT, front_port, front_url, keep_port, start_front
 from testbed.cluster.kube import KubeError
 from testbed.cluster.objects import NAMESPACE
 from testbed.dataplane.config import obstacle
@@ -166,6 +166,7 @@ def _ensure_worker_and_front(testbed: Testbed, settings: Settings, running: Runn
         # A kubeconfig that was copied goes on working as long as the port is free.
         port = port if port and is_free(port) else _free_port()
         start_front(testbed, settings, running.home, local_settings_file(), port)
+    keep_port(running.home, port)  # its user may have deleted the kubeconfig
     health = f"http://{settings.worker.listen}/healthz"
     _wait_for(WORKER, health)
     say(f"worker: ready, health at {health}")

@@ -16,6 +16,8 @@ _STEP = re.compile(r"\.(?P<field>[A-Za-z0-9_-]+)|\[\?\(@\.(?P<key>[A-Za-z0-9_-]+
 
 # A deployment that a user scaled to zero is never Ready, and has reached what was requested.
 SCALED_TO_ZERO = "ScaledToZero"
+FOR_PROGRAMS = frozenset({"appliedRequestIds", "changingRequestIds", "manifestVersion"})
+"""What workflows answer beside the object, for the client and the front; users are not shown it."""
 
 
 def at_path(tree: Any, path: str) -> Any:
@@ -97,7 +99,7 @@ def refusal(tree: Tree) -> str:
 
 def clean(tree: Tree) -> Tree:
     """Give the object as it is shown to users, without the fields for this client, and without who owns which fields."""
-    shown = {key: value for key, value in tree.items() if key not in ("appliedRequestIds", "changingRequestIds")}
+    shown = {key: value for key, value in tree.items() if key not in FOR_PROGRAMS}
     if MANAGED_FIELDS not in annotations(tree) and at_path(tree, ".metadata.managedFields") is None:
         return shown
     rest = {key: value for key, value in annotations(tree).items() if key != MANAGED_FIELDS}

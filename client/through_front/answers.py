@@ -17,11 +17,10 @@ from api_types.text.reader import DEPTH_MAX, is_unicode
 from api_types.validation.rules.metadata import is_dns_label, is_dns_subdomain
 from client.errors import CommandFailed
 from client.refs.targets import Target
-from client.refs.tree import Tree
+from client.refs.tree import FOR_PROGRAMS, Tree
 
 _PROBLEMS_SHOWN = 10
 _TOKEN_MAX = 4096
-_INTERNAL = ("appliedRequestIds", "changingRequestIds")
 
 
 def parsed(body: bytes) -> Any:
@@ -121,7 +120,7 @@ def _read(tree: Any, kind: KindInfo, title: str) -> Tree:
     if problems:
         raise unusable(title, problems)
     # Only this program knows which requests were its own.
-    return {key: value for key, value in tree.items() if key not in _INTERNAL}
+    return {key: value for key, value in tree.items() if key not in FOR_PROGRAMS}
 
 
 @cache

@@ -67,7 +67,8 @@ class IdTokens:
         if header is None or not self._issuer.can_learn or self._said(token) is None:
             return
         name = _name(header)
-        await self._issuer.learn(name, admit)
+        # Its bearer is kept out by nobody who sends wrong tokens from the same address.
+        await self._issuer.learn(name, nullcontext if self._signer(_digest(token)) else admit)
         # An issuer may give a new key the name of an old one, or none.
         if not self._issuer.keys or not self._issuer.can_learn or self._signer(_digest(token)):
             return
@@ -123,7 +124,7 @@ class IdTokens:
     def _verified(self, token: str, header: Mapping[str, Any], admit: Admit) -> Mapping[str, Any] | None:
         digest, algorithm = _digest(token), header["alg"]
         if known := self._signer(digest):
-            # Its bearer is kept out by nobody who sends wrong tokens from the same address.
+            # As above nobody else keeps its bearer out.
             self._signed.move_to_end(digest)
             return self._said(token, known, algorithm)
         with admit():

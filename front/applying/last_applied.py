@@ -20,14 +20,18 @@ ANNOTATION = (of_field("metadata"), of_field("annotations"), of_field(labels.LAS
 """The field by which kubectl finds the manager that it takes over from."""
 
 
+def last_applied_of(tree: Json) -> str:
+    """Give what was applied last, as kubectl keeps it; empty if nothing was."""
+    return str((tree["metadata"].get("annotations") or {}).get(labels.LAST_APPLIED, ""))
+
+
 def unchanged(shape: Shape, live: Json, stored: Callable[[Json], Json | None]) -> FieldSet:
     """Give the fields that are as they were applied last; none if nothing was, or not by kubectl.
 
     `stored`: gives an object as it would be stored; None for what never can have been applied, which nothing else here reads.
     """
-    text = (live["metadata"].get("annotations") or {}).get(labels.LAST_APPLIED, "")
     try:
-        sent = json.loads(text)
+        sent = json.loads(last_applied_of(live))
         config = without_nulls({key: sent[key] for key in ("metadata", "spec") if isinstance(sent.get(key), dict)})
     except (ValueError, AttributeError, RecursionError):
         return frozenset()

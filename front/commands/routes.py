@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from api_types.resources.kinds import BY_KIND
-from front.serving import bodies
+from front.serving import bodies, errors
 from front.serving.app import Front, json_response, read
 from front.serving.auditing import event_of, note_resource
 from front.serving.below_v1 import allow, named, refuse_dry_run
@@ -66,6 +66,8 @@ class Commands:
             allow(request, "GET", "HEAD")
             await self._front.authorize(user, resource, "list")
             found = await self._front.writer.asked(resource, lambda plane, _: plane.list(STACKS, None))
+            if not all(each.answered for each in found):
+                raise errors.unavailable("no worker has answered for some of these stacks; ask again in a moment")
             return json_response(_list([shown(each.tree) for each in found]))
 
     async def _stack(self, request: web.Request) -> web.Response:

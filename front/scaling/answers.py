@@ -55,9 +55,10 @@ class Answers:
             async with request.turn:
                 if not request.answer:
                     request.answer = json.dumps(await carry_out()).encode()
-        except errors.Refused as refusal:
+        except (errors.Refused, TooMany) as refusal:
             # Whether it was carried out is not known of this one alone, so its id stays that of this request.
-            if refusal.code != _UNAVAILABLE and request.asking == 1:
+            is_unknown = isinstance(refusal, errors.Refused) and refusal.code == _UNAVAILABLE
+            if not is_unknown and request.asking == 1:
                 self._forget(signed)
             raise
         finally:

@@ -21,16 +21,16 @@ from front.audit.event import AuditEvent
 from front.audit.log import AuditLog
 from front.page.files import SETTINGS, Page
 from front.serving import access_reviews, bodies, errors
-from front.serving.auditing import Auditing, event_of, note_resource, note_user, user_of
+from front.serving.auditing import READING, Auditing, event_of, note_resource, note_user, user_of
 from front.serving.documents import discovery, openapi, openapi_v2
 from front.serving.formats import protobuf
-from front.serving.managers import Manager
+from front.serving.managers import OPTIONS, Manager
 from front.serving.reading import Form, Parameters, encoded, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
-from front.serving.scaling import scale_of
 from front.serving.sending import InParts, ended, note_begun, sent
 from front.serving.watching import Watch, goes_on, streamed
 from front.serving.writing import Writer
+from front.serving.written import STRICT, scale_of, validation_of
 from front.store.projection import Projection, Tree
 
 log = structlog.get_logger("modelplane.front")
@@ -39,6 +39,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _WARNING_BYTES_MAX = 4096
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _BODY_SECONDS = 30.0
+WRITE_SECONDS = 50.0
+"""How long a write may take from its arrival, whatever it waits for: API servers that pass requests on wait 60 seconds."""
+_LATE = "this took too long; what was sent to Temporal before is carried out once a worker can: read the object before you repeat it"
 # Beside those in which an API server names a user with all groups.
 _OTHER_HEADERS_MAX = 128
 RUNNER_OPTIONS: Mapping[str, Any] = {"auto_decompress": False, "max_headers": TEXTS_MAX + _OTHER_HEADERS_MAX}
@@ -90,8 +93,10 @@ class Front:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Turn every refusal into a Status, and every failure of ours into one that shows nothing of it."""
+        late = asyncio.timeout(None if request.method in READING else WRITE_SECONDS)
         try:
-            return await handler(request)
+            async with late:
+                return await handler(request)
         except errors.Refused as refusal:
             answer = json_response(refusal.status, refusal.code)
         except TooMany as limit:
@@ -101,8 +106,10 @@ class Front:
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:
-            log.exception("a request failed", method=request.method, path=request.path[:512], exc_info=error)
-            failure = errors.Refused(500, "InternalError", "an error of this server; its log has the details")
+            failure = errors.unavailable(_LATE)
+            if not late.expired():
+                log.exception("a request failed", method=request.method, path=request.path[:512], exc_info=error)
+                failure = errors.Refused(500, "InternalError", "an error of this server; its log has the details")
             answer = json_response(failure.status, failure.code)
         return ended(request) or answer
 
@@ -237,6 +244,7 @@ class Front:
     async def _write(self, request: web.Request, resource: Resource, verb: str, form: Form, user: User) -> web.StreamResponse:
         event = event_of(request)
         event.dry_run = dry = _dry(request)
+        validation = validation_of(request.query, verb) if verb in OPTIONS else STRICT
         body = await read(request, bodies.SMALL_BYTES_MAX if resource.subresource == SCALE else bodies.BYTES_MAX)
         content_type = request.headers.get("Content-Type", "")
         if verb in ("delete", "deletecollection"):
@@ -261,12 +269,16 @@ class Front:
             tree, warnings, created = await self.writer.apply(resource, config, manager, event, may_create, dry=dry)
             return json_response(form.one(resource, tree), 201 if created else 200, warnings)
         if verb == "patch":
-            tree, warnings = await self.writer.patch(resource, kind, await bodies.apart(bodies.parse, body), manager, event, dry=dry)
+            tree, warnings = await self.writer.patch(
+                resource, kind, await bodies.apart(bodies.parse, body), manager, event, dry=dry, validation=validation
+            )
         elif verb == "create":
-            tree, warnings = await self.writer.create(resource, await bodies.apart(bodies.parse_object, body), event, dry=dry)
+            tree, warnings = await self.writer.create(
+                resource, await bodies.apart(bodies.parse_object, body), event, dry=dry, validation=validation
+            )
         else:
             document, reason = await bodies.apart(bodies.parse_object, body), request.query.get("reason", "")
-            tree, warnings = await self.writer.update(resource, document, manager, event, dry=dry, reason=reason)
+            tree, warnings = await self.writer.update(resource, document, manager, event, dry=dry, reason=reason, validation=validation)
         return json_response(form.one(resource, tree), 201 if verb == "create" else 200, warnings)
 
     async def _scale(self, resource: Resource, body: bytes, content_type: str, verb: str, event: AuditEvent, *, dry: bool) -> Tree:

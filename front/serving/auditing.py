@@ -19,7 +19,8 @@ log = structlog.get_logger("modelplane.front")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 HEADER = "Audit-Id"
 _EVENT = web.RequestKey("event", AuditEvent)
-_READING = ("GET", "HEAD", "OPTIONS")
+READING = ("GET", "HEAD", "OPTIONS")
+"""The methods that change nothing."""
 # A caller who is refused by a limit could else fill the disk.
 _NOT_RECORDED = (429,)
 
@@ -35,7 +36,7 @@ class Auditing:
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Carry out a request, and record it if it writes; 503 where that cannot be done."""
-        if self._log is None or request.method in _READING or request.path.rstrip("/") == access_reviews.PATH:
+        if self._log is None or request.method in READING or request.path.rstrip("/") == access_reviews.PATH:
             return await handler(request)
         event = event_of(request)
         try:

@@ -37,6 +37,10 @@ class Stale(Refused):
     """The object was changed since it was read: what was wanted may be possible once it is read again."""
 
 
+class Silent(Refused):
+    """Nobody answers for the object: no worker, or Temporal does not."""
+
+
 def not_found(group: str, plural: str, name: str) -> Refused:
     """Make the refusal for an object that does not exist."""
     return Refused(404, "NotFound", f'{_qualified(group, plural)} "{name}" not found', name=name, group=group, kind=plural)
@@ -139,6 +143,11 @@ def expired() -> Refused:
 def unavailable(message: str) -> Refused:
     """Make the refusal of what cannot be done at this moment."""
     return Refused(503, "ServiceUnavailable", message)
+
+
+def silent(message: str) -> Silent:
+    """Make the refusal of what concerns an object for which nobody answers at this moment."""
+    return Silent(503, "ServiceUnavailable", message)
 
 
 def undecided() -> Refused:

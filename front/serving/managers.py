@@ -20,7 +20,8 @@ from front.serving.requests import Resource
 from front.store.projection import Tree
 
 _BEFORE = "before-first-apply"
-_OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
+OPTIONS: Mapping[str, str] = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
+"""What Kubernetes calls the parameters of each verb."""
 Stored = Callable[[Tree], Tree]
 _METADATA = ("name", "labels", "annotations")
 
@@ -35,7 +36,7 @@ class Manager:
     @classmethod
     def of(cls, parameters: Mapping[str, str], user_agent: str, verb: str, *, is_apply: bool) -> "Manager":
         """Read it from a request; without a name it is that of the client's program. Raises `Refused`."""
-        options, name = _OPTIONS[verb], parameters.get("fieldManager", "")
+        options, name = OPTIONS[verb], parameters.get("fieldManager", "")
         if is_apply and not name:
             raise errors.invalid_option(options, "fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
         if "force" in parameters and verb == "patch" and not is_apply:

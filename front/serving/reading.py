@@ -70,13 +70,22 @@ class Listed:
     held: Sequence[Stored]
     metadata: Tree
 
-    async def parts(self, form: Form) -> list[bytes]:
-        """Write it as JSON, in parts. Others are answered meanwhile, and may write."""
-        around = encoded(form.around(self.resource, self.metadata)).removesuffix(_EMPTY)
-        parts = [around + b"["]
-        async for item in in_turns(form.items(self.resource, self.held)):
-            parts += (item, b",")
-        return [*(parts[:-1] if self.held else parts), _EMPTY[1:]]
+    async def parts(self, form: Form) -> Iterable[bytes]:
+        """Write it as JSON, in parts. Others are answered meanwhile, and may write.
+
+        Whole objects are written once for all answers. Rows and metadata are written for each anew, and only as their client reads them:
+        otherwise those that wait for slow clients would fill the memory.
+        """
+        parts = self._parts(form)
+        return [part async for part in in_turns(parts)] if form.is_whole else parts
+
+    def _parts(self, form: Form) -> Iterator[bytes]:
+        yield encoded(form.around(self.resource, self.metadata)).removesuffix(_EMPTY) + b"["
+        for number, item in enumerate(form.items(self.resource, self.held)):
+            if number:
+                yield b","
+            yield item
+        yield _EMPTY[1:]
 
 
 def encoded(tree: Tree) -> bytes:

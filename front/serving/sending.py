@@ -22,13 +22,14 @@ ItemT = TypeVar("ItemT")
 
 
 class InParts(web.StreamResponse):
-    """An answer of many parts, which other answers may have too: the whole of it is in the memory of none."""
+    """An answer of many parts: the whole of it is in the memory of none."""
 
-    def __init__(self, parts: Sequence[bytes], content_type: str) -> None:
-        """Take the parts of the body, in order."""
+    def __init__(self, parts: Iterable[bytes], content_type: str) -> None:
+        """Take the parts of the body, in order: those that other answers have too, or parts that are made as they are sent."""
         super().__init__(headers={"Content-Type": content_type})
         self.parts = parts
-        self.content_length = sum(map(len, parts))
+        if isinstance(parts, Sequence):
+            self.content_length = sum(map(len, parts))
 
 
 async def in_turns(items: Iterable[ItemT]) -> AsyncIterator[ItemT]:
@@ -62,12 +63,17 @@ async def sent(request: web.Request, response: web.StreamResponse) -> web.Stream
     try:
         if isinstance(large, InParts) and request.method != "HEAD":
             await large.prepare(request)
-            async with asyncio.timeout(WRITE_SECONDS + (large.content_length or 0) / BYTES_PER_SECOND):
+            begun, length = asyncio.get_running_loop().time(), large.content_length or 0
+            async with asyncio.timeout(WRITE_SECONDS + length / BYTES_PER_SECOND) as whole:
                 for part in _packed(large.parts):
                     async with asyncio.timeout(WRITE_SECONDS):
                         await large.write(part)
                     # A client that reads fast never waits.
                     await asyncio.sleep(0)
+                    if large.content_length is None:
+                        # How long it is shows while it is made.
+                        length += len(part)
+                        whole.reschedule(begun + WRITE_SECONDS + length / BYTES_PER_SECOND)
         async with asyncio.timeout(WRITE_SECONDS):
             await large.prepare(request)
             await large.write_eof()

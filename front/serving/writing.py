@@ -11,26 +11,38 @@ from typing import Any, TypeVar
 
 import structlog
 
-from api_types.labels import MANAGED_FIELDS
 from api_types.messages.delivery import MessageT, ReceiverT, Signal
 from api_types.messages.entities import Delete, RecordEvent, Replace, RetryNow, Scale
 from api_types.messages.signals import EntitySignals, ModelDeploymentSignals
-from api_types.validation.manifests import Admitted, InvalidManifest, admit, admit_update, dump, load
+from api_types.validation.manifests import Admitted, dump
 from client.errors import AlreadyExists, CommandFailed, Conflict, NoAnswer, NotFound, Refused
 from client.follow.requests import new_request_id, until_applied
-from client.manifests.checks import CHECKS
 from client.refs.targets import Target
 from client.refs.tree import deleting
 from client.temporal.control_plane import ControlPlane
 from front.access.recorded import recorded
 from front.applying.annotation import WITH_WRITE
+from front.applying.last_applied import FORMER_MANAGER, last_applied_of
 from front.applying.owners import Owners
 from front.audit.event import AuditEvent, Change
 from front.serving import bodies, errors
 from front.serving.managers import Manager, after_apply, after_update, configuration, is_same, with_owners
 from front.serving.requests import Resource
-from front.serving.scaling import scale_of, wanted_replicas
-from front.store.projection import Projection, Tree, shown
+from front.serving.written import (
+    STRICT,
+    admit_document,
+    check_uid,
+    chosen_count,
+    has_count,
+    is_taken,
+    is_there,
+    named_version,
+    of_path,
+    scale_of,
+    stored_form,
+    wanted_replicas,
+)
+from front.store.projection import Projection, Stored, Tree, shown, version_of
 from front.store.turns import Turns
 
 log = structlog.get_logger("modelplane.front")
@@ -42,12 +54,10 @@ _PAUSE_SECONDS_MAX = 0.5
 _RANDOM = secrets.SystemRandom()
 # What an apply meets where others create or delete its object at the same moment.
 _CHANGED_BY_OTHERS = ("AlreadyExists", "NotFound")
-_NAME_SUFFIX = 5
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _NOT_FOUND = 404
-_VERSION_DIGITS_MAX = 20
-# What `kubectl apply` calls itself, unless its user does: the same manifest again does not undo the count of an autoscaler.
-_CLIENT_SIDE_APPLY = "kubectl-client-side-apply"
+# What programs call themselves that apply at the client: the same manifest again does not undo the count of an autoscaler. Of the others,
+# as `kubectl apply` under another name, what they send is known as applied if the annotation of what was applied last changes with it.
+_APPLY_AT_CLIENT = (FORMER_MANAGER, "argocd-controller")
 _REPLACED = ("labels", "annotations", "managedFields")
 _DELETED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 ResultT = TypeVar("ResultT")
@@ -58,26 +68,28 @@ class Writer:
 
     def __init__(self, plane: ControlPlane, projection: Projection) -> None:
         """`projection`: what was written is there at once. Each method notes in `event` what it sends, and by whom."""
-        self._plane, self._projection, self._turns = plane, projection, Turns()
+        self._plane, self._projection, self._turns = plane, projection, Turns(errors.Silent, _behind_silence)
 
-    async def create(self, resource: Resource, document: Tree, event: AuditEvent, *, dry: bool) -> tuple[Tree, tuple[str, ...]]:
-        """Create an object; gives it with warnings. Raises `Refused`."""
-        named = _named(resource, document)
-        return await _repeated(lambda: self._create(resource, named, Owners(), event, dry=dry))
+    async def create(
+        self, resource: Resource, document: Tree, event: AuditEvent, *, dry: bool, validation: str = STRICT
+    ) -> tuple[Tree, tuple[str, ...]]:
+        """Create an object; gives it with warnings. Raises `Refused`. `validation`: what is done about unknown fields."""
+        named = of_path(resource, document)
+        return await _repeated(lambda: self._create(resource, named, Owners(), event, dry=dry, validation=validation))
 
     async def _create(
-        self, resource: Resource, document: Tree, owners: Owners, event: AuditEvent, *, dry: bool
+        self, resource: Resource, document: Tree, owners: Owners, event: AuditEvent, *, dry: bool, validation: str = STRICT
     ) -> tuple[Tree, tuple[str, ...]]:
         event.name = str(document["metadata"].get("name") or "")
         if (document.get("metadata") or {}).get("resourceVersion"):
             raise errors.bad_request("resourceVersion should not be set on objects to be created")
-        admitted = await bodies.apart(_admitted, resource, document)
+        admitted = await bodies.apart(admit_document, resource, document, None, validation)
         named = Resource(resource.info, resource.namespace, admitted.manifest.metadata.name)
         target = _target(named)
         begun, version = await self._exists(target), ""
         if begun:
             held = await self.present(named)
-            if _is_there(held):
+            if is_there(held):
                 raise errors.already_exists(resource.info.group, resource.info.plural, named.name)
             version = str(held["metadata"].get("resourceVersion") or "")
         manifest = await bodies.apart(with_owners, dump(admitted.manifest), owners)
@@ -89,53 +101,62 @@ class Writer:
         return await self._replaced(named, message, change, create=not begun), admitted.warnings
 
     async def update(
-        self, resource: Resource, document: Tree, manager: Manager, event: AuditEvent, *, dry: bool, reason: str = ""
+        self,
+        resource: Resource,
+        document: Tree,
+        manager: Manager,
+        event: AuditEvent,
+        *,
+        dry: bool,
+        reason: str = "",
+        validation: str = STRICT,
     ) -> tuple[Tree, tuple[str, ...]]:
         """Replace an object by what a client made of it; gives it with warnings. Raises `Refused`.
 
-        `reason`: why, for kinds that record it.
+        `reason`: why, for kinds that record it; `validation`: what is done about unknown fields.
         """
-        named = _named(resource, document)
+        named = of_path(resource, document)
         names_version = bool(named["metadata"].get("resourceVersion"))
 
         async def once() -> tuple[Tree, tuple[str, ...]]:
             before = await self.present(resource)
-            admitted, owners = await self._made(resource, named, before, manager)
+            admitted, owners = await self._made(resource, named, before, manager, validation)
             # What is kept of the owners is of that state alone; an object without any may get some meanwhile.
-            version = _version(resource, named, before)
+            version = named_version(resource, named, before)
             manifest = await bodies.apart(with_owners, dump(admitted.manifest), owners)
             tree = await self._update(resource, before, manifest, event, version=version, dry=dry, reason=reason)
             # Who names no version has not seen the present count, and may have chosen the one of a file long ago.
-            count = _chosen_count(before, manifest) if names_version and not dry else None
+            count = chosen_count(before, manifest) if names_version and not dry else None
             return await self._with_count(resource, tree, count, event), admitted.warnings
 
         async with self._turns.of(resource.key):
             return await (once() if names_version else _repeated(once))
 
     async def patch(
-        self, resource: Resource, kind: str, patch: Any, manager: Manager, event: AuditEvent, *, dry: bool
+        self, resource: Resource, kind: str, patch: Any, manager: Manager, event: AuditEvent, *, dry: bool, validation: str = STRICT
     ) -> tuple[Tree, tuple[str, ...]]:
         """Change some fields of an object; gives it with warnings. Raises `Refused`."""
         names_version = await bodies.apart(bodies.names_version, kind, patch)
 
         async def once() -> tuple[Tree, tuple[str, ...]]:
             before = await self.present(resource)
-            document = _named(resource, await bodies.apart(bodies.patched, before, kind, patch))
-            admitted, owners = await self._made(resource, document, before, manager)
-            version = _version(resource, document, before)
+            document = of_path(resource, await bodies.apart(bodies.patched, before, kind, patch))
+            admitted, owners = await self._made(resource, document, before, manager, validation)
+            version = named_version(resource, document, before)
             manifest = await bodies.apart(with_owners, dump(admitted.manifest), owners)
-            keeps = _has_count(before, manifest)
+            keeps = has_count(before, manifest)
             tree = await self._update(resource, before, manifest, event, version=version, keeps_replicas=keeps, dry=dry)
-            count = None if dry or manager.name == _CLIENT_SIDE_APPLY else _chosen_count(before, manifest)
+            is_applied = manager.name in _APPLY_AT_CLIENT or last_applied_of(manifest) != last_applied_of(before)
+            count = None if dry or is_applied else chosen_count(before, manifest)
             return await self._with_count(resource, tree, count, event), admitted.warnings
 
         async with self._turns.of(resource.key):
             return await (once() if names_version else _repeated(once))
 
-    async def _made(self, resource: Resource, document: Tree, before: Tree, manager: Manager) -> tuple[Admitted, Owners]:
+    async def _made(self, resource: Resource, document: Tree, before: Tree, manager: Manager, validation: str) -> tuple[Admitted, Owners]:
         """Give what a document makes of an object, and who owns what then. Raises `Refused`."""
-        _check_uid(resource, document, before)
-        admitted = await bodies.apart(_admitted, resource, document, before)
+        check_uid(resource, document, before)
+        admitted = await bodies.apart(admit_document, resource, document, before, validation)
         return admitted, await bodies.apart(after_update, resource.info, before, document, dump(admitted.manifest), manager)
 
     async def _update(
@@ -151,12 +172,11 @@ class Writer:
         reason: str = "",
     ) -> Tree:
         """Write what was made of an object. `version`: at which its manifest has to be as it is now; `keeps_replicas` as in `Replace`."""
-        if deleting(before):
+        if deleting(before) and not await bodies.apart(is_taken, before, manifest):
             why = "the object is being deleted; apply it again when it is gone"
             raise errors.conflict(resource.info.group, resource.info.plural, resource.name, why)
         if dry:
-            if version not in ("", before["metadata"]["resourceVersion"]):
-                raise errors.conflict(resource.info.group, resource.info.plural, resource.name, errors.MODIFIED)
+            await self._check_manifest(resource, before, version)
             metadata = {key: value for key, value in before["metadata"].items() if key not in _REPLACED}
             planned = shown(manifest)
             return {**before, **planned, "metadata": {**metadata, **planned["metadata"]}}
@@ -172,8 +192,8 @@ class Writer:
         try:
             return await self._replaced(resource, message, change, create=False)
         except errors.Stale:
-            # A client that reads it again now is to see at least this.
-            self._projection.put(resource.key, before)
+            # A client that reads it again now is to see at least this, unless another object has the name by now.
+            self._projection.answered(resource.key, None, before)
             raise
 
     async def apply(
@@ -190,12 +210,12 @@ class Writer:
 
         `may_create`: raises `Refused` if the user may not create the object; it is asked where there is none.
         """
-        config = await bodies.apart(configuration, resource.info, _named(resource, document), manager)
+        config = await bodies.apart(configuration, resource.info, of_path(resource, document), manager)
         names_version = bool(document["metadata"].get("resourceVersion"))
 
         async def once() -> tuple[Tree, tuple[str, ...], bool]:
             before = await self._held(resource)
-            stored = partial(_stored, resource, before)
+            stored = partial(stored_form, resource, before)
             if before is None:
                 await may_create()
                 if document["metadata"].get("uid"):
@@ -204,9 +224,9 @@ class Writer:
                 given = document["metadata"].get("resourceVersion")
                 created = {**wanted, "metadata": {**wanted["metadata"], "resourceVersion": given}}
                 return *await self._create(resource, created, owners, event, dry=dry), True
-            _check_uid(resource, document, before)
+            check_uid(resource, document, before)
             wanted, owners = await bodies.apart(after_apply, resource, config, before, manager, stored)
-            version = _version(resource, document, before)
+            version = named_version(resource, document, before)
             wanted = {**wanted, "metadata": {**wanted["metadata"], "resourceVersion": version}}
             return *await self._apply(resource, before, wanted, owners, event, config=config, dry=dry), False
 
@@ -225,15 +245,15 @@ class Writer:
         dry: bool,
     ) -> tuple[Tree, tuple[str, ...]]:
         """Write what a configuration makes of an object."""
-        admitted = await bodies.apart(_admitted, resource, wanted, before)
+        admitted = await bodies.apart(admit_document, resource, wanted, before)
         manifest = dump(admitted.manifest)
         version = wanted["metadata"]["resourceVersion"]
         # Whether another version than the present one is of the same manifest, its workflow knows.
-        if version == before["metadata"]["resourceVersion"] and is_same(before, manifest, owners):
+        if not deleting(before) and version == before["metadata"]["resourceVersion"] and is_same(before, manifest, owners):
             return before, admitted.warnings
         spec = config.get("spec")
         count = spec.get("replicas") if resource.info.scale and isinstance(spec, dict) else None
-        keeps = count is None and _has_count(before, manifest)
+        keeps = count is None and has_count(before, manifest)
         manifest = await bodies.apart(with_owners, manifest, owners)
         tree = await self._update(resource, before, manifest, event, version=version, keeps_replicas=keeps, dry=dry)
         return await self._with_count(resource, tree, None if dry else count, event), admitted.warnings
@@ -296,6 +316,7 @@ class Writer:
         self, resource: Resource, before: Tree, document: Tree, event: AuditEvent, *, dry: bool, request_id: str = "", reason: str = ""
     ) -> Tree:
         count = wanted_replicas(resource, before, document)
+        await self._check_manifest(resource, before, named_version(resource, document, before))
         if dry:
             return {**scale_of(resource, before), "spec": {"replicas": count}}
         message = Scale(request_id=request_id or new_request_id(), by=recorded(event.user), replicas=count, reason=reason)
@@ -307,7 +328,7 @@ class Writer:
 
     async def _signalled(self, resource: Resource, signal: Signal[ReceiverT, MessageT], message: MessageT, change: Change) -> Tree | None:
         """Send a signal and wait until it is applied; gives the object then, None if it is gone. Raises `Refused`."""
-        target = _target(resource)
+        target, known = _target(resource), self._projection.get(resource.key)
         try:
             await self._plane.signal(target, signal, message)
             requested = await until_applied(self._plane, target, change.request_id)
@@ -318,9 +339,9 @@ class Writer:
         if requested.gone:
             return None
         if requested.tree is None:
-            raise errors.unavailable("Temporal has the request, and no worker has carried it out yet; it is done once one runs")
+            raise errors.silent("Temporal has the request, and no worker has carried it out yet; it is done once one runs")
         change.after = shown(requested.tree)
-        return self._projection.put(resource.key, change.after).tree
+        return self._noted(resource, known, change.after)
 
     async def retry(self, resource: Resource, event: AuditEvent) -> Tree:
         """Have failed steps of an object tried at once; gives it. Raises `Refused`."""
@@ -348,6 +369,18 @@ class Writer:
         """Give an object as its workflow has it now. Raises `Refused`."""
         return shown(await self.asked(resource, lambda plane, target: plane.describe(target)))
 
+    async def _check_manifest(self, resource: Resource, before: Tree, version: str) -> None:
+        """Raise `Refused` if labels, annotations or spec of an object were changed since a version. `before`: as it was just read.
+
+        Workflows of an earlier release do not say when that was: then it is in conflict with any change.
+        """
+        if version in ("", before["metadata"]["resourceVersion"]):
+            return
+        held = await self.asked(resource, lambda plane, target: plane.describe(target))
+        since = held.get("manifestVersion") or 0
+        if not 0 < since <= int(version) <= version_of(held):
+            raise errors.conflict(resource.info.group, resource.info.plural, resource.name, errors.MODIFIED)
+
     async def asked(self, resource: Resource, ask: Callable[[ControlPlane, Target], Awaitable[ResultT]]) -> ResultT:
         """Give what the workflows answer about an object, or about all of a kind. Raises `Refused`."""
         try:
@@ -363,101 +396,37 @@ class Writer:
             if refusal.code != _NOT_FOUND:
                 raise
             return None
-        return held if _is_there(held) else None
+        return held if is_there(held) else None
 
     async def _exists(self, target: Target) -> bool:
         try:
             return await self._plane.exists(target)
         except CommandFailed as failure:
             log.warning("a request was not answered", problem=failure.message, details=failure.details)
-            raise errors.unavailable("Temporal does not answer") from failure
+            raise errors.silent("Temporal does not answer") from failure
 
     async def _replaced(self, resource: Resource, message: Replace, change: Change, *, create: bool) -> Tree:
+        known = self._projection.get(resource.key)
         try:
             tree = await self._plane.replace(_target(resource), message, create=create)
         except CommandFailed as failure:
             raise _refusal(resource, failure) from failure
         change.after = shown(tree)
-        return self._projection.put(resource.key, change.after).tree
+        return self._noted(resource, known, change.after)
+
+    def _noted(self, resource: Resource, known: Stored | None, tree: Tree) -> Tree:
+        """Note what an object is after a write; gives that, or a later state of the same object. `known`: what was before the write."""
+        stored = self._projection.answered(resource.key, known, tree)
+        return stored.tree if stored.uid == tree["metadata"].get("uid") else tree
 
 
 def _target(resource: Resource) -> Target:
     return Target(resource.info, resource.namespace, resource.name)
 
 
-def _named(resource: Resource, document: Tree) -> Tree:
-    """Check that a document is of the kind, namespace and name of its path, and fill in what it leaves out. Raises `Refused`.
-
-    The annotation that says who owns what is not the user's to write.
-    """
-    info = resource.info
-    if not info.user_may_apply:
-        raise errors.method_not_allowed(f"writing of {info.kind}, which the control plane makes from {info.written_instead}")
-    metadata = document.get("metadata")
-    if not isinstance(metadata, dict):
-        raise errors.bad_request("metadata: must be an object with the name")
-    for field, expected in (("apiVersion", info.api_version), ("kind", info.kind)):
-        if document.get(field, expected) != expected:
-            raise errors.bad_request(f"{field}: the path is of {expected}, and the object says {str(document[field])[:128]!r}")
-    filled = {**metadata}
-    if info.namespaced and filled.setdefault("namespace", resource.namespace) != resource.namespace:
-        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    if not resource.name and not filled.get("name") and isinstance(filled.get("generateName"), str):
-        filled["name"] = filled["generateName"] + "".join(secrets.choice(_ALPHABET) for _ in range(_NAME_SUFFIX))
-    filled.pop("generateName", None)
-    if resource.name and filled.setdefault("name", resource.name) != resource.name:
-        raise errors.bad_request("the name of the object does not match the name on the URL")
-    if isinstance(annotations := filled.get("annotations"), dict):
-        filled["annotations"] = {key: value for key, value in annotations.items() if key != MANAGED_FIELDS}
-    return {**document, "apiVersion": info.api_version, "kind": info.kind, "metadata": filled}
-
-
-def _admitted(resource: Resource, document: Tree, before: Tree | None = None) -> Admitted:
-    info = resource.info
-    try:
-        admitted = admit({key: value for key, value in document.items() if key != "status"}, CHECKS, resource.namespace)
-        if before and before.get("spec"):
-            admit_update(load(before), admitted.manifest)
-    except InvalidManifest as refusal:
-        raise errors.invalid(info.group, info.kind, str(document["metadata"].get("name", "")), refusal) from refusal
-    return admitted
-
-
-def _stored(resource: Resource, before: Tree | None, document: Tree) -> Tree:
-    """Give a document as it would be stored. Raises `Refused`."""
-    return dump(_admitted(resource, document, before).manifest)
-
-
-def _version(resource: Resource, document: Tree, before: Tree) -> str:
-    """Give the resource version that a document names, else the present one. Raises `Refused` for what never was one."""
-    version = document["metadata"].get("resourceVersion") or before["metadata"]["resourceVersion"]
-    if not isinstance(version, str) or len(version) > _VERSION_DIGITS_MAX or not (version.isascii() and version.isdecimal()):
-        raise errors.conflict(resource.info.group, resource.info.plural, resource.name, errors.MODIFIED)
-    return version
-
-
-def _check_uid(resource: Resource, document: Tree, before: Tree) -> None:
-    """Raise `Refused` if a document is of another object of that name."""
-    given, present = document["metadata"].get("uid"), before["metadata"].get("uid")
-    if given and given != present:
-        why = f"Precondition failed: UID in precondition: {str(given)[:64]}, UID in object meta: {present}"
-        raise errors.conflict(resource.info.group, resource.info.plural, resource.name, why)
-
-
-def _is_there(tree: Tree) -> bool:
-    """Whether an object was ever accepted, or is being deleted."""
-    return bool(tree["metadata"].get("generation") or deleting(tree))
-
-
-def _has_count(before: Tree, manifest: Tree) -> bool:
-    """Whether a write leaves the count of replicas as it is, where the kind has one."""
-    count = manifest["spec"].get("replicas")
-    return count is not None and count == (before.get("spec") or {}).get("replicas")
-
-
-def _chosen_count(before: Tree, manifest: Tree) -> Any:
-    """Give the count of replicas that a write sets; None if it leaves it as it is, or the kind has none."""
-    return None if _has_count(before, manifest) else manifest["spec"].get("replicas")
+def _behind_silence() -> errors.Silent:
+    """Make the refusal of a write whose turn did not come because the one before got no answer."""
+    return errors.silent("no worker answers: a write of this object before this one got no answer, and of this one nothing was sent")
 
 
 async def _repeated(attempt: Callable[[], Awaitable[ResultT]], reasons: tuple[str, ...] = ()) -> ResultT:
@@ -490,4 +459,4 @@ def _refusal(resource: Resource, failure: CommandFailed) -> errors.Refused:
             return errors.Refused(422, "Invalid", f'{resource.info.kind}.{group} "{resource.name}" is invalid: {failure.message}')
         case _:
             log.warning("a request was not answered", problem=failure.message, details=failure.details)
-            return errors.unavailable("no worker answers" if isinstance(failure, NoAnswer) else "Temporal does not answer")
+            return errors.silent("no worker answers" if isinstance(failure, NoAnswer) else "Temporal does not answer")

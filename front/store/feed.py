@@ -20,7 +20,7 @@ from api_types.resources.kinds import BY_KIND, SERVED
 from client.errors import CommandFailed, NotFound
 from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane
-from front.store.projection import LATE_MICROSECONDS, Key, Projection, Stored, Tree, shown
+from front.store.projection import LATE_MICROSECONDS, Key, Projection, shown
 
 POLL_SECONDS = 0.25
 # After a failure, and how often everything is listed.
@@ -96,16 +96,11 @@ class Feed:
         with contextlib.suppress(NotFound):
             tree = shown(await self._plane.describe(target))
             # One whose first task has not begun is no object yet.
-            if tree["metadata"].get("uid") and not self._is_of_another(key, known, tree):
-                self._projection.put(key, tree)
+            if tree["metadata"].get("uid"):
+                self._projection.answered(key, known, tree)
         self._unanswered.pop(key, None)
         if not await self._is_there(key):
             self._projection.unread.discard(key)
-
-    def _is_of_another(self, key: Key, known: Stored | None, tree: Tree) -> bool:
-        """Whether an answer is of the object before the present one, which was created after that was asked. `known`: what was then."""
-        present = self._projection.get(key)
-        return bool(present and present.uid not in (tree["metadata"]["uid"], known.uid if known else ""))
 
     async def _is_there(self, key: Key) -> bool:
         """Whether it runs; asked only of what was not read."""

@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from client.refs.tree import FOR_PROGRAMS
 from front.applying.annotation import revealed
 
 Tree = dict[str, Any]
@@ -24,7 +25,6 @@ LATE_MICROSECONDS = 10_000_000
 
 
 _ANY = 2**63
-_INTERNAL = frozenset({"appliedRequestIds", "changingRequestIds"})
 
 
 class Key(NamedTuple):
@@ -167,6 +167,16 @@ class Projection:
         self._tell(key, stored)
         return stored
 
+    def answered(self, key: Key, known: Stored | None, tree: Tree) -> Stored:
+        """Note what a workflow answered, and give what is known now. `known`: what was when it was asked.
+
+        What is of the object before the present one, which was created after that was asked, is ignored.
+        """
+        present = self.get(key)
+        if present and present.uid not in (tree["metadata"].get("uid"), known.uid if known else ""):
+            return present
+        return self.put(key, tree)
+
     def remove(self, key: Key, version: int) -> None:
         """Note that an object is gone since a version."""
         self.unread.discard(key)
@@ -232,4 +242,4 @@ def _created(tree: Tree) -> int:
 
 def shown(tree: Tree) -> Tree:
     """Give an object as users see it, without what only commands need of a workflow's answer, and with the owners of its fields."""
-    return revealed({field: value for field, value in tree.items() if field not in _INTERNAL})
+    return revealed({field: value for field, value in tree.items() if field not in FOR_PROGRAMS})

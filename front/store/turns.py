@@ -5,7 +5,7 @@ they are told old, and none gets done. So one front makes one write of an object
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
@@ -17,23 +17,43 @@ WAIT_SECONDS = 20.0
 _AGAIN_SECONDS = 1
 
 
+class _Turn:
+    """The turn of one object. `silent`: when a write last ended without an answer; None if none has."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.silent: float | None = None
+
+
 class Turns:
     """The turns of all objects."""
 
-    def __init__(self) -> None:
+    def __init__(self, silence: type[Exception], behind: Callable[[], Exception]) -> None:
+        """`silence`: the errors that say that nobody answers for an object; `behind`: makes that of who has waited for such a write."""
+        self._silence, self._behind = silence, behind
         # Those that a write has, or waits for.
-        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[Key, _Turn] = WeakValueDictionary()
 
     @asynccontextmanager
     async def of(self, key: Key) -> AsyncIterator[None]:
-        """Wait until nobody else writes an object. Raises `TooMany` when that takes too long: nothing was sent then."""
-        lock = self._locks.setdefault(key, asyncio.Lock())
+        """Wait until nobody else writes an object. Raises `TooMany` when that takes too long: nothing was sent then.
+
+        Who waits while another write gets no answer is told so with it, and does not wait for one as long again.
+        """
+        turn, clock = self._turns.setdefault(key, _Turn()), asyncio.get_running_loop().time
+        begun = clock()
         try:
             async with asyncio.timeout(WAIT_SECONDS):
-                await lock.acquire()
+                await turn.lock.acquire()
         except TimeoutError:
             raise TooMany(f"too many writes of {key.kind} {key.name} at once; ask again later", _AGAIN_SECONDS) from None
         try:
-            yield
+            if turn.silent is not None and turn.silent >= begun:
+                raise self._behind()
+            try:
+                yield
+            except self._silence:
+                turn.silent = clock()
+                raise
         finally:
-            lock.release()
+            turn.lock.release()

@@ -96,12 +96,13 @@ class TreesOfTenants:
         return [ListedObject(target, tree) for target, tree in found]
 
     async def describe(self, target: Target) -> Tree:
-        """Give an object."""
+        """Give an object, and its version when its manifest last changed."""
         self.touched.append(target)
-        found = self.trees.get((target.kind.kind, target.namespace, target.name))
+        key = (target.kind.kind, target.namespace, target.name)
+        found = self.trees.get(key)
         if found is None:
             raise not_found(target)
-        return found
+        return {**found, "manifestVersion": self.changed.get(key, int(found["metadata"]["resourceVersion"]))}
 
     async def exists(self, target: Target) -> bool:
         """Whether there is one."""
@@ -137,7 +138,8 @@ class TreesOfTenants:
 
     async def signal(self, target: Target, signal: Any, message: Any) -> None:
         """Apply a request at once."""
-        before = await self.describe(target)
+        await self.describe(target)
+        before = self.trees[(target.kind.kind, target.namespace, target.name)]
         self.by.append(message.by)
         if signal is ModelDeploymentSignals.RECORD_EVENT:
             return

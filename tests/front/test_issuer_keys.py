@@ -108,6 +108,19 @@ async def test_no_more_requests_of_an_address_wait_for_keys_than_those_of_one_us
             assert sorted(status for status, _ in await asyncio.gather(*asked)) == [200] * 2 + [429] * 4
 
 
+async def test_known_users_wait_for_old_keys_though_others_of_their_address_may_not(tmp_path: Path, issuer: TokenIssuer) -> None:
+    allowance = Allowance(per_second=0.0001, burst=3, requests=9, watches=9)
+    async with served(tmp_path, issuer, allowance=allowance) as front:
+        good, forged = issuer.token(), issuer.token(rsa_key(2))
+        assert (await front.ask(good))[0] == 200
+        assert [(await front.ask(forged))[0] for _ in range(4)] == [401] * 3 + [429]
+        front.clock.now += HOLD_SECONDS
+        assert [(await front.ask(each))[0] for each in (forged, good)] == [429, 200]
+        front.clock.now += HOLD_SECONDS
+        assert (await front.ask(good))[0] == 200
+        assert issuer.asked.count("/realm/keys") == 3
+
+
 def test_an_entry_with_an_unknown_curve_or_number_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     good, read = jwk(rsa_key(), "one"), jwt.PyJWK
 

@@ -131,3 +131,20 @@ async def test_a_user_with_a_certificate_writes_where_the_rules_say_and_the_audi
     assert int(created["after"]) <= int(scaled["before"]) < int(scaled["after"]) <= int(deleted["before"])
     assert scaled["requestId"] in kept["appliedRequestIds"]
     assert all("system:masters" in line["groups"] and line["address"] == "127.0.0.1" for line in lines)
+
+
+async def test_what_happens_to_unknown_fields_is_for_the_user_to_say(front: FrontUnderTest) -> None:
+    tree = a_deployment("unknown", NAMESPACE, replicas=0)
+    tree["spec"]["colour"] = "blue"
+    written = json.dumps(tree)
+    told = await front.kubectl("apply", "-f", "-", input=written, fails=True)
+    assert "spec.colour: unknown field" in told
+    told = await front.kubectl("apply", "--validate=warn", "-f", "-", input=written)
+    assert 'Warning: unknown field "spec.colour"' in told
+    assert "created" in told
+    tree["spec"]["replicas"] = 1
+    told = await front.kubectl("apply", "--validate=false", "-f", "-", input=json.dumps(tree))
+    assert (told, "colour" in told) == ("modeldeployment.modelplane.ai/unknown configured\n", False)
+    kept = await front.plane.describe("ModelDeployment", "unknown", NAMESPACE)
+    assert (kept["spec"]["replicas"], "colour" in kept["spec"]) == (1, False)
+    await front.kubectl("-n", NAMESPACE, "delete", "md/unknown", "--timeout=50s")

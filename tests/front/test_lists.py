@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from api_types.resources.kinds import BY_KIND
 from client.refs.selectors import TERMS_MAX
-from front.serving import errors, sending
+from front.serving import errors, reading, sending
 from front.serving.reading import Form, listed
 from front.serving.requests import Resource
 from front.serving.selectors import Selection
@@ -55,16 +56,50 @@ async def others() -> AsyncIterator[list[int]]:
     task.cancel()
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-async def test_others_are_answered_while_a_list_is_made(projection: Projection, monkeypatch: pytest.MonkeyPatch, form: Form) -> None:
+async def test_others_are_answered_while_a_list_is_made(projection: Projection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "TURN_SECONDS", 0.0)
     async with others() as turns:
         found = await listed(projection, RESOURCE, {"labelSelector": "tier=gold"})
         selected, turns[0] = turns[0], 0
-        parts = await found.parts(form)
+        parts = await found.parts(Form())
         made = turns[0]
     assert (selected >= MANY, made >= MANY) == (True, True)
     tree = json.loads(b"".join(parts))
+    assert len(tree["items"]) == MANY
+    assert tree["metadata"] == {"resourceVersion": str(START + MANY - 1)}
+
+
+@pytest.mark.parametrize("form", [FORMS["table"], Form(table=True, included="Object"), FORMS["metadata"]])
+async def test_rows_and_metadata_are_made_as_their_client_reads_them(
+    projection: Projection, monkeypatch: pytest.MonkeyPatch, form: Form
+) -> None:
+    """Each answer has its own: kept until they are read, those of a few slow clients would fill the memory."""
+    made: list[bytes] = []
+    written: list[bytes] = []
+    at: list[tuple[int, int]] = []
+    encoded = reading.encoded
+
+    def noted(tree: Any) -> bytes:
+        made.append(encoded(tree))
+        return made[-1]
+
+    async def read_at_once(_: web.StreamResponse, part: bytes) -> None:
+        written.append(part)
+        at.append((len(made), turns[0]))
+
+    monkeypatch.setattr(reading, "encoded", noted)
+    monkeypatch.setattr(web.StreamResponse, "write", read_at_once)
+    monkeypatch.setattr(sending, "PART_BYTES", 512)
+    parts = await (await listed(projection, RESOURCE, {})).parts(form)
+    assert made == []
+    async with others() as turns:
+        answer = await sending.sent(make_mocked_request("GET", PATH), sending.InParts(parts, "application/json"))
+    assert answer.content_length is None
+    counts = [count for count, _ in at]
+    assert counts[0] < MANY / 2
+    assert max(after - before for before, after in pairwise(counts)) < MANY / 2
+    assert len({turn for _, turn in at}) == len(at)
+    tree = json.loads(b"".join(written))
     assert len(tree["rows" if form.table else "items"]) == MANY
     assert tree["metadata"] == {"resourceVersion": str(START + MANY - 1)}
 

@@ -30,6 +30,18 @@ def test_an_older_state_that_is_seen_later_changes_nothing() -> None:
     assert made.put(KEY, an_object(START + 1, uid="u2")).version == START + 1, "another object of that name is newer whatever its number"
 
 
+def test_an_answer_of_the_object_before_does_not_displace_what_was_created_after_it_was_asked() -> None:
+    made = projection()
+    first = made.put(KEY, an_object(START))
+    made.remove(KEY, START + 5)
+    second = made.put(KEY, an_object(START + 6, uid="u2"))
+    assert made.answered(KEY, first, an_object(START + 7)) == second == made.get(KEY)
+    assert made.answered(KEY, None, an_object(START + 7)) == second == made.get(KEY)
+    # One that was created since is told before the end of the one before it is seen.
+    assert made.answered(KEY, second, an_object(START + 1, uid="u3")) == made.get(KEY)
+    assert made.answered(KEY, None, an_object(START + 2, uid="u3")).version == START + 2
+
+
 def test_an_answer_of_a_workflow_that_has_ended_since_brings_no_object_back() -> None:
     made = projection()
     made.put(KEY, an_object(START))

@@ -24,6 +24,7 @@ from tests.front.fleet_of_tenants import START, Fleet, a_fleet, an_object
 from tests.workflows.environment.harness import eventually
 
 PATH = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 LARGE = 40
 """Objects of 300 kB: more than the buffers of a connection hold."""
 
@@ -45,12 +46,12 @@ def fill(fleet: Fleet, count: int, size: int = 300_000) -> None:
 
 
 @contextmanager
-def unread(fleet: Fleet, request: str, buffer: int = 4096) -> Iterator[socket.socket]:
+def unread(fleet: Fleet, request: str, buffer: int = 4096, accept: str = "*/*") -> Iterator[socket.socket]:
     """Send a request, and read nothing of the answer. `buffer`: how many bytes of it arrive nevertheless."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
         connection.connect(("127.0.0.1", fleet.client.port or 0))
-        connection.sendall(f"{request} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token-of-ann\r\n\r\n".encode())
+        connection.sendall(f"{request} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nAuthorization: Bearer token-of-ann\r\n\r\n".encode())
         yield connection
 
 
@@ -109,7 +110,16 @@ async def test_a_large_answer_is_whole_with_its_length_and_headers(fleet: Fleet)
     assert (status, nothing, of_head["Content-Length"]) == (200, b"", headers["Content-Length"])
 
 
-async def test_a_large_answer_that_is_read_a_little_all_the_time_ends(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_table_is_whole_and_has_no_length_before_it_was_made(fleet: Fleet) -> None:
+    fill(fleet, LARGE)
+    status, body, headers = await fleet.answer("GET", f"{PATH}?includeObject=Object", Accept=TABLE)
+    assert (status, headers["Transfer-Encoding"], "Content-Length" in headers) == (200, "chunked", False)
+    assert len(json.loads(body)["rows"]) == LARGE + 1
+    assert (await fleet.answer("HEAD", PATH, Accept=TABLE))[:2] == (200, b"")
+
+
+@pytest.mark.parametrize("accept", ["application/json", TABLE], ids=["objects", "rows"])
+async def test_a_large_answer_that_is_read_a_little_all_the_time_ends(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, accept: str) -> None:
     monkeypatch.setattr(sending, "WRITE_SECONDS", 3.0)
     monkeypatch.setattr(sending, "BYTES_PER_SECOND", 1 << 40)
     fill(fleet, LARGE * 2)
@@ -117,7 +127,7 @@ async def test_a_large_answer_that_is_read_a_little_all_the_time_ends(fleet: Fle
     async def counted() -> int:
         return fleet.front.limits._requests["ann"]
 
-    with unread(fleet, f"GET {PATH}", 256 * 1024) as connection:
+    with unread(fleet, f"GET {PATH}", 256 * 1024, accept) as connection:
         connection.settimeout(0)
         await eventually(counted, lambda count: count == 1, what="the answer")
         loop = asyncio.get_running_loop()

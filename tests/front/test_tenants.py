@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from urllib.parse import quote
@@ -18,8 +19,10 @@ import pytest
 from api_types.clock import utc_now
 from api_types.resources.kinds import SERVED, KindInfo
 from api_types.sections.front import FrontSettings
+from client.temporal.control_plane import ListedObject
 from front.access import signing
 from front.access.signing import signed_text
+from front.commands.routes import STACKS
 from front.page.files import FOLDER, SETTINGS
 from front.scaling import events
 from front.scaling import scaler_messages as messages
@@ -202,6 +205,18 @@ async def test_the_same_requests_of_commands_are_answered_to_whoever_may(both: t
     assert [target.kind.short for target in both[0].plane.retried] == ["md", "mr", "ic"]
     lists = [json.loads((await fleet.ask("GET", "/v1/servingstacks", "root"))[1]) for fleet in both]
     assert [[each["metadata"]["name"] for each in one["items"]] for one in lists] == [["other", "mine"], ["mine"]]
+
+
+async def test_stacks_are_listed_once_all_have_answered(both: tuple[Fleet, Fleet], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = await both[0].plane.list(STACKS, None)
+
+    async def listed(kind: KindInfo, namespace: str | None) -> list[ListedObject]:
+        assert (kind, namespace) == (STACKS, None)
+        return [replace(found[0], answered=False), *found[1:]]
+
+    monkeypatch.setattr(both[0].plane, "list", listed)
+    status, told = await both[0].ask("GET", "/v1/servingstacks", "root")
+    assert (status, "some of these stacks" in json.loads(told)["message"]) == (503, True)
 
 
 async def test_what_commands_ask_cannot_be_tried_and_names_no_other_path(both: tuple[Fleet, Fleet]) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from api_types.messages.entities import Replace
+from client.errors import NoAnswer
 from client.refs.targets import Target
+from front.serving import app
 from front.store import turns
 from front.store.projection import Tree
 from tests.front.fleet_of_tenants import Fleet, TreesOfTenants, a_fleet
@@ -108,3 +110,43 @@ async def test_a_write_waits_for_no_write_of_another_object_and_not_for_ever(fle
     assert (await first)[0] == 200
     await of_another
     assert (await fleet.ask("PATCH", PATH, "ann", body, **MERGE))[0] == 200
+
+
+async def test_who_waits_behind_a_write_that_nobody_answers_is_told_so_with_it(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    describe, go, asked = TreesOfTenants.describe, asyncio.Event(), list[str]()
+
+    async def silent(_plane: TreesOfTenants, target: Target) -> Tree:
+        asked.append(target.name)
+        await go.wait()
+        raise NoAnswer("no worker answers", next_step="start one")
+
+    monkeypatch.setattr(TreesOfTenants, "describe", silent)
+    body = json.dumps({"metadata": {"labels": {"w": "x"}}}).encode()
+    writes = [asyncio.create_task(fleet.ask("PATCH", PATH, "ann", body, **MERGE)) for _ in range(WRITERS)]
+
+    async def waiting() -> int:
+        return sum(len(turn.lock._waiters or ()) for turn in fleet.front.writer._turns._turns.values())
+
+    await eventually(waiting, lambda count: count == WRITERS - 1, what="all writes")
+    go.set()
+    assert [status for status, _ in await asyncio.gather(*writes)] == [503] * WRITERS
+    assert asked == ["mine"]
+    # Who comes later asks anew.
+    assert (await fleet.ask("PATCH", PATH, "ann", body, **MERGE))[0] == 503
+    assert asked == ["mine"] * 2
+    monkeypatch.setattr(TreesOfTenants, "describe", describe)
+    assert (await fleet.ask("PATCH", PATH, "ann", body, **MERGE))[0] == 200
+
+
+@pytest.mark.parametrize("path", [PATH, f"{PATH}/scale"])
+async def test_a_write_is_refused_before_those_who_pass_it_on_give_up(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    asked = Asked(monkeypatch)
+    asked.go.clear()
+    monkeypatch.setattr(app, "WRITE_SECONDS", 0.2)
+    body = json.dumps({"metadata": {}, "spec": {"replicas": 4}}).encode()
+    status, told = await fleet.ask("PATCH", path, "ann", body, **MERGE)
+    assert (status, json.loads(told)["reason"]) == (503, "ServiceUnavailable")
+    assert b"this took too long" in told
+    monkeypatch.setattr(app, "WRITE_SECONDS", 50.0)
+    asked.go.set()
+    assert (await fleet.ask("PATCH", path, "ann", body, **MERGE))[0] == 200

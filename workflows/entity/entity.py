@@ -24,7 +24,7 @@ from api_types.base import Message
 from api_types.errors import Conflict, InvalidInput
 from api_types.messages.entities import CancelRequested, Delete, Force, Replace, RetryNow, SetSpec
 from api_types.messages.signals import EntitySignals
-from api_types.validation.manifests import InvalidManifest, Manifest, dump
+from api_types.validation.manifests import InvalidManifest, Manifest, dump, is_taken_while_deleting, load
 from workflows.entity import admission, periods
 from workflows.entity.arguments import problems_of
 from workflows.entity.calls.refusals import NEXT_CALL
@@ -272,7 +272,10 @@ class Entity(ABC, Generic[StateT]):
         message = Replace.model_validate(payload)
         self._begin()
         if self.accept_request(message.request_id):
-            self._accept(message)
+            if self.state.deleting:
+                self.take_while_deleting(message.manifest)
+            else:
+                self._accept(message)
         return self.manifest()
 
     @checks(replace)
@@ -283,7 +286,7 @@ class Entity(ABC, Generic[StateT]):
             if message.request_id in self.state.requests:
                 # It was accepted before, and its caller did not get the answer: `replace` gives that again, and changes nothing.
                 return
-            if self.state.deleting:
+            if self.state.deleting and not self._takes_while_deleting(message.manifest):
                 raise Conflict(f"{self.title} is being deleted; apply it again when it is gone")
             if message.resource_version and not self.context.is_manifest_of(message.resource_version):
                 raise Conflict(
@@ -298,9 +301,13 @@ class Entity(ABC, Generic[StateT]):
 
     @workflow.query
     def describe(self) -> dict[str, Any]:
-        """Give the object as its manifest with status, the request ids that it has accepted, and those of them that changed it."""
+        """Give the object as its manifest with status, and what only programs need.
+
+        That is the request ids that it has accepted, those of them that changed it, and its version when its manifest last changed.
+        """
         return {
             **self.manifest(),
+            "manifestVersion": self.state.manifest_version,
             "appliedRequestIds": self.state.requests[-REQUESTS_SHOWN:],
             "changingRequestIds": self.state.changing_requests,
         }
@@ -350,6 +357,10 @@ class Entity(ABC, Generic[StateT]):
     def admitted(self, document: Any) -> Manifest:
         """Check a manifest against this object's identity and present state."""
         return admission.admitted(self.context, document, None if self.state.spec is None else self.manifest())
+
+    def _takes_while_deleting(self, document: Any) -> bool:
+        """Whether a manifest changes nothing but what an object takes while it is being deleted. Raises InvalidManifest."""
+        return self.state.spec is not None and is_taken_while_deleting(load(self.manifest()), self.admitted(document))
 
     def _accept(self, message: SetSpec | Replace) -> None:
         """Store the manifest of a request, and whether that changed anything. Raises InvalidManifest."""

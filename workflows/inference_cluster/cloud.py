@@ -281,4 +281,4 @@ def annotations_while_deleting(manifest: Any) -> dict[str, str]:
     metadata = manifest.get("metadata") if isinstance(manifest, dict) else None
     found = metadata.get("annotations") if isinstance(metadata, dict) else None
     known = found if isinstance(found, dict) else {}
-    return {key: str(known[key]) for key in (labels.SKIP_IN_CLUSTER_TEARDOWN, labels.ABANDON) if key in known}
+    return {key: str(known[key]) for key in labels.TAKEN_WHILE_DELETING if key in known}

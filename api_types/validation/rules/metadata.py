@@ -37,6 +37,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+_OF_CLUSTERS = (*CHOICES, labels.TASK_QUEUE, *labels.TAKEN_WHILE_DELETING)
+
+
 def is_dns_label(text: str) -> bool:
     """Whether a text is a DNS label of at most 63 characters."""
     return len(text) <= NAME_MAX and _DNS_LABEL.fullmatch(text) is not None
@@ -157,7 +160,7 @@ def cluster_annotations_are_known(cluster: InferenceCluster, context: RuleContex
             yield context.error(f'must be {one_of(choices)}, got "{value}"', "metadata", "annotations", key)
         elif key == labels.TASK_QUEUE and (problem := base_queue_problem(value)):
             yield context.error(problem, "metadata", "annotations", key)
-        elif key.startswith(labels.RESERVED_PREFIX) and not choices and (meant := nearest(key, CHOICES)):
+        elif key.startswith(labels.RESERVED_PREFIX) and key not in _OF_CLUSTERS and (meant := nearest(key, _OF_CLUSTERS)):
             yield context.warning(f"unknown annotation, did you mean {meant}?", "metadata", "annotations", key)
 
 

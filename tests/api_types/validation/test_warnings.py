@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from api_types import labels
 from tests.api_types.builders import (
     GANG_LEADER,
     GANG_WORKER,
@@ -152,6 +153,16 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         "ruling-g1 a misspelt annotation",
         merged(a_cluster(), {"metadata": {"annotations": {"modelplane.ai/rooting": "pool"}}}),
         ['metadata.annotations["modelplane.ai/rooting"]: unknown annotation, did you mean modelplane.ai/routing?'],
+    ),
+    (
+        "a misspelt annotation of a deletion",
+        merged(a_cluster(), {"metadata": {"annotations": {"modelplane.ai/abandn": "true"}}}),
+        ['metadata.annotations["modelplane.ai/abandn"]: unknown annotation, did you mean modelplane.ai/abandon?'],
+    ),
+    (
+        "annotations of a deletion",
+        merged(a_cluster(), {"metadata": {"annotations": dict.fromkeys(labels.TAKEN_WHILE_DELETING, "true")}}),
+        [],
     ),
 ]
 EMPTY = ["spec.endpoints[0].selector.matchLabels: empty; selects every endpoint of the namespace"]

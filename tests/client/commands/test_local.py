@@ -92,6 +92,7 @@ def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with
         kubeconfig = home / "front.kubeconfig"
         assert f"kubectl       KUBECONFIG={kubeconfig}\n" in up.stdout
         assert kubectl(kubeconfig, "get", "md/demo", "-o", "name") == "modeldeployment.modelplane.ai/demo\n"
+        kubectl(kubeconfig, "config", "set-context", "--current", "--namespace=ml-team")
         through_front = modelplane(home, "--server", url[1], "scale", "md/demo", "--replicas", "2")
         assert through_front.returncode == 0, through_front.stderr
         assert "/modeldeployments/demo/scale" in (home / "logs" / "front-audit.log").read_text()
@@ -118,7 +119,7 @@ def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with
         again = modelplane(home, "up", "--no-data-plane", **more)
         assert again.returncode == 0, again.stderr
         assert f"Front         {url[1]} " in again.stdout, "its address stays, for kubeconfigs that were copied"
-        assert kubectl(kubeconfig, "get", "md/demo", "-o", "name") == "modeldeployment.modelplane.ai/demo\n"
+        assert kubectl(kubeconfig, "get", "md/demo", "-n", "default", "-o", "name") == "modeldeployment.modelplane.ai/demo\n"
         assert not re.search("^Gateway", again.stdout, re.MULTILINE)
         assert "inferencecluster/only unchanged" in again.stdout
         after = json.loads(modelplane(home, "get", "md/demo", "-o", "json").stdout)
@@ -194,7 +195,6 @@ def test_the_front_of_the_fleet_has_no_setting_of_another_one(tmp_path: Path, mo
     """It is started with an environment in which every setting of a front is, and has none of them."""
     testbed, config = Started(), tmp_path / "config.yaml"
     config.write_text("{}")
-    assert front.front_port(tmp_path) == 0
     front.start_front(cast(Testbed, testbed), Settings(), tmp_path, config, 20123)
     assert front.front_port(tmp_path) == 20123
     ((name, argv, more),) = testbed.started
@@ -206,6 +206,26 @@ def test_the_front_of_the_fleet_has_no_setting_of_another_one(tmp_path: Path, mo
     told = subprocess.run([*argv[:-2], "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
     audit = tmp_path / "logs" / "front-audit.log"
     assert told == [f"('MODELPLANE_FRONT__AUDIT_FILE', '{audit}')", "('MODELPLANE_FRONT__LISTEN', '127.0.0.1:20123')"]
+
+
+def test_what_kubectl_wrote_into_the_kubeconfig_of_the_front_stays_and_so_does_the_port(tmp_path: Path) -> None:
+    assert front.front_port(tmp_path) == 0
+    front.keep_port(tmp_path, 20123)
+    kubeconfig = front.front_kubeconfig(tmp_path)
+    kubectl(kubeconfig, "config", "set-context", "--current", "--namespace=ml-team")
+    kubectl(kubeconfig, "config", "set-cluster", "another", "--server=https://127.0.0.1:6443")
+    changed = kubeconfig.read_text()
+    assert not changed.startswith("{"), "it is YAML now"
+    assert front.front_port(tmp_path) == 20123
+    front.keep_port(tmp_path, 20123)
+    assert kubeconfig.read_text() == changed
+
+    front.keep_port(tmp_path, 20124)
+    assert front.front_port(tmp_path) == 20124
+    assert "http://127.0.0.1:20124" in kubectl(kubeconfig, "config", "view", "--minify")
+    kubeconfig.unlink()
+    front.keep_port(tmp_path, 20124)
+    assert "http://127.0.0.1:20124" in kubeconfig.read_text()
 
 
 @pytest.mark.parametrize(("why", "said"), [(None, []), ("unshare fails", ["unshare fails; requests to models are answered by nobody"])])

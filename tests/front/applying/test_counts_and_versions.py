@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from api_types import labels
 from client.refs.targets import Target
 from front.applying.annotation import WITH_WRITE
 from front.audit.log import AuditLog
@@ -64,10 +65,24 @@ async def test_a_patched_count_holds_though_the_workflow_keeps_that_of_an_autosc
     assert [line["requestId"].startswith(WITH_WRITE) for line in lines] == [False, True]
 
 
-@pytest.mark.parametrize("query", ["fieldManager=kubectl-client-side-apply", "dryRun=All"])
-async def test_what_leaves_the_count_to_an_autoscaler_does_not_scale(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
+LAST_APPLIED = {"metadata": {"annotations": {labels.LAST_APPLIED: "{}"}}}
+
+
+@pytest.mark.parametrize(
+    ("query", "patch"),
+    [
+        ("fieldManager=kubectl-client-side-apply", {}),
+        ("fieldManager=argocd-controller", {}),
+        ("fieldManager=another", LAST_APPLIED),
+        ("dryRun=All", {}),
+    ],
+    ids=["kubectl", "Argo CD", "kubectl under another name", "dry run"],
+)
+async def test_what_leaves_the_count_to_an_autoscaler_does_not_scale(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, query: str, patch: Tree
+) -> None:
     keep_count(fleet, monkeypatch, 5)
-    assert (await write(fleet, {"spec": {"replicas": 3}}, query=query))[0] == 200
+    assert (await write(fleet, {"spec": {"replicas": 3}, **patch}, query=query))[0] == 200
     assert fleet.plane.trees[KEY]["spec"]["replicas"] == (2 if "dry" in query else 5)
 
 
@@ -129,3 +144,49 @@ async def test_an_apply_of_a_stale_version_is_a_conflict_though_it_changes_nothi
     status, answer = await write(fleet, named, bodies.APPLY)
     assert (status, answer["reason"]) == (409, "Conflict")
     assert (await write(fleet, config, bodies.APPLY))[0] == 200
+
+
+def change_status(fleet: Fleet) -> str:
+    """Do what a workflow does whose replicas become Ready; gives the version of before."""
+    tree = fleet.plane.trees[KEY]
+    version = tree["metadata"]["resourceVersion"]
+    fleet.plane.changed.setdefault(KEY, int(version))
+    fleet.plane.trees[KEY] = {**tree, "metadata": {**tree["metadata"], "resourceVersion": str(int(version) + 1)}}
+    return str(version)
+
+
+NAMES_VERSION = {
+    "PUT of a Scale": ("PUT", "/scale?", bodies.JSON, {"spec": {"replicas": 3}}),
+    "patch of a Scale": ("PATCH", "/scale?", bodies.MERGE, {"spec": {"replicas": 3}}),
+    "dry PUT of a Scale": ("PUT", "/scale?dryRun=All", bodies.JSON, {"spec": {"replicas": 3}}),
+    "dry patch": ("PATCH", "?dryRun=All", bodies.MERGE, {"spec": {"replicas": 3}}),
+    "dry apply": ("PATCH", "?dryRun=All&fieldManager=m&force=true", bodies.APPLY, {**KIND, "spec": {"replicas": 3}}),
+    "patch": ("PATCH", "?", bodies.MERGE, {"spec": {"replicas": 3}}),
+}
+
+
+@pytest.mark.parametrize(("method", "path", "kind", "body"), NAMES_VERSION.values(), ids=NAMES_VERSION)
+async def test_a_version_that_is_named_is_in_conflict_with_changes_of_the_manifest_and_not_of_the_status(
+    fleet: Fleet, method: str, path: str, kind: str, body: Tree
+) -> None:
+    async def write_at(version: str) -> int:
+        named = json.dumps({**body, "metadata": {"name": "mine", "resourceVersion": version}}).encode()
+        return (await fleet.ask(method, f"{MINE}{path}", "ann", named, **{"Content-Type": kind}))[0]
+
+    change_status(fleet)
+    version = change_status(fleet)
+    assert await write_at(str(int(version) + 2)) == 409, "it never was one"
+    assert await write_at(version) == 200
+    assert (await write(fleet, {"metadata": {"labels": {"b": "1"}}}))[0] == 200
+    assert await write_at(version) == 409
+
+
+async def test_a_worker_of_an_earlier_release_does_not_say_when_the_manifest_changed(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    describe = fleet.plane.describe
+
+    async def silent(target: Target) -> Tree:
+        return {field: value for field, value in (await describe(target)).items() if field != "manifestVersion"}
+
+    monkeypatch.setattr(fleet.plane, "describe", silent)
+    named = {"metadata": {"name": "mine", "resourceVersion": change_status(fleet)}, "spec": {"replicas": 3}}
+    assert (await fleet.ask("PUT", f"{MINE}/scale", "ann", json.dumps(named).encode()))[0] == 409

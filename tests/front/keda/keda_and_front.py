@@ -24,14 +24,15 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "keda"
 TEAM = "team-keda"
 _SERVICE = "modelplane-front-keda.modelplane-system.svc"
 _TOKENS = {"keda": "token-of-keda", "gateway": "token-of-gateway"}
+_USER = f"keda-{TEAM}"
 # No more rights than docs/scaling.md names. KEDA has the name of its certificate, and a token for what it asks by HTTP.
 _ACCESS = f"""
 users:
-- {{name: keda, tokenSha256: [{hashlib.sha256(_TOKENS["keda"].encode()).hexdigest()}]}}
+- {{name: {_USER}, tokenSha256: [{hashlib.sha256(_TOKENS["keda"].encode()).hexdigest()}]}}
 - {{name: gateway, tokenSha256: [{hashlib.sha256(_TOKENS["gateway"].encode()).hexdigest()}]}}
 rules:
-- {{users: [keda], namespaces: [{TEAM}], resources: [modeldeployments/metrics], verbs: [get]}}
-- {{users: [keda], namespaces: [{TEAM}], resources: [modeldeployments/events], verbs: [create]}}
+- {{users: [{_USER}], namespaces: [{TEAM}], resources: [modeldeployments/metrics], verbs: [get]}}
+- {{users: [{_USER}], namespaces: [{TEAM}], resources: [modeldeployments/events], verbs: [create]}}
 - {{users: [gateway], namespaces: [{TEAM}], resources: [modeldeployments/metrics], verbs: [update]}}
 """
 METRICS_AGE_MAX = 15
@@ -173,7 +174,7 @@ async def keda_and_front(plane: ControlPlane, cluster: ClusterRunning, folder: P
         "scalerClientCa": str(pki / "ca.crt"),
         "metricsMaxAge": str(METRICS_AGE_MAX),
     }
-    clients = {"admin": ("testbed-admin", "system:masters"), "keda": ("keda", None)}
+    clients = {"admin": ("testbed-admin", "system:masters"), "keda": (_USER, None)}
     async with an_aggregated_front(plane, cluster, folder, clients, **settings) as aggregated:
         trusted = folder / "trusted"
         trusted.mkdir()

@@ -14,6 +14,8 @@ from front.access.signing import WINDOW_SECONDS, Signed
 from front.scaling import answers
 from front.scaling.answers import Answers
 from front.serving import errors
+from front.store import turns
+from front.store.projection import Key
 from tests.front.scaling.scaling_under_test import Client, Json, ScalingUnderTest, asked, path_of, signature
 
 PATH = path_of("chat", "scale")
@@ -116,6 +118,18 @@ async def test_what_was_refused_leaves_its_id_free(served: ScalingUnderTest, cli
     assert (await scaled(served, client, -1))[0] == 422
     assert served.scaling._answers._made == {}
     assert (await scaled(served, client, 5))[0] == 200
+
+
+async def test_what_had_to_wait_too_long_leaves_its_id_free(
+    served: ScalingUnderTest, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = Key("ModelDeployment", "a", "chat")
+    async with served.front.writer._turns.of(key):
+        monkeypatch.setattr(turns, "WAIT_SECONDS", 0.1)
+        assert (await scaled(served, client, 5))[0] == 429
+    assert served.scaling._answers._made == {}
+    assert (await scaled(served, client, 6))[0] == 200
+    assert counts(served) == [6]
 
 
 async def test_a_repeat_that_is_signed_anew_is_known_as_one_for_as_long_as_it_is_taken(served: ScalingUnderTest, client: Client) -> None:

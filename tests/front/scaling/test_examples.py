@@ -83,3 +83,15 @@ async def test_the_commands_of_the_document_sign_as_the_front_reads() -> None:
 @pytest.mark.parametrize("name", [*signing.HEADERS, *NAMES, *(name for name in ("deployment", "metric", "targetValue", "activationValue"))])
 def test_each_header_and_field_has_a_row(name: str) -> None:
     assert f"| `{name}` |" in DOCUMENT
+
+
+def test_keda_has_a_user_for_each_namespace_and_a_rule_for_no_other() -> None:
+    """Whoever reads the Secrets of a namespace is that user."""
+    rules = [yaml.safe_load(text) for text in re.findall(r"`(\{users: [^`]*\})`", DOCUMENT)]
+    assert rules
+    for rule in rules:
+        assert [f"keda-{namespace}" for namespace in rule["namespaces"]] == rule["users"]
+        assert len(rule["users"]) == 1
+    (rule,) = rules
+    assert {each["metadata"]["namespace"] for each in documents("TriggerAuthentication")} == set(rule["namespaces"])
+    assert f"-subj /CN={rule['users'][0]} " in DOCUMENT

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from api_types.messages.clouds import Leftover
 from api_types.messages.cluster_work import EmptyCluster, RemainingObject, TeardownStepResult
 from tests.activities.clouds.builders import L4, a_pool
 from tests.environment.scripted_cloud import OTHER
+from tests.front.front_under_test import a_front
 from tests.workflows.cloud_cluster.control_plane import CloudPlane
 from tests.workflows.environment.harness import ControlPlane, Json, condition, message, reason
 from tests.workflows.environment.simulated_clusters import API_VERSION, SimulatedClusters, simulated_plane
@@ -140,6 +142,22 @@ async def test_an_abandoned_cluster_is_listed_in_its_status_with_links() -> None
         cluster = at_cloud.cloud.things["cluster"]
         names_of_left = [each["name"] for each in closed["status"]["leftBehind"] if each["reason"] == "the cluster was abandoned"]
         assert any(cluster.id in each and f"https://cloud.example/{cluster.id}" in each for each in names_of_left)
+        assert at_cloud.cloud.written("delete") == []
+
+
+async def test_a_cluster_whose_deletion_does_not_end_is_abandoned_through_the_front(tmp_path: Path) -> None:
+    clusters = AtCloud()
+    async with control_plane(clusters) as (plane, at_cloud), a_front(plane, tmp_path) as front:
+        await plane.apply(a_class())
+        await plane.apply(a_cluster())
+        await plane.ready("InferenceCluster", NAME)
+        clusters.holding = [RemainingObject(id="v1/Service/shop/website", why=NOT_OURS)]
+        await plane.delete("InferenceCluster", NAME)
+        await plane.until("InferenceCluster", NAME, held_by("LoadBalancersRemaining"))
+        assert "is being deleted" in await front.kubectl("annotate", f"ic/{NAME}", "note=x", fails=True)
+        told = await front.kubectl("annotate", f"ic/{NAME}", f"{labels.ABANDON}=true")
+        assert told == f"inferencecluster.modelplane.ai/{NAME} annotated\n"
+        await plane.gone("InferenceCluster", NAME)
         assert at_cloud.cloud.written("delete") == []
 
 

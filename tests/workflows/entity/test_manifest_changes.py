@@ -62,6 +62,8 @@ def test_other_owners_of_fields_are_no_event_and_nothing_is_done_about_them(monk
     assert deployment.state.annotations == {MANAGED_FIELDS: "{}"}
     assert [event.reason for event in deployment.state.events] == ["SpecChanged"]
     assert deployment.state.manifest_version == deployment.state.resource_version > before
+    deployment.context.mark_changed()
+    assert deployment.describe()["manifestVersion"] == deployment.state.manifest_version < deployment.state.resource_version
 
 
 def test_the_time_that_a_generation_takes_is_measured_from_its_acceptance(temporal: Serverless) -> None:

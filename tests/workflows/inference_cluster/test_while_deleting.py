@@ -1,0 +1,70 @@
+"""What a cluster takes while it is being deleted: annotations that say how, and nothing else. No server is needed."""
+
+from typing import Any
+
+import pytest
+
+from api_types import labels
+from api_types.errors import Conflict
+from api_types.messages.entities import Replace
+from api_types.validation.manifests import dump, load
+from tests.workflows.environment.serverless import Serverless
+from tests.workflows.inference_cluster.builders import a_cluster
+from workflows.inference_cluster.workflow import InferenceClusterWorkflow
+
+NAME = "prod"
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> InferenceClusterWorkflow:
+    """A cluster that is being deleted."""
+    Serverless(monkeypatch, f"inferencecluster/{NAME}")
+    cluster = InferenceClusterWorkflow(a_cluster(deletion_timestamp="2026-01-01T00:00:00Z", resource_version=7, manifest_version=5))
+    cluster.state.spec = dump(load(cluster.manifest()))["spec"]
+    return cluster
+
+
+def changed(cluster: InferenceClusterWorkflow, annotations: dict[str, str], **more: Any) -> dict[str, Any]:
+    """Give the cluster's manifest with other annotations, and with more in its metadata."""
+    document = dump(load(cluster.manifest()))
+    metadata = {**document["metadata"], "annotations": {**cluster.state.annotations, **annotations}}
+    return {**document, "metadata": metadata | more}
+
+
+def replace(cluster: InferenceClusterWorkflow, document: dict[str, Any], version: str = "") -> None:
+    message = Replace(request_id=str(len(cluster.state.requests)), by="ann", resource_version=version, manifest=document).wire()
+    cluster.check_replace(message)
+    InferenceClusterWorkflow.replace(cluster, message)
+
+
+@pytest.mark.parametrize("annotation", labels.TAKEN_WHILE_DELETING)
+def test_how_it_is_deleted_may_be_changed(cluster: InferenceClusterWorkflow, annotation: str) -> None:
+    before = cluster.state.resource_version
+    # kubectl keeps beside it what it has applied, and the front who owns what.
+    replace(cluster, changed(cluster, {annotation: "true", labels.LAST_APPLIED: "{}", labels.MANAGED_FIELDS: "{}"}), "6")
+    assert cluster.state.annotations == {labels.STACK: "external", annotation: "true"}
+    assert cluster.state.events[-1].message == f"while it is being deleted: {annotation}"
+    assert cluster.state.resource_version > before
+    replace(cluster, changed(cluster, {annotation: "false"}))
+    assert cluster.state.annotations[annotation] == "false"
+
+
+def test_nothing_else_is_changed_with_it_nor_by_itself(cluster: InferenceClusterWorkflow) -> None:
+    wanted = changed(cluster, {labels.ABANDON: "true"})
+    pool = {**wanted["spec"]["nodePools"][0], "nodeCount": 3}
+    refused = [
+        changed(cluster, {}),
+        changed(cluster, {"note": "another"}),
+        changed(cluster, {labels.ABANDON: "true", "note": "another"}),
+        changed(cluster, {labels.ABANDON: "true"}, labels={"tier": "gold"}),
+        {**wanted, "spec": {**wanted["spec"], "nodePools": [pool]}},
+    ]
+    for document in refused:
+        with pytest.raises(Conflict, match="is being deleted"):
+            replace(cluster, document)
+    with pytest.raises(Conflict, match="modified since you read it"):
+        replace(cluster, wanted, "4")
+    replace(cluster, wanted)
+    with pytest.raises(Conflict, match="is being deleted"):
+        replace(cluster, changed(cluster, {}) | {"metadata": {"name": NAME, "annotations": {labels.STACK: "external"}}})
+    assert cluster.state.annotations[labels.ABANDON] == "true"
