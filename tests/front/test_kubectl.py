@@ -1,12 +1,16 @@
 """The machine's kubectl against the front, as users run it: real Temporal, workers, TLS and tokens; clusters are simulated."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.front.front_under_test import CERTIFIED, FrontUnderTest
-from tests.workflows.environment.harness import Json, a_deployment, eventually
+from testbed.cluster.pki import Authority
+from tests.front.front_under_test import CERTIFIED, DEPLOYMENTS, ROOT, FrontUnderTest, a_front_program
+from tests.front.token_issuer import an_issuer, rsa_key
+from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
 
@@ -131,3 +135,60 @@ async def test_a_user_with_a_certificate_writes_where_the_rules_say_and_the_audi
     assert int(created["after"]) <= int(scaled["before"]) < int(scaled["after"]) <= int(deleted["before"])
     assert scaled["requestId"] in kept["appliedRequestIds"]
     assert all("system:masters" in line["groups"] and line["address"] == "127.0.0.1" for line in lines)
+
+
+async def test_a_user_whom_an_issuer_names_writes_at_a_front_that_its_program_started(plane: ControlPlane, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "issuer")
+    authority.ensure()
+    # As docs/front.md sets them.
+    shown = dict(re.findall(r"(MODELPLANE_FRONT__OIDC_[A-Z_]+)=(\S+)", (ROOT / "docs" / "front.md").read_text()))
+    async with an_issuer(authority) as issuer:
+        here = {"MODELPLANE_FRONT__OIDC_ISSUER_URL": issuer.url, "MODELPLANE_FRONT__OIDC_CA_FILE": str(authority.ca)}
+        assert len(shown) == 5
+        async with a_front_program(plane, tmp_path, {**shown, **here}) as front:
+            said: Json = {"email": "ann@example.com", "groups": ["team-o"]}
+            token = issuer.token(**said)
+            written = json.dumps(a_deployment("issued", "team-o", replicas=0))
+            assert "created" in await front.kubectl("apply", "-f", "-", input=written, user=token)
+            assert "scaled" in await front.kubectl("-n", "team-o", "scale", "md/issued", "--replicas=1", user=token)
+            kept = await plane.describe("ModelDeployment", "issued", "team-o")
+            assert (kept["spec"]["replicas"], kept["status"]["lastScale"]["by"]) == (1, "ann@example.com")
+            told = await front.kubectl("apply", "-f", "-", input=document("issued"), user=token, fails=True)
+            assert 'User "ann@example.com" cannot' in told
+            # Nobody's: not signed by the issuer, of an address that it has not verified. And of a group without rights.
+            for bad in (issuer.token(rsa_key(2), **said), issuer.token(**said, email_verified=False)):
+                assert "Unauthorized" in await front.kubectl("-n", "team-o", "get", "md", user=bad, fails=True)
+            other = issuer.token(email="eve@example.com", groups=["team-a"])
+            for namespace in ("team-o", "team-a"):
+                assert "Forbidden" in await front.kubectl("-n", namespace, "get", "md", user=other, fails=True)
+            assert "deleted" in await front.kubectl("-n", "team-o", "delete", "md/issued", "--timeout=50s", user=token)
+            lines = [line for line in front.audit() if line["user"] == "ann@example.com" and line["outcome"] == "Success"]
+            assert [line["verb"] for line in lines] == ["create", "patch", "delete"]
+            assert all("oidc:team-o" in line["groups"] for line in lines)
+            assert token not in (front.folder / "front.log").read_text() + json.dumps(front.audit())
+
+
+async def test_the_selector_of_each_scale_selects_the_replicas_of_that_deployment_alone(front: FrontUnderTest) -> None:
+    longest = "selected-" + "x" * (63 - len("selected-"))
+    wanted = {("team-a", "selected"): 2, ("team-a", longest): 1, ("team-a", longest[:-1]): 1, ("team-sel", "selected"): 1}
+    for (namespace, name), replicas in wanted.items():
+        await front.kubectl("apply", "-f", "-", input=json.dumps(a_deployment(name, namespace, replicas=replicas)))
+    selectors, found = dict[tuple[str, str], str](), dict[tuple[str, str], list[str]]()
+    for (namespace, name), replicas in wanted.items():
+
+        async def scale(path: str = f"{DEPLOYMENTS.format(namespace)}/{name}/scale") -> Json:
+            return dict((await front.ask("GET", path))[1])
+
+        seen = await eventually(scale, lambda tree, count=replicas: tree["status"]["replicas"] == count, what=f"the replicas of {name}")  # type: ignore[misc]
+        selectors[namespace, name] = seen["status"]["selector"]
+
+        async def replicas_of(namespace: str = namespace, selector: str = seen["status"]["selector"]) -> list[str]:
+            return (await front.kubectl("-n", namespace, "get", "mr", "-l", selector, "-o", "name")).split()
+
+        found[namespace, name] = await eventually(replicas_of, lambda names, count=replicas: len(names) == count, what=f"those of {name}")  # type: ignore[misc]
+    of_team = [selector for (namespace, _), selector in selectors.items() if namespace == "team-a"]
+    assert len(set(of_team)) == len(of_team)
+    listed = [(namespace, name) for (namespace, _), names in found.items() for name in names]
+    assert len(set(listed)) == sum(wanted.values())
+    for namespace, name in wanted:
+        await front.kubectl("-n", namespace, "delete", f"md/{name}", "--timeout=50s")
