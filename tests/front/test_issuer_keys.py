@@ -13,6 +13,7 @@ from api_types.sections.front import FrontSettings
 from front.access import issuer as issuer_module
 from front.access.issuer import ASK_AGAIN_SECONDS, HOLD_SECONDS, KEYS_MAX, LATELY_SECONDS, Issuer, is_issuer, is_safe, keys_in
 from front.access.limits import Allowance
+from front.access.request_header import Unusable
 from front.main import access_of
 from front.serving import watching
 from testbed.cluster.pki import Authority
@@ -128,8 +129,12 @@ async def test_keys_are_read_over_tls_of_an_issuer_whose_authority_is_set(tmp_pa
         try:
             token = issuer.token()
             await access.learn(token)
-            user = access.user_of(token, CIMultiDict(), None)
-            assert (user and user.name) == (f"{issuer.url}#ann" if knows else None)
+            if knows:
+                user = access.user_of(token, CIMultiDict(), None)
+                assert (user and user.name) == f"{issuer.url}#ann"
+            else:
+                with pytest.raises(Unusable, match="cannot be read"):
+                    access.user_of(token, CIMultiDict(), None)
             assert bool(issuer.asked) is knows
         finally:
             access.close()
