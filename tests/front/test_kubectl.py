@@ -4,11 +4,12 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from testbed.cluster.pki import Authority
-from tests.front.front_under_test import CERTIFIED, DEPLOYMENTS, ROOT, FrontUnderTest, a_front_program
+from tests.front.front_under_test import BASE, CERTIFIED, DEPLOYMENTS, ROOT, FrontUnderTest, a_front_program
 from tests.front.token_issuer import an_issuer, rsa_key
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
 
@@ -172,23 +173,32 @@ async def test_the_selector_of_each_scale_selects_the_replicas_of_that_deploymen
     longest = "selected-" + "x" * (63 - len("selected-"))
     wanted = {("team-a", "selected"): 2, ("team-a", longest): 1, ("team-a", longest[:-1]): 1, ("team-sel", "selected"): 1}
     for (namespace, name), replicas in wanted.items():
-        await front.kubectl("apply", "-f", "-", input=json.dumps(a_deployment(name, namespace, replicas=replicas)))
-    selectors, found = dict[tuple[str, str], str](), dict[tuple[str, str], list[str]]()
-    for (namespace, name), replicas in wanted.items():
+        status, told = await front.ask("POST", DEPLOYMENTS.format(namespace), a_deployment(name, namespace, replicas=replicas))
+        assert status == 201, told
+    selectors = dict[tuple[str, str], str]()
 
-        async def scale(path: str = f"{DEPLOYMENTS.format(namespace)}/{name}/scale") -> Json:
-            return dict((await front.ask("GET", path))[1])
+    async def selected() -> dict[tuple[str, str], list[str]]:
+        return {which: await _selected(front, *which, selectors) for which in wanted}
 
-        seen = await eventually(scale, lambda tree, count=replicas: tree["status"]["replicas"] == count, what=f"the replicas of {name}")  # type: ignore[misc]
-        selectors[namespace, name] = seen["status"]["selector"]
+    def as_wanted(found: dict[tuple[str, str], list[str]]) -> bool:
+        return {which: len(names) for which, names in found.items()} == wanted
 
-        async def replicas_of(namespace: str = namespace, selector: str = seen["status"]["selector"]) -> list[str]:
-            return (await front.kubectl("-n", namespace, "get", "mr", "-l", selector, "-o", "name")).split()
-
-        found[namespace, name] = await eventually(replicas_of, lambda names, count=replicas: len(names) == count, what=f"those of {name}")  # type: ignore[misc]
+    found = await eventually(selected, as_wanted, what="the replicas")
     of_team = [selector for (namespace, _), selector in selectors.items() if namespace == "team-a"]
-    assert len(set(of_team)) == len(of_team)
-    listed = [(namespace, name) for (namespace, _), names in found.items() for name in names]
-    assert len(set(listed)) == sum(wanted.values())
+    assert len(set(of_team)) == len(of_team) == 3
+    listed = {(namespace, name) for (namespace, _), names in found.items() for name in names}
+    assert len(listed) == sum(wanted.values())
     for namespace, name in wanted:
-        await front.kubectl("-n", namespace, "delete", f"md/{name}", "--timeout=50s")
+        await front.ask("DELETE", f"{DEPLOYMENTS.format(namespace)}/{name}")
+    for namespace, name in wanted:
+        await front.plane.gone("ModelDeployment", name, namespace)
+
+
+async def _selected(front: FrontUnderTest, namespace: str, name: str, selectors: dict[tuple[str, str], str]) -> list[str]:
+    """Give the replicas that the selector of a Scale selects, and note it."""
+    _, scale = await front.ask("GET", f"{DEPLOYMENTS.format(namespace)}/{name}/scale")
+    selector = selectors[namespace, name] = scale["status"].get("selector", "")
+    if not selector:
+        return []
+    _, replicas = await front.ask("GET", f"{BASE}/namespaces/{namespace}/modelreplicas?labelSelector={quote(selector)}")
+    return [item["metadata"]["name"] for item in replicas["items"]]
