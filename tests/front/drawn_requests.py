@@ -1,4 +1,6 @@
-"""Requests that Schemathesis draws from the front's own OpenAPI documents, sent to a real front before the objects of two tenants.
+"""Requests that Schemathesis draws from the front's own OpenAPI documents, and from one of the paths below `/v1`, which those leave out.
+
+They are sent to a real front before the objects of two tenants.
 
 Not here: answers that are right. Whatever is asked, the front must answer, and each refusal has to be a `Status` as Kubernetes has it.
 """
@@ -7,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -24,30 +26,37 @@ from front.audit.log import AuditLog
 from front.serving.bodies import JSON
 from front.serving.documents import openapi, openapi_v2
 from front.store.projection import Tree
+from tests.front import requests_below_v1
 from tests.front.fleet_of_tenants import TOKENS, a_fleet
 from tests.random_cases import random_cases
 
-DOCUMENTS: Mapping[str, Callable[[], Tree]] = {"v3": lambda: openapi.document("modelplane.ai", "v1alpha1"), "v2": openapi_v2.document}
+BELOW_V1 = "below /v1"
+DOCUMENTS: Mapping[str, Callable[[], Tree]] = {
+    "v3": lambda: openapi.document("modelplane.ai", "v1alpha1"),
+    "v2": openapi_v2.document,
+    BELOW_V1: requests_below_v1.document,
+}
 MODES = ("positive", "negative")
 # Of a machine on which much else runs.
 _SECONDS = 300.0
 _FAILURE, _SERVER_ERROR = 400, 500
 _HELD = {"namespace": "a", "name": "mine"}
+_HELD_OF_NONE = {"name": "mine", "plural": "inferenceclusters"}
 # A drawn text of any characters is seldom one that names a state.
 _STATES = ("uid", "resourceVersion")
 
 
-def operations(version: str, kinds: tuple[str, ...]) -> list[Any]:
-    """Give the operations of some kinds that a document has."""
+def operations(version: str, kinds: Collection[str] = ()) -> list[Any]:
+    """Give the operations of some kinds that a document has; all of them without kinds."""
     # Takes a second, which other tests do not pay.
     import schemathesis  # noqa: PLC0415
 
     plurals = {BY_KIND[kind].plural for kind in kinds}
     found: list[Any] = list(schemathesis.openapi.from_dict(DOCUMENTS[version]()).get_all_operations())
-    return [each for each in (result.ok() for result in found) if not plurals.isdisjoint(each.path.split("/"))]
+    return [each for each in (result.ok() for result in found) if not plurals or not plurals.isdisjoint(each.path.split("/"))]
 
 
-def ask_all(version: str, kinds: tuple[str, ...], mode: str, count: int) -> int:
+def ask_all(version: str, kinds: Collection[str], mode: str, count: int) -> int:
     """Draw that many requests of each operation and send them; gives how many were sent. `AssertionError` for an answer that is none."""
     from schemathesis import GenerationMode  # noqa: PLC0415
     from schemathesis.generation.feedback import NO_FEEDBACK  # noqa: PLC0415
@@ -62,6 +71,8 @@ def ask_all(version: str, kinds: tuple[str, ...], mode: str, count: int) -> int:
                 nonlocal sent
                 sent += 1
                 request = prepared(aimed_at_held(case) if aimed else case)
+                if aimed and version == BELOW_V1:
+                    requests_below_v1.sign(request)
                 problem = runner.run(problem_of(request))
                 assert not problem, f"{request.method} {request.url}\n{request.headers}\n{request.body!r}\n{problem}"
 
@@ -74,7 +85,8 @@ def ask_all(version: str, kinds: tuple[str, ...], mode: str, count: int) -> int:
 def aimed_at_held(case: Any) -> Any:
     """Have a request reach an object that there is, so that more than its path is read: only its parameters and body stay as drawn."""
     if case.path_parameters:
-        case.path_parameters = {name: _HELD[name] for name in case.path_parameters}
+        held = {**_HELD, "plural": "modeldeployments"} if "namespace" in case.path_parameters else _HELD_OF_NONE
+        case.path_parameters = {name: held[name] for name in case.path_parameters}
     case.query = {name: value for name, value in (case.query or {}).items() if name not in ("dryRun", "fieldValidation")}
     if isinstance(case.body, dict) and isinstance(case.body.get("metadata"), dict):
         metadata = {name: value for name, value in case.body["metadata"].items() if name not in (*_STATES, *_HELD)}

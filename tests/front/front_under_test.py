@@ -1,4 +1,4 @@
-"""The front as users run it, before a control plane with simulated clusters; and how tests ask it."""
+"""The front as users run it, in this process or in one of its own, before a control plane with simulated clusters; and how tests ask it."""
 
 import asyncio
 import hashlib
@@ -7,7 +7,8 @@ import os
 import shutil
 import socket
 import ssl
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import Any
 
 import aiohttp
 
+from api_types.environment import CONFIG_VARIABLE
 from api_types.settings import Settings
 from front.main import serve
 from testbed.cluster.pki import Authority
-from tests.workflows.environment.harness import ControlPlane, eventually
+from tests.workflows.environment.harness import ControlPlane, eventually, free_port
 
 Json = dict[str, Any]
 TOKENS = {"admin": "token-of-admin", "alice": "token-of-alice", "bob": "token-of-bob"}
@@ -31,8 +33,10 @@ rules:
 - {{groups: [admins], namespaces: ["*"], clusterScoped: true, resources: ["*"], verbs: ["*"]}}
 - {{groups: [team-a], namespaces: [team-a], resources: ["*", "*/scale", "*/status"], verbs: ["*"]}}
 - {{groups: [team-b], namespaces: [team-b], resources: ["*"], verbs: [get, list, watch]}}
+- {{groups: ["oidc:team-o"], namespaces: [team-o], resources: ["*", "*/scale"], verbs: ["*"]}}
 - {{groups: ["system:masters"], namespaces: [team-m], resources: ["*", "*/scale"], verbs: ["*"]}}
 """
+ROOT = Path(__file__).parents[2]
 CERTIFIED = "testbed-admin"
 """The user of the certificate `admin` of the front's authority, of the group system:masters."""
 KUBECTL_SECONDS = 60
@@ -47,7 +51,7 @@ class FrontUnderTest:
     plane: ControlPlane
     folder: Path
     settings: Settings
-    listener: socket.socket
+    listener: socket.socket | None = None
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     _task: "asyncio.Task[None] | None" = None
 
@@ -63,6 +67,7 @@ class FrontUnderTest:
     async def start(self) -> None:
         """Start it, and wait until it has read all objects."""
         self.stop.clear()
+        assert self.listener
         self._task = asyncio.create_task(serve(self.settings, self.stop, self.listener.dup()))
         await eventually(self._is_ready, bool, what="the front")
 
@@ -133,23 +138,73 @@ class FrontUnderTest:
         return told.decode()
 
 
+@dataclass
+class FrontProgram(FrontUnderTest):
+    """A front that is a process of its own, as its program starts it. `environment`: settings beside those of its file."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    _process: asyncio.subprocess.Process | None = None
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "front.log"
+
+    async def start(self) -> None:
+        """Start it, and wait until it has read all objects."""
+        environment = {**os.environ, **self.environment, CONFIG_VARIABLE: str(self.folder / "config.yaml")}
+        with self._log.open("wb") as log:
+            command = (sys.executable, "-m", "front.main")
+            self._process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        await eventually(self._is_ready, bool, what="the front")
+
+    async def shut_down(self) -> None:
+        """End it; it has to end as a program that was asked to."""
+        process, self._process = self._process, None
+        if process:
+            process.terminate()
+            assert await process.wait() == 0, self._log.read_text()
+
+    async def _is_ready(self) -> bool:
+        assert self._process is not None
+        assert self._process.returncode is None, self._log.read_text()
+        return await super()._is_ready()
+
+
 @asynccontextmanager
 async def a_front(plane: ControlPlane, folder: Path, **more: str) -> AsyncIterator[FrontUnderTest]:
     """Start a front with users, rules and TLS, and more settings; it is ended with the block."""
-    pki = Authority(folder / "pki")
-    pki.ensure()
-    access = folder / "access.yaml"
-    access.write_text(ACCESS.format(**{name: hashlib.sha256(token.encode()).hexdigest() for name, token in TOKENS.items()}))
-    pair = pki.pair("apiserver")
     listener = socket.create_server(("127.0.0.1", 0))
-    address = f"127.0.0.1:{listener.getsockname()[1]}"
-    front = {"listen": address, "accessFile": str(access), "tlsCert": str(pair.certificate), "tlsKey": str(pair.key)}
-    front |= {"clientCa": str(pki.ca), "auditFile": str(folder / "audit.jsonl"), **more}
-    settings = Settings.model_validate({"temporal": {"address": plane.running.temporal_address}, "front": front})
-    under_test = FrontUnderTest(plane, folder, settings, listener)
+    tree = _settings(plane, folder, f"127.0.0.1:{listener.getsockname()[1]}", more)
+    under_test = FrontUnderTest(plane, folder, Settings.model_validate(tree), listener)
     try:
         await under_test.start()
         yield under_test
     finally:
         await under_test.shut_down()
         listener.close()
+
+
+@asynccontextmanager
+async def a_front_program(plane: ControlPlane, folder: Path, environment: Mapping[str, str]) -> AsyncIterator[FrontProgram]:
+    """Start the front's program with the same users, rules and TLS, and settings of its environment; it is ended with the block."""
+    tree = _settings(plane, folder, f"127.0.0.1:{free_port()}", {})
+    # JSON is YAML too.
+    (folder / "config.yaml").write_text(json.dumps(tree))
+    program = FrontProgram(plane, folder, Settings.model_validate(tree), environment=environment)
+    try:
+        await program.start()
+        yield program
+    finally:
+        await program.shut_down()
+
+
+def _settings(plane: ControlPlane, folder: Path, address: str, more: Mapping[str, str]) -> Json:
+    """Make the files of a front in a folder; gives its settings."""
+    pki = Authority(folder / "pki")
+    pki.ensure()
+    access = folder / "access.yaml"
+    access.write_text(ACCESS.format(**{name: hashlib.sha256(token.encode()).hexdigest() for name, token in TOKENS.items()}))
+    pair = pki.pair("apiserver")
+    front = {"listen": address, "accessFile": str(access), "tlsCert": str(pair.certificate), "tlsKey": str(pair.key)}
+    front |= {"clientCa": str(pki.ca), "auditFile": str(folder / "audit.jsonl"), **more}
+    return {"temporal": {"address": plane.running.temporal_address}, "front": front}

@@ -10,19 +10,24 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from tests.front.front_under_test import FrontUnderTest, a_front
+from tests.front.front_under_test import a_front
 from tests.workflows.environment.harness import a_deployment
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
 
 PAGE = Path(__file__).parents[2] / "docs" / "kubectl.md"
 NAMESPACE, NAME = "team-a", "qwen"
-_USER = "alice"
+USER = "alice"
 _HEAD = """# A session of kubectl
 
 Commands of a user with the rights of a namespace, as `kubectl` runs them against [the front](front.md), and what they print. The page is
 written by `python -m tests.front.kubectl_session`, and a test runs the commands anew. Times, ages, uids and versions are replaced by fixed
 ones. The kubeconfig names the front, the token and the namespace `team-a`.
+
+Another test runs the same commands at an API server that [passes requests on to the front](front.md#behind-an-api-server-of-yours): it
+prints the same, but for the reason after the `no` of `auth can-i`, which is that cluster's own, and for the name of the object that is not
+found: the front has no namespaces, which is what `kubectl` says instead.
 """
 _FIXED = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "01234567-89ab-cdef-0123-456789abcdef"),
@@ -34,6 +39,13 @@ _FIXED = (
     (r"(?m)\b(\d+[dhms])+[ \t]*$", "5s"),
     (r"(?m)[ \t]+$", ""),
 )
+
+
+class Kubectl(Protocol):
+    """Runs the machine's kubectl as a user; gives what it prints, on both streams together."""
+
+    async def __call__(self, *arguments: str, user: str, fails: bool = False) -> str:
+        """Run one command; `AssertionError` if it does not end as it should."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,8 @@ def _of(replicas: int) -> Mapping[str, object]:
 
 _OBJECT = f"md/{NAME}"
 _MERGE = json.dumps({"metadata": {"annotations": {"owner": "ann"}}})
+_OPERATIONS = json.dumps([{"op": "replace", "path": "/metadata/labels/tier", "value": "silver"}])
+_STRATEGIC = json.dumps({"metadata": {"labels": {"tier": None}, "annotations": {"team": "ml"}}})
 STEPS = (
     Step(("api-resources", "--api-group", "modelplane.ai")),
     Step(("explain", "modeldeployment.spec.replicas")),
@@ -70,6 +84,10 @@ STEPS = (
     Step(("apply", "-f", "FILE"), file=_of(2)),
     Step(("patch", _OBJECT, "--type=merge", "-p", _MERGE)),
     Step(("label", _OBJECT, "tier=gold")),
+    Step(("patch", _OBJECT, "--type=json", "-p", _OPERATIONS)),
+    Step(("get", "md", "-l", "tier=silver", "-o", "name")),
+    # Of no type, which is a strategic one.
+    Step(("patch", _OBJECT, "-p", _STRATEGIC)),
     Step(("get", _OBJECT, "-w", "--request-timeout=8s"), varies=True, beside=("scale", _OBJECT, "--replicas=3")),
     Step(("wait", "--for=jsonpath={.status.replicas.ready}=3", _OBJECT, "--timeout=50s")),
     Step(("edit", _OBJECT)),
@@ -85,24 +103,27 @@ STEPS = (
 )
 
 
-async def recorded(front: FrontUnderTest) -> list[tuple[Step, str]]:
-    """Run the session; gives each command with what it printed, without what differs from run to run."""
-    editor = front.folder / "editor"
+async def recorded(kubectl: Kubectl, folder: Path) -> list[tuple[Step, str]]:
+    """Run the session; gives each command with what it printed, without what differs from run to run.
+
+    `folder`: in which kubectl finds its editor.
+    """
+    editor = folder / "editor"
     editor.write_text("#!/bin/sh\nexec sed -i 's/replicas: 3/replicas: 4/' \"$1\"\n")
     editor.chmod(0o755)
-    return [(step, await _printed(front, step)) for step in STEPS]
+    return [(step, await _printed(kubectl, folder, step)) for step in STEPS]
 
 
-async def _printed(front: FrontUnderTest, step: Step) -> str:
-    file = front.folder / "deployment.yaml"
+async def _printed(kubectl: Kubectl, folder: Path, step: Step) -> str:
+    file = folder / "deployment.yaml"
     if step.file is not None:
         file.write_text(json.dumps(step.file, indent=2))
     where = () if "--namespace" in step.arguments else ("--namespace", NAMESPACE)
     arguments = [str(file) if each == "FILE" else each for each in step.arguments]
-    running = asyncio.create_task(front.kubectl(*arguments, *where, user=_USER, fails=step.fails))
+    running = asyncio.create_task(kubectl(*arguments, *where, user=USER, fails=step.fails))
     if step.beside:
         # The watch is in the page with what it tells of the change, however soon it has begun.
-        await front.kubectl(*step.beside, *where, user=_USER)
+        await kubectl(*step.beside, *where, user=USER)
     printed = await running
     for pattern, fixed in _FIXED:
         printed = re.sub(pattern, fixed, printed)
@@ -112,10 +133,16 @@ async def _printed(front: FrontUnderTest, step: Step) -> str:
 
 def shown(step: Step) -> str:
     """Give the command as a user writes it."""
-    words = [f"'{word}'" if re.search(r"[{} ]", word) else word.replace("FILE", "deployment.yaml") for word in step.arguments]
+    words = [f"'{word}'" if re.search(r"[{}\[ ]", word) else word.replace("FILE", "deployment.yaml") for word in step.arguments]
     editor = "EDITOR=\"sed -i 's/replicas: 3/replicas: 4/'\" " if step.arguments[0] == "edit" else ""
     beside = f"   # beside it: kubectl {' '.join(step.beside)}" if step.beside else ""
     return f"$ {editor}kubectl {' '.join(words)}{beside}"
+
+
+def written() -> list[tuple[str, str]]:
+    """Give the commands of the page, with what they print."""
+    found = re.findall(r"^```console\n(.*?)\n(.*?)\n?^```$", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return [(command, printed.strip()) for command, printed in found]
 
 
 def page(run: list[tuple[Step, str]]) -> str:
@@ -130,7 +157,7 @@ async def _write() -> None:
             await plane.apply(a_cluster("eu", nodes=100))
             await plane.ready("InferenceCluster", "eu")
             async with a_front(plane, Path(folder)) as front:
-                PAGE.write_text(page(await recorded(front)))
+                PAGE.write_text(page(await recorded(front.kubectl, front.folder)))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,25 @@
-"""No request that the front's own OpenAPI documents let a client make, and none that breaks them, is answered with a failure of ours."""
+"""No request that the front's own OpenAPI documents let a client make, and none that breaks them, is answered with a failure of ours.
+
+Nor is one of a path below `/v1`.
+"""
+
+from pathlib import Path
 
 import pytest
 import requests
 
+from api_types.resources.kinds import SERVED
 from front.serving import app
-from tests.front.drawn_requests import MODES, ask_all, operations, problem_of, wrong
+from tests.front import requests_below_v1
+from tests.front.drawn_requests import BELOW_V1, MODES, ask_all, operations, prepared, problem_of, wrong
+from tests.front.fleet_of_tenants import a_fleet
 from tests.random_cases import cases
 
 KINDS = ("ModelDeployment", "ModelService", "InferenceCluster")
-CASES = 6
+OTHERS = tuple(info.kind for info in SERVED if info.kind not in KINDS)
+"""Kinds that are served by the same code; what differs is the schema of their bodies."""
+CASES, CASES_OF_OTHERS = 6, 2
+CASES_BELOW_V1 = 8
 
 
 @pytest.mark.random
@@ -16,6 +27,38 @@ CASES = 6
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_operation_is_answered_or_refused_in_words(kind: str, mode: str) -> None:
     assert ask_all("v3", (kind,), mode, cases(CASES)) >= len(operations("v3", (kind,)))
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("mode", MODES)
+def test_every_operation_of_the_other_kinds_is_answered_or_refused_in_words(mode: str) -> None:
+    assert ask_all("v3", OTHERS, mode, cases(CASES_OF_OTHERS)) >= len(operations("v3", OTHERS))
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("mode", MODES)
+def test_every_request_below_v1_is_answered_or_refused_in_words(mode: str) -> None:
+    assert ask_all(BELOW_V1, (), mode, cases(CASES_BELOW_V1)) >= len(operations(BELOW_V1))
+
+
+async def test_every_path_below_v1_is_drawn(tmp_path: Path) -> None:
+    async with a_fleet(tmp_path) as fleet:
+        served = fleet.client.app
+        assert served
+        routes = {route.resource.canonical for route in served.router.routes() if route.resource}
+    assert {each.path for each in operations(BELOW_V1)} == routes - {"/{path}"}
+
+
+async def test_a_request_for_a_count_that_is_drawn_is_one_of_a_known_caller(tmp_path: Path) -> None:
+    (operation,) = [each for each in operations(BELOW_V1) if each.path.endswith("/scale")]
+    where = {"namespace": "a", "name": "mine"}
+    request = prepared(operation.Case(path_parameters=where, query={"x": "%"}, body={"replicas": 3}, media_type="application/json"))
+    requests_below_v1.sign(request)
+    async with a_fleet(tmp_path) as fleet:
+        assert isinstance(request.body, bytes)
+        headers = {name: str(value) for name, value in request.headers.items() if name.startswith(("Modelplane-", "Content-Type"))}
+        status, told = await fleet.ask("POST", request.path_url, "", request.body, **headers)
+        assert (status, b'"replicas":3' in told.replace(b" ", b"")) == (200, True), told
 
 
 async def test_a_failure_of_ours_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +72,7 @@ async def test_a_failure_of_ours_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_both_documents_have_the_same_operations() -> None:
-    newer, older = ({(each.method, each.path) for each in operations(version, KINDS)} for version in ("v3", "v2"))
+    newer, older = ({(each.method, each.path) for each in operations(version)} for version in ("v3", "v2"))
     assert newer == older
     assert ("patch", "/apis/modelplane.ai/v1alpha1/namespaces/{namespace}/modeldeployments/{name}/scale") in newer
 

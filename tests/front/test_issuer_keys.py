@@ -7,13 +7,19 @@ from typing import Any
 import jwt.api_jwt
 import pytest
 from cryptography.exceptions import UnsupportedAlgorithm
+from multidict import CIMultiDict
 
+from api_types.sections.front import FrontSettings
 from front.access import issuer as issuer_module
 from front.access.issuer import ASK_AGAIN_SECONDS, HOLD_SECONDS, KEYS_MAX, LATELY_SECONDS, Issuer, is_issuer, is_safe, keys_in
 from front.access.limits import Allowance
+from front.access.request_header import Unusable
+from front.main import access_of
 from front.serving import watching
+from testbed.cluster.pki import Authority
+from tests.front.fleet_of_tenants import ACCESS
 from tests.front.issuer_under_test import PATH, served
-from tests.front.token_issuer import TokenIssuer, ec_key, jwk, rsa_key
+from tests.front.token_issuer import AUDIENCE, TokenIssuer, an_issuer, ec_key, jwk, rsa_key
 from tests.workflows.environment.harness import eventually
 
 ANSWER_SECONDS_MAX = 20.0
@@ -119,6 +125,32 @@ async def test_known_users_wait_for_old_keys_though_others_of_their_address_may_
         front.clock.now += HOLD_SECONDS
         assert (await front.ask(good))[0] == 200
         assert issuer.asked.count("/realm/keys") == 3
+
+
+@pytest.mark.parametrize(("trusted", "knows"), [("issuers", True), ("others", False), ("", False)])
+async def test_keys_are_read_over_tls_of_an_issuer_whose_authority_is_set(tmp_path: Path, trusted: str, knows: bool) -> None:
+    authorities = {name: Authority(tmp_path / name) for name in ("issuers", "others")}
+    for authority in authorities.values():
+        authority.ensure()
+    file = tmp_path / "access.yaml"
+    file.write_text(ACCESS)
+    async with an_issuer(authorities["issuers"]) as issuer:
+        ca = authorities[trusted].ca if trusted else None
+        access = access_of(
+            FrontSettings(access_file=file, oidc_issuer_url=issuer.url, oidc_client_id=AUDIENCE, oidc_ca_file=ca), "127.0.0.1"
+        )
+        try:
+            token = issuer.token()
+            await access.learn(token)
+            if knows:
+                user = access.user_of(token, CIMultiDict(), None)
+                assert (user and user.name) == f"{issuer.url}#ann"
+            else:
+                with pytest.raises(Unusable, match="cannot be read"):
+                    access.user_of(token, CIMultiDict(), None)
+            assert bool(issuer.asked) is knows
+        finally:
+            access.close()
 
 
 def test_an_entry_with_an_unknown_curve_or_number_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

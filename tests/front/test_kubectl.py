@@ -1,12 +1,17 @@
 """The machine's kubectl against the front, as users run it: real Temporal, workers, TLS and tokens; clusters are simulated."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
-from tests.front.front_under_test import CERTIFIED, FrontUnderTest
-from tests.workflows.environment.harness import Json, a_deployment, eventually
+from testbed.cluster.pki import Authority
+from tests.front.front_under_test import BASE, CERTIFIED, DEPLOYMENTS, ROOT, FrontUnderTest, a_front_program
+from tests.front.token_issuer import an_issuer, rsa_key
+from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
 
@@ -148,3 +153,69 @@ async def test_what_happens_to_unknown_fields_is_for_the_user_to_say(front: Fron
     kept = await front.plane.describe("ModelDeployment", "unknown", NAMESPACE)
     assert (kept["spec"]["replicas"], "colour" in kept["spec"]) == (1, False)
     await front.kubectl("-n", NAMESPACE, "delete", "md/unknown", "--timeout=50s")
+
+
+async def test_a_user_whom_an_issuer_names_writes_at_a_front_that_its_program_started(plane: ControlPlane, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "issuer")
+    authority.ensure()
+    # As docs/front.md sets them.
+    shown = dict(re.findall(r"(MODELPLANE_FRONT__OIDC_[A-Z_]+)=(\S+)", (ROOT / "docs" / "front.md").read_text()))
+    async with an_issuer(authority) as issuer:
+        here = {"MODELPLANE_FRONT__OIDC_ISSUER_URL": issuer.url, "MODELPLANE_FRONT__OIDC_CA_FILE": str(authority.ca)}
+        assert len(shown) == 5
+        async with a_front_program(plane, tmp_path, {**shown, **here}) as front:
+            said: Json = {"email": "ann@example.com", "groups": ["team-o"]}
+            token = issuer.token(**said)
+            written = json.dumps(a_deployment("issued", "team-o", replicas=0))
+            assert "created" in await front.kubectl("apply", "-f", "-", input=written, user=token)
+            assert "scaled" in await front.kubectl("-n", "team-o", "scale", "md/issued", "--replicas=1", user=token)
+            kept = await plane.describe("ModelDeployment", "issued", "team-o")
+            assert (kept["spec"]["replicas"], kept["status"]["lastScale"]["by"]) == (1, "ann@example.com")
+            told = await front.kubectl("apply", "-f", "-", input=document("issued"), user=token, fails=True)
+            assert 'User "ann@example.com" cannot' in told
+            # Nobody's: not signed by the issuer, of an address that it has not verified. And of a group without rights.
+            for bad in (issuer.token(rsa_key(2), **said), issuer.token(**said, email_verified=False)):
+                assert "Unauthorized" in await front.kubectl("-n", "team-o", "get", "md", user=bad, fails=True)
+            other = issuer.token(email="eve@example.com", groups=["team-a"])
+            for namespace in ("team-o", "team-a"):
+                assert "Forbidden" in await front.kubectl("-n", namespace, "get", "md", user=other, fails=True)
+            assert "deleted" in await front.kubectl("-n", "team-o", "delete", "md/issued", "--timeout=50s", user=token)
+            lines = [line for line in front.audit() if line["user"] == "ann@example.com" and line["outcome"] == "Success"]
+            assert [line["verb"] for line in lines] == ["create", "patch", "delete"]
+            assert all("oidc:team-o" in line["groups"] for line in lines)
+            assert token not in (front.folder / "front.log").read_text() + json.dumps(front.audit())
+
+
+async def test_the_selector_of_each_scale_selects_the_replicas_of_that_deployment_alone(front: FrontUnderTest) -> None:
+    longest = "selected-" + "x" * (63 - len("selected-"))
+    wanted = {("team-a", "selected"): 2, ("team-a", longest): 1, ("team-a", longest[:-1]): 1, ("team-sel", "selected"): 1}
+    for (namespace, name), replicas in wanted.items():
+        status, told = await front.ask("POST", DEPLOYMENTS.format(namespace), a_deployment(name, namespace, replicas=replicas))
+        assert status == 201, told
+    selectors = dict[tuple[str, str], str]()
+
+    async def selected() -> dict[tuple[str, str], list[str]]:
+        return {which: await _selected(front, *which, selectors) for which in wanted}
+
+    def as_wanted(found: dict[tuple[str, str], list[str]]) -> bool:
+        return {which: len(names) for which, names in found.items()} == wanted
+
+    found = await eventually(selected, as_wanted, what="the replicas")
+    of_team = [selector for (namespace, _), selector in selectors.items() if namespace == "team-a"]
+    assert len(set(of_team)) == len(of_team) == 3
+    listed = {(namespace, name) for (namespace, _), names in found.items() for name in names}
+    assert len(listed) == sum(wanted.values())
+    for namespace, name in wanted:
+        await front.ask("DELETE", f"{DEPLOYMENTS.format(namespace)}/{name}")
+    for namespace, name in wanted:
+        await front.plane.gone("ModelDeployment", name, namespace)
+
+
+async def _selected(front: FrontUnderTest, namespace: str, name: str, selectors: dict[tuple[str, str], str]) -> list[str]:
+    """Give the replicas that the selector of a Scale selects, and note it."""
+    _, scale = await front.ask("GET", f"{DEPLOYMENTS.format(namespace)}/{name}/scale")
+    selector = selectors[namespace, name] = scale["status"].get("selector", "")
+    if not selector:
+        return []
+    _, replicas = await front.ask("GET", f"{BASE}/namespaces/{namespace}/modelreplicas?labelSelector={quote(selector)}")
+    return [item["metadata"]["name"] for item in replicas["items"]]

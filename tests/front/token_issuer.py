@@ -1,6 +1,7 @@
 """An issuer of OpenID Connect: a real HTTP server with keys of its own, and the tokens that it signs."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+
+from testbed.cluster.pki import Authority
 
 AUDIENCE = "modelplane"
 NULL = object()
@@ -76,14 +79,17 @@ class TokenIssuer:
 
 
 @asynccontextmanager
-async def an_issuer() -> AsyncIterator[TokenIssuer]:
-    """Serve one on a loopback address."""
-    issuer = TokenIssuer()
+async def an_issuer(authority: Authority | None = None) -> AsyncIterator[TokenIssuer]:
+    """Serve one on a loopback address. `authority`: who has signed its certificate; without one it has no TLS."""
+    issuer, tls = TokenIssuer(), None
+    if authority:
+        tls, pair = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), authority.pair("apiserver")
+        tls.load_cert_chain(pair.certificate, pair.key)
     app = web.Application()
     app.router.add_get("/{path:.*}", issuer.answer)
     server = TestServer(app)
-    await server.start_server()
-    issuer.url = f"http://127.0.0.1:{server.port}/realm"
+    await server.start_server(ssl=tls)
+    issuer.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.port}/realm"
     try:
         yield issuer
     finally:

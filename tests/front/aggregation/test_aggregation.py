@@ -1,19 +1,28 @@
 """The front behind the APIService of a real API server: its users, its roles, its controllers and its namespaces."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
+from aiohttp import web
 
+from front.access.access_file import User
+from front.serving.app import Front
 from testbed.running import Running
+from tests.front import kubectl_session
 from tests.front.aggregation.aggregated import Aggregated, an_aggregated_front, external_metrics
+from tests.front.kubectl_session import Step, recorded, written
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
 
 TEAM, OTHERS = "team-agg", "team-others"
-ALICE = "alice"
+ALICE, PAT = kubectl_session.USER, "pat"
+TOO_SLOW_SECONDS, SLOW_SECONDS = 8.0, 1.0
+"""How long answers take of a front that an API server gives up, which is after five seconds, and of one that it does not."""
 
 
 def document(name: str, namespace: str = TEAM, replicas: int = 1) -> str:
@@ -24,14 +33,18 @@ def document(name: str, namespace: str = TEAM, replicas: int = 1) -> str:
 async def aggregated(plane: ControlPlane, testbed: Running, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Aggregated]:
     cluster = next(iter(testbed.clusters.values()))
     async with an_aggregated_front(plane, cluster, tmp_path_factory.mktemp("aggregated")) as aggregated:
-        for namespace in (TEAM, OTHERS):
+        for namespace in (TEAM, OTHERS, kubectl_session.NAMESPACE):
             await aggregated.kubectl("create", "namespace", namespace)
-        # Alice may do in her namespace what an editor may.
-        await aggregated.kubectl("-n", TEAM, "create", "rolebinding", "alice", "--clusterrole=edit", "--user=alice")
+        # Alice may do in her namespaces what an editor may.
+        for namespace in (TEAM, kubectl_session.NAMESPACE):
+            await aggregated.kubectl("-n", namespace, "create", "rolebinding", ALICE, "--clusterrole=edit", f"--user={ALICE}")
+        await until_usable(aggregated)
         yield aggregated
 
 
-async def test_users_of_the_cluster_do_what_their_roles_allow(aggregated: Aggregated) -> None:
+async def until_usable(aggregated: Aggregated) -> None:
+    """Wait until the cluster has the schemas of the front, and the rules of deploy/front in its roles."""
+
     async def explained() -> str:
         # The API server fetches schemas in a time of its own.
         return (await aggregated.run("explain", "modeldeployment.spec.replicas"))[1]
@@ -44,6 +57,8 @@ async def test_users_of_the_cluster_do_what_their_roles_allow(aggregated: Aggreg
 
     await eventually(has_edit, lambda found: "modeldeployments/scale" in found, what="the rules in the role edit")
 
+
+async def test_users_of_the_cluster_do_what_their_roles_allow(aggregated: Aggregated) -> None:
     async def created() -> str:
         return await aggregated.kubectl("apply", "-f", "-", input=document("chat"), user=ALICE)
 
@@ -60,6 +75,58 @@ async def test_users_of_the_cluster_do_what_their_roles_allow(aggregated: Aggreg
     refused = await aggregated.kubectl("apply", "-f", "-", input=document("chat", OTHERS), fails=True, user=ALICE)
     assert "cannot" in refused
     assert "deleted" in await aggregated.kubectl("-n", TEAM, "delete", "md/chat", "--timeout=50s", user=ALICE)
+
+
+@pytest.mark.timeout(600)
+async def test_every_command_of_the_recorded_session_prints_the_same_through_an_api_server(aggregated: Aggregated) -> None:
+    run = await recorded(aggregated.kubectl, aggregated.front.folder)
+    expected = [printed for _, printed in written()]
+    stable = [number for number, (step, _) in enumerate(run) if not step.varies]
+    assert [comparable(*run[number]) for number in stable] == [comparable(run[number][0], expected[number]) for number in stable]
+    printed = {step.arguments[:4]: told for step, told in run}
+    assert "+  replicas: 2" in printed["diff", "-f", "FILE"]
+    # Told by the watch of what was done beside it.
+    watched = printed["get", "md/qwen", "-w", "--request-timeout=8s"].splitlines()
+    assert [line.split()[1] for line in watched[1:]][-1] == "3"
+    seen = printed["get", "md/qwen", "-o", "yaml"].splitlines()
+    assert {"kind: ModelDeployment", "  replicas: 4", "    owner: ann", "    team: ml"} <= set(seen)
+    described = printed["describe", "md/qwen"]
+    assert "Kind:         ModelDeployment" in described
+    lines = [line for line in aggregated.front.audit() if line["namespace"] == kubectl_session.NAMESPACE]
+    assert {line["user"] for line in lines} == {ALICE}
+    # A run without a change has no line.
+    assert {"create", "patch", "delete"} <= {line["verb"] for line in lines if line["outcome"] == "Success"}
+
+
+def comparable(step: Step, printed: str) -> str:
+    """Give what a command prints whoever is asked.
+
+    Why a user may not do something is said in the words of whose rule it is. Where an object is not found, kubectl looks for its namespace,
+    and says what it is told of that if there is none.
+    """
+    if step.arguments[:2] == ("auth", "can-i"):
+        return printed.partition(" - ")[0].strip()
+    head, found, _ = printed.partition("Error from server (NotFound): ")
+    return (head + found).strip()
+
+
+async def test_an_apply_that_creates_needs_the_right_to_create_in_the_cluster(aggregated: Aggregated) -> None:
+    # Of the API server it is one request to patch, whether the object exists or not.
+    await aggregated.kubectl("-n", TEAM, "create", "role", PAT, "--verb=get,patch", "--resource=modeldeployments.modelplane.ai")
+    await aggregated.kubectl("-n", TEAM, "create", "rolebinding", PAT, f"--role={PAT}", f"--user={PAT}")
+    apply = ("apply", "--server-side", "-f", "-")
+    refused = await aggregated.kubectl(*apply, input=document("applied", replicas=0), fails=True, user=PAT)
+    assert f'User "{PAT}" cannot create resource "modeldeployments"' in refused
+    assert await aggregated.front.plane.describe("ModelDeployment", "applied", TEAM) == {}
+    assert "serverside-applied" in await aggregated.kubectl(*apply, input=document("applied", replicas=0), user=ALICE)
+    labelled = json.loads(document("applied", replicas=0))
+    labelled["metadata"]["labels"] = {"tier": "gold"}
+    told = await aggregated.kubectl(*apply, "--field-manager=pat", input=json.dumps(labelled), user=PAT)
+    assert "serverside-applied" in told
+    seen = await aggregated.get("-n", TEAM, "md", "applied", "--show-managed-fields")
+    managers = {(entry["manager"], entry["operation"]) for entry in seen["metadata"]["managedFields"]}
+    assert ({("kubectl", "Apply"), ("pat", "Apply")}, {"tier": "gold"}) == (managers, seen["metadata"]["labels"])
+    await aggregated.kubectl("-n", TEAM, "delete", "md/applied", "--timeout=50s", user=ALICE)
 
 
 async def test_the_autoscaler_of_the_cluster_scales_a_deployment(aggregated: Aggregated) -> None:
@@ -104,29 +171,68 @@ def an_autoscaler(name: str) -> Json:
     }
 
 
-async def test_a_namespace_takes_its_models_with_it_and_waits_for_a_front_that_is_down(aggregated: Aggregated) -> None:
-    for namespace in ("leaving", "leaving-later"):
+@dataclass
+class Slowness:
+    """How many seconds each answer of a front waits."""
+
+    seconds: float = 0.0
+
+
+@pytest.fixture
+def slowness(monkeypatch: pytest.MonkeyPatch) -> Slowness:
+    """Have the fronts of this process be as slow as a test says."""
+    answer, slowness = Front._routed, Slowness()
+
+    async def slow(front: Front, request: web.Request, path: str, user: User) -> web.StreamResponse:
+        await asyncio.sleep(slowness.seconds)
+        return await answer(front, request, path, user)
+
+    monkeypatch.setattr(Front, "_routed", slow)
+    return slowness
+
+
+@pytest.mark.timeout(600)
+async def test_a_namespace_takes_its_models_with_it_and_waits_for_a_front_that_is_down_or_too_slow(
+    aggregated: Aggregated, slowness: Slowness
+) -> None:
+    waiting = ("leaving-later", "leaving-last", "leaving-slowly")
+    for namespace in ("leaving", *waiting):
         await aggregated.kubectl("create", "namespace", namespace)
         await aggregated.kubectl("apply", "-f", "-", input=document("chat", namespace))
     await aggregated.kubectl("delete", "namespace", "leaving", "--timeout=50s")
     await aggregated.front.plane.gone("ModelDeployment", "chat", "leaving")
 
-    await aggregated.front.shut_down()
+    slowness.seconds = TOO_SLOW_SECONDS
     await aggregated.until_available(status="False")
-    await aggregated.kubectl("delete", "namespace", "leaving-later", "--wait=false")
+    await _stays(aggregated, "leaving-later")
+    await aggregated.front.shut_down()
+    await _stays(aggregated, "leaving-last")
+    for namespace in waiting:
+        assert await aggregated.front.plane.describe("ModelDeployment", "chat", namespace)
+
+    # One that is slower than usual only delays what waits for it.
+    slowness.seconds = SLOW_SECONDS
+    await aggregated.front.start()
+    await aggregated.until_available()
+    await aggregated.kubectl("delete", "namespace", "leaving-slowly", "--wait=false")
+
+    async def looked_for() -> str:
+        return (await aggregated.run("get", "namespace", *waiting, "--ignore-not-found", "-o", "name"))[1]
+
+    # Kubernetes looks again after up to a minute.
+    await eventually(looked_for, lambda found: not found.strip(), within=240, what="the end of the namespaces")
+    await aggregated.until_available()
+    for namespace in waiting:
+        await aggregated.front.plane.gone("ModelDeployment", "chat", namespace)
+
+
+async def _stays(aggregated: Aggregated, namespace: str) -> None:
+    """Delete a namespace, and wait until Kubernetes says why it stays."""
+    await aggregated.kubectl("delete", "namespace", namespace, "--wait=false")
 
     async def why() -> list[str]:
-        seen = await aggregated.get("namespace", "leaving-later")
+        seen = await aggregated.get("namespace", namespace)
         return [each["type"] for each in seen["status"].get("conditions", ()) if each["status"] == "True"]
 
     # Kubernetes deletes no namespace of which it cannot tell what is in it.
     await eventually(why, lambda found: "NamespaceDeletionDiscoveryFailure" in found, what="the reason why the namespace stays")
-    await aggregated.front.start()
-    await aggregated.until_available()
-
-    async def looked_for() -> str:
-        return (await aggregated.run("get", "namespace", "leaving-later"))[1]
-
-    # Kubernetes looks again after up to a minute.
-    await eventually(looked_for, lambda found: "NotFound" in found, within=180, what="the end of the namespace")
-    await aggregated.front.plane.gone("ModelDeployment", "chat", "leaving-later")

@@ -1,0 +1,181 @@
+"""A Temporal server that is killed and started again under a front that runs: what was answered is there, and watches are told of all."""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from client.temporal.converter import DATA_CONVERTER
+from client.temporal.queries import RetriedQueries
+from testbed import temporal
+from testbed.fleet.home import Home
+from testbed.programs.install import Installer
+from testbed.programs.versions import TOOLS
+from tests.environment.waiting import pauses
+from tests.front.front_under_test import DEPLOYMENTS, FrontUnderTest, Json, a_front
+from tests.workflows.environment.harness import ControlPlane, a_deployment, eventually
+from tests.workflows.environment.protocol_fleet import ProtocolFleet, WorkersHere
+from tests.workflows.environment.simulated_clusters import SimulatedClusters, plane_of
+from worker import register_search_attributes
+
+pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
+
+NAMESPACE = "over-temporal"
+PATH = DEPLOYMENTS.format(NAMESPACE)
+MERGE = {"Content-Type": "application/merge-patch+json"}
+NAMES = [f"n{number}" for number in range(4)]
+WRITES, ENOUGH = 24, 6
+"""How many writes there are, and after how many answers the server is killed."""
+WATCH_SECONDS = 280
+
+
+class TemporalServer:
+    """A server whose data is a file, as the testbed starts it."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder`: of its own."""
+        self._home = Home(folder)
+        self._home.choose_ports(list(temporal.PORTS), print)
+        self._program = Installer(print).programs(tool for tool in TOOLS if tool.name == temporal.TEMPORAL)[temporal.TEMPORAL]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait for nothing."""
+        self._process = subprocess.Popen(temporal.process(self._home, self._program).argv)
+
+    def kill(self) -> None:
+        """End it with SIGKILL, if it runs."""
+        process, self._process = self._process, None
+        if process:
+            process.kill()
+            process.wait()
+
+    async def client(self) -> Client:
+        """Connect as soon as it serves its namespace."""
+        for pause in pauses():
+            with suppress(RuntimeError, RPCError):
+                address = temporal.address(self._home)
+                client = await Client.connect(address, data_converter=DATA_CONVERTER, interceptors=[RetriedQueries()])
+                await client.count_workflows()
+                return client
+            await asyncio.sleep(pause)
+        raise AssertionError("the server does not serve its namespace")
+
+
+@asynccontextmanager
+async def a_plane(server: TemporalServer) -> AsyncIterator[ControlPlane]:
+    """Run a control plane at a server that may be killed meanwhile, and is not in the end."""
+    server.start()
+    try:
+        client = await server.client()
+        await register_search_attributes(client)
+        fleet = ProtocolFleet(client, [], WorkersHere(client.service_client.config.target_host))
+        await fleet.start_workers()
+        try:
+            async with plane_of(fleet, SimulatedClusters()) as plane:
+                yield plane
+        finally:
+            await fleet.workers.shut_down()
+    finally:
+        server.kill()
+
+
+@dataclass
+class Watcher:
+    """Knows objects by one watch alone: their labels, by name."""
+
+    front: FrontUnderTest
+    held: dict[str, Json] = field(default_factory=dict)
+    begun: list[str] = field(default_factory=list)
+
+    async def run(self) -> None:
+        """Watch from the beginning until it is cancelled, or the front ends the watch."""
+        async for event in self.front.watched(PATH, seconds=WATCH_SECONDS, begun=self.begun):
+            metadata = event["object"]["metadata"]
+            if event["type"] == "DELETED":
+                self.held.pop(metadata["name"], None)
+            else:
+                self.held[metadata["name"]] = metadata.get("labels", {})
+
+
+async def write(front: FrontUnderTest, number: int, answered: set[int]) -> int:
+    """Put a label of its own on an object; gives the status of the answer."""
+    body = {"metadata": {"labels": {f"l{number}": "x"}}}
+    status, answer = await front.ask("PATCH", f"{PATH}/{NAMES[number % len(NAMES)]}", body, **MERGE)
+    assert status in (200, 409, 429, 503), answer
+    if status == 200:
+        answered.add(number)
+    return status
+
+
+async def test_no_change_is_lost_by_a_front_while_temporal_is_killed_and_started_again(tmp_path: Path) -> None:
+    server = TemporalServer(tmp_path / "temporal")
+    async with a_plane(server) as plane, a_front(plane, tmp_path / "front") as front:
+        for name in (*NAMES, "deleted"):
+            status, answer = await front.ask("POST", PATH, a_deployment(name, NAMESPACE, replicas=0))
+            assert status == 201, answer
+        watcher = Watcher(front)
+        watching = asyncio.create_task(watcher.run())
+
+        async def begun() -> list[str]:
+            return watcher.begun
+
+        try:
+            await eventually(begun, bool, what="the watch")
+            await _killed_and_started_while_all_write(front, server)
+            # Another client's changes, which the front is not told of by a write of its own.
+            await plane.apply(a_deployment("created", NAMESPACE, replicas=0))
+            await plane.delete("ModelDeployment", "deleted", NAMESPACE)
+            await _knows_all(front, watcher)
+            assert not watching.done(), "it was one watch all the time"
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+
+async def _killed_and_started_while_all_write(front: FrontUnderTest, server: TemporalServer) -> None:
+    answered = set[int]()
+
+    async def count() -> int:
+        return len(answered)
+
+    writes = [asyncio.create_task(write(front, number, answered)) for number in range(WRITES)]
+    await eventually(count, lambda found: found >= ENOUGH, longest_pause=0.01, what="the first answers")
+    server.kill()
+    # What was seen last is served meanwhile.
+    status, listed = await front.ask("GET", PATH)
+    assert (status, {item["metadata"]["name"] for item in listed["items"]}) == (200, {*NAMES, "deleted"})
+    server.start()
+    await server.client()
+    await asyncio.gather(*writes)
+
+    async def repeated() -> set[int]:
+        await asyncio.gather(*(write(front, number, answered) for number in range(WRITES) if number not in answered))
+        return answered
+
+    await eventually(repeated, lambda found: len(found) == WRITES, what="writes after the restart")
+    # Only what was refused was written again: what was answered before the end of the server is still there.
+    for name in NAMES:
+        kept = await front.plane.describe("ModelDeployment", name, NAMESPACE)
+        of_object = {f"l{number}" for number in range(WRITES) if NAMES[number % len(NAMES)] == name}
+        assert set(kept["metadata"]["labels"]) == of_object
+
+
+async def _knows_all(front: FrontUnderTest, watcher: Watcher) -> None:
+    """Wait until the watcher knows what there is."""
+
+    async def differs() -> tuple[dict[str, Json], dict[str, Json]]:
+        _, listed = await front.ask("GET", PATH)
+        return {item["metadata"]["name"]: item["metadata"].get("labels", {}) for item in listed["items"]}, watcher.held
+
+    def holds(found: tuple[dict[str, Json], dict[str, Json]]) -> bool:
+        return found[0] == found[1] and set(found[0]) == {*NAMES, "created"}
+
+    await eventually(differs, holds, what="the watcher")
+    assert {label for labels in watcher.held.values() for label in labels} == {f"l{number}" for number in range(WRITES)}
