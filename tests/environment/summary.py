@@ -85,7 +85,7 @@ class Summary:
         lines = []
         if self._left_out and self._config.option.markexpr:
             parts = ", ".join(f"{count} {reason}" for reason, count in sorted(self._left_out.items()))
-            lines.append(f"left out: {sum(self._left_out.values())} tests ({parts}); `make test` runs all")
+            lines.append(f"left out: {sum(self._left_out.values())} tests ({parts}); `make test` and `make test-long` run all")
         lines += self._without.values()
         if self._starts:
             lines.append(f"testbeds ready: {len(self._starts)}, after {', '.join(f'{each:.0f} s' for each in self._starts)}")

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("asked", "left_out"), [("", True), ("0", True), ("1", False)])
 def test_tests_of_keda_are_left_out_where_it_is_neither_built_nor_asked_for(tmp_path: Path, asked: str, left_out: bool) -> None:
     environment = {**os.environ, PROGRAMS_VARIABLE: str(tmp_path), VARIABLE: asked}

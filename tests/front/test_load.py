@@ -15,6 +15,7 @@ LOAD = Load(objects=100, watchers=10, per_second=20, seconds=5, prefix="slice")
 WITHIN = 120.0
 
 
+@pytest.mark.long
 async def test_every_watcher_ends_with_what_there_is(plane: ControlPlane, tmp_path: Path) -> None:
     async with (
         a_front(plane, tmp_path, requestsPerSecond="10000", burst="10000", maxConcurrentRequests="1000") as front,

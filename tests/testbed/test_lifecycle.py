@@ -173,6 +173,7 @@ def test_an_api_server_that_is_silent_for_a_while_is_asked_again(lab: Testbed, f
         assert request.result(60)["data"] == {"a": "b"}
 
 
+@pytest.mark.long
 def test_a_port_that_somebody_took_is_chosen_anew_and_said(lab: Testbed, said: list[str]) -> None:
     before = lab.up(temporal=False).clusters["lab"]
     lab.down()
@@ -229,6 +230,7 @@ def test_a_process_cannot_be_started_while_nothing_is_up(tmp_path: Path) -> None
         Testbed(tmp_path / "home", fleet(tmp_path)).start_process("worker", ["true"], {})
 
 
+@pytest.mark.long
 def test_a_changed_fleet_file_is_followed_even_while_the_old_fleet_runs(
     lab: Testbed, folder: Path, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:

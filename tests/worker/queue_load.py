@@ -1,7 +1,6 @@
 """Workflows that give workers tasks on clusters, as entities do, and say how long each task waited for a worker."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -93,17 +92,17 @@ async def _refused(apply: Any) -> None:
         return
 
 
-async def watching(load: Load, *, since: Any = None) -> Counter[str]:
-    """Count the watches that run, by the identity of their worker; only those with a heartbeat after `since`, if given."""
+async def watchers(load: Load, *, since: Any = None) -> dict[str, str]:
+    """Give the identity of the worker of each watch that runs, by cluster; only of those with a heartbeat after `since`, if given."""
     described = await asyncio.gather(*(handle.describe() for handle in load.values()))
-    pending = [each for found in described for each in found.raw_description.pending_activities]
-    return Counter(
-        each.last_worker_identity
-        for each in pending
+    return {
+        cluster: each.last_worker_identity
+        for cluster, found in zip(load, described, strict=True)
+        for each in found.raw_description.pending_activities
         if each.activity_type.name == "watch_cluster"
         and each.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
         and (since is None or each.last_heartbeat_time.ToDatetime(tzinfo=since.tzinfo) > since)
-    )
+    }
 
 
 async def completed(load: Load, clusters: Sequence[str]) -> int:

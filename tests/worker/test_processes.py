@@ -18,7 +18,7 @@ from api_types import names
 from api_types.clock import utc_now
 from tests.environment import idle_clusters
 from tests.scheduler.builders import IS_GPU, alone, ask, deployment, engine
-from tests.worker.queue_load import LOAD_QUEUE, Load, QueueLoad, completed, start_load, watching
+from tests.worker.queue_load import LOAD_QUEUE, Load, QueueLoad, completed, start_load, watchers
 from tests.workflows.environment.harness import WorkerProcess, eventually, worker_process
 from tests.workflows.environment.protocol_fleet import ReportedCluster
 from tests.workflows.environment.short_runs import address_of, server_with_short_runs
@@ -50,9 +50,9 @@ class Processes:
 
     async def watches_of(self, load: Load, **since: Any) -> dict[str, int]:
         """How many clusters each process watches."""
-        counted = await watching(load, **since)
+        watching = list((await watchers(load, **since)).values())
         running = {name: process for name, process in self.by_name.items() if process.is_running()}
-        return {name: sum(n for identity, n in counted.items() if identity.endswith(f"/{each.pid}")) for name, each in running.items()}
+        return {name: sum(identity.endswith(f"/{each.pid}") for identity in watching) for name, each in running.items()}
 
 
 @asynccontextmanager

@@ -99,6 +99,7 @@ def assert_order_of_deletion(cluster: str, done: list[str]) -> None:
         assert min(at(word)) > gone, word
 
 
+@pytest.mark.long
 async def test_62_a_stack_that_the_cluster_was_given_goes_with_its_load_balancer_before_anything_at_the_cloud(
     world: CreatedClusters,
 ) -> None:
@@ -117,6 +118,7 @@ async def test_62_a_stack_that_the_cluster_was_given_goes_with_its_load_balancer
     assert await world.secrets_seen() == []
 
 
+@pytest.mark.long
 async def test_24_39_61_69_f19_gke_is_created_once_by_two_workers_outlives_its_tokens_and_waits_for_replicas(
     world: CreatedClusters,
 ) -> None:
@@ -147,6 +149,7 @@ async def test_24_39_61_69_f19_gke_is_created_once_by_two_workers_outlives_its_t
     assert await world.secrets_seen() == []
 
 
+@pytest.mark.long
 async def test_19_66_f16_eks_whose_credential_is_revoked_while_it_is_deleted_waits_for_it_and_leaves_nothing(
     world: CreatedClusters,
 ) -> None:
@@ -168,6 +171,7 @@ async def test_19_66_f16_eks_whose_credential_is_revoked_while_it_is_deleted_wai
     assert await world.secrets_seen() == []
 
 
+@pytest.mark.long
 async def test_64_f18_gke_whose_api_server_is_gone_is_deleted_when_an_annotation_says_so(world: CreatedClusters) -> None:
     plane, google = world.plane, world.google
     await world.create(GKE)

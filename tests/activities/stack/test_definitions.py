@@ -72,6 +72,7 @@ async def test_stk_14_definitions_of_subcharts_are_applied_established_and_serve
     assert stack.world.releases() == {}
 
 
+@pytest.mark.long
 async def test_definitions_that_are_applied_twice_are_the_same(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.apply(plan, objects.NAMESPACES, objects.CRDS)
@@ -82,6 +83,7 @@ async def test_definitions_that_are_applied_twice_are_the_same(stack: StackUnder
     assert written(stack) == before
 
 
+@pytest.mark.long
 async def test_a_newer_bundle_of_the_gateway_api_stays_and_is_told(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.crds(plan, ENVOY)
@@ -103,6 +105,7 @@ async def test_a_definition_that_would_lose_objects_is_refused_and_nothing_is_ap
     assert definition(stack, PROXIES)["spec"]["versions"][0]["name"] == "v0"
 
 
+@pytest.mark.long
 async def test_the_gateway_api_is_not_taken_back_to_its_standard_channel(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.crds(plan, ENVOY)
@@ -115,6 +118,7 @@ async def test_the_gateway_api_is_not_taken_back_to_its_standard_channel(stack: 
     assert notes_of(stack, GATEWAYS)[CHANNEL] == "experimental"
 
 
+@pytest.mark.long
 async def test_the_gateway_api_is_taken_from_its_standard_channel_to_the_experimental_one(stack: StackUnderTest) -> None:
     stack.world.charts.add(envoy_gateway("v1.8.21", channel="standard"))
     standard = stack.with_settings(versions={"envoyGateway": "v1.8.21"})

@@ -28,6 +28,7 @@ def test_which_of_two_versions_is_older(version: str, other: str, *, older: bool
     assert charts.is_older(version, other) is older
 
 
+@pytest.mark.long
 @pytest.mark.testbed
 async def test_an_older_chart_with_other_definitions_is_refused_and_one_with_the_same_is_installed(stack: StackUnderTest) -> None:
     stack.world.charts.add(leader_worker_set("v0.8.20", field="newField"))
@@ -70,6 +71,7 @@ async def test_definitions_that_only_the_installed_release_has_are_not_taken_awa
     assert "(issuers.cert-manager.io)" in older.kept[CERTS.key]
 
 
+@pytest.mark.long
 @pytest.mark.testbed
 async def test_the_gateways_that_go_together_stay_together(stack: StackUnderTest) -> None:
     plan = await stack.plan()

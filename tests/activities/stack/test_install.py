@@ -22,6 +22,7 @@ TAKEN = {
 }
 
 
+@pytest.mark.long
 async def test_stk_16_24_35_a_stack_is_installed_and_removed_and_each_step_may_be_done_twice(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     seen = await stack.install(plan)

@@ -68,6 +68,7 @@ async def test_stk_31_a_class_of_another_controller_is_named(stack: StackUnderTe
     assert (await stack.with_settings(gateway_class="inference").plan()).spec["gateway"]["className"] == "inference"
 
 
+@pytest.mark.long
 async def test_a_gateway_of_others_under_our_name_is_named(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.crds(plan, components.ENVOY_GATEWAY.key)
@@ -151,6 +152,7 @@ async def test_a_user_who_may_not_do_everything_is_refused(stack: StackUnderTest
     await unprivileged.plan()
 
 
+@pytest.mark.long
 async def test_a_release_that_nobody_knows_is_not_taken_over(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.ensure(plan, components.LEADER_WORKER_SET.key)

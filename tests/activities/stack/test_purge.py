@@ -23,6 +23,7 @@ async def purge(stack: StackUnderTest, plan: StackPlan, *components_: str, **mor
     return found
 
 
+@pytest.mark.long
 async def test_definitions_without_objects_go_and_those_with_one_stay_and_are_named(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.crds(plan, LWS, ENVOY)
@@ -81,6 +82,7 @@ async def test_so_does_one_whose_kind_is_not_served_because_another_definition_h
     assert SETS in stack.world.names(DEFINITIONS)
 
 
+@pytest.mark.long
 async def test_those_of_a_release_and_those_of_a_stack_that_another_one_has_stay(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.crds(plan, LWS)

@@ -52,6 +52,7 @@ async def with_gateway(stack: StackUnderTest) -> StackPlan:
 # --- case 18: the AI gateway looks for pools once ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 async def test_stk_18_the_ai_gateway_is_restarted_once_where_pools_were_defined_after_its_start(stack: StackUnderTest) -> None:
     plan = await installed(stack, AI_GATEWAY)
     assert not await stack.restart(), "there is nothing to look for yet"
@@ -238,6 +239,7 @@ def _break(stack: StackUnderTest, pod: str) -> None:
 # --- releases ----------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 async def test_a_release_that_a_user_uninstalled_is_missing(stack: StackUnderTest) -> None:
     plan = await installed(stack, LWS)
     await stack.uninstall(plan, LWS)
@@ -263,6 +265,7 @@ async def test_a_workload_that_a_user_deleted_is_missing_and_put_back_by_a_relea
     assert (await stack.until_ready(plan)).lags == []
 
 
+@pytest.mark.long
 async def test_a_revision_that_others_wrote_is_told_and_taken_back(stack: StackUnderTest) -> None:
     plan = await installed(stack, LWS)
     theirs = plan.releases[LWS].model_copy(update={"values": {"replicas": 3}})
@@ -284,6 +287,7 @@ async def test_a_release_that_is_not_deployed_has_to_be_installed_again(stack: S
     ]
 
 
+@pytest.mark.long
 async def test_the_newest_of_many_revisions_counts_by_number(stack: StackUnderTest) -> None:
     plan = await installed(stack, LWS)
     for number in (9, 10):
@@ -333,6 +337,7 @@ async def test_a_look_without_a_change_ends_when_its_time_is_up(stack: StackUnde
     assert asyncio.get_running_loop().time() - begun >= 2
 
 
+@pytest.mark.long
 async def test_a_change_ends_a_look_at_once_and_heartbeats_say_what_lags(stack: StackUnderTest) -> None:
     plan = await installed(stack, LWS)
     seen = await stack.look(plan)
@@ -358,6 +363,7 @@ async def test_a_change_that_does_not_last_is_not_told(stack: StackUnderTest) ->
     assert (await waiting) == seen
 
 
+@pytest.mark.long
 async def test_another_plan_of_the_worker_is_told(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.apply(plan, objects.NAMESPACES)

@@ -107,6 +107,7 @@ async def test_stk_35_36_the_gateway_is_gone_before_its_service_which_is_waited_
     assert log == [f"deleted {service}", f"released {service}"]
 
 
+@pytest.mark.long
 async def test_a_load_balancer_that_is_skipped_is_no_longer_waited_for(stack: StackUnderTest) -> None:
     plan = await with_gateway(stack)
     stack.world.envoy.behaviour.releases_balancers = False
@@ -115,6 +116,7 @@ async def test_a_load_balancer_that_is_skipped_is_no_longer_waited_for(stack: St
     assert len(stack.world.names(SERVICES)) == 1
 
 
+@pytest.mark.long
 async def test_a_class_that_is_still_used_names_its_gateways_until_it_is_skipped(stack: StackUnderTest) -> None:
     plan = await with_gateway(stack)
     others = f"{GATEWAY_API}/namespaces/default/gateways"
@@ -132,6 +134,7 @@ async def test_a_class_that_is_still_used_names_its_gateways_until_it_is_skipped
     assert stack.world.get(held) is None
 
 
+@pytest.mark.long
 async def test_a_gateway_of_others_stays_with_its_load_balancer(stack: StackUnderTest) -> None:
     plan = await with_gateway(stack)
     stack.world.patch(GATEWAY, {"metadata": {"annotations": {"modelplane.ai/owner-uid": "x"}}})
@@ -199,6 +202,7 @@ async def test_a_controller_stays_while_there_are_objects_of_its_kinds(stack: St
     assert stack.world.releases() == {}
 
 
+@pytest.mark.long
 async def test_a_release_is_gone_when_its_pods_are(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.ensure(plan, LWS)
@@ -286,6 +290,7 @@ async def test_the_stack_of_another_cluster_object_is_not_removed(stack: StackUn
     assert (await stack.look(plan)).lags == []
 
 
+@pytest.mark.long
 async def test_releases_of_a_cluster_whose_stack_is_that_of_another_are_neither_written_nor_removed(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.apply(plan, objects.NAMESPACES)

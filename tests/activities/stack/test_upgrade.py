@@ -42,6 +42,7 @@ async def test_stk_34_a_new_definition_is_there_before_the_release_that_needs_it
     assert (await newer.until_ready(changed)).lags == []
 
 
+@pytest.mark.long
 async def test_stk_34_helm_alone_would_leave_the_definition_as_it_was(stack: StackUnderTest) -> None:
     await stack.ensure(await stack.plan(), LWS)
     stack.world.charts.add(leader_worker_set("v0.8.11", field="newField"))
@@ -67,6 +68,7 @@ async def test_stk_15_what_is_told_of_a_release_is_neither_its_manifest_nor_its_
     assert "bin/nvidia" not in ensured.model_dump_json()
 
 
+@pytest.mark.long
 async def test_the_address_stays_over_an_upgrade_and_its_service_is_the_same(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     seen = await stack.install(plan)

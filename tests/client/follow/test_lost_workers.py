@@ -82,6 +82,7 @@ def manifest(document: dict[str, Any], name: str) -> Manifest:
     return checked
 
 
+@pytest.mark.long
 async def test_two_hundred_orders_take_effect_while_a_worker_is_killed_every_second(tmp_path: Path) -> None:
     async with a_control_plane(2, tmp_path) as (plane, workers):
         await asyncio.gather(*(asyncio.to_thread(worker.start) for worker in workers))

@@ -303,6 +303,7 @@ async def scheduler() -> AsyncIterator[LiveScheduler]:
                 yield live
 
 
+@pytest.mark.long
 async def test_an_offline_plan_agrees_with_what_the_live_scheduler_decides(scheduler: LiveScheduler) -> None:
     count = cases(FLEETS)
     first = 0 if SEED == FIXED_SEED else SEED

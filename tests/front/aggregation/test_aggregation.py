@@ -191,6 +191,7 @@ def slowness(monkeypatch: pytest.MonkeyPatch) -> Slowness:
     return slowness
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_a_namespace_takes_its_models_with_it_and_waits_for_a_front_that_is_down_or_too_slow(
     aggregated: Aggregated, slowness: Slowness

@@ -27,6 +27,7 @@ async def installed(plane: ControlPlane, testbed: Running, tmp_path_factory: pyt
         yield installed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", sorted(path.name for path in EXAMPLES.glob("*.yaml")))
 async def test_every_example_is_taken_by_the_definitions_of_keda(installed: KedaAndFront, file: str) -> None:
     text = (EXAMPLES / file).read_text().replace("ml-team", TEAM)
@@ -68,6 +69,7 @@ async def test_events_of_keda_are_events_of_the_deployment(installed: KedaAndFro
         await chat.until_recorded("ScaledObjectRemoved")
 
 
+@pytest.mark.long
 async def test_while_numbers_are_not_known_nothing_is_scaled(installed: KedaAndFront) -> None:
     async with installed.a_deployment("chat-silent", replicas=2) as chat:
         await chat.tell(queue=16)
@@ -94,6 +96,7 @@ async def test_while_numbers_are_not_known_nothing_is_scaled(installed: KedaAndF
         await chat.until_scaled(0, WRITER)
 
 
+@pytest.mark.long
 async def test_a_push_wakes_a_deployment_before_the_next_poll(installed: KedaAndFront) -> None:
     async with installed.a_deployment("chat-pushed", replicas=0) as chat:
         await chat.tell(queue=0)
@@ -107,6 +110,7 @@ async def test_a_push_wakes_a_deployment_before_the_next_poll(installed: KedaAnd
         print(f"woken after {time.monotonic() - began:.1f} s")  # noqa: T201
 
 
+@pytest.mark.long
 async def test_numbers_are_read_over_http(installed: KedaAndFront) -> None:
     async with installed.a_deployment("chat-asked", replicas=1) as chat:
         await chat.tell(queue=0, running=70)

@@ -186,6 +186,7 @@ def test_102_112_no_request_is_cut_when_pods_go(lab: Lab, eventually: Callable[.
     assert not new["moved"] & old["moved"]
 
 
+@pytest.mark.long
 def test_102_112_without_drain_each_of_the_same_steps_cuts_requests(lab: Lab, eventually: Callable[..., None]) -> None:
     """Else the test above would see nothing: its requests take far longer than the platform's grace period."""
     streams, urls, _, _ = let_pods_go(lab, eventually, drained=False)

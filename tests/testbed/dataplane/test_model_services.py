@@ -138,6 +138,7 @@ async def test_stk_89_paths_arrive_as_the_rewrites_of_both_gateways_say(services
     await services.delete("ModelEndpoint", *REWRITES, "unchanged")
 
 
+@pytest.mark.long
 async def test_a_route_follows_replicas_within_two_seconds_of_what_they_were_told(services: Services) -> None:
     """Two replicas at once are new and are deleted, their pods not before the route is without them; one is lost and comes back."""
     kept = await services.deploy("qwen", 2)

@@ -38,6 +38,7 @@ async def services(tmp_path_factory: pytest.TempPathFactory, kube: Callable[[Clu
 
 
 # Each takes two minutes; where the worker is killed the outage is noticed and survived without one first.
+@pytest.mark.long
 @pytest.mark.parametrize("killed", [False, True] if IS_CAMPAIGN else [True], ids=lambda killed: "worker killed" if killed else "")
 async def test_a_lost_control_cluster_costs_no_request_and_all_is_right_after(services: Services, killed: bool) -> None:
     plane = services.plane

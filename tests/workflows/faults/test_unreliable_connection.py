@@ -73,6 +73,7 @@ async def test_a_deployment_is_created_updated_and_deleted_while_every_twentieth
     await nothing_is_left(plane, namespace)
 
 
+@pytest.mark.long
 async def test_wkl_113_a_connection_lost_during_a_rollout_and_a_teardown_costs_only_time(
     plane: ControlPlane, namespace: str, proxy: FaultyProxy
 ) -> None:

@@ -78,6 +78,7 @@ async def test_a_policy_outlives_the_scheduler_and_runs_that_end() -> None:
         assert (await answered(fleet))["policy"]["profile"] == "cheap"
 
 
+@pytest.mark.long
 async def test_a_policy_that_nobody_has_any_more_is_missed_until_one_is_set() -> None:
     async with protocol_fleet(clients=1) as fleet:
         await fleet.add([ReportedCluster("c", {"p": 2})])

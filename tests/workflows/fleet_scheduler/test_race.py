@@ -168,6 +168,7 @@ async def test_of_two_hundred_deployments_exactly_those_are_placed_that_fit_unti
         await race(fleet, Racers(DEPLOYMENTS), [])
 
 
+@pytest.mark.long
 @pytest.mark.random
 async def test_the_outcome_is_the_same_while_the_scheduler_is_terminated_and_the_worker_killed_repeatedly(tmp_path: Path) -> None:
     chance = generator()

@@ -33,6 +33,7 @@ MORE_MAX = 100
 AT_ONCE = 25
 
 
+@pytest.mark.long
 @pytest.mark.testbed
 async def test_two_thousand_scale_signals_while_runs_follow_each_other_are_each_applied_once(tmp_path: Path) -> None:
     async with server_with_short_runs(events=60) as client:

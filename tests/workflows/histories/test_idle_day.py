@@ -43,6 +43,7 @@ async def plane() -> AsyncIterator[ControlPlane]:
         yield plane
 
 
+@pytest.mark.long
 async def test_an_idle_day_costs_no_entity_more_than_300_events(plane: ControlPlane) -> None:
     await plane.apply(a_class())
     await plane.apply(a_cluster("eu", nodes=20))

@@ -383,6 +383,7 @@ async def test_wkl_111_a_cache_that_was_terminated_and_is_applied_again_has_its_
     await clean_up(plane, "qwen", namespace)
 
 
+@pytest.mark.long
 @pytest.mark.random
 async def test_a_worker_that_dies_while_caches_are_staged_refreshed_and_deleted_changes_nothing(
     plane: ControlPlane, namespace: str, repo: str, hub: LocalHub

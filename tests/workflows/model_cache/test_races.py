@@ -97,6 +97,7 @@ async def test_wkl_95_another_revision_replaces_a_download_that_runs(plane: Cont
     await clean_up(plane, "qwen", namespace)
 
 
+@pytest.mark.long
 async def test_wkl_97_of_two_deployments_with_one_cache_the_one_that_stays_keeps_its_volume(
     plane: ControlPlane, namespace: str, repo: str
 ) -> None:

@@ -19,6 +19,7 @@ def claims(plane: ControlPlane, cluster: str, namespace: str) -> list[Json]:
     return list(listed["items"])
 
 
+@pytest.mark.long
 async def test_wkl_85_while_the_hub_does_not_answer_nothing_is_staged_and_then_the_commit_everywhere(
     plane: ControlPlane, namespace: str, hub: LocalHub
 ) -> None:

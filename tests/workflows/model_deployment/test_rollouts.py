@@ -57,6 +57,7 @@ def counts(seen: Json) -> tuple[int, int]:
     return rollout["updatedReady"], rollout["total"]
 
 
+@pytest.mark.long
 async def test_wkl_102_a_new_image_reaches_one_replica_at_a_time_and_a_newer_one_takes_over(plane: ControlPlane, namespace: str) -> None:
     document = a_model("rolled", namespace, an_engine("main", L40S, ready_after="1s"), replicas=3)
     await plane.apply(document)
@@ -114,6 +115,7 @@ async def test_a_rollout_is_paused_resumed_undone_and_begun_again_by_command(pla
     await leave_nothing(plane, "steered", namespace)
 
 
+@pytest.mark.long
 async def test_a_rollout_that_is_paused_midway_stays_midway(plane: ControlPlane, namespace: str) -> None:
     document = a_model("midway", namespace, an_engine("main", L40S, ready_after="2s"), replicas=3)
     await plane.apply(document)

@@ -1,5 +1,6 @@
 """Workers that die: before a call to the cloud, after it, or while they wait for the cloud."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -96,6 +97,8 @@ class MortalAws(AwsClients):
     def __init__(self, shared: AwsClients, deaths: Deaths) -> None:
         self.__dict__.update(shared.__dict__)
         self._deaths = deaths
+        # The fake's time is the real one, to which that which passes in the loop is added.
+        self.seconds = lambda: shared.seconds() + asyncio.get_running_loop().time()
 
     def call(self, service: str, operation: str, parameters: Mapping[str, Any], purpose: Purpose) -> Answer | None:
         def made() -> Answer | None:

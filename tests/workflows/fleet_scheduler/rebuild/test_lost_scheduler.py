@@ -172,6 +172,7 @@ async def test_a_deployment_that_has_seen_a_greater_epoch_tells_the_scheduler(
         await eventually(lambda: fleet.running("ModelReplica"), lambda count: count == 2)
 
 
+@pytest.mark.long
 async def test_w3_hundreds_of_entities_that_do_not_answer_delay_nobody_else() -> None:
     async with simulated_fleet(clients=1) as fleet:
         await apply_clusters(fleet, {"eu": {"gpus": 8}, "us": {"gpus": 8}})
@@ -210,6 +211,7 @@ async def events(client: Client) -> int:
     return description.history_length
 
 
+@pytest.mark.long
 async def test_one_entity_that_does_not_answer_costs_nothing_at_rest_and_delays_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activities, "_RETRY_SECONDS", (1.0, 2.0))
     async with simulated_fleet(clients=1) as fleet:
@@ -306,6 +308,7 @@ async def test_w4_a_worker_that_is_killed_after_the_decision_answers_it_later_an
         await eventually(lambda: fleet.running("ModelReplica"), lambda count: count == 1)
 
 
+@pytest.mark.long
 async def test_clusters_whose_accounts_are_more_than_a_payload_are_read() -> None:
     # As many bytes as 400 clusters of eight pools with two devices each, which no rebuild could read at once. They are not connected: what
     # they publish of their pools is in their accounts all the same.
