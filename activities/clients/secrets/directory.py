@@ -96,15 +96,11 @@ class SecretDirectory(SecretStore):
                     f"{secret.kind} {secret.namespace}/{secret.name}: the name is taken by a {taken_by} in the secret store; "
                     f"delete that one or choose another name"
                 )
-        for place in (self._root, folder.parent, folder):
+        for place in (self._root, folder.parent):
             place.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-        for key, value in secret.data.items():
-            _write(folder / key, value)
-        for key in _keys(folder):
-            if key not in secret.data:
-                (folder / key).unlink(missing_ok=True)
-        metadata = {"kind": secret.kind, "type": secret.type, "labels": dict(secret.labels)}
-        _write(folder / METADATA_FILE, json.dumps(metadata, sort_keys=True).encode())
+        if not folder.is_dir() and _create(folder, secret):
+            return
+        _fill(folder, secret)
 
     def _delete(self, kind: SecretKind, namespace: str, name: str) -> bool:
         folder = self._root / namespace / name
@@ -171,6 +167,31 @@ def _metadata(folder: Path) -> Mapping[str, object]:
 def _kind(metadata: Mapping[str, object]) -> SecretKind:
     """Give the kind of an entry; a mounted Secret, which has no metadata, is one."""
     return "ConfigMap" if metadata.get("kind") == "ConfigMap" else "Secret"
+
+
+def _create(folder: Path, secret: StoredSecret) -> bool:
+    """Make a whole entry, which no reader sees in part; False if another writer has made one meanwhile."""
+    beside = folder.with_name(f"..new-{secrets.token_hex(8)}")
+    beside.mkdir(mode=_FOLDER_MODE)
+    _fill(beside, secret)
+    try:
+        beside.rename(folder)
+    except OSError:
+        shutil.rmtree(beside)
+        if not folder.is_dir():
+            raise
+        return False
+    return True
+
+
+def _fill(folder: Path, secret: StoredSecret) -> None:
+    for key, value in secret.data.items():
+        _write(folder / key, value)
+    for key in _keys(folder):
+        if key not in secret.data:
+            (folder / key).unlink(missing_ok=True)
+    metadata = {"kind": secret.kind, "type": secret.type, "labels": dict(secret.labels)}
+    _write(folder / METADATA_FILE, json.dumps(metadata, sort_keys=True).encode())
 
 
 def _write(place: Path, content: bytes, *, replace: bool = True) -> None:

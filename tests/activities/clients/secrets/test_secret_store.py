@@ -11,6 +11,7 @@ from typing import get_args
 import pytest
 import pytest_asyncio
 
+from activities.clients.secrets import directory
 from activities.clients.secrets.cluster import SecretCluster
 from activities.clients.secrets.directory import SecretDirectory
 from activities.secrets.selection import secret_store
@@ -173,6 +174,24 @@ async def test_an_interrupted_write_keeps_the_old_value(tmp_path: Path, monkeypa
     with pytest.raises(OSError, match="killed"):
         await store.put(StoredSecret("ml-team", "hub", {"token": b"new"}))
     assert (await store.read("ml-team", "hub")).data == {"token": b"old"}
+
+
+async def test_a_new_entry_is_seen_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SecretDirectory(tmp_path)
+    seen: set[tuple[str, ...]] = set()
+    wanted = StoredSecret("ml-team", "hub", {"token": VALUE, "user": b"anna"}, type="kubernetes.io/basic-auth")
+
+    def noted(place: Path, content: bytes, *, replace: bool = True) -> None:
+        write(place, content, replace=replace)
+        if (tmp_path / "ml-team" / "hub").is_dir():
+            found = store._read("ml-team", "hub")
+            seen.add((found.type, *sorted(found.data)))
+
+    write = directory._write
+    monkeypatch.setattr(directory, "_write", noted)
+    await store.put(wanted)
+    assert await store.read("ml-team", "hub") == wanted
+    assert seen == set()
 
 
 def test_the_directory_form_needs_no_kubernetes_sdk(tmp_path: Path) -> None:
