@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "module", ["", ".decide", ".front_load", ".lost_scheduler", ".policies", ".steady_state", ".storm", ".targets", ".temporal_burst"]
 )

@@ -61,6 +61,7 @@ async def test_an_older_chart_with_other_definitions_is_refused_and_one_with_the
     assert (await untested.with_settings(allow_untested_pair=True).look(back)).wanted != back.digest
 
 
+@pytest.mark.long
 @pytest.mark.testbed
 async def test_definitions_that_only_the_installed_release_has_are_not_taken_away(stack: StackUnderTest) -> None:
     stack.world.charts.add(cert_manager("v1.17.9", also="Issuer"))

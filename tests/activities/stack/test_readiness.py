@@ -69,6 +69,7 @@ async def test_stk_18_the_ai_gateway_is_restarted_once_where_pools_were_defined_
     assert _generation(stack) == before + 1
 
 
+@pytest.mark.long
 async def test_stk_18_other_definitions_of_pools_need_another_restart(stack: StackUnderTest) -> None:
     plan = await installed(stack, AI_GATEWAY)
     await stack.apply(plan, objects.NAMESPACES, objects.CRDS)

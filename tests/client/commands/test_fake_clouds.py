@@ -38,6 +38,7 @@ def shown_commands() -> Iterator[list[str]]:
         yield words
 
 
+@pytest.mark.long
 @pytest.mark.testbed
 @pytest.mark.timeout(1200)
 def test_the_commands_of_the_readme_create_clusters_at_both_clouds_and_leave_nothing(

@@ -49,6 +49,7 @@ def drifts(replica: Json) -> int:
     return sum(event["count"] for event in replica["status"]["events"] if event["reason"] == "DriftDetected")
 
 
+@pytest.mark.long
 async def test_replicas_outlive_a_change_of_the_served_versions_of_dra(plane: ControlPlane, namespace: str, testbed_owner: Testbed) -> None:
     for name, engine in (("single", an_engine("main", L40S)), ("group", a_gang(L40S, nodes=1))):
         await plane.apply(a_model(name, namespace, engine))

@@ -95,6 +95,7 @@ async def storm(client: Client) -> None:
     assert "of" in next(item["message"] for item in described["status"]["conditions"] if item["type"] == "ReplicasScheduled")
 
 
+@pytest.mark.long
 @pytest.mark.testbed
 async def test_a_model_is_served_across_many_runs_of_all_its_workflows(
     testbed: Running, kube: Callable[[ClusterRunning], ApiClient], tmp_path: Path, hub: LocalHub

@@ -96,6 +96,7 @@ async def test_an_upgrade_of_the_worker_replaces_no_pod_of_20_replicas_before_th
         await plane.gone("ModelDeployment", "many", namespace)
 
 
+@pytest.mark.long
 async def test_a_setting_lets_a_newer_worker_replace_pods_within_the_budget(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
     await plane.apply(a_deployment("rolling", namespace, replicas=3))
     await plane.ready("ModelDeployment", "rolling", namespace)
