@@ -122,7 +122,8 @@ class CloudReport(Message):
 
     `usable`: the control plane answers and can be connected to, with `cloud_cluster`, its name at the cloud. `ready`: everything is.
     `reason` and `message` are those of `ClusterReady` while it is not. `waits_for` names the object that is waited for. `storage_class`
-    is that of caches.
+    is that of caches. `cluster_gone`: the cloud said that the control plane does not exist any more; None if it did not, as in what
+    earlier versions send.
     """
 
     uid: Id
@@ -141,6 +142,7 @@ class CloudReport(Message):
     objects_ready: int = 0
     objects: int = 0
     leftovers: list[Text] = Field(default_factory=list)
+    cluster_gone: bool | None = None
 
 
 # --- work of activities ---------------------------------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ def report_of(state: CloudState, uid: str, running: Collection[str], leftovers: 
         objects_ready=sum(graph.is_made(state.inventory.get(each.key), each) for each in plan.objects) if plan else 0,
         objects=max(len(plan.objects) if plan else 0, len(state.inventory)),
         leftovers=list(leftovers),
+        cluster_gone=graph.is_cluster_gone(state) or None,
     )
 
 

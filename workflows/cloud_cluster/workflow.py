@@ -35,6 +35,8 @@ from workflows.entity.memo import memo_to_carry
 from workflows.entity.requeue_timer import RequeueTimer
 from workflows.entity.start import read_carried
 
+# In histories of before no report says that the control plane does not exist any more.
+GONE_PATCH = "control-plane-gone"
 # So that one that is applied again under the same name hears what an earlier one has at its cloud.
 _REPORT_AGAIN = timedelta(hours=6)
 
@@ -104,6 +106,8 @@ class CloudClusterWorkflow:
         """Tell the InferenceCluster what is new to it, and show it."""
         self._publish()
         report = shown.report_of(self.state, self.context.uid, self.calls.keys, leftovers or ())
+        if report.cluster_gone and not workflow.patched(GONE_PATCH):
+            report = report.model_copy(update={"cluster_gone": None})
         if gone:
             report = report.model_copy(update={"phase": "Deleted", "usable": False, "ready": False})
         digest = report_digest(report.model_copy(update={"sequence": 0}).wire())

@@ -139,6 +139,19 @@ class CloudOrders:
 
     # --- deletion -----------------------------------------------------------------------------------------------------------------
 
+    def note_gone(self) -> bool:
+        """Note once that the cloud says that the control plane does not exist any more, and nothing of what was on it; True then.
+
+        An API server that does not answer says nothing. From here on it counts as gone, whatever is reported while the rest is deleted.
+        """
+        link = self._link
+        if link.gone or link.report is None or not link.report.cluster_gone:
+            return False
+        link.gone = True
+        text = "the cloud says that the control plane does not exist any more: what was on the cluster went with it, and is not waited for"
+        self._context.record_event("Warning", "ControlPlaneGone", text)
+        return True
+
     @property
     def skips_cluster(self) -> bool:
         """Whether nothing is asked of the cluster itself any more: it is not there, or will not answer."""
@@ -152,7 +165,7 @@ class CloudOrders:
         """Delete what holds things at the cloud from within the cluster; True when nothing does (or nobody waits for it)."""
         link = self._link
         connection = connection_of(self._context.name, self._state)
-        if link.emptied or connection is None or self.skips_cluster or self._state.forced:
+        if link.emptied or link.gone or connection is None or self.skips_cluster or self._state.forced:
             self._calls.stop(EMPTY)
             if self._state.forced and not link.emptied:
                 self._leave_behind()
@@ -247,12 +260,13 @@ class CloudOrders:
         order = CloudDelete(
             uid=self._state.uid,
             sequence=0,
-            skip_cluster=self.skips_cluster,
+            skip_cluster=self.skips_cluster or link.gone,
             abandon=self._abandons,
             emptied=link.nothing_held,
             order=known,
         )
-        digest = report_digest(order.model_copy(update={"order": None}).wire())
+        # What the CloudCluster has said itself is no reason to order again.
+        digest = report_digest(order.model_copy(update={"order": None, "skip_cluster": self.skips_cluster}).wire())
         if digest != link.deleted:
             link.deleted = digest
             await self._send(CloudClusterSignals.DELETE, order.model_copy(update={"sequence": self._next_number()}))

@@ -20,6 +20,7 @@ class CloudLink(BaseModel):
         pools: the pools that were ever wanted.
         was_ready: whether everything at the cloud was ready, ever.
         missing: whether there is no CloudCluster any more, because everything was deleted.
+        gone: whether the cloud said, while the cluster was being deleted, that its control plane does not exist any more.
         trouble: what was last recorded as an event. `retry`: a person wants the next attempt at everything now.
         emptied: whether nothing in the cluster holds anything at the cloud any more. `remaining`, `failure`, `attempts`, `retry_at`: of
             the last attempt to reach that. `emptying_since`: since when it is tried. `nothing_held`: the cluster itself said so.
@@ -38,6 +39,7 @@ class CloudLink(BaseModel):
     pools: list[str] = Field(default_factory=list)
     was_ready: bool = False
     missing: bool = False
+    gone: bool = False
     trouble: str = ""
     retry: bool = False
     emptied: bool = False
