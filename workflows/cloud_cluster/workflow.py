@@ -37,6 +37,8 @@ from workflows.entity.start import read_carried
 
 # In histories of before no report says that the control plane does not exist any more.
 GONE_PATCH = "control-plane-gone"
+# In histories of before no report says what is removed and still there.
+REMOVED_PATCH = "removed-objects"
 # So that one that is applied again under the same name hears what an earlier one has at its cloud.
 _REPORT_AGAIN = timedelta(hours=6)
 
@@ -108,6 +110,8 @@ class CloudClusterWorkflow:
         report = shown.report_of(self.state, self.context.uid, self.calls.keys, leftovers or ())
         if report.cluster_gone and not workflow.patched(GONE_PATCH):
             report = report.model_copy(update={"cluster_gone": None})
+        if report.removed and not workflow.patched(REMOVED_PATCH):
+            report = report.model_copy(update={"removed": None})
         if gone:
             report = report.model_copy(update={"phase": "Deleted", "usable": False, "ready": False})
         digest = report_digest(report.model_copy(update={"sequence": 0}).wire())
