@@ -111,12 +111,6 @@ class CloudDelete(Message):
     order: CloudOrder | None = None
 
 
-class CredentialsChanged(Message):
-    """The Secret with the credential may be another one now: signal `credentials_changed` of CloudCluster, which looks at once."""
-
-    by: Name = ""
-
-
 class CloudProblem(Message):
     """Something that is refused, or a warning; `at` is a pool or an object, empty for the cluster."""
 

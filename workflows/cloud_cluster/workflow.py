@@ -15,7 +15,7 @@ from api_types import names
 from api_types.base import Message
 from api_types.digests import report_digest
 from api_types.errors import InvalidInput
-from api_types.messages.clouds import CloudDelete, CloudOrder, CredentialsChanged
+from api_types.messages.clouds import CloudDelete, CloudOrder
 from api_types.messages.delivery import entity
 from api_types.messages.entities import CancelRequested, RetryNow
 from api_types.messages.signals import CloudClusterSignals, InferenceClusterSignals
@@ -184,15 +184,6 @@ class CloudClusterWorkflow:
         """Make the next attempt at everything now, also at what waits for a person."""
         self.context.record("Normal", "Retried", f"{message.by or 'unknown'} wants the next attempt now")
         self.entries.retry_all()
-        self._look_again()
-
-    @handles(CloudClusterSignals.CREDENTIALS_CHANGED)
-    def credentials_changed(self, message: CredentialsChanged) -> None:
-        """Look at once whether the credential can be used."""
-        del message
-        self._look_again()
-
-    def _look_again(self) -> None:
         self.state.audit_at, self.state.drift_at = "", ""
         self.converge.plan_again()
 
