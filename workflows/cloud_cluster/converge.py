@@ -128,13 +128,20 @@ class Converge:
             self._schedule_look()
 
     def _take_over(self, plan: CloudPlan) -> None:
-        """Note what was ready before the state was lost: it is not repaired by deleting it, and no control plane is made anew."""
+        """Note what was ready before the state was lost: it is not repaired by deleting it, and no control plane is made anew.
+
+        What was removed by then, and was still there, is deleted as if it were removed now: no plan names it.
+        """
         order = self._state.order
-        if self._state.inventory or order is None:
+        if self._state.inventory or order is None or not plan.objects:
             return
         for each in plan.objects:
             if order.was_ready or (order.was_usable and (each.key == CLUSTER_KEY or each.kind == CONNECTION)):
                 self._state.inventory[each.key] = Entry(object=each, was_ready=True)
+        wanted, now = {each.key for each in plan.objects}, self._context.now().isoformat()
+        for each in order.removed or ():
+            if each.key not in wanted:
+                self._state.inventory[each.key] = Entry(object=each, phase="Ready", was_ready=True, tried=True, removed_since=now)
 
     def _beside_refused(self, plan: CloudPlan) -> list[CloudObject]:
         """Give what is wanted beside what is refused, which stays as it is: pools that are, or everything."""

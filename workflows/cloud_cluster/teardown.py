@@ -120,6 +120,7 @@ class Teardown:
             said = f"{entry.title}: {result.message}"
             self._context.record("Warning", "NotOwned", said)
             self._state.not_owned = [*(each for each in self._state.not_owned if each != said), said]
+            entry.left = True
         else:
             self._context.record("Normal", "CloudObjectDeleted", entry.title)
         entry.phase = "Absent"
