@@ -34,7 +34,7 @@ NEEDS = {
     "net/eip": (),
     "net/nat": ("net/subnets", "net/eip", "net/igw"),
     "net/routes-public": ("net/igw", "net/subnets"),
-    "net/routes-private": ("net/nat", "net/subnets"),
+    "net/routes-private": ("net/nat", "net/subnets", "net/routes-public"),
     "iam/cluster": (),
     "iam/node": (),
     "iam/efs-csi": (),
