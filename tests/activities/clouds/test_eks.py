@@ -56,7 +56,7 @@ NEEDS = {
     "addon/aws-efs-csi-driver": ("pool/system", "pia/efs-csi"),
     "conn": ("cluster", ACCESS),
     "chart/cluster-autoscaler": ("pool/system", "pia/autoscaler", "conn"),
-    "sc": ("conn", "efs"),
+    "sc": ("conn", "efs", "addon/aws-efs-csi-driver", "pia/efs-csi"),
 }
 
 
