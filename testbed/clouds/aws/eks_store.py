@@ -92,9 +92,10 @@ class Cluster(Item):
 
 @dataclass
 class EksStore:
-    """The clusters, and a counter for ids."""
+    """The clusters, a counter for ids, and node groups that are gone whose Auto Scaling groups are not."""
 
     clusters: dict[str, Cluster] = field(default_factory=dict)
+    left: list[Item] = field(default_factory=list)
     made: int = 0
 
     def digits(self, length: int = 17) -> str:
