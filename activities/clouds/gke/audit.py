@@ -29,6 +29,7 @@ HEALTH_CHECK = "HealthCheck"
 REGION_HEALTH_CHECK = "RegionHealthCheck"
 LEGACY_HEALTH_CHECK = "HttpHealthCheck"
 FIREWALL = "Firewall"
+ROUTE = "Route"
 ENDPOINT_GROUP = "NetworkEndpointGroup"
 ADDRESS = "Address"
 DISK = "Disk"
@@ -45,6 +46,8 @@ _FIREWALL_PREFIX = "k8s-fw-"
 # What a firewall rule that lets a health check in has after the name of that check, and what before it where it is of one Service.
 _CHECK_SUFFIXES = ("-http-hc", "-hc", "-fw")
 _CHECK_PREFIX = "k8s-"
+# Routes that go with the network, or with a peering of it.
+_ROUTES_OF_NETWORK = ("default-route-", "peering-route-")
 _CLUSTER_LABEL = "goog-k8s-cluster-name"
 _DISK_PREFIX = "pvc-"
 _CSI_LABEL = "storage_gke_io_created-by"
@@ -76,6 +79,7 @@ class Audit:
         found = [
             *self.load_balancers(),
             *self._firewalls(gone=cluster is None),
+            *self._routes(gone=cluster is None),
             *self._disks(),
             *self._filestore(),
             *([cluster] if cluster is not None else []),
@@ -188,11 +192,20 @@ class Audit:
         for each in self._firewalls_of_network():
             if _is_kubernetes(each):
                 yield self._balancer(FIREWALL, each)
-            elif each.name.startswith(f"gke-{self._base}-"):
-                if gone:
-                    yield self._made(FIREWALL, each, f"named after cluster {self._base}")
-            else:
+            elif not each.name.startswith(f"gke-{self._base}-"):
                 yield self._foreign(FIREWALL, each)
+            elif gone:
+                yield self._made(FIREWALL, each, f"named after cluster {self._base}")
+
+    def _routes(self, *, gone: bool) -> Iterator[Leftover]:
+        """Give routes: those that GKE makes as firewall rules, and those of others but for what the network itself has."""
+        for each in self._api.every("compute.routes", "list", {"project": self._project}):
+            if not self._is_network(each.network) or each.name.startswith(_ROUTES_OF_NETWORK):
+                continue
+            if not each.name.startswith(f"gke-{self._base}-"):
+                yield self._foreign(ROUTE, each)
+            elif gone:
+                yield self._made(ROUTE, each, f"named after cluster {self._base}")
 
     def _disks(self) -> Iterator[Leftover]:
         request = {"project": self._project, "filter": f"labels.{_CLUSTER_LABEL}={self._base}"}
@@ -327,6 +340,7 @@ _PAGES = {
     "Instance": "compute/instances",
     NETWORK: "networking/networks/list",
     SUBNETWORK: "networking/networks/list",
+    ROUTE: "networking/routes/list",
     "Router": "hybrid/routers/list",
 }
 

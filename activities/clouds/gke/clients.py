@@ -39,6 +39,7 @@ COMPUTE_CLIENTS: Mapping[str, Any] = {
     "region_health_checks": compute_v1.RegionHealthChecksClient,
     "region_operations": compute_v1.RegionOperationsClient,
     "routers": compute_v1.RoutersClient,
+    "routes": compute_v1.RoutesClient,
     "regions": compute_v1.RegionsClient,
     "subnetworks": compute_v1.SubnetworksClient,
     "target_pools": compute_v1.TargetPoolsClient,

@@ -23,6 +23,7 @@ _SERVICES: Mapping[str, tuple[str, str]] = {
     audit.REGION_HEALTH_CHECK: ("compute.region_health_checks", "health_check"),
     audit.LEGACY_HEALTH_CHECK: (LEGACY_HEALTH_CHECKS, "http_health_check"),
     audit.FIREWALL: ("compute.firewalls", "firewall"),
+    audit.ROUTE: ("compute.routes", "route"),
     audit.ENDPOINT_GROUP: ("compute.network_endpoint_groups", "network_endpoint_group"),
     audit.ADDRESS: ("compute.addresses", "address"),
     audit.DISK: ("compute.disks", "disk"),

@@ -169,6 +169,7 @@ def test_prv_74_what_others_put_into_the_network_is_named_and_never_deleted(clou
         an_instance(cloud),
         google.plant(f"projects/{project}/global/firewalls/allow-ssh", network=network, description="ours"),
         google.plant(f"{region}/routers/nat", network=network),
+        google.plant(f"projects/{project}/global/routes/to-office", network=network),
         google.plant(f"{region}/subnetworks/more", network=network, ipCidrRange="10.9.0.0/24"),
         google.plant(f"{region}/forwardingRules/internal", network=network),
         google.plant(f"{region}/backendServices/internal", network=network),
@@ -340,6 +341,18 @@ def test_the_firewall_of_gke_is_left_only_once_the_cluster_is_gone(cloud: Cloud)
     assert [each.id.rpartition("/")[2] for each in of_kind(cloud.audit(), "Firewall")] == [f"gke-{cloud.base}-0a1b2c3d-vms"]
     cloud.sweep()
     assert of_kind(cloud.audit(), "Firewall") == []
+
+
+def test_prv_9_3_routes_of_gke_are_left_only_once_the_cluster_is_gone_and_those_of_the_network_never(cloud: Cloud) -> None:
+    network, top = network_of(cloud), "projects/fake-project/global/routes"
+    own = cloud.google.plant(f"{top}/default-route-0a1b2c3d", network=network)
+    route = cloud.google.plant(f"{top}/gke-{cloud.base}-0a1b2c3d", network=network)
+    assert of_kind(cloud.audit(), "Route") == []
+    run(cloud.delete(cloud.object("cluster")))
+    assert [each.id for each in of_kind(cloud.audit(), "Route")] == [route]
+    cloud.sweep()
+    assert own in cloud.google.objects()
+    assert of_kind(cloud.audit(), "Route") == []
 
 
 def test_a_cluster_whose_label_was_taken_away_is_there_and_keeps_the_firewall_of_gke(cloud: Cloud) -> None:
