@@ -120,13 +120,14 @@ class Audit:
                 urls = {_last(url) for url in each.health_checks}
                 if _is_kubernetes(each) and each.name in names:
                     checks |= urls
-                    used |= urls if each.name in self._kept else set()
+                    if each.name in self._kept:
+                        used |= urls
+                        self._kept |= urls
                     yield self._balancer(kind, each)
                     continue
                 used |= urls
                 if kind == BACKEND_SERVICE and self._is_network(each.network):
                     yield self._foreign(kind, each)
-        self._kept |= used
         yield from self._checks(checks, used)
         yield from self._endpoint_groups()
         yield from self._addresses(names, addresses, unused, in_use)

@@ -93,7 +93,8 @@ class LegacyHealthChecks:
         del retry
         path = f"{self._base}/projects/{request['project']}/global/httpHealthChecks/{request['http_health_check']}"
         answer = self._checked(self._session.delete(path, timeout=timeout))
-        return compute_v1.Operation.from_json(answer.text, ignore_unknown_fields=True)
+        operation: compute_v1.Operation = compute_v1.Operation.from_json(answer.text, ignore_unknown_fields=True)
+        return operation
 
     def list(self, request: Mapping[str, Any], *, timeout: float) -> Iterator[Mapping[str, Any]]:
         """Give all, page by page. Raises what the clients of Compute Engine raise."""

@@ -273,10 +273,8 @@ def test_ruling_71_load_balancers_of_users_are_named_unless_they_had_none_any_mo
 
 
 def test_ruling_71_so_is_what_lets_their_health_checks_in(cloud: Cloud) -> None:
-    pool = a_load_balancer(cloud, "a1", nodes_of=cloud.base)[1]
-    cloud.google.object_of(pool)["healthChecks"] = [f"{COMPUTE}/projects/fake-project/global/httpHealthChecks/a1"]
-    cloud.google.plant("projects/fake-project/global/httpHealthChecks/a1", description=USERS)
-    name = "projects/fake-project/global/firewalls/k8s-a1-http-hc"
+    a_load_balancer(cloud, "a1", nodes_of=cloud.base)
+    name = "projects/fake-project/global/firewalls/k8s-a1-check-http-hc"
     cloud.google.plant(name, network=network_of(cloud), description=USERS)
     assert [each.ours for each in without_key(cloud) if each.id == name] == [False]
     cloud.emptied = True
