@@ -92,10 +92,10 @@ class Cluster(Item):
 
 @dataclass
 class EksStore:
-    """The clusters, a counter for ids, and node groups that are gone whose Auto Scaling groups are not."""
+    """The clusters, a counter for ids, and node groups that are gone, by the names of their Auto Scaling groups that are not."""
 
     clusters: dict[str, Cluster] = field(default_factory=dict)
-    left: list[Item] = field(default_factory=list)
+    left: dict[str, Item] = field(default_factory=dict)
     made: int = 0
 
     def digits(self, length: int = 17) -> str:

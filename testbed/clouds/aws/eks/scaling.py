@@ -18,7 +18,7 @@ def group_name(group: Item) -> str:
 def _groups(cloud: Cloud) -> Iterator[Item]:
     for cluster in cloud.eks.clusters.values():
         yield from (each for each in cluster.node_groups.values() if "resources" in each.body)
-    yield from cloud.eks.left
+    yield from cloud.eks.left.values()
 
 
 def leave(cloud: Cloud, cluster: str, group: str) -> list[str]:
@@ -28,7 +28,7 @@ def leave(cloud: Cloud, cluster: str, group: str) -> list[str]:
     """
     item = cloud.eks.clusters[cluster].node_groups[group]
     left = Item(dict(item.body))
-    cloud.eks.left.append(left)
+    cloud.eks.left[group_name(left)] = left
     name = f"eks-{cloud.eks.digits()}"
     tags = {"eks:cluster-name": cluster, "eks:nodegroup-name": group}
     template = cloud.ec2.create_launch_template(name, "", {}, {"launch-template": tags})
