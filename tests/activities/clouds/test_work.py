@@ -199,6 +199,13 @@ async def test_an_object_that_goes_while_it_is_waited_for_is_not_created_again_b
     assert going.done == []
 
 
+async def test_an_object_that_goes_before_it_is_seen_is_left_to_the_next_epoch() -> None:
+    """The cloud gives the old answer for the token: that it is created."""
+    gone = Scenes([ABSENT])
+    assert (await ensured(gone, wanted())).state is State.ABSENT
+    assert gone.done == ["create 0"] * 3
+
+
 async def test_what_is_waited_for_before_an_object_can_be_created_is_not_the_object() -> None:
     busy = Scenes([Found(State.PENDING, reason="operation op-1 runs"), ABSENT, Found(State.READY, "gpu")])
     assert (await ensured(busy, wanted())).state is State.READY
