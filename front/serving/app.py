@@ -23,7 +23,6 @@ from front.page.files import SETTINGS, Page
 from front.serving import access_reviews, bodies, errors
 from front.serving.auditing import READING, Auditing, event_of, note_resource, note_user, user_of
 from front.serving.documents import discovery, openapi, openapi_v2
-from front.serving.formats import protobuf
 from front.serving.managers import OPTIONS, Manager
 from front.serving.reading import Form, Parameters, encoded, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, resource_of
@@ -138,9 +137,9 @@ class Front:
             found = resource_of(path)
             if found:
                 return await self._on_resource(request, found, user)
-            if path == access_reviews.PATH and request.method == "POST":
-                review = await bodies.apart(_review, await read(request, bodies.SMALL_BYTES_MAX))
-                return json_response(await access_reviews.reviewed(review, user, self._access), 201)
+            if path in access_reviews.PATHS and request.method == "POST":
+                review = await bodies.apart(access_reviews.parsed, path, await read(request, bodies.SMALL_BYTES_MAX))
+                return json_response(await access_reviews.answered(path, review, user, self._access), 201)
             if request.method in ("GET", "HEAD") and (document := _document(path, request.headers.get("Accept", ""))):
                 return json_response(document, content_type=_content_type(document))
         raise errors.Refused(404, "NotFound", "the server could not find the requested resource")
@@ -355,10 +354,6 @@ def _verb(method: str, resource: Resource, parameters: Parameters) -> str:
     if method not in allowed or (method in ("POST", "DELETE") and resource.info.namespaced and not resource.namespace):
         raise errors.method_not_allowed(method)
     return allowed[method]
-
-
-def _review(body: bytes) -> Tree:
-    return protobuf.access_review(body) if body.startswith(protobuf.MAGIC) else bodies.parse_object(body)
 
 
 def _dry(request: web.Request) -> bool:
