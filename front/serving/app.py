@@ -25,7 +25,7 @@ from front.serving.auditing import READING, Auditing, event_of, note_resource, n
 from front.serving.documents import discovery, openapi, openapi_v2
 from front.serving.managers import OPTIONS, Manager
 from front.serving.reading import Form, Parameters, encoded, get, listed
-from front.serving.requests import SCALE, STATUS, Resource, resource_of
+from front.serving.requests import SCALE, STATUS, Resource, namespace_of, resource_of
 from front.serving.sending import InParts, ended, note_begun, sent
 from front.serving.watching import Watch, goes_on, streamed
 from front.serving.writing import Writer
@@ -142,6 +142,8 @@ class Front:
                 return json_response(await access_reviews.answered(path, review, user, self._access), 201)
             if request.method in ("GET", "HEAD") and (document := _document(path, request.headers.get("Accept", ""))):
                 return json_response(document, content_type=_content_type(document))
+            if request.method in ("GET", "HEAD") and (namespace := namespace_of(path)):
+                raise errors.no_namespaces(namespace)
         raise errors.Refused(404, "NotFound", "the server could not find the requested resource")
 
     def _health(self, path: str) -> web.Response:

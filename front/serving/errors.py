@@ -119,6 +119,14 @@ def forbidden(group: str, plural: str, name: str, message: str) -> Refused:
     return Refused(403, "Forbidden", f"{who} is forbidden: {message}", name=name, group=group, kind=plural)
 
 
+def no_namespaces(name: str) -> Refused:
+    """Make the refusal to show a namespace.
+
+    For an object that is not found kubectl asks for the namespace. If that is not found either, it tells of the namespace alone.
+    """
+    return forbidden("", "namespaces", name, "this server keeps no namespaces, and objects can be in one of any name")
+
+
 def method_not_allowed(method: str) -> Refused:
     """Make the refusal of a method that a resource does not have."""
     return Refused(405, "MethodNotAllowed", f"the server does not allow {method} on the requested resource")

@@ -64,6 +64,14 @@ def resource_of(path: str) -> Resource | None:
     return Resource(info, namespace, name, subresource)
 
 
+def namespace_of(path: str) -> str:
+    """Give the namespace that `/api/v1/namespaces/NAME` names; empty for another path."""
+    match path.strip("/").split("/"):
+        case ["api", "v1", "namespaces", name] if path.isprintable() and len(name) <= _PART_MAX:
+            return name
+    return ""
+
+
 def subresources(info: KindInfo) -> tuple[str, ...]:
     """Give the subresources of a kind, the object itself first."""
     return ("", STATUS, SCALE) if info.scale else ("", STATUS)

@@ -26,8 +26,7 @@ written by `python -m tests.front.kubectl_session`, and a test runs the commands
 ones. The kubeconfig names the front, the token and the namespace `team-a`.
 
 Another test runs the same commands at an API server that [passes requests on to the front](front.md#behind-an-api-server-of-yours): it
-prints the same, but for `auth whoami`, `auth can-i --list` and the reason after the `no` of `auth can-i`, which are that cluster's own, and for
-the name of the object that is not found: the front has no namespaces, which is what `kubectl` says instead.
+prints the same, but for `auth whoami`, `auth can-i --list` and the reason after the `no` of `auth can-i`, which are that cluster's own.
 """
 _FIXED = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "01234567-89ab-cdef-0123-456789abcdef"),

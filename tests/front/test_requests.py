@@ -103,6 +103,11 @@ async def test_nobody_is_served_without_a_token_and_odd_headers_are_no_failure(p
     ("path", "code"),
     [
         (f"{PATH}/none", 404),
+        # Here kubectl looks when an object is not found, and tells of the namespace in its place if that is not found either.
+        ("/api/v1/namespaces/a", 403),
+        ("/api/v1/namespaces/a%00", 404),
+        (f"/api/v1/namespaces/{'x' * 300}", 404),
+        ("/api/v1/namespaces", 404),
         (f"{PATH}/one/exec", 404),
         ("/apis/modelplane.ai/v2/modeldeployments", 404),
         ("/api/v1/pods", 404),
