@@ -97,11 +97,9 @@ class Front:
             async with late:
                 return await handler(request)
         except errors.Refused as refusal:
-            answer = json_response(refusal.status, refusal.code)
+            answer = _refusal(refusal)
         except TooMany as limit:
-            refused = errors.too_many(limit.message, limit.seconds)
-            answer = json_response(refused.status, refused.code)
-            answer.headers["Retry-After"] = str(limit.seconds)
+            answer = _refusal(errors.too_many(limit.message, limit.seconds))
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:
@@ -109,7 +107,7 @@ class Front:
             if not late.expired():
                 log.exception("a request failed", method=request.method, path=request.path[:512], exc_info=error)
                 failure = errors.Refused(500, "InternalError", "an error of this server; its log has the details")
-            answer = json_response(failure.status, failure.code)
+            answer = _refusal(failure)
         return ended(request) or answer
 
     @web.middleware
@@ -189,7 +187,7 @@ class Front:
     def check_complete(self) -> None:
         """Raise `Refused` (503) while it is not known which objects there are."""
         if not self.projection.complete:
-            raise errors.unavailable("the objects are not read yet; ask again in a moment")
+            raise errors.not_yet("the objects are not read yet; ask again in a moment")
 
     def refresh(self) -> None:
         """Read the access file again if it has changed."""
@@ -400,6 +398,13 @@ def _content_type(document: Tree) -> str:
     if api_version.startswith(discovery.AGGREGATED):
         return f"application/json;g={discovery.AGGREGATED};v={api_version.rpartition('/')[2]};as=APIGroupDiscoveryList"
     return _JSON
+
+
+def _refusal(refused: errors.Refused) -> web.Response:
+    response = json_response(refused.status, refused.code)
+    if refused.retry_after:
+        response.headers["Retry-After"] = str(refused.retry_after)
+    return response
 
 
 def json_response(tree: Any, status: int = 200, warnings: tuple[str, ...] = (), content_type: str = _JSON) -> web.Response:

@@ -97,7 +97,7 @@ def get(projection: Projection, resource: Resource) -> Tree:
     """Give an object. Raises `Refused` if there is none."""
     stored = projection.get(resource.key)
     if resource.key in projection.unread:
-        raise errors.unavailable("no worker has answered for this object yet")
+        raise errors.not_yet("no worker has answered for this object yet; ask again in a moment")
     if stored is None:
         raise errors.not_found(resource.info.group, resource.info.plural, resource.name)
     return stored.tree
@@ -134,7 +134,7 @@ async def listed(projection: Projection, resource: Resource, parameters: Paramet
 def check_all_are_read(projection: Projection, resource: Resource, wanted: Selection) -> None:
     """Raise `Refused` if something of a collection was never read: who was told less than all would take the rest for deleted."""
     if any(key.kind == resource.info.kind and wanted.has_key(key) for key in projection.unread):
-        raise errors.unavailable("no worker has answered for some of these objects yet; ask again in a moment")
+        raise errors.not_yet("no worker has answered for some of these objects yet; ask again in a moment")
 
 
 def number(parameters: Parameters, name: str) -> int:
