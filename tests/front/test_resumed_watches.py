@@ -6,7 +6,7 @@ see is put into their projections as `front/store/feed.py` does it.
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -25,7 +25,11 @@ RESOURCE = Resource(BY_KIND["ModelDeployment"], "a")
 START = 1_000 * LATE_MICROSECONDS
 NAMES = [f"n{number}" for number in range(4)]
 TIERS = ("gold", "silver", "")
-SELECTORS = ("", "tier=gold", "tier!=gold")
+SELECTORS: Mapping[str, Callable[[str], bool]] = {
+    "": lambda _: True,
+    "tier=gold": lambda tier: tier == "gold",
+    "tier!=gold": lambda tier: tier != "gold",
+}
 STEPS = 40
 
 
@@ -83,8 +87,7 @@ class World:
     def selected(self, selector: str) -> dict[str, str]:
         """Give the versions of what a selector selects."""
         tiers = {name: tree["metadata"]["labels"].get("tier", "") for name, tree in self.trees.items()}
-        wanted = {"": lambda _: True, "tier=gold": lambda tier: tier == "gold", "tier!=gold": lambda tier: tier != "gold"}[selector]
-        return {name: self.trees[name]["metadata"]["resourceVersion"] for name, tier in tiers.items() if wanted(tier)}
+        return {name: self.trees[name]["metadata"]["resourceVersion"] for name, tier in tiers.items() if SELECTORS[selector](tier)}
 
 
 class Seeing:
@@ -182,7 +185,7 @@ async def test_every_client_ends_with_what_there_is(number: int, monkeypatch: py
     for _ in range(draw.randrange(10)):
         world.change()
     fronts = [Seeing(world), Seeing(world)]
-    client = Client(draw.choice(SELECTORS))
+    client = Client(draw.choice([*SELECTORS]))
     limit = draw.choice((0, 1, 2))
     token = await client.list_part(draw.choice(fronts), "", limit)
     while token:
