@@ -110,7 +110,9 @@ class Feed:
     async def _relist(self) -> None:
         rows = [row async for row in self._plane.rows(visibility_query(_KINDS))]
         running = {_key(row) for row in rows if row.workflow_type in _BY_TYPE}
-        self._projection.unread = {key for key in running if self._projection.get(key) is None}
+        # What is begun later and does not answer was told to nobody: lists need not wait for it.
+        unknown = {key for key in running if self._projection.get(key) is None}
+        self._projection.unread = unknown & self._projection.unread if self._projection.complete else unknown
         asked = self._newer(rows)
         if not self._projection.complete:
             asked = sorted(running)
