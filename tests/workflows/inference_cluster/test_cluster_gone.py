@@ -87,6 +87,7 @@ def test_prv_9_2_the_end_of_a_control_plane_on_which_nothing_was_any_more_is_tol
     deleting.cluster.state.cloud.report = CloudReport(uid="u", sequence=2, objects=9, phase="Deleting", cluster_gone=True)
     assert deleting.step() == []
     assert deleting.cluster.state.cloud.gone
+    assert "ControlPlaneGone" not in [event.reason for event in deleting.cluster.state.events], "it was ordered"
 
 
 def test_prv_9_2_a_cluster_that_is_wanted_stays_as_it_is_though_its_control_plane_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
