@@ -154,8 +154,10 @@ class CloudOrders:
         if link.gone or link.report is None or not link.report.cluster_gone:
             return False
         link.gone = True
-        text = "the cloud says that the control plane does not exist any more: what was on the cluster went with it, and is not waited for"
-        self._context.record_event("Warning", "ControlPlaneGone", text)
+        if not link.deleted:
+            # Others deleted it.
+            text = "the cloud says that the control plane does not exist any more: what was on it went with it, and is not waited for"
+            self._context.record_event("Warning", "ControlPlaneGone", text)
         return True
 
     @property

@@ -52,7 +52,7 @@ class Deleting:
 
 def test_prv_9_2_d2_nothing_is_ordered_at_the_cloud_while_replicas_or_caches_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     deleting = Deleting(monkeypatch, gone=None)
-    for occupied in ([REPLICA], []):
+    for occupied in ([REPLICA], list[str]()):
         deleting.cluster.state.occupied = occupied
         assert "delete" not in [signal for signal, _ in deleting.step()]
         assert deleting.reason == "Occupied"
@@ -61,6 +61,8 @@ def test_prv_9_2_d2_nothing_is_ordered_at_the_cloud_while_replicas_or_caches_are
 
 def test_prv_9_2_what_was_on_a_control_plane_that_is_gone_is_told_once_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     deleting = Deleting(monkeypatch, gone=True)
+    # No step of the removal of a stack would ever be done.
+    monkeypatch.setattr(deleting.cluster.removal, "update", lambda: False)
     sent = deleting.step()
     told = [(payload["present"], payload.get("gone")) for signal, payload in sent if signal == "cluster_changed"]
     # Replicas, then caches, which are told a second time; a replica that starts later reads it in the memo.
@@ -85,6 +87,7 @@ def test_prv_9_2_the_end_of_a_control_plane_on_which_nothing_was_any_more_is_tol
     deleting.cluster.state.cloud.report = CloudReport(uid="u", sequence=2, objects=9, phase="Deleting", cluster_gone=True)
     assert deleting.step() == []
     assert deleting.cluster.state.cloud.gone
+    assert "ControlPlaneGone" not in [event.reason for event in deleting.cluster.state.events], "it was ordered"
 
 
 def test_prv_9_2_a_cluster_that_is_wanted_stays_as_it_is_though_its_control_plane_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
