@@ -256,6 +256,10 @@ async def test_the_error_of_a_plugin_without_a_token_does_not_quote_its_output(b
     assert TOKEN not in str(caught.value)
 
 
+BEGUN_SECONDS = 4.0
+"""How long a plugin has to do something, on a busy machine too."""
+
+
 async def test_a_plugin_that_writes_without_end_is_stopped(tmp_path: Path) -> None:
     body = f"import os\npathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\nwhile True: print('x' * 65536)"
     session = Session("eu-1", Access(server="https://eu-1.example.com", plugin=a_plugin(tmp_path, body)))
@@ -265,10 +269,10 @@ async def test_a_plugin_that_writes_without_end_is_stopped(tmp_path: Path) -> No
 
 
 async def test_a_plugin_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.clients.kubernetes.credential._PLUGIN_SECONDS", 1.0)
+    monkeypatch.setattr("activities.clients.kubernetes.credential._PLUGIN_SECONDS", BEGUN_SECONDS)
     body = f"import os, time\npathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\ntime.sleep(60)"
     session = Session("eu-1", Access(server="https://eu-1.example.com", plugin=a_plugin(tmp_path, body)))
-    with pytest.raises(ClusterUnreachable, match="did not finish within 1 s"):
+    with pytest.raises(ClusterUnreachable, match=f"did not finish within {BEGUN_SECONDS:.0f} s"):
         await session._credential.token()
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
 
@@ -277,12 +281,12 @@ async def test_a_plugin_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch
 async def test_a_plugin_is_not_waited_for_because_of_what_it_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: bool
 ) -> None:
-    monkeypatch.setattr("activities.clients.kubernetes.credential._PLUGIN_SECONDS", 1.0)
+    monkeypatch.setattr("activities.clients.kubernetes.credential._PLUGIN_SECONDS", BEGUN_SECONDS)
     started = f"subprocess.Popen(['sleep', '20'], start_new_session={apart})"
     body = f"import subprocess\nchild = {started}\npathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(child.pid))\nchild.wait()"
     session = Session("eu-1", Access(server="https://eu-1.example.com", plugin=a_plugin(tmp_path, body)))
-    async with asyncio.timeout(10):
-        with pytest.raises(ClusterUnreachable, match="did not finish within 1 s"):
+    async with asyncio.timeout(BEGUN_SECONDS + 10):
+        with pytest.raises(ClusterUnreachable, match=f"did not finish within {BEGUN_SECONDS:.0f} s"):
             await session._credential.token()
     child = int((tmp_path / "pid").read_text())
     if apart:
