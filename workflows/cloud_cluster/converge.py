@@ -38,7 +38,8 @@ class Converge:
         self._state = context.state
         self._calls = calls
         self._entries = entries
-        self._messages = 0
+        self.messages = 0
+        """How often something was said that may change what comes of asking the cloud."""
         # The keys whose last work made something, and deleted nothing.
         self._making: dict[str, bool] = {}
 
@@ -82,7 +83,7 @@ class Converge:
             state.plan_failure = Failure("Unsupported", "the manifest names no cloud that clusters are created at")
             state.plan_retry_at = self._context.later(delay_after(state.plan_failure, state.plan))
             return
-        sequence, messages = order.sequence, self._messages
+        sequence, messages = order.sequence, self.messages
         asked = PlanCloud(account=account, manifest=order.manifest, classes=state.classes, known=state.known)
         options = remote(WHOLE, f"plan what {self._context.cluster} needs at {account.provider}")
         call = executing(CloudActivities.plan_cloud, asked, options)
@@ -92,14 +93,14 @@ class Converge:
 
     def plan_again(self) -> None:
         """Make a plan without a wait: something was said that may change what comes of it, maybe while one is being made."""
-        self._messages += 1
+        self.messages += 1
         self._state.paused_until, self._state.plan_retry_at = "", ""
         self._state.planned = 0
         self._context.requeue()
 
     def _planned(self, plan: CloudPlan, sequence: int, messages: int) -> None:
         state = self._state
-        state.account, state.planned = plan.account, sequence if messages == self._messages else 0
+        state.account, state.planned = plan.account, sequence if messages == self.messages else 0
         state.plan_failure, state.plan_retry_at = NO_FAILURE, ""
         self._resume()
         for problem in plan.warnings:
@@ -154,7 +155,7 @@ class Converge:
 
     def _plan_failed(self, failure: Failure, messages: int) -> None:
         state = self._state
-        if messages != self._messages:
+        if messages != self.messages:
             # It failed at what is not wanted any more, or may have been fixed since: another one follows at once.
             return
         if failure.type == CREDENTIALS:
