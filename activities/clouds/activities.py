@@ -29,7 +29,16 @@ from activities.clouds.wire import from_wire, to_wire
 from activities.heartbeat import Progress, heartbeating
 from activities.watching.running import until_shutdown
 from api_types import names
-from api_types.errors import CredentialsInvalid, Dependency, InvalidInput, ModelplaneError, PermissionDenied, Throttled, TransientError
+from api_types.errors import (
+    CredentialsInvalid,
+    Dependency,
+    InvalidInput,
+    ModelplaneError,
+    NotYet,
+    PermissionDenied,
+    Throttled,
+    TransientError,
+)
 from api_types.messages.clouds import (
     IN_CLUSTER,
     LEFTOVERS_MAX,
@@ -80,10 +89,19 @@ class Patience:
     """Seconds for which an activity fails with what may recover by itself before its workflow is told.
 
     `dependency` is for a deletion that is refused because something else uses the object: then the workflow looks for what that is.
+    `unknown` is for what an object needs and the cloud does not find: what was created just now it knows everywhere by then, so it
+    may have been deleted, and the workflow, which looks at all objects, creates it again.
     """
 
     trouble: float = 1800.0
     dependency: float = 300.0
+    unknown: float = 120.0
+
+    def after(self, error: TransientError) -> float:
+        """Give after how long the workflow is told of an error."""
+        if isinstance(error, Dependency):
+            return self.dependency
+        return self.unknown if isinstance(error, NotYet) else self.trouble
 
 
 @dataclass(frozen=True)
@@ -309,8 +327,7 @@ class CloudActivities:
                     self.accounts.renew(account, renewals)
                     return await _until_shutdown(partial(work, watch))
             except TransientError as error:
-                limit = self.patience.dependency if isinstance(error, Dependency) else self.patience.trouble
-                if self.clock() - watch.seen_at < limit:
+                if self.clock() - watch.seen_at < self.patience.after(error):
                     raise
                 raise ApplicationError(error.message, type=error.type, non_retryable=True) from None
 

@@ -3,18 +3,25 @@
 No cloud has handlers of these. They are reached as every cluster is, with a token of the cloud.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from activities.clients.helm.port import Chart, HelmPool, Release
-from activities.clouds.graph import DesiredObject, Fact, arguments
+from activities.clouds.graph import Call, DesiredObject, Fact, arguments
 from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
-from activities.cluster_objects.cluster_api import ClusterPool, Kind, ObjectId
+from activities.clouds.storage_class import RESTART
+from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId, Selection
 from api_types.errors import ClusterUnreachable, InvalidInput, ReplaceRequired, StackMissing
-from api_types.labels import SYSTEM_NAMESPACE
+from api_types.labels import POD_IDENTITY, SYSTEM_NAMESPACE
 from api_types.messages.clouds import CONNECTION, HELM_RELEASE, STORAGE_CLASS, CloudAccount, WorkClass
 from api_types.messages.cluster_work import Connection
 
 _DEPLOYED = "deployed"
+# Pods have it that were admitted when EKS knew the association of their service account with a role.
+_IDENTITY_VARIABLE = "AWS_CONTAINER_CREDENTIALS_FULL_URI"
+
+_DEPLOYMENT = Kind("apps/v1", "Deployment")
+_POD = Kind("v1", "Pod")
 
 WORK: dict[str, WorkClass] = {CONNECTION: "Medium", STORAGE_CLASS: "Quick", HELM_RELEASE: "Medium"}
 """How long the work on each kind may take."""
@@ -51,8 +58,11 @@ class InCluster:
                 return await self._connect(account)
             case kind if kind == STORAGE_CLASS:
                 cluster = await self._clusters.at(connection_of(account))
-                found = await cluster.get(_storage_class(wanted.object))
-                return ABSENT if found is None else Found(State.READY, id=wanted.object.name)
+                if await cluster.get(_storage_class(wanted.object)) is None:
+                    return ABSENT
+                older = [pod for each in _restarts(wanted) for pod in await _older_pods(cluster, each)]
+                reason = f"started without their identity: {', '.join(older)}" if older else ""
+                return Found(State.DIFFERS if older else State.READY, id=wanted.object.name, reason=reason)
             case _:
                 release = _release(wanted, _any)
                 async with self._helm.at(connection_of(account)) as helm:
@@ -90,11 +100,50 @@ class InCluster:
             raise ReplaceRequired(f"StorageClass {wanted.object.name} has other parameters ({error.message}); delete it") from None
         except StackMissing as error:
             raise ClusterUnreachable(error.message) from None
+        for each in _restarts(wanted):
+            if await _older_pods(cluster, each):
+                await cluster.apply(_deployment(each))
         return Found(State.READY, id=wanted.object.name)
 
 
 def _storage_class(wanted: DesiredObject) -> ObjectId:
     return ObjectId(Kind("storage.k8s.io/v1", STORAGE_CLASS), "", wanted.name)
+
+
+def _restarts(wanted: Wanted) -> list[dict[str, Any]]:
+    """Give the arguments of the calls that restart; none while the identity is not known."""
+    known = {key for key, facts in wanted.known.items() if facts.get("id")}
+    calls = [call for call in wanted.object.calls if call.operation == RESTART]
+    return [arguments(call, wanted.fact, "") for call in calls if known.issuperset(_keys(call))]
+
+
+def _keys(call: Call) -> set[str]:
+    return {each.key for each in call.parameters.values() if isinstance(each, Fact)}
+
+
+def _deployment(given: Mapping[str, str]) -> dict[str, Any]:
+    """Give what makes the pods of a Deployment start anew, one after the other, once for an identity."""
+    template = {"metadata": {"annotations": {POD_IDENTITY: given["identity"]}}}
+    metadata = {"name": given["deployment"], "namespace": given["namespace"]}
+    return {"apiVersion": _DEPLOYMENT.api_version, "kind": _DEPLOYMENT.kind, "metadata": metadata, "spec": {"template": template}}
+
+
+async def _older_pods(cluster: ClusterApi, given: Mapping[str, str]) -> list[str]:
+    """Name the pods of a Deployment that have no identity; none where they start anew already, or it is not there."""
+    deployment = await cluster.get(ObjectId(_DEPLOYMENT, given["namespace"], given["deployment"]))
+    if deployment is None:
+        return []
+    spec = deployment["spec"]
+    if spec["template"]["metadata"].get("annotations", {}).get(POD_IDENTITY) == given["identity"]:
+        return []
+    selector = ",".join(f"{key}={value}" for key, value in spec["selector"]["matchLabels"].items())
+    pods = await cluster.list(Selection(_POD, given["namespace"], selector))
+    return [str(each["metadata"]["name"]) for each in pods.items if not _has_identity(each)]
+
+
+def _has_identity(pod: Mapping[str, Any]) -> bool:
+    variables = [each for container in pod["spec"]["containers"] for each in container.get("env", ())]
+    return any(each["name"] == _IDENTITY_VARIABLE for each in variables)
 
 
 def _any(fact: Fact) -> str:

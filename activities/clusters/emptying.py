@@ -33,8 +33,7 @@ async def empty(cluster: ClusterApi, order: EmptyCluster, report: Callable[[Prog
         for each in filter(_is_ours, [*services, *claims]):
             if not each["metadata"].get("deletionTimestamp"):
                 await cluster.delete(ObjectId.of(each), uid=each["metadata"].get("uid", ""), propagation="Background")
-        found = [*map(_explained, [*services, *claims]), *map(remaining_object, _without_claim(volumes, claims))]
-        remaining = [item for item in found if item.id not in order.skipped]
+        remaining = [*map(_explained, [*services, *claims]), *map(remaining_object, _without_claim(volumes, claims))]
         if not remaining or asyncio.get_running_loop().time() >= deadline:
             break
         report({"remaining": [str(item) for item in remaining[:_SHOWN_MAX]]})

@@ -23,6 +23,8 @@ WAITS = "waits"
 
 OBJECTS_MAX = 200
 FACTS_MAX = 32
+REMOVED_MAX = 16
+"""So many objects that are not wanted any more are told to the InferenceCluster, which carries them."""
 LEFTOVERS_MAX = 300
 """So many leftovers are listed; the workflow carries them."""
 _YEAR_SECONDS = 366 * 24 * 3600
@@ -54,6 +56,23 @@ class CloudAccount(Message):
     project: Id = ""
 
 
+class CloudObject(Message):
+    """One object that is wanted, as `activities.clouds.wire` writes it. `digest` is over what it is made with, without ids and tokens."""
+
+    key: Id
+    kind: Id
+    name: Id
+    needs: list[Id] = Field(default_factory=list)
+    work: WorkClass = "Quick"
+    calls: list[dict[str, Any]] = Field(default_factory=list)
+    waits_for: Text = ""
+    digest: Id = ""
+    pool: Name = ""
+
+
+RemovedObjects = Annotated[list[CloudObject], Field(max_length=REMOVED_MAX)]
+
+
 class CloudOrder(Message):
     """What an InferenceCluster wants at its cloud now: signal `apply` of CloudCluster. Only the newest counts.
 
@@ -61,7 +80,7 @@ class CloudOrder(Message):
     does not have any more and that no replica names; others that were removed stay for `provision.poolDrainWait`.
 
     The rest is for a CloudCluster that lost its state. `account`: the one that was pinned. `was_usable`, `was_ready`: whether the control
-    plane, and everything, was there once.
+    plane, and everything, was there once. `removed`: what was not wanted any more, and was still there; None if nothing was.
     """
 
     uid: Id
@@ -73,6 +92,7 @@ class CloudOrder(Message):
     account: CloudAccount | None = None
     was_usable: bool = False
     was_ready: bool = False
+    removed: RemovedObjects | None = None
 
 
 class CloudDelete(Message):
@@ -89,12 +109,6 @@ class CloudDelete(Message):
     abandon: bool = False
     emptied: bool = False
     order: CloudOrder | None = None
-
-
-class CredentialsChanged(Message):
-    """The Secret with the credential may be another one now: signal `credentials_changed` of CloudCluster, which looks at once."""
-
-    by: Name = ""
 
 
 class CloudProblem(Message):
@@ -122,7 +136,8 @@ class CloudReport(Message):
 
     `usable`: the control plane answers and can be connected to, with `cloud_cluster`, its name at the cloud. `ready`: everything is.
     `reason` and `message` are those of `ClusterReady` while it is not. `waits_for` names the object that is waited for. `storage_class`
-    is that of caches.
+    is that of caches. `cluster_gone`: the cloud said that the control plane does not exist any more; `removed`: what is not wanted any
+    more, and is still there. Both are None if that is not so, as in what earlier versions send.
     """
 
     uid: Id
@@ -141,23 +156,11 @@ class CloudReport(Message):
     objects_ready: int = 0
     objects: int = 0
     leftovers: list[Text] = Field(default_factory=list)
+    cluster_gone: bool | None = None
+    removed: RemovedObjects | None = None
 
 
 # --- work of activities ---------------------------------------------------------------------------------------------------------------
-
-
-class CloudObject(Message):
-    """One object that is wanted, as `activities.clouds.wire` writes it. `digest` is over what it is made with, without ids and tokens."""
-
-    key: Id
-    kind: Id
-    name: Id
-    needs: list[Id] = Field(default_factory=list)
-    work: WorkClass = "Quick"
-    calls: list[dict[str, Any]] = Field(default_factory=list)
-    waits_for: Text = ""
-    digest: Id = ""
-    pool: Name = ""
 
 
 class PlanCloud(Message):

@@ -330,9 +330,8 @@ class PruneResult(Message):
 class EmptyCluster(Message):
     """Delete what holds things at the cloud from within a cluster that goes too: `empty_cluster`, only for one at a cloud.
 
-    `wait_seconds`: after this time the result lists what remains. `skipped`: ids of objects that are no longer waited for.
+    `wait_seconds`: after this time the result lists what remains. `force` gives up the whole step, and no single object.
     """
 
     connection: Connection
     wait_seconds: float = 0
-    skipped: list[str] = Field(default_factory=list)

@@ -155,7 +155,10 @@ class ClassChanged(Message):
 
 
 class ClusterChanged(Message):
-    """What the replicas on a cluster must know of it. `problem` says why it is not connected."""
+    """What the replicas on a cluster must know of it. `problem` says why it is not connected.
+
+    `gone`: the cluster itself does not exist any more, as its cloud says, and so nothing that was on it; None if that is not known.
+    """
 
     name: Id
     uid: Id = ""
@@ -166,6 +169,7 @@ class ClusterChanged(Message):
     unreachable_for_seconds: int = 0
     connection: Connection | None = None
     facts: ClusterFacts | None = None
+    gone: bool | None = None
 
 
 # --- ModelReplica -----------------------------------------------------------------------------------------------------------------------

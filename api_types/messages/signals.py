@@ -8,7 +8,7 @@ entities take is inherited. The names are on the wire: an entry may be renamed, 
 from typing import Any
 
 from api_types.messages.caches import CacheChanged, CacheOnCluster, CacheReport, CacheSite, CacheUse
-from api_types.messages.clouds import CloudDelete, CloudOrder, CloudReport, CredentialsChanged
+from api_types.messages.clouds import CloudDelete, CloudOrder, CloudReport
 from api_types.messages.delivery import EntityRef, Receiver, Signal, entity
 from api_types.messages.entities import (
     CancelRequested,
@@ -251,7 +251,6 @@ class CloudClusterSignals(Receiver):
     APPLY = Signal["CloudClusterSignals", CloudOrder]("apply", CloudOrder)
     DELETE = Signal["CloudClusterSignals", CloudDelete]("delete", CloudDelete)
     RETRY_NOW = Signal["CloudClusterSignals", RetryNow]("retry_now", RetryNow)
-    CREDENTIALS_CHANGED = Signal["CloudClusterSignals", CredentialsChanged]("credentials_changed", CredentialsChanged)
     CANCEL_REQUESTED = Signal["CloudClusterSignals", CancelRequested](CANCEL_REQUESTED, CancelRequested)
 
 

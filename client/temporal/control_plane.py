@@ -6,7 +6,7 @@ must be listed while no worker runs: if its workflow does not answer in time, it
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self
@@ -257,9 +257,16 @@ class ControlPlane:
             static_summary=target.title,
             **identity_at_start(kind, target.namespace, target.name),
         )
-        return await self.client.execute_update_with_start_workflow(
-            _REPLACE, message.wire(), start_workflow_operation=start, id=message.request_id, rpc_timeout=WRITE_WAIT
-        )
+        try:
+            return await self.client.execute_update_with_start_workflow(
+                _REPLACE, message.wire(), start_workflow_operation=start, id=message.request_id, rpc_timeout=WRITE_WAIT
+            )
+        except BaseException:
+            # The start has an outcome of its own; asyncio logs an error if nobody asks for it.
+            with suppress(Exception):
+                async with asyncio.timeout(0):
+                    await start.workflow_handle()
+            raise
 
     async def list(self, kind: KindInfo, namespace: str | None, *, deployment: str = "") -> Sequence[ListedObject]:
         """Give all objects of a kind, sorted by namespace and name; `namespace` None means all. Raises `Unreachable`."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from cryptography import x509
 
-from front.access.access_file import AccessRules, Attempt, User
+from front.access.access_file import EVERYTHING, AccessRules, Attempt, Right, User
 from front.access.certificates import of_connection
 from front.access.id_tokens import IdTokens
 from front.access.issuer import Admit
@@ -77,8 +77,18 @@ class Access:
         """Tell whether a user may do something. Raises `Unanswered`."""
         if self.is_open or (self._rules and self._rules.allows(user, attempt)):
             return True
+        return await self._reviews.allows(user, attempt) if self._reviews and self.is_reviewed(user) else False
+
+    def is_reviewed(self, user: User) -> bool:
+        """Whether an API server is asked, too, what a user may do."""
         # Of anybody else it would be asked about a user of its own who has the same name, or about its group system:masters.
-        return await self._reviews.allows(user, attempt) if self._reviews and user.is_of_api_server else False
+        return self._reviews is not None and user.is_of_api_server
+
+    def rights(self, user: User, namespace: str) -> tuple[Right, ...]:
+        """Give what a user may do in a namespace, and with the kinds that have none, without what reviews allow."""
+        if self.is_open:
+            return (EVERYTHING,)
+        return self._rules.rights(user, namespace) if self._rules else ()
 
     def close(self) -> None:
         """Ask nobody any more."""

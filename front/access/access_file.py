@@ -72,6 +72,13 @@ class User:
     uid: str = ""
     is_of_api_server: bool = False
 
+    def extra_by_key(self) -> dict[str, list[str]]:
+        """Give `extra` as reviews have it, with all values of each key."""
+        found: dict[str, list[str]] = {}
+        for key, value in self.extra:
+            found.setdefault(key, []).append(value)
+        return found
+
 
 ANYBODY = User("system:anonymous-admin")
 """Whoever asks where there is no access file."""
@@ -89,6 +96,27 @@ class Attempt:
     namespace: str
     name: str = ""
     namespaced: bool = True
+
+
+@dataclass(frozen=True)
+class Right:
+    """What one rule lets a user do in one namespace.
+
+    `namespaced`: the kinds that are in namespaces; `cluster_scoped`: those that are in none. `resources` and `verbs` are as in the rule.
+    """
+
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    namespaced: bool
+    cluster_scoped: bool
+
+    def has(self, resource: str, *, namespaced: bool) -> bool:
+        """Tell whether it is about a resource. `namespaced`: whether that is in namespaces."""
+        return (self.namespaced if namespaced else self.cluster_scoped) and _names(self.resources, resource)
+
+
+EVERYTHING = Right((ANY,), (ANY,), namespaced=True, cluster_scoped=True)
+"""The right of everybody where there is no access file."""
 
 
 class AccessRules:
@@ -123,6 +151,12 @@ class AccessRules:
         """Tell whether a user may do something."""
         return any(_concerns(rule, user) and _permits(rule, attempt) for rule in self._rules)
 
+    def rights(self, user: User, namespace: str) -> tuple[Right, ...]:
+        """Give what a user may do in a namespace, and with the kinds that have none, in the order of the rules."""
+        mine = [rule for rule in self._rules if _concerns(rule, user)]
+        found = [Right(rule.resources, rule.verbs, _has(rule.namespaces, (namespace,)), rule.cluster_scoped) for rule in mine]
+        return tuple(right for right in found if right.namespaced or right.cluster_scoped)
+
 
 def _concerns(rule: Rule, user: User) -> bool:
     return ANY in rule.users or user.name in rule.users or not set(user.groups).isdisjoint(rule.groups)
@@ -130,9 +164,12 @@ def _concerns(rule: Rule, user: User) -> bool:
 
 def _permits(rule: Rule, attempt: Attempt) -> bool:
     scoped = _has(rule.namespaces, (attempt.namespace,)) if attempt.namespaced else rule.cluster_scoped
-    plural, _, subresource = attempt.resource.partition("/")
-    resources = (attempt.resource, f"*/{subresource}") if subresource else (plural,)
-    return scoped and _has(rule.verbs, (attempt.verb,)) and _has(rule.resources, resources)
+    return scoped and _has(rule.verbs, (attempt.verb,)) and _names(rule.resources, attempt.resource)
+
+
+def _names(resources: Iterable[str], wanted: str) -> bool:
+    _, _, subresource = wanted.partition("/")
+    return _has(resources, (wanted, f"*/{subresource}") if subresource else (wanted,))
 
 
 def _has(allowed: Iterable[str], wanted: tuple[str, ...]) -> bool:

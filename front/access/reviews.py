@@ -135,16 +135,13 @@ class Reviews:
 def spec_of(user: User, attempt: Attempt) -> dict[str, Any]:
     """Write what is asked as the spec of a SubjectAccessReview."""
     resource, _, subresource = attempt.resource.partition("/")
-    extra: dict[str, list[str]] = {}
-    for key, value in user.extra:
-        extra.setdefault(key, []).append(value)
     about = {"verb": attempt.verb, "group": GROUP, "resource": resource, "subresource": subresource, "name": attempt.name}
     namespace = "" if attempt.namespace == ANY else attempt.namespace
     return {
         "user": user.name,
         **({"uid": user.uid} if user.uid else {}),
         "groups": list(user.groups),
-        "extra": extra,
+        "extra": user.extra_by_key(),
         "resourceAttributes": {key: value for key, value in {**about, "namespace": namespace}.items() if value},
     }
 

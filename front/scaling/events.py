@@ -16,10 +16,9 @@ from api_types.text.printable import escaped
 from front.access.recorded import recorded
 from front.scaling.fields import Fields, shown
 from front.serving import bodies, errors
-from front.serving.requests import Resource, resource_of
+from front.serving.requests import EVENTS, Resource, resource_of
 from front.store.projection import Tree
 
-EVENTS = "events"
 STRUCTURED, JSON = "application/cloudevents+json", "application/json"
 _PREFIX = "ce-"
 _REQUIRED = ("specversion", "id", "source", "type")

@@ -20,11 +20,10 @@ from front.access.limits import Allowance, TooMany
 from front.scaling import scaler_messages as messages
 from front.scaling.fields import NUMBER_MAX, Fields, shown
 from front.scaling.numbers import NAMES, QUEUE_DEPTH, RUNNING_REQUESTS, Told
-from front.scaling.routes import METRICS
 from front.serving import errors
 from front.serving.app import Front
 from front.serving.reading import get
-from front.serving.requests import Resource, resource_of
+from front.serving.requests import METRICS, Resource, resource_of
 
 log = structlog.get_logger("modelplane.front")
 

@@ -24,12 +24,11 @@ from front.serving.app import Front, json_response, read
 from front.serving.auditing import event_of, note_resource, note_user
 from front.serving.below_v1 import allow, named, refuse_dry_run
 from front.serving.reading import get
-from front.serving.requests import SCALE, Resource
+from front.serving.requests import METRICS, SCALE, Resource
 from front.store.projection import Tree
 
 log = structlog.get_logger("modelplane.front")
 
-METRICS = "metrics"
 DEPLOYMENTS = BY_KIND["ModelDeployment"].plural
 BODY_BYTES_MAX = 64 * 1024
 _OBJECT = f"/v1/namespaces/{{namespace}}/{DEPLOYMENTS}/{{name}}"

@@ -23,10 +23,9 @@ from front.page.files import SETTINGS, Page
 from front.serving import access_reviews, bodies, errors
 from front.serving.auditing import READING, Auditing, event_of, note_resource, note_user, user_of
 from front.serving.documents import discovery, openapi, openapi_v2
-from front.serving.formats import protobuf
 from front.serving.managers import OPTIONS, Manager
 from front.serving.reading import Form, Parameters, encoded, get, listed
-from front.serving.requests import SCALE, STATUS, Resource, resource_of
+from front.serving.requests import SCALE, STATUS, Resource, namespace_of, resource_of
 from front.serving.sending import InParts, ended, note_begun, sent
 from front.serving.watching import Watch, goes_on, streamed
 from front.serving.writing import Writer
@@ -98,11 +97,9 @@ class Front:
             async with late:
                 return await handler(request)
         except errors.Refused as refusal:
-            answer = json_response(refusal.status, refusal.code)
+            answer = _refusal(refusal)
         except TooMany as limit:
-            refused = errors.too_many(limit.message, limit.seconds)
-            answer = json_response(refused.status, refused.code)
-            answer.headers["Retry-After"] = str(limit.seconds)
+            answer = _refusal(errors.too_many(limit.message, limit.seconds))
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:
@@ -110,7 +107,7 @@ class Front:
             if not late.expired():
                 log.exception("a request failed", method=request.method, path=request.path[:512], exc_info=error)
                 failure = errors.Refused(500, "InternalError", "an error of this server; its log has the details")
-            answer = json_response(failure.status, failure.code)
+            answer = _refusal(failure)
         return ended(request) or answer
 
     @web.middleware
@@ -138,11 +135,13 @@ class Front:
             found = resource_of(path)
             if found:
                 return await self._on_resource(request, found, user)
-            if path == access_reviews.PATH and request.method == "POST":
-                review = await bodies.apart(_review, await read(request, bodies.SMALL_BYTES_MAX))
-                return json_response(await access_reviews.reviewed(review, user, self._access), 201)
+            if path in access_reviews.PATHS and request.method == "POST":
+                review = await bodies.apart(access_reviews.parsed, path, await read(request, bodies.SMALL_BYTES_MAX))
+                return json_response(await access_reviews.answered(path, review, user, self._access), 201)
             if request.method in ("GET", "HEAD") and (document := _document(path, request.headers.get("Accept", ""))):
                 return json_response(document, content_type=_content_type(document))
+            if request.method in ("GET", "HEAD") and (namespace := namespace_of(path)):
+                raise errors.no_namespaces(namespace)
         raise errors.Refused(404, "NotFound", "the server could not find the requested resource")
 
     def _health(self, path: str) -> web.Response:
@@ -188,7 +187,7 @@ class Front:
     def check_complete(self) -> None:
         """Raise `Refused` (503) while it is not known which objects there are."""
         if not self.projection.complete:
-            raise errors.unavailable("the objects are not read yet; ask again in a moment")
+            raise errors.not_yet("the objects are not read yet; ask again in a moment")
 
     def refresh(self) -> None:
         """Read the access file again if it has changed."""
@@ -357,10 +356,6 @@ def _verb(method: str, resource: Resource, parameters: Parameters) -> str:
     return allowed[method]
 
 
-def _review(body: bytes) -> Tree:
-    return protobuf.access_review(body) if body.startswith(protobuf.MAGIC) else bodies.parse_object(body)
-
-
 def _dry(request: web.Request) -> bool:
     """Give whether nothing is to be changed. Raises `Refused` for what does not say it clearly."""
     values = request.query.getall("dryRun", [""])
@@ -403,6 +398,13 @@ def _content_type(document: Tree) -> str:
     if api_version.startswith(discovery.AGGREGATED):
         return f"application/json;g={discovery.AGGREGATED};v={api_version.rpartition('/')[2]};as=APIGroupDiscoveryList"
     return _JSON
+
+
+def _refusal(refused: errors.Refused) -> web.Response:
+    response = json_response(refused.status, refused.code)
+    if refused.retry_after:
+        response.headers["Retry-After"] = str(refused.retry_after)
+    return response
 
 
 def json_response(tree: Any, status: int = 200, warnings: tuple[str, ...] = (), content_type: str = _JSON) -> web.Response:

@@ -36,7 +36,7 @@ class Auditing:
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Carry out a request, and record it if it writes; 503 where that cannot be done."""
-        if self._log is None or request.method in READING or request.path.rstrip("/") == access_reviews.PATH:
+        if self._log is None or request.method in READING or request.path.rstrip("/") in access_reviews.PATHS:
             return await handler(request)
         event = event_of(request)
         try:

@@ -18,9 +18,9 @@ class Refused(Exception):
     """A request that is not carried out; `status` is the answer's body, and its `code` that of HTTP."""
 
     def __init__(self, code: int, reason: str, message: str, **details: Any) -> None:
-        """Say why. `details`: name, kind, causes and so on, as in `StatusDetails`."""
+        """Say why. `details`: name, kind, causes and so on, as in `StatusDetails`; with `retryAfterSeconds` clients ask again."""
         super().__init__(message)
-        self.code = code
+        self.code, self.retry_after = code, int(details.get("retryAfterSeconds", 0))
         self.status: Tree = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -119,6 +119,14 @@ def forbidden(group: str, plural: str, name: str, message: str) -> Refused:
     return Refused(403, "Forbidden", f"{who} is forbidden: {message}", name=name, group=group, kind=plural)
 
 
+def no_namespaces(name: str) -> Refused:
+    """Make the refusal to show a namespace.
+
+    For an object that is not found kubectl asks for the namespace. If that is not found either, it tells of the namespace alone.
+    """
+    return forbidden("", "namespaces", name, "this server keeps no namespaces, and objects can be in one of any name")
+
+
 def method_not_allowed(method: str) -> Refused:
     """Make the refusal of a method that a resource does not have."""
     return Refused(405, "MethodNotAllowed", f"the server does not allow {method} on the requested resource")
@@ -145,6 +153,14 @@ def unavailable(message: str) -> Refused:
     return Refused(503, "ServiceUnavailable", message)
 
 
+def not_yet(message: str) -> Refused:
+    """Make the refusal of what is not done at all now, and may be in a second: clients ask again by themselves.
+
+    Of nothing else: a write of which it is not known whether it was carried out must not be sent again unseen.
+    """
+    return Refused(503, "ServiceUnavailable", message, retryAfterSeconds=1)
+
+
 def silent(message: str) -> Silent:
     """Make the refusal of what concerns an object for which nobody answers at this moment."""
     return Silent(503, "ServiceUnavailable", message)
@@ -152,7 +168,7 @@ def silent(message: str) -> Silent:
 
 def undecided() -> Refused:
     """Make the refusal of what nobody can say at this moment whether the caller may do it."""
-    return unavailable("the API server that says what users may do does not answer; ask again in a moment")
+    return not_yet("the API server that says what users may do does not answer; ask again in a moment")
 
 
 def too_many(message: str, seconds: int) -> Refused:

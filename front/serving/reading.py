@@ -97,7 +97,7 @@ def get(projection: Projection, resource: Resource) -> Tree:
     """Give an object. Raises `Refused` if there is none."""
     stored = projection.get(resource.key)
     if resource.key in projection.unread:
-        raise errors.unavailable("no worker has answered for this object yet")
+        raise errors.not_yet("no worker has answered for this object yet; ask again in a moment")
     if stored is None:
         raise errors.not_found(resource.info.group, resource.info.plural, resource.name)
     return stored.tree
@@ -112,7 +112,8 @@ async def listed(projection: Projection, resource: Resource, parameters: Paramet
     """Give a collection, or the part of it that a client asks for. Raises `Refused`.
 
     Parts are made of what is there when they are asked for: an object that is there all the time is in one of them, and once. Their version
-    is that of the first part, so a watch that goes on from it tells of all that changed meanwhile.
+    is that of the first part, so a watch that goes on from it tells of all that changed meanwhile. What was created since is in no later
+    part: if it is deleted before the watch begins, nobody tells of it.
     """
     wanted = selection(resource, parameters)
     check_all_are_read(projection, resource, wanted)
@@ -120,7 +121,8 @@ async def listed(projection: Projection, resource: Resource, parameters: Paramet
     after, version = _continued(parameters.get("continue", ""), projection.high)
     # Taken at once: others may write before all was looked at.
     held = list(projection.of_kind(resource.info.kind).items())
-    matching = [item async for item in in_turns(held) if wanted.has_key(item[0]) and wanted.has_labels(item[1])]
+    there = (item for item in held if item[1].first <= version or item[1].version <= version)
+    matching = [item async for item in in_turns(there) if wanted.has_key(item[0]) and wanted.has_labels(item[1])]
     rows = sorted(item for item in matching if after is None or item[0] > after)
     shown = rows[: min(limit, _LIMIT_MAX)] if limit else rows
     metadata: Tree = {"resourceVersion": str(version)}
@@ -134,7 +136,7 @@ async def listed(projection: Projection, resource: Resource, parameters: Paramet
 def check_all_are_read(projection: Projection, resource: Resource, wanted: Selection) -> None:
     """Raise `Refused` if something of a collection was never read: who was told less than all would take the rest for deleted."""
     if any(key.kind == resource.info.kind and wanted.has_key(key) for key in projection.unread):
-        raise errors.unavailable("no worker has answered for some of these objects yet; ask again in a moment")
+        raise errors.not_yet("no worker has answered for some of these objects yet; ask again in a moment")
 
 
 def number(parameters: Parameters, name: str) -> int:

@@ -8,7 +8,7 @@ from front.store.projection import Key
 
 _BY_PLURAL = {(info.group, info.version, info.plural): info for info in SERVED}
 GROUP_VERSIONS = tuple(dict.fromkeys((info.group, info.version) for info in SERVED))
-SCALE, STATUS = "scale", "status"
+SCALE, STATUS, METRICS, EVENTS = "scale", "status", "metrics", "events"
 # No name of Kubernetes is longer.
 _PART_MAX = 253
 
@@ -64,9 +64,23 @@ def resource_of(path: str) -> Resource | None:
     return Resource(info, namespace, name, subresource)
 
 
+def namespace_of(path: str) -> str:
+    """Give the namespace that `/api/v1/namespaces/NAME` names; empty for another path."""
+    match path.strip("/").split("/"):
+        case ["api", "v1", "namespaces", name] if path.isprintable() and len(name) <= _PART_MAX:
+            return name
+    return ""
+
+
 def subresources(info: KindInfo) -> tuple[str, ...]:
     """Give the subresources of a kind, the object itself first."""
     return ("", STATUS, SCALE) if info.scale else ("", STATUS)
+
+
+def governed(info: KindInfo) -> tuple[str, ...]:
+    """Give the resources of a kind that rules are about: what is scaled has some that are served below `/v1`."""
+    below_v1 = (METRICS, EVENTS) if info.scale else ()
+    return tuple(f"{info.plural}/{name}" if name else info.plural for name in (*subresources(info), *below_v1))
 
 
 def verbs(info: KindInfo) -> list[str]:

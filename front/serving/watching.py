@@ -14,7 +14,7 @@ from front.serving.reading import Form, Parameters, check_all_are_read, number, 
 from front.serving.requests import Resource
 from front.serving.selectors import Selection
 from front.serving.sending import PART_BYTES, WRITE_SECONDS, in_turns
-from front.store.projection import Expired, Key, Projection, Stored, Tree, Watcher
+from front.store.projection import OTHER_FRONT_MICROSECONDS, Expired, Key, Projection, Stored, Tree, Watcher
 
 GoesOn = Callable[[], Awaitable[bool]]
 
@@ -92,11 +92,38 @@ class Watch:
             return
         news = dict(changed)
         for key, stored in (self._projection.of_kind(self._resource.info.kind) | news).items():
-            if stored.first <= self._from and self._wanted.has_key(key) and self._wanted.had_labels(stored, self._from):
+            if self._wanted.has_key(key) and self._may_be_known(stored, is_news=key in news):
                 self._known[key] = None if key in news else stored
             yield b""
         for key, stored in changed:
             yield from self._events(key, stored) or (b"",)
+
+    def _may_be_known(self, stored: Stored, *, is_news: bool) -> bool:
+        """Tell whether a client that goes on may have an object of this name."""
+        if not is_news:
+            return self._wanted.has_labels(stored)
+        if self._selects(stored):
+            # It is told anyway, as an addition or as a change.
+            return stored.first <= self._from and self._wanted.had_labels(stored, self._from)
+        return self._may_have_been_selected(stored)
+
+    def _may_have_been_selected(self, stored: Stored) -> bool:
+        """Tell whether a client that goes on may have an object that is not selected, or gone.
+
+        It may have been told by another front, or before this one was started, and of states that were never seen here. To tell that one is
+        deleted which the client has not changes nothing there; one that it has would stay for ever if nobody told.
+        """
+        if not self._from or stored.since > self._from:
+            return False
+        return stored.gone or stored.labels_since > self._from - OTHER_FRONT_MICROSECONDS
+
+    def _may_be_told_elsewhere(self, stored: Stored) -> bool:
+        """Tell whether another front may have told the client more of an object than was known here when the watch began."""
+        is_soon = not stored.uid or stored.version <= self._from + OTHER_FRONT_MICROSECONDS
+        return is_soon and self._may_have_been_selected(stored)
+
+    def _selects(self, stored: Stored) -> bool:
+        return not stored.gone and self._wanted.has_labels(stored)
 
     async def _following(self, watcher: Watcher, goes_on: GoesOn) -> AsyncGenerator[bytes, None]:
         end = time.monotonic() + self._seconds
@@ -131,11 +158,10 @@ class Watch:
     def _events(self, key: Key, stored: Stored) -> list[bytes]:
         if not self._wanted.has_key(key):
             return []
-        selected = not stored.gone and self._wanted.has_labels(stored)
         is_known, before = key in self._known, self._known.get(key)
-        if not selected:
+        if not self._selects(stored):
             self._known.pop(key, None)
-            return [self._object("DELETED", stored)] if is_known else []
+            return [self._object("DELETED", stored)] if is_known or self._may_be_told_elsewhere(stored) else []
         if before and (before.uid, before.version) == (stored.uid, stored.version):
             return []
         self._known[key] = stored

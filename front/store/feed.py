@@ -15,12 +15,12 @@ import structlog
 from temporalio.client import WorkflowExecution
 
 from activities.messaging.search_attributes import NAME, NAMESPACE, VERSION, changed_query, gone_query, visibility_query
-from api_types.clock import utc_now
+from api_types.clock import timestamp, utc_now
 from api_types.resources.kinds import BY_KIND, SERVED
 from client.errors import CommandFailed, NotFound
 from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane
-from front.store.projection import LATE_MICROSECONDS, Key, Projection, shown
+from front.store.projection import LATE_MICROSECONDS, Key, Projection, Tree, shown
 
 POLL_SECONDS = 0.25
 # After a failure, and how often everything is listed.
@@ -110,7 +110,9 @@ class Feed:
     async def _relist(self) -> None:
         rows = [row async for row in self._plane.rows(visibility_query(_KINDS))]
         running = {_key(row) for row in rows if row.workflow_type in _BY_TYPE}
-        self._projection.unread = {key for key in running if self._projection.get(key) is None}
+        # What is begun later and does not answer was told to nobody: lists need not wait for it.
+        unknown = {key for key in running if self._projection.get(key) is None}
+        self._projection.unread = unknown & self._projection.unread if self._projection.complete else unknown
         asked = self._newer(rows)
         if not self._projection.complete:
             asked = sorted(running)
@@ -165,10 +167,8 @@ class Feed:
                 continue
             key, closed = _key(row), _microseconds(row.close_time or now)
             known = self._projection.get(key)
-            if known is None and first and key not in self._projection.unread:
-                info = BY_KIND[key.kind]
-                metadata = {"name": key.name, "resourceVersion": str(closed)} | ({"namespace": key.namespace} if key.namespace else {})
-                self._projection.bury(key, {"apiVersion": info.api_version, "kind": info.kind, "metadata": metadata}, closed)
+            if known is None and key not in self._projection.unread:
+                self._projection.bury(key, _named(key, row, closed), closed)
             elif known and known.version <= closed:
                 exists = await self._plane.exists(Target.of(BY_KIND[key.kind], key.namespace, key.name))
                 # It may have been created anew meanwhile.
@@ -178,6 +178,14 @@ class Feed:
         if first:
             self._projection.low = max(self._projection.low, _microseconds(now - GONE_BEFORE_START))
         self._seen_gone = now
+
+
+def _named(key: Key, row: WorkflowExecution, closed: int) -> Tree:
+    """Make what is known of an object that was never seen. `closed`: when it was gone, in microseconds since 1970."""
+    info = BY_KIND[key.kind]
+    metadata = {"name": key.name, "resourceVersion": str(closed), "creationTimestamp": timestamp(row.start_time)}
+    metadata |= {"namespace": key.namespace} if key.namespace else {}
+    return {"apiVersion": info.api_version, "kind": info.kind, "metadata": metadata}
 
 
 def _key(row: WorkflowExecution) -> Key:

@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from api_types.clock import utc_now
 from client.refs.tree import FOR_PROGRAMS
 from front.applying.annotation import revealed
 
@@ -22,7 +23,8 @@ TOMBSTONES_MAX = 10_000
 """Deleted objects that are remembered, for watches that go on."""
 LATE_MICROSECONDS = 10_000_000
 """How much later than another change an earlier one may be seen: visibility promises no order."""
-
+OTHER_FRONT_MICROSECONDS = 1_000_000
+"""How much later another front may see a change than this one, from which a client comes that goes on here."""
 
 _ANY = 2**63
 
@@ -40,7 +42,9 @@ class Stored:
     """An object, or the last that was known of one that is gone.
 
     `relabelled`: its version when its labels were last changed, and `labels_before` those of before; 0 while that was never seen.
+    `labels_since`: its version when it was first seen with the labels that it has.
     `first`: its version when it was first seen; of one that was there before this program, the second in which it was created.
+    `since`: from which version on a client may know an object of this name, also by another front; 0 if that is not known.
     `behind`: the newest version of all objects that was known before this state was; one that is greater shows that this was seen late.
     """
 
@@ -48,8 +52,10 @@ class Stored:
     version: int
     gone: bool = False
     first: int = 0
+    since: int = 0
     behind: int = 0
     relabelled: int = 0
+    labels_since: int = 0
     labels_before: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -131,11 +137,17 @@ class Projection:
             yield from held
 
     def changed_since(self, kind: str, version: int) -> list[tuple[Key, Stored]]:
-        """Give what whoever knows all up to a version does not know, changes before it that were seen late too. Raises `Expired`."""
+        """Give what whoever knows all up to a version may not know. Raises `Expired`.
+
+        Changes before it were perhaps seen late here. And where a version of just now comes from another front, as it may if a list and a
+        watch go through an API server, that one had perhaps not seen all of the last moment before it, which is told again.
+        """
         if version < self.low:
             raise Expired
         held = [*((key, stored) for key, stored in self._tombstones.items() if key.kind == kind), *self.of_kind(kind).items()]
-        return sorted((item for item in held if _is_news(item[1], version)), key=lambda item: item[1].version)
+        again = version - OTHER_FRONT_MICROSECONDS if version > utc_now().timestamp() * 1e6 - LATE_MICROSECONDS else version
+        news = (item for item in held if _is_news(item[1], version) or again < item[1].version < version)
+        return sorted(news, key=lambda item: item[1].version)
 
     def watch(self, kind: str) -> Watcher:
         """Begin to note changes of a kind; `unwatch` ends it."""
@@ -162,7 +174,8 @@ class Projection:
         self._tombstones.pop(key, None)
         self.unread.discard(key)
         first = version if self.complete else _created(tree)
-        stored = _following(before, Stored(tree, version, first=first, behind=self._behind()))
+        since = self._since(before or buried, tree)
+        stored = _following(before, Stored(tree, version, first=first, since=since, behind=self._behind(), labels_since=version))
         self._objects.setdefault(key.kind, {})[key] = stored
         self._tell(key, stored)
         return stored
@@ -190,10 +203,17 @@ class Projection:
         self._tell(key, stored)
 
     def bury(self, key: Key, tree: Tree, version: int) -> None:
-        """Note an object that was gone before this program started."""
-        if self.get(key) is None and key not in self._tombstones:
-            self._bury(key, Stored(tree, version, gone=True, behind=self._behind()))
-            self.high = max(self.high, version)
+        """Note an object that was gone before this program started, or before it was seen. `tree`: its names, and when it was created."""
+        buried = self._tombstones.get(key)
+        if self.get(key) is None and (buried is None or buried.version < version):
+            stored = Stored(tree, version, gone=True, since=self._since(buried, tree), behind=self._behind())
+            self._bury(key, stored)
+            self._tell(key, stored)
+
+    def _since(self, known: Stored | None, tree: Tree) -> int:
+        # Before what is read at the start there may have been others of its name.
+        created = (_created(tree) or version_of(tree)) if self.complete else 0
+        return known.since if known else min(created, version_of(tree))
 
     def _behind(self) -> int:
         # Of what is read at the start nobody knows when it was seen first.
@@ -223,7 +243,7 @@ def _following(before: Stored | None, stored: Stored) -> Stored:
         return stored
     stored = replace(stored, first=before.first)
     if before.labels == stored.labels:
-        return replace(stored, relabelled=before.relabelled, labels_before=before.labels_before)
+        return replace(stored, relabelled=before.relabelled, labels_since=before.labels_since, labels_before=before.labels_before)
     return replace(stored, relabelled=stored.version, labels_before=before.labels)
 
 

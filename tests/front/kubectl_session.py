@@ -26,8 +26,7 @@ written by `python -m tests.front.kubectl_session`, and a test runs the commands
 ones. The kubeconfig names the front, the token and the namespace `team-a`.
 
 Another test runs the same commands at an API server that [passes requests on to the front](front.md#behind-an-api-server-of-yours): it
-prints the same, but for the reason after the `no` of `auth can-i`, which is that cluster's own, and for the name of the object that is not
-found: the front has no namespaces, which is what `kubectl` says instead.
+prints the same, but for `auth whoami`, `auth can-i --list` and the reason after the `no` of `auth can-i`, which are that cluster's own.
 """
 _FIXED = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "01234567-89ab-cdef-0123-456789abcdef"),
@@ -52,7 +51,8 @@ class Kubectl(Protocol):
 class Step:
     """One command. `file`: the deployment that `FILE` of the arguments is; `varies`: what it prints differs from run to run.
 
-    `beside`: a command that is run while this one watches; `lines`: how many are shown.
+    `beside`: a command that is run while this one watches; `lines`: how many are shown; `of_users`: it is about users and their rights,
+    which an API server before the front has of its own.
     """
 
     arguments: tuple[str, ...]
@@ -61,6 +61,7 @@ class Step:
     varies: bool = False
     beside: tuple[str, ...] = ()
     lines: int = 400
+    of_users: bool = False
 
 
 def _of(replicas: int) -> Mapping[str, object]:
@@ -74,6 +75,8 @@ _STRATEGIC = json.dumps({"metadata": {"labels": {"tier": None}, "annotations": {
 STEPS = (
     Step(("api-resources", "--api-group", "modelplane.ai")),
     Step(("explain", "modeldeployment.spec.replicas")),
+    Step(("auth", "whoami"), of_users=True),
+    Step(("auth", "can-i", "--list"), of_users=True),
     Step(("auth", "can-i", "create", "modeldeployments")),
     Step(("auth", "can-i", "list", "modeldeployments", "--namespace", "team-b"), fails=True),
     Step(("apply", "-f", "FILE"), file=_of(1)),

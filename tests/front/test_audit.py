@@ -153,10 +153,12 @@ async def test_the_line_has_the_dry_run_that_was_acted_on(fleet: Fleet, file: Pa
 
 async def test_reads_reviews_and_what_a_limit_refuses_have_no_line(tmp_path: Path, file: Path) -> None:
     file.parent.mkdir()
-    limits = Limits(Allowance(per_second=1e-6, burst=3, requests=10, watches=10))
+    limits = Limits(Allowance(per_second=1e-6, burst=5, requests=10, watches=10))
     async with a_fleet(tmp_path, audit_log=AuditLog(str(file)), limits=limits) as fleet:
-        review = json.dumps({"spec": {"resourceAttributes": {"verb": "get", "resource": "x", "namespace": "a"}}}).encode()
-        assert (await fleet.ask("POST", access_reviews.PATH, body=review))[0] == 201
+        asked = {"resourceAttributes": {"verb": "get", "resource": "x", "namespace": "a"}, "namespace": "a"}
+        review = json.dumps({"spec": asked}).encode()
+        for path in access_reviews.PATHS:
+            assert (await fleet.ask("POST", path, body=review))[0] == 201
         assert (await fleet.ask("GET", MINE))[0] == 200
         assert (await fleet.ask("GET", PATH.format("b")))[0] == 403
         assert (await fleet.ask("DELETE", f"{MINE}/mine"))[0] == 429

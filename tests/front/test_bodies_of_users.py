@@ -25,6 +25,8 @@ SMALL = {
     "PUT scale": (f"{MINE}/scale", JSON, SCALE, 200),
     "PATCH scale": (f"{MINE}/scale", MERGE, PATCH, 200),
     "POST review": (access_reviews.PATH, JSON, REVIEW, 201),
+    "POST review of rules": (access_reviews.RULES_PATH, JSON, b'{"spec":{"namespace":"a"}}', 201),
+    "POST review of the user": (access_reviews.USER_PATH, JSON, b"{}", 201),
 }
 
 

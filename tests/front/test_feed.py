@@ -1,13 +1,19 @@
 """What the front reads of an object that is replaced by another one of its name at the same moment."""
 
 import asyncio
-from typing import cast
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
+from activities.messaging.search_attributes import NAME, NAMESPACE
 from api_types.resources.kinds import BY_KIND
+from client.errors import NoAnswer
 from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane
+from front.store import feed
 from front.store.feed import Feed
 from front.store.projection import Key, Projection, Tree
 from tests.front.fleet_of_tenants import START, an_object
@@ -62,3 +68,47 @@ async def test_the_answer_of_an_object_does_not_take_the_place_of_one_created_si
     stored = projection.get(KEY)
     assert stored
     assert stored.uid == expected
+
+
+class SilentPlane:
+    """A control plane whose objects run, and answer only if they are named. `running`, `answering`: their names."""
+
+    def __init__(self, *running: str) -> None:
+        self.running, self.answering = list(running), set(running)
+
+    async def rows(self, query: str) -> AsyncIterator[Any]:
+        """Give all that runs for any query but for that of what is gone."""
+        if "CloseTime" in query:
+            return
+        for name in self.running:
+            attributes = TypedSearchAttributes([SearchAttributePair(NAME, name), SearchAttributePair(NAMESPACE, "a")])
+            yield SimpleNamespace(workflow_type="ModelDeployment", id=f"modeldeployment/a/{name}", typed_search_attributes=attributes)
+
+    async def describe(self, target: Target) -> Tree:
+        """Give an object that answers."""
+        if target.name not in self.answering:
+            raise NoAnswer("no worker answers", next_step="start one")
+        return an_object(target.kind, "a", target.name, START)
+
+    async def exists(self, target: Target) -> bool:
+        """Whether it runs."""
+        return target.name in self.running
+
+
+async def test_lists_wait_for_what_ran_at_the_start_and_not_for_what_was_begun_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "RELIST_SECONDS", 0.0)
+    monkeypatch.setattr(feed, "ASK_AGAIN_SECONDS", 0.0)
+    plane, projection = SilentPlane("answers", "silent"), Projection()
+    plane.answering = {"answers"}
+    following = Feed(cast("ControlPlane", plane), projection)
+    await following.poll()
+    assert (projection.complete, {key.name for key in projection.unread}) == (True, {"silent"})
+    # No worker has begun it.
+    plane.running.append("new")
+    for _ in range(2):
+        await following.poll()
+        assert {key.name for key in projection.unread} == {"silent"}
+    plane.answering |= {"silent", "new"}
+    await following.poll()
+    await asyncio.gather(*following._tasks.values())
+    assert (projection.unread, {key.name for key in projection.of_kind("ModelDeployment")}) == (set(), {"answers", "silent", "new"})

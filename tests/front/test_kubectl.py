@@ -62,7 +62,8 @@ async def test_a_deployment_is_applied_waited_for_changed_and_deleted(front: Fro
     assert await front.kubectl("-n", NAMESPACE, "diff", "-f", "-", input=document("chat", replicas=4)) == ""
     assert "+  replicas: 7" in await front.kubectl("-n", NAMESPACE, "diff", "-f", "-", input=document("chat", replicas=7), fails=True)
     assert "deleted" in await front.kubectl("-n", NAMESPACE, "delete", "md/chat", "--timeout=50s")
-    assert "NotFound" in await front.kubectl("-n", NAMESPACE, "get", "md", "chat", fails=True)
+    told = await front.kubectl("-n", NAMESPACE, "get", "md", "chat", fails=True)
+    assert told == 'Error from server (NotFound): modeldeployments.modelplane.ai "chat" not found\n'
     assert await front.plane.describe("ModelDeployment", "chat", NAMESPACE) == {}
 
 

@@ -103,6 +103,11 @@ async def test_nobody_is_served_without_a_token_and_odd_headers_are_no_failure(p
     ("path", "code"),
     [
         (f"{PATH}/none", 404),
+        # Here kubectl looks when an object is not found, and tells of the namespace in its place if that is not found either.
+        ("/api/v1/namespaces/a", 403),
+        ("/api/v1/namespaces/a%00", 404),
+        (f"/api/v1/namespaces/{'x' * 300}", 404),
+        ("/api/v1/namespaces", 404),
         (f"{PATH}/one/exec", 404),
         ("/apis/modelplane.ai/v2/modeldeployments", 404),
         ("/api/v1/pods", 404),
@@ -145,14 +150,24 @@ async def test_objects_are_given_as_they_are_in_tables_and_as_metadata(client: C
     assert (scale["kind"], scale["apiVersion"], scale["spec"]) == ("Scale", "autoscaling/v1", {"replicas": 2})
 
 
+async def asks_again(client: Client, method: str, path: str) -> bool:
+    """Tell whether client libraries ask again by themselves: the answer names a time in its head, and in its Status."""
+    async with client.request(method, path) as answer:
+        told = await answer.json()
+        return answer.headers.get("Retry-After") == "1" and told["details"] == {"retryAfterSeconds": 1}
+
+
 async def test_less_than_everything_is_never_served(client: Client, projection: Projection) -> None:
     projection.unread = {Key("ModelDeployment", "a", "three")}
     for path in (PATH, f"{BASE}/modeldeployments", f"{PATH}?watch=true", f"{PATH}/three"):
         assert await status_of(client, "GET", path) == (503, "ServiceUnavailable")
+        assert await asks_again(client, "GET", path)
     for path in (f"{PATH}/one", f"{BASE}/namespaces/b/modeldeployments", f"{BASE}/namespaces/a/modelservices"):
         assert await status_of(client, "GET", path) == (200, "")
     projection.complete = False
-    assert await status_of(client, "GET", f"{PATH}/one") == (503, "ServiceUnavailable")
+    for method in ("GET", "DELETE"):
+        assert await status_of(client, method, f"{PATH}/one") == (503, "ServiceUnavailable")
+        assert await asks_again(client, method, f"{PATH}/one")
     assert (await status_of(client, "GET", "/readyz"))[0] == 503
 
 

@@ -26,7 +26,7 @@ from tests.workflows.environment.created_clusters import (
     created_clusters,
     until_gone,
 )
-from tests.workflows.environment.harness import Json, a_deployment
+from tests.workflows.environment.harness import Json, a_deployment, message
 
 pytestmark = [pytest.mark.testbed, pytest.mark.timeout(900)]
 NAMESPACE = "tenant"
@@ -189,3 +189,29 @@ async def test_64_f18_gke_whose_api_server_is_gone_is_deleted_when_an_annotation
     assert google.remains() == []
     assert await world.secrets_seen() == []
     world.remove_load_balancer(GKE)
+
+
+@pytest.mark.long
+async def test_prv_9_2_a_replica_of_a_gke_cluster_that_others_deleted_ends_without_its_api_server(world: CreatedClusters) -> None:
+    plane, google = world.plane, world.google
+    await world.create(GKE)
+    await world.ready(GKE)
+    await plane.apply(a_deployment_there(GKE))
+    seen = await plane.ready("ModelDeployment", "qwen", NAMESPACE)
+    (placed,) = seen["status"]["placements"]
+    (name,) = [each for each in google.objects() if each.rpartition("/")[0].endswith("/clusters")]
+    async with stopped(world.owner, plane.running.home, [f"{GKE}.{part}" for part in _CONTROL_PLANE], 0):
+        await plane.delete("ModelDeployment", "qwen", NAMESPACE)
+        await plane.until("ModelReplica", placed["replica"], lambda seen: GKE in message(seen, "Deleting"), NAMESPACE)
+        google.remove(name)
+        # Whoever looks whether it can be had again sees that it is gone.
+        await plane.handle("InferenceCluster", GKE).signal("retry_now", RetryNow(request_id="look", by="test").wire())
+        await plane.until("InferenceCluster", GKE, lambda seen: "modelplane retry" in message(seen, "ClusterReady"))
+        await plane.delete("InferenceCluster", GKE)
+        await plane.gone("ModelReplica", placed["replica"], NAMESPACE)
+        await plane.gone("ModelDeployment", "qwen", NAMESPACE)
+        await until_gone(world, GKE)
+    assert google.remains() == []
+    assert await world.secrets_seen() == []
+    # This API server is none that a cloud would have kept.
+    plane.call(GKE, "DELETE", f"/api/v1/namespaces/{NAMESPACE}")

@@ -38,7 +38,8 @@ class Converge:
         self._state = context.state
         self._calls = calls
         self._entries = entries
-        self._messages = 0
+        self.messages = 0
+        """How often something was said that may change what comes of asking the cloud."""
         # The keys whose last work made something, and deleted nothing.
         self._making: dict[str, bool] = {}
 
@@ -82,7 +83,7 @@ class Converge:
             state.plan_failure = Failure("Unsupported", "the manifest names no cloud that clusters are created at")
             state.plan_retry_at = self._context.later(delay_after(state.plan_failure, state.plan))
             return
-        sequence, messages = order.sequence, self._messages
+        sequence, messages = order.sequence, self.messages
         asked = PlanCloud(account=account, manifest=order.manifest, classes=state.classes, known=state.known)
         options = remote(WHOLE, f"plan what {self._context.cluster} needs at {account.provider}")
         call = executing(CloudActivities.plan_cloud, asked, options)
@@ -92,14 +93,14 @@ class Converge:
 
     def plan_again(self) -> None:
         """Make a plan without a wait: something was said that may change what comes of it, maybe while one is being made."""
-        self._messages += 1
+        self.messages += 1
         self._state.paused_until, self._state.plan_retry_at = "", ""
         self._state.planned = 0
         self._context.requeue()
 
     def _planned(self, plan: CloudPlan, sequence: int, messages: int) -> None:
         state = self._state
-        state.account, state.planned = plan.account, sequence if messages == self._messages else 0
+        state.account, state.planned = plan.account, sequence if messages == self.messages else 0
         state.plan_failure, state.plan_retry_at = NO_FAILURE, ""
         self._resume()
         for problem in plan.warnings:
@@ -128,13 +129,20 @@ class Converge:
             self._schedule_look()
 
     def _take_over(self, plan: CloudPlan) -> None:
-        """Note what was ready before the state was lost: it is not repaired by deleting it, and no control plane is made anew."""
+        """Note what was ready before the state was lost: it is not repaired by deleting it, and no control plane is made anew.
+
+        What was removed by then, and was still there, is deleted as if it were removed now: no plan names it.
+        """
         order = self._state.order
-        if self._state.inventory or order is None:
+        if self._state.inventory or order is None or not plan.objects:
             return
         for each in plan.objects:
             if order.was_ready or (order.was_usable and (each.key == CLUSTER_KEY or each.kind == CONNECTION)):
                 self._state.inventory[each.key] = Entry(object=each, was_ready=True)
+        wanted, now = {each.key for each in plan.objects}, self._context.now().isoformat()
+        for each in order.removed or ():
+            if each.key not in wanted:
+                self._state.inventory[each.key] = Entry(object=each, phase="Ready", was_ready=True, tried=True, removed_since=now)
 
     def _beside_refused(self, plan: CloudPlan) -> list[CloudObject]:
         """Give what is wanted beside what is refused, which stays as it is: pools that are, or everything."""
@@ -147,7 +155,7 @@ class Converge:
 
     def _plan_failed(self, failure: Failure, messages: int) -> None:
         state = self._state
-        if messages != self._messages:
+        if messages != self.messages:
             # It failed at what is not wanted any more, or may have been fixed since: another one follows at once.
             return
         if failure.type == CREDENTIALS:

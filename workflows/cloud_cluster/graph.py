@@ -141,6 +141,12 @@ def ends_with_cluster(state: CloudState, entry: Entry) -> bool:
     return only_of_cluster or entry.object.kind in _WITH_CLUSTER.get(state.account.provider, ())
 
 
+def is_cluster_gone(state: CloudState) -> bool:
+    """Tell whether the cloud said that there is no control plane any more. One that was left because it is of others may be there."""
+    cluster = state.inventory.get(CLUSTER_KEY)
+    return cluster is not None and cluster.gone and not cluster.left
+
+
 def note_cluster_gone(state: CloudState) -> None:
     """Note the end of what goes with the control plane, once that is gone."""
     cluster = state.inventory.get(CLUSTER_KEY)

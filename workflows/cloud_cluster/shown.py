@@ -4,7 +4,16 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from api_types.messages.clouds import CLUSTER_KEY, CONNECTION, CloudObject, CloudReport, ClusterPhase, ObjectPhase, WorkClass
+from api_types.messages.clouds import (
+    CLUSTER_KEY,
+    CONNECTION,
+    REMOVED_MAX,
+    CloudObject,
+    CloudReport,
+    ClusterPhase,
+    ObjectPhase,
+    WorkClass,
+)
 from workflows.cloud_cluster import graph
 from workflows.cloud_cluster.state import CloudState, Entry
 from workflows.cloud_cluster.teardown import shown
@@ -69,7 +78,16 @@ def report_of(state: CloudState, uid: str, running: Collection[str], leftovers: 
         objects_ready=sum(graph.is_made(state.inventory.get(each.key), each) for each in plan.objects) if plan else 0,
         objects=max(len(plan.objects) if plan else 0, len(state.inventory)),
         leftovers=list(leftovers),
+        cluster_gone=graph.is_cluster_gone(state) or None,
+        removed=_removed(state) or None,
     )
+
+
+def _removed(state: CloudState) -> list[CloudObject]:
+    """Give what is not wanted any more and still there, for a CloudCluster that has lost its state: no plan names it."""
+    if state.deletion is not None:
+        return []
+    return [entry.object for entry in state.inventory.values() if entry.removed_since and entry.tried][:REMOVED_MAX]
 
 
 def trouble(state: CloudState) -> tuple[str, str]:

@@ -7,6 +7,8 @@ may be there without that being known.
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from temporalio import workflow
+
 from activities.clouds.activities import CloudActivities
 from api_types.messages.clouds import (
     CLUSTER_KEY,
@@ -28,6 +30,8 @@ from workflows.cloud_cluster.state import Entry
 from workflows.entity.calls.activity_options import remote
 from workflows.entity.failures import NO_FAILURE, Failure
 
+# In histories of before, what was asked for during an audit waited for the next one.
+_AGAIN_PATCH = "audit-asked-again"
 # Between an audit that found something and the next one: longer each time, once the rounds are over in which most things go.
 _AUDIT_PAUSE = timedelta(seconds=30)
 _AUDIT_PAUSE_MAX = timedelta(minutes=15)
@@ -120,6 +124,7 @@ class Teardown:
             said = f"{entry.title}: {result.message}"
             self._context.record("Warning", "NotOwned", said)
             self._state.not_owned = [*(each for each in self._state.not_owned if each != said), said]
+            entry.left = True
         else:
             self._context.record("Normal", "CloudObjectDeleted", entry.title)
         entry.phase = "Absent"
@@ -160,7 +165,23 @@ class Teardown:
         keys, emptied = list(state.inventory), bool(state.deletion and state.deletion.emptied)
         order = AuditCloud(account=state.account, cloud_cluster=cloud_cluster, known=state.known, keys=keys, sweep=sweep, emptied=emptied)
         options = remote(SWEEP, self._summary)
-        self._calls.start(AUDIT, executing(CloudActivities.audit_cloud, order, options), self._audited, self._audit_failed)
+        messages = self._converge.messages
+
+        def audited(found: CloudAudit) -> None:
+            self._audited(found)
+            self._audit_again(messages)
+
+        def failed(failure: Failure) -> None:
+            self._audit_failed(failure)
+            self._audit_again(messages)
+
+        self._calls.start(AUDIT, executing(CloudActivities.audit_cloud, order, options), audited, failed)
+
+    def _audit_again(self, messages: int) -> None:
+        """Look for leftovers again without a pause if that was asked for while it was done: what was in the way may have gone since."""
+        if self._converge.messages != messages and workflow.patched(_AGAIN_PATCH):
+            self._state.audit_at = ""
+            self._context.requeue()
 
     @property
     def _summary(self) -> str:

@@ -15,7 +15,7 @@ from api_types import names
 from api_types.base import Message
 from api_types.digests import report_digest
 from api_types.errors import InvalidInput
-from api_types.messages.clouds import CloudDelete, CloudOrder, CredentialsChanged
+from api_types.messages.clouds import CloudDelete, CloudOrder
 from api_types.messages.delivery import entity
 from api_types.messages.entities import CancelRequested, RetryNow
 from api_types.messages.signals import CloudClusterSignals, InferenceClusterSignals
@@ -35,6 +35,10 @@ from workflows.entity.memo import memo_to_carry
 from workflows.entity.requeue_timer import RequeueTimer
 from workflows.entity.start import read_carried
 
+# In histories of before no report says that the control plane does not exist any more.
+GONE_PATCH = "control-plane-gone"
+# In histories of before no report says what is removed and still there.
+REMOVED_PATCH = "removed-objects"
 # So that one that is applied again under the same name hears what an earlier one has at its cloud.
 _REPORT_AGAIN = timedelta(hours=6)
 
@@ -104,6 +108,10 @@ class CloudClusterWorkflow:
         """Tell the InferenceCluster what is new to it, and show it."""
         self._publish()
         report = shown.report_of(self.state, self.context.uid, self.calls.keys, leftovers or ())
+        if report.cluster_gone and not workflow.patched(GONE_PATCH):
+            report = report.model_copy(update={"cluster_gone": None})
+        if report.removed and not workflow.patched(REMOVED_PATCH):
+            report = report.model_copy(update={"removed": None})
         if gone:
             report = report.model_copy(update={"phase": "Deleted", "usable": False, "ready": False})
         digest = report_digest(report.model_copy(update={"sequence": 0}).wire())
@@ -176,15 +184,6 @@ class CloudClusterWorkflow:
         """Make the next attempt at everything now, also at what waits for a person."""
         self.context.record("Normal", "Retried", f"{message.by or 'unknown'} wants the next attempt now")
         self.entries.retry_all()
-        self._look_again()
-
-    @handles(CloudClusterSignals.CREDENTIALS_CHANGED)
-    def credentials_changed(self, message: CredentialsChanged) -> None:
-        """Look at once whether the credential can be used."""
-        del message
-        self._look_again()
-
-    def _look_again(self) -> None:
         self.state.audit_at, self.state.drift_at = "", ""
         self.converge.plan_again()
 

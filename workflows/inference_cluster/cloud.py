@@ -34,6 +34,7 @@ _NAMED_MAX = 3
 _REASON_BYTES_MAX = 600
 _YES = "true"
 _VOLUME = "PersistentVolume"
+_GOING = ("Deleting", "Deleted")
 
 
 class CloudOrders:
@@ -61,7 +62,8 @@ class CloudOrders:
         self._link.pools = list(dict.fromkeys([*self._link.pools, *wanted]))[-_POOLS_KEPT:]
         order = self._order()
         # What only a CloudCluster that lost its state needs is no reason to order again.
-        digest = report_digest(order.model_copy(update={"sequence": 0, "account": None, "was_usable": False, "was_ready": False}).wire())
+        told = {"account": None, "was_usable": False, "was_ready": False, "removed": None}
+        digest = report_digest(order.model_copy(update={"sequence": 0, **told}).wire())
         if digest == self._link.ordered or self._link.missing:
             return
         self._link.ordered = digest
@@ -92,6 +94,7 @@ class CloudOrders:
             account=self._link.pinned or self._link.account,
             was_usable=self._link.account is not None,
             was_ready=self._link.was_ready,
+            removed=self._link.removed or None,
         )
 
     async def _send(self, signal: Signal[CloudClusterSignals, MessageT], message: MessageT) -> None:
@@ -123,6 +126,9 @@ class CloudOrders:
         if report.usable and report.account is not None:
             link.account = report.account
         link.was_ready = link.was_ready or report.ready
+        if report.objects and report.phase not in _GOING:
+            # One that lost its state knows nothing of them before its first plan.
+            link.removed = report.removed or []
         trouble = report.message if report.message != report.waits_for else ""
         if trouble and trouble != link.trouble:
             self._context.record_event("Warning", report.reason or "Provisioning", trouble)
@@ -131,13 +137,28 @@ class CloudOrders:
 
     def _report_of_another(self, report: CloudReport) -> None:
         """Name what an earlier cluster of this name still has at its cloud: nothing but its own CloudCluster looks after that."""
-        if report.phase in ("Deleting", "Deleted"):
+        if report.phase in _GOING:
             return
         theirs = cloud_cluster(self._context.name, report.uid).workflow_id
         text = f"{theirs} keeps {report.objects} objects of an earlier cluster of this name, which cost money: signal `delete` ends that"
         self._context.record_event("Warning", "EarlierCluster", text)
 
     # --- deletion -----------------------------------------------------------------------------------------------------------------
+
+    def note_gone(self) -> bool:
+        """Note once that the cloud says that the control plane does not exist any more, and nothing of what was on it; True then.
+
+        An API server that does not answer says nothing. From here on it counts as gone, whatever is reported while the rest is deleted.
+        """
+        link = self._link
+        if link.gone or link.report is None or not link.report.cluster_gone:
+            return False
+        link.gone = True
+        if not link.deleted:
+            # Others deleted it.
+            text = "the cloud says that the control plane does not exist any more: what was on it went with it, and is not waited for"
+            self._context.record_event("Warning", "ControlPlaneGone", text)
+        return True
 
     @property
     def skips_cluster(self) -> bool:
@@ -152,7 +173,7 @@ class CloudOrders:
         """Delete what holds things at the cloud from within the cluster; True when nothing does (or nobody waits for it)."""
         link = self._link
         connection = connection_of(self._context.name, self._state)
-        if link.emptied or connection is None or self.skips_cluster or self._state.forced:
+        if link.emptied or link.gone or connection is None or self.skips_cluster or self._state.forced:
             self._calls.stop(EMPTY)
             if self._state.forced and not link.emptied:
                 self._leave_behind()
@@ -247,12 +268,13 @@ class CloudOrders:
         order = CloudDelete(
             uid=self._state.uid,
             sequence=0,
-            skip_cluster=self.skips_cluster,
+            skip_cluster=self.skips_cluster or link.gone,
             abandon=self._abandons,
             emptied=link.nothing_held,
             order=known,
         )
-        digest = report_digest(order.model_copy(update={"order": None}).wire())
+        # What the CloudCluster has said itself is no reason to order again.
+        digest = report_digest(order.model_copy(update={"order": None, "skip_cluster": self.skips_cluster}).wire())
         if digest != link.deleted:
             link.deleted = digest
             await self._send(CloudClusterSignals.DELETE, order.model_copy(update={"sequence": self._next_number()}))

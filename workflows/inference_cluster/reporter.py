@@ -38,7 +38,7 @@ class Reporter:
 
     def for_scheduler(self) -> ReportCluster:
         """Give what the scheduler must know."""
-        return scheduler_report(self.context.name, self.state, gone=self.gone)
+        return scheduler_report(self.context.name, self.state, gone=self._is_gone)
 
     def for_replicas(self) -> ClusterChanged:
         """Give what replicas must know."""
@@ -46,7 +46,11 @@ class Reporter:
 
     def for_caches(self) -> CacheSite:
         """Give what caches must know."""
-        return cache_report(self.context.name, self.state, gone=self.gone)
+        return cache_report(self.context.name, self.state, gone=self._is_gone)
+
+    @property
+    def _is_gone(self) -> bool:
+        return self.gone or self.state.cloud.gone
 
     # --- while the cluster exists -------------------------------------------------------------------------------------------------
 
@@ -122,6 +126,11 @@ class Reporter:
         )
 
     # --- when it is deleted -------------------------------------------------------------------------------------------------------
+
+    async def report_end_to_replicas(self) -> None:
+        """Report to replicas that the cluster is gone, before its deletion has ended: at once, and again to those that start meanwhile."""
+        self.update_memo()
+        await self._report_to_replicas()
 
     async def report_gone(self) -> None:
         """Report that the cluster does not exist any more, to caches that still have something here and to the scheduler."""

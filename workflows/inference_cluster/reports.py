@@ -51,12 +51,13 @@ def replica_report(name: str, state: ClusterState, now: datetime) -> ClusterChan
         name=name,
         uid=state.uid,
         sequence=state.sequence,
-        present=not state.deleting or state.occupied is None or bool(state.occupied),
+        present=not state.cloud.gone and (not state.deleting or state.occupied is None or bool(state.occupied)),
         connected=connected,
         problem="" if connected or ready is None else f"{ready.reason}: {ready.message}",
         unreachable_for_seconds=int(_withdraw_after(state).total_seconds()) if withdrawn else 0,
         connection=connection_of(name, state) if facts else None,
         facts=facts.model_copy(update=found) if facts else None,
+        gone=state.cloud.gone or None,
     )
 
 

@@ -317,10 +317,11 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             self.watch()
         self.turn.give_back()
         await self.turn.report()
+        await self._release_what_is_gone()
         await self.reporter.report_to_scheduler()
         if not self.state.stack.removal.begun and not await self._is_empty():
             return False
-        skips = is_created(self.state) and self.cloud.skips_cluster
+        skips = is_created(self.state) and (self.cloud.skips_cluster or self.state.cloud.gone)
         if not skips and not self.removal.update():
             return False
         if is_created(self.state) and not await self._cloud_is_gone():
@@ -333,17 +334,28 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         await self.reporter.report_gone()
         return True
 
+    async def _release_what_is_gone(self) -> None:
+        """Have replicas end without a cluster that does not exist any more, as its cloud says, while the rest at the cloud is deleted."""
+        is_new = is_created(self.state) and self.cloud.note_gone()
+        if not self.state.cloud.gone or self.state.occupied == []:
+            return
+        await self.reporter.report_end_to_replicas()
+        if is_new:
+            await self.reporter.report_gone()
+
     async def _is_empty(self) -> bool:
-        """Wait until replicas and caches are gone, or are given up."""
-        if (self.state.occupied is None or self.state.occupied) and not self.state.forced:
+        """Wait until replicas and caches are gone, with the control plane if need be, or are given up."""
+        waits = not (self.state.forced or self.state.cloud.gone)
+        if waits and (self.state.occupied is None or self.state.occupied):
             self.context.set_condition("Deleting", FALSE, "Occupied", occupied_message(self.name, self.state))
             return False
         await self.reporter.report_to_caches()
-        if self.state.caches and not self.state.forced:
+        if waits and self.state.caches:
             holders = ", ".join(f"ModelCache {name}" for name in self.state.caches)
             self.context.set_condition("Deleting", FALSE, "Occupied", f"waits until {holders} removed its volumes")
             return False
-        self.leave_behind("deletion was forced")
+        if not self.state.cloud.gone:
+            self.leave_behind("deletion was forced")
         self.state.stack.removal.begun = True
         if self.state.forced == "step" and (self.state.stack.plan is not None or is_created(self.state)):
             # It was for this wait, and the steps of the stack and of the cloud are others.

@@ -97,6 +97,8 @@ class ReplicaTeardown:
                 self._skip()
             case "abandon":
                 self._abandon(decision.reason)
+            case "gone":
+                self._end_with_cluster(decision.reason)
             case "wait for cluster":
                 message = f"{self._state.teardown.message()}; {connection_problem(self._state)}"
                 self._context.set_condition("Deleting", FALSE, "WaitingForCluster", message)
@@ -274,6 +276,13 @@ class ReplicaTeardown:
         self._context.record_event("Warning", "Abandoned", why)
         self._list_left_behind(remaining, why)
         self._list_unknown(why)
+        self._state.retry_at, self._state.forced = "", ""
+
+    def _end_with_cluster(self, why: str) -> None:
+        """End all steps that need the cluster: what they would have deleted went with it."""
+        while self._state.teardown.step.on_cluster:
+            self._complete("done")
+        self._context.record_event("Normal", "ClusterGone", why)
         self._state.retry_at, self._state.forced = "", ""
 
     def _inventory(self) -> list[AppliedObject]:

@@ -29,6 +29,7 @@ HEALTH_CHECK = "HealthCheck"
 REGION_HEALTH_CHECK = "RegionHealthCheck"
 LEGACY_HEALTH_CHECK = "HttpHealthCheck"
 FIREWALL = "Firewall"
+ROUTE = "Route"
 ENDPOINT_GROUP = "NetworkEndpointGroup"
 ADDRESS = "Address"
 DISK = "Disk"
@@ -42,7 +43,11 @@ ROLE_BINDING = "IAM binding"
 
 _KUBERNETES = "kubernetes.io/"
 _FIREWALL_PREFIX = "k8s-fw-"
-_NODE_CHECK_SUFFIX = "-http-hc"
+# What a firewall rule that lets a health check in has after the name of that check, and what before it where it is of one Service.
+_CHECK_SUFFIXES = ("-http-hc", "-hc", "-fw")
+_CHECK_PREFIX = "k8s-"
+# Routes that go with the network, or with a peering of it.
+_ROUTES_OF_NETWORK = ("default-route-", "peering-route-")
 _CLUSTER_LABEL = "goog-k8s-cluster-name"
 _DISK_PREFIX = "pvc-"
 _CSI_LABEL = "storage_gke_io_created-by"
@@ -72,8 +77,9 @@ class Audit:
         """Give all, in an order in which they can be deleted."""
         cluster = self._cluster()
         found = [
-            *self._load_balancers(),
+            *self.load_balancers(),
             *self._firewalls(gone=cluster is None),
+            *self._routes(gone=cluster is None),
             *self._disks(),
             *self._filestore(),
             *([cluster] if cluster is not None else []),
@@ -85,14 +91,18 @@ class Audit:
 
     # --- what a Service of type LoadBalancer makes --------------------------------------------------------------------------------
 
-    def _load_balancers(self) -> Iterator[Leftover]:
+    def load_balancers(self) -> Iterator[Leftover]:
+        """Give the parts of load balancers but for their firewall rules, by which those are found whose other parts are gone."""
         firewalls = [each for each in self._firewalls_of_network() if _is_kubernetes(each)]
         named = {each.name.removeprefix(_FIREWALL_PREFIX) for each in firewalls if each.name.startswith(_FIREWALL_PREFIX)}
-        checks = {each.name.removesuffix(_NODE_CHECK_SUFFIX) for each in firewalls if each.name.endswith(_NODE_CHECK_SUFFIX)}
+        checks = {name for each in firewalls for name in _checks_of(each.name)}
         targets = {kind: self._regional(service) for kind, service in _TARGETS.items()}
-        names = {each.name for kind, found in targets.items() for each in found if self._is_target(kind, each)}
+        rules = self._regional("compute.forwarding_rules")
+        in_use = {text for rule in rules for url in (rule.target, rule.backend_service, rule.I_p_address) for text in (url, _last(url))}
+        unused = named - in_use
+        names = {each.name for kind, found in targets.items() for each in found if self._is_target(kind, each, unused)}
         addresses: set[str] = set()
-        for rule in self._regional("compute.forwarding_rules"):
+        for rule in rules:
             to = {_last(rule.target), _last(rule.backend_service)} - {""}
             in_network = self._is_network(rule.network)
             if _is_kubernetes(rule) and (in_network or (rule.name in named and to & names)):
@@ -108,9 +118,11 @@ class Audit:
         for kind, found in targets.items():
             for each in found:
                 urls = {_last(url) for url in each.health_checks}
-                if _is_kubernetes(each) and (self._is_target(kind, each) or each.name in names):
+                if _is_kubernetes(each) and each.name in names:
                     checks |= urls
-                    used |= urls if each.name in self._kept else set()
+                    if each.name in self._kept:
+                        used |= urls
+                        self._kept |= urls
                     yield self._balancer(kind, each)
                     continue
                 used |= urls
@@ -118,15 +130,15 @@ class Audit:
                     yield self._foreign(kind, each)
         yield from self._checks(checks, used)
         yield from self._endpoint_groups()
-        yield from self._addresses(names, addresses)
+        yield from self._addresses(names, addresses, unused, in_use)
 
-    def _is_target(self, kind: str, item: Any) -> bool:
-        """Whether what a forwarding rule sends to is of this cluster, whatever its name is."""
+    def _is_target(self, kind: str, item: Any, unused: set[str]) -> bool:
+        """Whether what a forwarding rule sends to is of this cluster, whatever its name is; or is `unused`, and without nodes."""
         if not _is_kubernetes(item):
             return False
         if kind == BACKEND_SERVICE:
             return self._is_network(item.network)
-        return any(f"/instances/gke-{self._base}-" in url for url in item.instances)
+        return any(f"/instances/gke-{self._base}-" in url for url in item.instances) or (item.name in unused and not item.instances)
 
     def _is_of_users(self, item: Any) -> bool:
         """Whether a load balancer is of a Service of users, who were not asked for it."""
@@ -135,7 +147,8 @@ class Audit:
 
     def _balancer(self, kind: str, item: Any) -> Leftover:
         """Give a part of a load balancer: that of one which is left to users is left too."""
-        if item.name in self._kept or item.name.removeprefix(_FIREWALL_PREFIX) in self._kept or getattr(item, "address", "") in self._kept:
+        of = {item.name, item.name.removeprefix(_FIREWALL_PREFIX), getattr(item, "address", ""), *_checks_of(item.name)}
+        if of & self._kept:
             return self._foreign(kind, item, f"of a Service of users: {item.description}")
         return self._made(kind, item, item.description)
 
@@ -164,10 +177,11 @@ class Audit:
             if self._is_network(each.network):
                 yield self._made(ENDPOINT_GROUP, each, each.description) if _is_kubernetes(each) else self._foreign(ENDPOINT_GROUP, each)
 
-    def _addresses(self, names: set[str], used: set[str]) -> Iterator[Leftover]:
+    def _addresses(self, names: set[str], used: set[str], unused: set[str], in_use: set[str]) -> Iterator[Leftover]:
         for each in self._regional("compute.addresses"):
             in_network = self._is_network(each.network) or self._is_subnet(each.subnetwork)
-            if _is_kubernetes(each) and (in_network or each.name in names | used or each.address in used):
+            free = each.name in unused and each.address not in in_use and not each.users
+            if _is_kubernetes(each) and (in_network or free or each.name in names | used or each.address in used):
                 yield self._balancer(ADDRESS, each)
             elif in_network:
                 yield self._foreign(ADDRESS, each)
@@ -179,11 +193,20 @@ class Audit:
         for each in self._firewalls_of_network():
             if _is_kubernetes(each):
                 yield self._balancer(FIREWALL, each)
-            elif each.name.startswith(f"gke-{self._base}-"):
-                if gone:
-                    yield self._made(FIREWALL, each, f"named after cluster {self._base}")
-            else:
+            elif not each.name.startswith(f"gke-{self._base}-"):
                 yield self._foreign(FIREWALL, each)
+            elif gone:
+                yield self._made(FIREWALL, each, f"named after cluster {self._base}")
+
+    def _routes(self, *, gone: bool) -> Iterator[Leftover]:
+        """Give routes: those that GKE makes as firewall rules, and those of others but for what the network itself has."""
+        for each in self._api.every("compute.routes", "list", {"project": self._project}):
+            if not self._is_network(each.network) or each.name.startswith(_ROUTES_OF_NETWORK):
+                continue
+            if not each.name.startswith(f"gke-{self._base}-"):
+                yield self._foreign(ROUTE, each)
+            elif gone:
+                yield self._made(ROUTE, each, f"named after cluster {self._base}")
 
     def _disks(self) -> Iterator[Leftover]:
         request = {"project": self._project, "filter": f"labels.{_CLUSTER_LABEL}={self._base}"}
@@ -318,6 +341,7 @@ _PAGES = {
     "Instance": "compute/instances",
     NETWORK: "networking/networks/list",
     SUBNETWORK: "networking/networks/list",
+    ROUTE: "networking/routes/list",
     "Router": "hybrid/routers/list",
 }
 
@@ -325,6 +349,13 @@ _PAGES = {
 def _is_kubernetes(item: Any) -> bool:
     """Whether software of Kubernetes made it: it writes the Service into the description."""
     return _KUBERNETES in item.description
+
+
+def _checks_of(firewall: str) -> set[str]:
+    """Give the names that the health check may have which a firewall rule of this name lets in; none for other firewall rules."""
+    suffix = next((each for each in _CHECK_SUFFIXES if firewall.endswith(each)), "")
+    name = firewall.removesuffix(suffix)
+    return {name, name.removeprefix(_CHECK_PREFIX)} if suffix else set()
 
 
 def _path(self_link: str) -> str:

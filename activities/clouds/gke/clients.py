@@ -4,7 +4,7 @@ Clients over gRPC may be shared by threads; those of Compute Engine hold an HTTP
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
@@ -39,6 +39,7 @@ COMPUTE_CLIENTS: Mapping[str, Any] = {
     "region_health_checks": compute_v1.RegionHealthChecksClient,
     "region_operations": compute_v1.RegionOperationsClient,
     "routers": compute_v1.RoutersClient,
+    "routes": compute_v1.RoutesClient,
     "regions": compute_v1.RegionsClient,
     "subnetworks": compute_v1.SubnetworksClient,
     "target_pools": compute_v1.TargetPoolsClient,
@@ -87,17 +88,24 @@ class LegacyHealthChecks:
         self._session = session
         self._base = base
 
-    def delete_unary(self, request: Mapping[str, str], *, timeout: float, retry: None = None) -> None:
+    def delete_unary(self, request: Mapping[str, str], *, timeout: float, retry: None = None) -> compute_v1.Operation:
         """Begin to delete one. Raises what the clients of Compute Engine raise."""
         del retry
         path = f"{self._base}/projects/{request['project']}/global/httpHealthChecks/{request['http_health_check']}"
-        self._checked(self._session.delete(path, timeout=timeout))
+        answer = self._checked(self._session.delete(path, timeout=timeout))
+        operation: compute_v1.Operation = compute_v1.Operation.from_json(answer.text, ignore_unknown_fields=True)
+        return operation
 
-    def list(self, request: Mapping[str, Any], *, timeout: float) -> list[Mapping[str, Any]]:
-        """Give the first page of them. Raises what the clients of Compute Engine raise."""
+    def list(self, request: Mapping[str, Any], *, timeout: float) -> Iterator[Mapping[str, Any]]:
+        """Give all, page by page. Raises what the clients of Compute Engine raise."""
         path = f"{self._base}/projects/{request['project']}/global/httpHealthChecks"
-        answer = self._checked(self._session.get(path, timeout=timeout))
-        return list(answer.json().get("items", []))
+        token = ""
+        while True:
+            found = self._checked(self._session.get(path, params={"pageToken": token} if token else {}, timeout=timeout)).json()
+            yield from found.get("items", [])
+            token = found.get("nextPageToken", "")
+            if not token:
+                return
 
     def _checked(self, answer: Any) -> Any:
         if not answer.ok:

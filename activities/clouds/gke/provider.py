@@ -143,7 +143,7 @@ class GkeProvider:
     def sweep(self, order: AuditCloud, leftover: Leftover) -> None:
         """Delete what the cluster made. Nothing is done with what is not ours, or is of the inventory and so has a handler."""
         if leftover.ours and leftover.key not in order.keys:
-            Sweep(self._api, order.account, self._look_seconds).delete(leftover)
+            Sweep(self._api, order.account, self._look_seconds, emptied=order.emptied).delete(leftover)
 
 
 def _fixed(gke: GkeCluster, project: str, cluster: Facts) -> Iterator[Problem]:

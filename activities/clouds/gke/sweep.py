@@ -23,6 +23,7 @@ _SERVICES: Mapping[str, tuple[str, str]] = {
     audit.REGION_HEALTH_CHECK: ("compute.region_health_checks", "health_check"),
     audit.LEGACY_HEALTH_CHECK: (LEGACY_HEALTH_CHECKS, "http_health_check"),
     audit.FIREWALL: ("compute.firewalls", "firewall"),
+    audit.ROUTE: ("compute.routes", "route"),
     audit.ENDPOINT_GROUP: ("compute.network_endpoint_groups", "network_endpoint_group"),
     audit.ADDRESS: ("compute.addresses", "address"),
     audit.DISK: ("compute.disks", "disk"),
@@ -43,10 +44,12 @@ LOOK_SECONDS = 2.0
 
 
 class Sweep:
-    """Deletes leftovers of the cluster of an account."""
+    """Deletes leftovers of the cluster of an account. `emptied` is that of `Audit`."""
 
-    def __init__(self, api: GoogleApi, account: CloudAccount, look_seconds: float) -> None:
+    def __init__(self, api: GoogleApi, account: CloudAccount, look_seconds: float, *, emptied: bool) -> None:
         self._api = api
+        self._account = account
+        self._emptied = emptied
         self._project = account.project
         self._look_seconds = look_seconds
 
@@ -63,6 +66,8 @@ class Sweep:
             self._delete_of_compute(leftover)
 
     def _delete_of_compute(self, leftover: Leftover) -> None:
+        if leftover.kind == audit.FIREWALL:
+            self._check_last(leftover)
         service, argument = _SERVICES[leftover.kind]
         place = _place(leftover.id)
         request = {**place, argument: leftover.id.rpartition("/")[2]}
@@ -71,6 +76,12 @@ class Sweep:
         operation = self._api.delete(service, "delete_unary", request)
         if operation is not None:
             self._wait(place, operation, f"delete {leftover.kind} {leftover.id}")
+
+    def _check_last(self, firewall: Leftover) -> None:
+        """Check that nothing is left which only a firewall rule says is of this cluster. Raises Dependency."""
+        for each in audit.Audit(self._api, self._account, emptied=self._emptied).load_balancers():
+            if each.ours:
+                raise Dependency(f"firewall rule {firewall.id} says whose load balancers are, and {each.kind} {each.id} is still there")
 
     def _users(self, service: str, request: Mapping[str, str]) -> list[str]:
         disk = self._api.find(service, "get", request)

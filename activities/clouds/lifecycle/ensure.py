@@ -1,8 +1,8 @@
 """Make one object as it is wanted: safe to run twice, and to die at any point (spec/provisioning.md 3.3, 3.4).
 
 Every attempt looks first. What is there already is waited for, whoever created it; what a failed attempt left is found by its id, its
-name or its owner mark, and never created twice. What is broken, on its way out, or was there and is gone ends the work: whoever ordered it
-orders it again with the next epoch, because clouds give the old answer for an old token.
+name or its owner mark, and never created twice. What is broken, on its way out, or was there and is gone ends the work, and so does what
+was created and is never seen: whoever ordered it orders it again with the next epoch, because clouds give the old answer for an old token.
 """
 
 import asyncio
@@ -16,13 +16,15 @@ from api_types.errors import CloudObjectBroken, NameConflict, ReplaceRequired
 
 # A change that was made so often, and still differs, has no effect.
 _UPDATES_MAX = 3
+# What was created so often, and never seen, is gone, and the cloud gives the answer of before for its token.
+_CREATES_MAX = 3
 
 Report = Callable[[str], None]
 """Says in words what is waited for: the progress of the activity."""
 
 
 async def ensure(handler: Handler, wanted: Wanted, pace: Pace, report: Report, in_thread: InThread = in_any_thread) -> Found:
-    """Create, wait for or change an object until it is Ready; or give it Broken, or Absent once one that was there is gone.
+    """Create, wait for or change an object until it is Ready; or give it Broken, or Absent once one that was there or created is gone.
 
     Raises NameConflict for an object of another owner, ReplaceRequired where it differs in what cannot be changed, or is gone and cannot be
     had again, CloudObjectBroken where changes have no effect, and what the handler raises.
@@ -37,7 +39,7 @@ async def ensure(handler: Handler, wanted: Wanted, pace: Pace, report: Report, i
         if found.state is State.ABSENT:
             if found.cause is not None:
                 raise found.cause(f"{work.title}: {found.reason}")
-            if work.was_there:
+            if work.was_there or work.creates == _CREATES_MAX:
                 return found
             await work.create()
         elif found.state is State.DIFFERS:
@@ -60,6 +62,7 @@ class _Work:
         self._report = report
         self._in_thread = in_thread
         self._began = _now()
+        self.creates = 0
         self._writes = 0
         self._changed: Counter[tuple[str, str]] = Counter()
 
@@ -83,6 +86,7 @@ class _Work:
         self._report(f"creating {self.title}")
         await self._pause_between_writes()
         await self._in_thread(self._handler.create, self._wanted)
+        self.creates += 1
 
     async def update(self, found: Found) -> None:
         changes = ", ".join(found.changes)

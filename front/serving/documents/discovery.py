@@ -9,7 +9,12 @@ from front.serving.requests import GROUP_VERSIONS, SCALE, STATUS, subresources, 
 Json = dict[str, Any]
 
 AGGREGATED = "apidiscovery.k8s.io"
-ACCESS_GROUP, ACCESS_VERSION = "authorization.k8s.io", "v1"
+AUTHENTICATION_GROUP, ACCESS_GROUP, REVIEW_VERSION = "authentication.k8s.io", "authorization.k8s.io", "v1"
+REVIEWS = {
+    AUTHENTICATION_GROUP: {"selfsubjectreviews": "SelfSubjectReview"},
+    ACCESS_GROUP: {"selfsubjectaccessreviews": "SelfSubjectAccessReview", "selfsubjectrulesreviews": "SelfSubjectRulesReview"},
+}
+"""What users may ask about themselves: the resources of each group, with their kinds."""
 _SCALE_KIND = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
 _READ = ["get"]
 
@@ -27,7 +32,7 @@ def group(name: str) -> Json:
 
 def resources(name: str, version: str) -> Json:
     """Give `/apis/GROUP/VERSION`."""
-    listed = _access_resources() if name == ACCESS_GROUP else [entry for info in _kinds(name, version) for entry in _entries(info)]
+    listed = _reviews(name) if name in REVIEWS else [entry for info in _kinds(name, version) for entry in _entries(info)]
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{name}/{version}", "resources": listed}
 
 
@@ -59,11 +64,11 @@ def aggregated(version: str, *, core_group: bool = False) -> Json:
 
 
 def _groups() -> list[str]:
-    return [*dict.fromkeys(group for group, _ in GROUP_VERSIONS), ACCESS_GROUP]
+    return [*dict.fromkeys(group for group, _ in GROUP_VERSIONS), *REVIEWS]
 
 
 def _versions(name: str) -> list[str]:
-    return [ACCESS_VERSION] if name == ACCESS_GROUP else [version for group, version in GROUP_VERSIONS if group == name]
+    return [REVIEW_VERSION] if name in REVIEWS else [version for group, version in GROUP_VERSIONS if group == name]
 
 
 def _kinds(name: str, version: str) -> list[KindInfo]:
@@ -93,13 +98,10 @@ def _subresource(info: KindInfo, name: str, kind: Json, allowed: list[str]) -> J
     return {"name": f"{info.plural}/{name}", "singularName": "", "namespaced": info.namespaced, **kind, "verbs": allowed}
 
 
-def _access_resources() -> list[Json]:
+def _reviews(name: str) -> list[Json]:
     return [
         {"name": plural, "singularName": "", "namespaced": False, "kind": kind, "verbs": ["create"]}
-        for plural, kind in (
-            ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-            ("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
-        )
+        for plural, kind in REVIEWS[name].items()
     ]
 
 

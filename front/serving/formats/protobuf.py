@@ -1,4 +1,4 @@
-"""The one kind that clients send as protobuf and not as JSON: SelfSubjectAccessReview, of which only the attributes are read."""
+"""The kinds that clients send as protobuf and not as JSON: those of reviews, of which only what is asked about is read."""
 
 from collections.abc import Iterator
 
@@ -6,26 +6,28 @@ from front.serving import errors
 from front.store.projection import Tree
 
 MAGIC = b"k8s\0"
-_RAW, _SPEC, _RESOURCE = 2, 2, 1
+_RAW, _SPEC, _RESOURCE, _NAMESPACE = 2, 2, 1, 1
 _ATTRIBUTES = {1: "namespace", 2: "verb", 3: "group", 4: "version", 5: "resource", 6: "subresource", 7: "name"}
 
 _VARINT_BYTES_MAX = 10
 _MORE = 0x80
 
 
-def access_review(body: bytes) -> Tree:
-    """Read a SelfSubjectAccessReview in the envelope of Kubernetes. Raises `Refused`."""
+def review(body: bytes, kind: str) -> Tree:
+    """Read the `spec` of a review in the envelope of Kubernetes. Raises `Refused`."""
     try:
         spec = _field(_field(body.removeprefix(MAGIC), _RAW), _SPEC)
-        attributes = {_ATTRIBUTES[number]: value.decode() for number, value in _fields(_field(spec, _RESOURCE)) if number in _ATTRIBUTES}
+        match kind:
+            case "SelfSubjectAccessReview":
+                found = {number: value.decode() for number, value in _fields(_field(spec, _RESOURCE)) if number in _ATTRIBUTES}
+                return {"spec": {"resourceAttributes": {_ATTRIBUTES[number]: text for number, text in found.items()}}}
+            case "SelfSubjectRulesReview":
+                return {"spec": {"namespace": _field(spec, _NAMESPACE).decode()}}
+            case _:
+                # Nothing is asked but who asks.
+                return {}
     except (IndexError, UnicodeDecodeError) as error:
-        raise errors.bad_request("the body is not a SelfSubjectAccessReview in protobuf") from error
-    return {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "metadata": {},
-        "spec": {"resourceAttributes": attributes},
-    }
+        raise errors.bad_request(f"the body is not a {kind} in protobuf") from error
 
 
 def _field(message: bytes, wanted: int) -> bytes:

@@ -92,9 +92,10 @@ class Cluster(Item):
 
 @dataclass
 class EksStore:
-    """The clusters, and a counter for ids."""
+    """The clusters, a counter for ids, and node groups that are gone, by the names of their Auto Scaling groups that are not."""
 
     clusters: dict[str, Cluster] = field(default_factory=dict)
+    left: dict[str, Item] = field(default_factory=dict)
     made: int = 0
 
     def digits(self, length: int = 17) -> str:

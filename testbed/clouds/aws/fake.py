@@ -193,6 +193,11 @@ class FakeAws:
         with self.front.lock:
             return str(_module("services.leaks").leave(self.cloud, self.cloud.eks.clusters[cluster], leftover))
 
+    def leave_nodes(self, cluster: str, group: str) -> list[str]:
+        """Let EKS leave what it makes for a node group: see `eks.scaling.leave`. Raises KeyError where there is no such group."""
+        with self.front.lock:
+            return list(_module("eks.scaling").leave(self.cloud, cluster, group))
+
     def control(self, command: str, given: Mapping[str, Any]) -> Any:
         """Do for another process what a method does here: the command of `remote.RemoteAws`, its arguments, and its answer as JSON.
 

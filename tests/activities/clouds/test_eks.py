@@ -34,7 +34,7 @@ NEEDS = {
     "net/eip": (),
     "net/nat": ("net/subnets", "net/eip", "net/igw"),
     "net/routes-public": ("net/igw", "net/subnets"),
-    "net/routes-private": ("net/nat", "net/subnets"),
+    "net/routes-private": ("net/nat", "net/subnets", "net/routes-public"),
     "iam/cluster": (),
     "iam/node": (),
     "iam/efs-csi": (),
@@ -56,7 +56,7 @@ NEEDS = {
     "addon/aws-efs-csi-driver": ("pool/system", "pia/efs-csi"),
     "conn": ("cluster", ACCESS),
     "chart/cluster-autoscaler": ("pool/system", "pia/autoscaler", "conn"),
-    "sc": ("conn", "efs"),
+    "sc": ("conn", "efs", "addon/aws-efs-csi-driver", "pia/efs-csi"),
 }
 
 

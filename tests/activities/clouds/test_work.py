@@ -3,12 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
 from activities.clouds.accounts import CloudAccounts
 from activities.clouds.activities import CloudActivities
@@ -25,10 +26,12 @@ from api_types.errors import (
     CredentialsInvalid,
     Dependency,
     InvalidInput,
+    NotYet,
     PermissionDenied,
     ReplaceRequired,
     ServerError,
     Throttled,
+    TransientError,
 )
 from api_types.messages.clouds import (
     LEFTOVERS_MAX,
@@ -196,6 +199,13 @@ async def test_an_object_that_goes_while_it_is_waited_for_is_not_created_again_b
     assert going.done == []
 
 
+async def test_an_object_that_goes_before_it_is_seen_is_left_to_the_next_epoch() -> None:
+    """The cloud gives the old answer for the token: that it is created."""
+    gone = Scenes([ABSENT])
+    assert (await ensured(gone, wanted())).state is State.ABSENT
+    assert gone.done == ["create 0"] * 3
+
+
 async def test_what_is_waited_for_before_an_object_can_be_created_is_not_the_object() -> None:
     busy = Scenes([Found(State.PENDING, reason="operation op-1 runs"), ABSENT, Found(State.READY, "gpu")])
     assert (await ensured(busy, wanted())).state is State.READY
@@ -228,6 +238,25 @@ async def test_changes_that_follow_one_another_are_all_made() -> None:
     )
     assert (await ensured(steps, wanted())).state is State.READY
     assert len(steps.done) == 6
+
+
+TOLD = [
+    ("4.2, 4.3 what an object needs is not found for two minutes", NotYet, 121, True),
+    ("4.2, 4.3 it may have been created just now", NotYet, 119, False),
+    ("4.1 trouble lasts for half an hour", ServerError, 1801, True),
+    ("4.1 trouble may pass", ServerError, 1799, False),
+]
+
+
+@pytest.mark.parametrize(("error", "seconds", "told"), [row[1:] for row in TOLD], ids=[row[0] for row in TOLD])
+async def test_prv_4_the_workflow_is_told_of_what_lasts(error: type[TransientError], seconds: int, told: bool) -> None:
+    provider = Provider({"Subnets": Scenes([error("InvalidVpcID.NotFound: vpc-1 does not exist")])})
+    began = ActivityEnvironment.default_info().scheduled_time.timestamp()
+    work = replace(activities(("GKE", provider)), clock=lambda: began + seconds)
+    order = CloudObjectOrder(account=ACCOUNT, object=to_wire(an_object("Subnets"), "Quick"))
+    with pytest.raises(ApplicationError, match="vpc-1 does not exist") as failed:
+        await asked_by(OWN).run(work.ensure_cloud_object, order)
+    assert (failed.value.type, failed.value.non_retryable) == (error.__name__, told)
 
 
 # --- threads ------------------------------------------------------------------------------------------------------------------------------

@@ -140,7 +140,6 @@ BOUNDS = {
     "AuditCloud": "FACTS_MAX ids of OBJECTS_MAX objects",
     "ObserveCloud": "OBJECTS_MAX of `CloudObject`",
     "PlanCloud": "a manifest, and CLASS_BYTES_MAX for each of eight pools",
-    "EmptyCluster": "ids of one step",
     "Endpoint": "labels of a manifest",
     "EntrySelection": "labels of a manifest",
     "ServiceReport": "the spec of a manifest",

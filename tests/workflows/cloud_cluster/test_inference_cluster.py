@@ -61,10 +61,10 @@ def a_cluster(**annotations: str) -> Json:
 
 
 @asynccontextmanager
-async def control_plane(clusters: AtCloud) -> AsyncIterator[tuple[ControlPlane, CloudPlane]]:
-    """A control plane whose worker of calls to clouds has the scripted one."""
+async def control_plane(clusters: AtCloud, **settings: Any) -> AsyncIterator[tuple[ControlPlane, CloudPlane]]:
+    """A control plane whose worker of calls to clouds has the scripted one, with `provision` settings."""
     async with simulated_plane(clusters) as plane:
-        at_cloud = CloudPlane(plane.client, "GKE")
+        at_cloud = CloudPlane(plane.client, "GKE", **settings)
         async with Worker(plane.client, task_queue=queues.CLOUD, activities=at_cloud.calls()):
             yield plane, at_cloud
 

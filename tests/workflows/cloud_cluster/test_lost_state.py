@@ -1,13 +1,24 @@
 """What a CloudCluster does that lost its state: it is told what was there, and knows nothing else."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from api_types.messages.clouds import CLUSTER_KEY, AuditCloud, CloudAudit, CloudDelete, CloudOrder, CloudPlan, CloudProblem, PlanCloud
-from tests.activities.clouds.builders import UID
+from api_types.messages.clouds import (
+    CLUSTER_KEY,
+    AuditCloud,
+    CloudAudit,
+    CloudDelete,
+    CloudObject,
+    CloudOrder,
+    CloudPlan,
+    CloudProblem,
+    PlanCloud,
+)
+from tests.activities.clouds.builders import UID, a_pool
 from tests.workflows.cloud_cluster.control_plane import NAME
-from tests.workflows.cloud_cluster.decided import ACCOUNT, Decided
+from tests.workflows.cloud_cluster.decided import ACCOUNT, Decided, ready
 from workflows.cloud_cluster import converge as converging
 from workflows.cloud_cluster import shown
 from workflows.cloud_cluster import teardown as tearing_down
@@ -76,6 +87,64 @@ def test_a_pool_that_is_added_to_a_cluster_that_was_ready_is_new() -> None:
     cluster.state.order = cluster.state.order.model_copy(update={"was_usable": True, "was_ready": True})
     cluster.plan()
     assert (cluster.entry("pool/b").was_ready, cluster.entry("pool/b").phase) == (False, "Creating")
+
+
+DRAINED = timedelta(seconds=1800)
+
+
+def removed_pool() -> tuple[Decided, list[CloudObject]]:
+    """A cluster of which pool b was removed and drains, and what it reports of that."""
+    cluster = ready(a_pool(), a_pool("b"))
+    cluster.order(a_pool())
+    cluster.plan()
+    return cluster, shown.report_of(cluster.state, UID, cluster.calls.keys).removed or []
+
+
+def test_case_77_what_is_removed_and_still_there_is_reported_until_it_is_gone() -> None:
+    cluster, removed = removed_pool()
+    assert [each.key for each in removed] == ["pool/b"]
+    cluster.after(DRAINED)
+    cluster.end("pool/b", "Absent")
+    assert shown.report_of(cluster.state, UID, cluster.calls.keys).removed is None
+
+
+def test_case_77_a_pool_that_was_removed_and_still_drained_is_deleted_after_its_wait() -> None:
+    _, removed = removed_pool()
+    cluster = lost(was_usable=True, was_ready=True, removed=removed)
+    cluster.plan(cluster.wanted(refused=(CloudProblem(reason="InvalidInput", text="not offered now"),)).model_copy(update={"objects": []}))
+    cluster.converge.plan_again()
+    cluster.plan()
+    assert cluster.entry(CLUSTER_KEY).was_ready, "the first plan with objects counts"
+    cluster.make_all()
+    told = shown.report_of(cluster.state, UID, cluster.calls.keys).removed or []
+    assert [each.key for each in told] == ["pool/b"], "it may be lost again"
+    assert "pool/b" not in cluster.calls.started
+    cluster.after(DRAINED)
+    assert cluster.calls.keys == ["pool/b"]
+    cluster.end("pool/b", "Absent")
+    assert "pool/b" not in cluster.state.inventory
+
+
+def test_case_77_a_pool_that_is_wanted_again_is_not_taken_for_removed() -> None:
+    _, removed = removed_pool()
+    cluster = Decided(a_pool(), a_pool("b"))
+    assert cluster.state.order is not None
+    cluster.state.order = cluster.state.order.model_copy(update={"removed": removed})
+    cluster.plan()
+    assert "pool/b" not in cluster.state.inventory, "its turn has not come"
+    cluster.make_all()
+    cluster.after(DRAINED)
+    assert (cluster.calls.keys, cluster.entry("pool/b").phase, cluster.entry("pool/b").removed_since) == ([], "Ready", "")
+
+
+async def test_case_77_a_pool_that_was_removed_is_deleted_with_its_cluster() -> None:
+    _, removed = removed_pool()
+    cluster = lost(removed=removed)
+    teardown = deleted(cluster)
+    assert not await teardown.update()
+    cluster.calls.done(PLAN, cluster.wanted())
+    assert not await teardown.update()
+    assert cluster.entry("pool/b").phase == "Deleting"
 
 
 def test_case_77_the_pinned_account_is_that_of_before(monkeypatch: pytest.MonkeyPatch) -> None:

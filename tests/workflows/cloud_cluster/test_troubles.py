@@ -1,12 +1,16 @@
 """What fails at a cloud, and what follows: on a real Temporal server and a scripted cloud. Numbers: spec/provisioning.md 11."""
 
+import asyncio
+import threading
 from collections.abc import Mapping
+
+import pytest
 
 from activities.clouds.activities import Patience
 from api_types.errors import CapacityUnavailable, Dependency, PermissionDenied, QuotaExceeded, ServerError, Throttled
-from api_types.messages.clouds import Leftover
+from api_types.messages.clouds import AuditCloud, Leftover
 from tests.activities.clouds.builders import a_pool, an_eks_pool
-from tests.environment.scripted_cloud import OTHER
+from tests.environment.scripted_cloud import OTHER, ScriptedProvider
 from tests.workflows.cloud_cluster.control_plane import CloudPlane, row
 from tests.workflows.environment.harness import eventually
 
@@ -217,6 +221,33 @@ async def test_prv_9_4_what_is_left_after_three_rounds_is_said_and_the_deletion_
     await gke.retry_now()
     await gke.until_cloud(lambda cloud: cloud.leftovers == [], "the sweep")
     await gke.gone()
+
+
+async def test_a_retry_during_an_audit_is_made_right_after_it(gke: CloudPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def refused(provider: ScriptedProvider, order: AuditCloud, leftover: Leftover) -> None:
+        if goes_on.is_set():
+            sweep(provider, order, leftover)
+            return
+        begun.set()
+        goes_on.wait(20)
+        raise Dependency("a listener uses it")
+
+    sweep = ScriptedProvider.sweep
+    monkeypatch.setattr(ScriptedProvider, "sweep", refused)
+    await gke.apply(a_pool())
+    await gke.ready()
+    gke.cloud.leftovers = [BALANCER]
+    await gke.delete()
+    await gke.until(lambda seen: "left at the cloud: LoadBalancer a1b2c3" in seen["message"])
+    await gke.retry_now()
+    assert await asyncio.to_thread(begun.wait, 20)
+    await gke.retry_now()
+    goes_on.set()
+    # The next one by itself would be half a minute later.
+    async with asyncio.timeout(20):
+        await gke.gone()
 
 
 async def test_an_audit_that_is_refused_says_so_and_waits(gke: CloudPlane) -> None:

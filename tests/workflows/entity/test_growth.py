@@ -44,6 +44,7 @@ BOUNDS = {
     "ClusterState.occupied": "one per replica on the cluster; replaced by every report of the scheduler",
     "ClusterState.caches": "one per cache that has objects here; dropped when it has none",
     "CloudLink.pools": "_POOLS_KEPT",
+    "CloudLink.removed": "REMOVED_MAX",
     "CloudLink.remaining": "as many as one attempt shows; replaced by every attempt",
     "StackState.done": "one per step, and steps are constants",
     "StackState.releases": "one per component, and components are constants",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api_types.messages.clouds import CloudDelete, CloudOrder, CloudReport, ClusterPhase
+from api_types.messages.clouds import CloudDelete, CloudObject, CloudOrder, CloudReport, ClusterPhase
 from api_types.messages.cluster_work import RemainingObject
 from api_types.messages.delivery import EntityRef, Signal
 from api_types.messages.entities import RetryNow
@@ -79,6 +79,27 @@ async def test_case_77_an_order_tells_what_was_pinned_and_ready_and_is_sent_no_s
     await orders.delete()
     told = context.sent[-1].order
     assert (told.account, told.was_usable, told.was_ready) == (ACCOUNT, True, True), "the first one that was pinned"
+
+
+async def test_case_77_an_order_tells_what_was_removed_and_still_there_until_that_is_reported_gone() -> None:
+    orders, context = of_cluster()
+    removed = [CloudObject(key="pool/b", kind="NodePool", name="b", pool="b")]
+    await orders.follow()
+    orders.reported(a_report(1, objects=9, removed=removed))
+    await orders.follow()
+    assert len(context.sent) == 1, "that alone is no reason to order again"
+    # It lost its state, and knows nothing before its first plan.
+    orders.reported(a_report(2, phase="Preflight"))
+    orders.repeat()
+    await orders.follow()
+    assert context.sent[-1].removed == removed
+    orders.reported(a_report(3, objects=9, phase="Deleting"))
+    await orders.delete()
+    assert context.sent[-1].order.removed == removed
+    orders.reported(a_report(4, objects=9))
+    orders.repeat()
+    await orders.follow()
+    assert context.sent[-1].removed is None
 
 
 def test_case_77_an_account_that_is_not_pinned_yet_is_not_told() -> None:

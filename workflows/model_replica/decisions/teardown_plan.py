@@ -8,8 +8,9 @@ from workflows.model_replica.decisions.cluster import access_of
 from workflows.model_replica.state import ModelReplicaState
 
 # `attempt`: delete the objects of the step on the cluster. `skip`: end the step because of `force`. `abandon`: end all steps on the
-# cluster. `wait`: try again later. `none needed`: there is nothing to do; `done`: it was done.
-Action = Literal["report", "drain", "release", "none needed", "done", "attempt", "skip", "abandon", "wait", "wait for cluster"]
+# cluster. `gone`: the same, for with the cluster its objects are gone. `wait`: try again later. `none needed`: there is nothing to do;
+# `done`: it was done.
+Action = Literal["report", "drain", "release", "none needed", "done", "attempt", "skip", "abandon", "gone", "wait", "wait for cluster"]
 
 # A forced teardown still deletes what can be deleted at once: it ends when the cluster has not answered for so long.
 FORCED_LIMIT = timedelta(seconds=5)
@@ -53,8 +54,12 @@ def decide_step(state: ModelReplicaState, now: datetime) -> StepDecision:
     return _decide_on_cluster(state, now)
 
 
+def _is_gone(state: ModelReplicaState) -> bool:
+    return state.cluster is not None and bool(state.cluster.gone)
+
+
 def _decide_drain(state: ModelReplicaState, now: datetime) -> StepDecision:
-    if not state.served:
+    if not state.served or _is_gone(state):
         return StepDecision("none needed")
     if state.forced:
         return StepDecision("skip")
@@ -65,6 +70,8 @@ def _decide_drain(state: ModelReplicaState, now: datetime) -> StepDecision:
 
 
 def _decide_on_cluster(state: ModelReplicaState, now: datetime) -> StepDecision:
+    if _is_gone(state):
+        return StepDecision("gone", "the cluster does not exist any more, as its cloud says, and nothing of what was on it")
     if state.cluster is not None and not state.cluster.present:
         return StepDecision("abandon", "the InferenceCluster was deleted")
     if access_of(state) is None:

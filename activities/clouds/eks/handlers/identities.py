@@ -1,5 +1,6 @@
 """Roles and the policy of IAM, which have names in the whole account, and which service account in the cluster acts as which role."""
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -7,10 +8,13 @@ from urllib.parse import unquote
 
 from activities.clouds.eks.handlers.base import AwsHandler, not_ours, tags_of
 from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
+from api_types.errors import PermissionDenied
 
 # IAM keeps so many versions of a policy.
 _VERSIONS_MAX = 5
 _TRUST = "trust policy"
+# The names of what EKS makes for node groups begin so.
+_EKS_PREFIX = "eks-"
 
 
 class RoleHandler(AwsHandler):
@@ -43,12 +47,16 @@ class RoleHandler(AwsHandler):
         super().update(wanted, found)
 
     def delete(self, wanted: Wanted, found: Found) -> None:
-        """Take everything from it, then delete it."""
+        """Take everything from it, then delete it; also the instance profile that EKS made for it: nothing else says whose that is."""
         del found
         name = wanted.object.name
         for profile in list(self.clients.listed("iam", "list_instance_profiles_for_role", "InstanceProfiles", RoleName=name)):
             profile_name = profile["InstanceProfileName"]
             self.clients.delete("iam", "remove_role_from_instance_profile", InstanceProfileName=profile_name, RoleName=name)
+            if str(profile_name).startswith(_EKS_PREFIX):
+                # It costs nothing, so a credential that may not delete it ends no deletion.
+                with contextlib.suppress(PermissionDenied):
+                    self.clients.delete("iam", "delete_instance_profile", InstanceProfileName=profile_name)
         for arn in self._attached(wanted):
             self.clients.delete("iam", "detach_role_policy", RoleName=name, PolicyArn=arn)
         for inline in list(self.clients.listed("iam", "list_role_policies", "PolicyNames", RoleName=name)):

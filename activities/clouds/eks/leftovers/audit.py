@@ -16,6 +16,7 @@ from activities.clouds.eks.leftovers.made_by_cluster import (
     TargetGroups,
     Volumes,
 )
+from activities.clouds.eks.leftovers.made_by_eks import EksTemplates, ScalingGroups
 from activities.clouds.eks.leftovers.marked import MARKED
 from activities.clouds.eks.wanted.network import VPC
 from activities.clouds.owner import owner_at
@@ -39,6 +40,8 @@ class Audit:
             BalancerGroups(),
             ClusterGroups(),
             Volumes(),
+            ScalingGroups(),
+            EksTemplates(),
             *MARKED,
         )
 

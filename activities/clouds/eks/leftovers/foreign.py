@@ -30,10 +30,19 @@ def foreign(scene: Scene, explained: frozenset[str]) -> Iterator[Leftover]:
     if not scene.vpc:
         return
     inside = where(**{"vpc-id": scene.vpc})
-    for reservation in scene.clients.listed("ec2", "describe_instances", "Reservations", Filters=inside):
-        for item in reservation.get("Instances", ()):
-            if item.get("State", {}).get("Name") != "terminated" and not _of_cluster(item, scene):
-                yield _foreign(scene, "Instance", str(item["InstanceId"]), console(scene, _INSTANCE, str(item["InstanceId"])))
+    machines = [
+        item
+        for reservation in scene.clients.listed("ec2", "describe_instances", "Reservations", Filters=inside)
+        for item in reservation.get("Instances", ())
+        if item.get("State", {}).get("Name") != "terminated"
+    ]
+    # Nodes go with their cluster.
+    gone = bool(machines) and not scene.clients.read("eks", "describe_cluster", name=scene.cluster)
+    for item in machines:
+        identity, is_node = str(item["InstanceId"]), _of_cluster(item, scene)
+        if gone or not is_node:
+            evidence = f"in VPC {scene.vpc}, a node of this cluster, which is gone" if is_node else ""
+            yield _foreign(scene, "Instance", identity, console(scene, _INSTANCE, identity), evidence)
     for kind, listing, result, id_field, filters_field, counts in _ROWS:
         for item in scene.clients.listed("ec2", listing, result, **{filters_field: inside}):
             if counts(item) and str(item[id_field]) not in explained and not _of_cluster(item, scene):
@@ -60,5 +69,5 @@ def _of_cluster(item: Item, scene: Scene) -> bool:
     return any(tags.get(tag) == value for tag, value in wanted.items())
 
 
-def _foreign(scene: Scene, kind: str, identity: str, link: str = "") -> Leftover:
-    return Leftover(kind=kind, id=identity, evidence=f"in VPC {scene.vpc}, and not of this cluster", ours=False, link=link)
+def _foreign(scene: Scene, kind: str, identity: str, link: str = "", evidence: str = "") -> Leftover:
+    return Leftover(kind=kind, id=identity, evidence=evidence or f"in VPC {scene.vpc}, and not of this cluster", ours=False, link=link)

@@ -16,6 +16,7 @@ ACCESS = "access/"
 AUTOSCALER = "chart/cluster-autoscaler"
 EFA_DRIVER = "chart/aws-dranet"
 CNI = "addon/vpc-cni"
+EFS_DRIVER = "addon/aws-efs-csi-driver"
 
 # The name by which the group that EKS makes for the cluster is among the facts of the cluster.
 SECURITY_GROUP = "clusterSecurityGroupId"
@@ -68,7 +69,7 @@ def later_add_ons(inputs: EksInputs, system_pool: str) -> list[DesiredObject]:
     """Give the add-ons whose pods need nodes."""
     return [
         _add_on(inputs, "addon/coredns", (system_pool,)),
-        _add_on(inputs, "addon/aws-efs-csi-driver", (system_pool, EFS_IDENTITY)),
+        _add_on(inputs, EFS_DRIVER, (system_pool, EFS_IDENTITY)),
     ]
 
 

@@ -28,7 +28,8 @@ def network(inputs: EksInputs) -> list[DesiredObject]:
         _address(inputs),
         _nat(inputs),
         _routes(inputs, PUBLIC_ROUTES, "public", (GATEWAY, SUBNETS), {"GatewayId": Fact(GATEWAY)}),
-        _routes(inputs, PRIVATE_ROUTES, "private", (NAT, SUBNETS), {"NatGatewayId": Fact(NAT)}),
+        # The way out of private subnets goes through a public one: without its routes no node would join.
+        _routes(inputs, PRIVATE_ROUTES, "private", (NAT, SUBNETS, PUBLIC_ROUTES), {"NatGatewayId": Fact(NAT)}),
     ]
 
 

@@ -1,11 +1,12 @@
 """Where caches of an EKS cluster are stored: one EFS file system, with an access point for each claim."""
 
-from activities.clouds.eks.wanted.control_plane import CONNECTION
+from activities.clouds.eks.wanted.control_plane import CONNECTION, EFS_DRIVER
+from activities.clouds.eks.wanted.identities import EFS_IDENTITY
 from activities.clouds.eks.wanted.inputs import EksInputs
 from activities.clouds.eks.wanted.network import EFS_GROUP, SUBNETS, private_subnet
 from activities.clouds.graph import Call, DesiredObject, Fact, Parameters, Token
 from activities.clouds.owner import Owner, aws_tags
-from activities.clouds.storage_class import storage_class
+from activities.clouds.storage_class import RESTART, storage_class
 
 FILE_SYSTEM = "efs"
 MOUNTS = "efs/mounts"
@@ -43,8 +44,13 @@ def storage(inputs: EksInputs) -> list[DesiredObject]:
 
 
 def cache_class() -> DesiredObject:
-    """Give the StorageClass of caches. The sizes of claims are not enforced, so none is expanded."""
+    """Give the StorageClass of caches. The sizes of claims are not enforced, so none is expanded.
+
+    Its driver makes nothing without its role, which pods get when they start: those that are older than the association start anew.
+    """
     parameters: Parameters = {"provisioningMode": "efs-ap", "fileSystemId": Fact(FILE_SYSTEM), "directoryPerms": "700"}
     manifest = storage_class(CACHE_CLASS, "efs.csi.aws.com", parameters, expandable=False)
-    call = Call("kubernetes", "apply", {"manifest": manifest})
-    return DesiredObject(STORAGE_CLASS, "StorageClass", CACHE_CLASS, (CONNECTION, FILE_SYSTEM), (call,), "stored")
+    apply = Call("kubernetes", "apply", {"manifest": manifest})
+    restart = Call("kubernetes", RESTART, {"namespace": "kube-system", "deployment": "efs-csi-controller", "identity": Fact(EFS_IDENTITY)})
+    needs = (CONNECTION, FILE_SYSTEM, EFS_DRIVER, EFS_IDENTITY)
+    return DesiredObject(STORAGE_CLASS, "StorageClass", CACHE_CLASS, needs, (apply, restart), "stored")

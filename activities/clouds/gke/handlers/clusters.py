@@ -8,7 +8,7 @@ from activities.clouds.gke.handlers.operations import GkeOperations, words
 from activities.clouds.gke.handlers.states import is_ours, mark, trouble
 from activities.clouds.gke.versions import is_below, next_step
 from activities.clouds.lifecycle.handler import Found, State, Wanted
-from api_types.errors import CloudObjectBroken, ModelplaneError, ServerError
+from api_types.errors import Busy, CloudObjectBroken, ModelplaneError, ServerError
 
 WANTED_VERSION = "wantedVersion"
 """Fact: the version that the manifest asks for, to which pools are upgraded after the control plane."""
@@ -101,10 +101,15 @@ class ClusterHandler:
             self._begin("update_cluster", {"name": name, "update": addons})
 
     def delete(self, wanted: Wanted, found: Found) -> None:
-        """Begin to delete it with its pools. Raises Busy while another operation holds it."""
+        """Begin to delete it with its pools. Raises Busy while another operation holds it; the creation of a pool is cancelled."""
         del found
         self._deleting = True
-        self._operations.begin(self._api.delete("container", "delete_cluster", {"name": _path(parameters(wanted))}))
+        given = parameters(wanted)
+        try:
+            self._operations.begin(self._api.delete("container", "delete_cluster", {"name": _path(given)}))
+        except Busy:
+            self._operations.cancel_creations(given["parent"], given["cluster"]["name"])
+            raise
 
     def _begin(self, operation: str, request: dict[str, Any]) -> None:
         self._operations.begin(self._api.change("container", operation, request))

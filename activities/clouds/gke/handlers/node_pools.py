@@ -10,7 +10,7 @@ from activities.clouds.gke.handlers.states import is_ours, mark, trouble
 from activities.clouds.gke.versions import is_below
 from activities.clouds.gke.wanted.cluster import CLUSTER
 from activities.clouds.lifecycle.handler import Found, State, Wanted
-from api_types.errors import CloudObjectBroken, ModelplaneError, ServerError
+from api_types.errors import Busy, CloudObjectBroken, ModelplaneError, ServerError
 
 _STATUS = "status"
 _ZONES = "zones"
@@ -118,10 +118,16 @@ class NodePoolHandler:
             self._begin("update_node_pool", {"name": name, "node_version": cluster.current_master_version})
 
     def delete(self, wanted: Wanted, found: Found) -> None:
-        """Begin to delete it, which drains its nodes. Raises Busy while another operation holds the cluster."""
+        """Begin to delete it, which drains its nodes. Raises Busy while another operation holds the cluster; its creation is cancelled."""
         del found
         self._deleting = True
-        self._operations.begin(self._api.delete("container", "delete_node_pool", {"name": _path(parameters(wanted))}))
+        given = parameters(wanted)
+        try:
+            self._operations.begin(self._api.delete("container", "delete_node_pool", {"name": _path(given)}))
+        except Busy:
+            location, _, cluster = given["parent"].partition("/clusters/")
+            self._operations.cancel_creations(location, cluster, wanted.object.name)
+            raise
 
     def _begin(self, operation: str, request: dict[str, Any]) -> None:
         self._operations.begin(self._api.change("container", operation, request))

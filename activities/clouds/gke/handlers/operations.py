@@ -1,14 +1,18 @@
 """Operations of GKE: those that a handler began, and those that others began on the same cluster, which holds it for all."""
 
+import contextlib
 from typing import Any
 
 from google.rpc import code_pb2
 
 from activities.clouds.gke.api import GoogleApi
 from activities.clouds.gke.failures import Signal, failure
-from api_types.errors import ModelplaneError
+from api_types.errors import Busy, InvalidInput, ModelplaneError, NotYet, PermissionDenied, Unsupported
 
 _DONE = "DONE"
+_CREATE_POOL = "CREATE_NODE_POOL"
+# It ended meanwhile, cannot be cancelled any more, or not with this credential.
+_NOT_CANCELLED = (Busy, InvalidInput, NotYet, PermissionDenied, Unsupported)
 
 
 class GkeOperations:
@@ -17,6 +21,7 @@ class GkeOperations:
     def __init__(self, api: GoogleApi) -> None:
         self._api = api
         self._own = ""
+        self._cancelled = set[str]()
 
     def begin(self, operation: Any | None) -> None:
         """Keep what the cloud answered to a write; None, if there was nothing to do."""
@@ -41,6 +46,19 @@ class GkeOperations:
         listed = self._api.read("container", "list_operations", {"parent": location}).operations
         end = f"/clusters/{cluster}"
         return [each for each in listed if each.status.name != _DONE and (each.target_link.endswith(end) or f"{end}/" in each.target_link)]
+
+    def cancel_creations(self, location: str, cluster: str, pool: str = "") -> None:
+        """Cancel what creates pools of a cluster, or one pool: for what is deleted nobody waits for machines.
+
+        Once for each; that it cannot be cancelled is no failure, since it ends by itself.
+        """
+        for each in self.running(location, cluster):
+            if each.operation_type.name != _CREATE_POOL or each.name in self._cancelled:
+                continue
+            if not pool or each.target_link.endswith(f"/nodePools/{pool}"):
+                self._cancelled.add(each.name)
+                with contextlib.suppress(*_NOT_CANCELLED):
+                    self._api.change("container", "cancel_operation", {"name": f"{location}/operations/{each.name}"})
 
 
 def words(operation: Any) -> str:

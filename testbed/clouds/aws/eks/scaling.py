@@ -1,4 +1,4 @@
-"""The Auto Scaling groups behind node groups, as far as they are read: their sizes, and why a launch failed."""
+"""The Auto Scaling groups behind node groups, as far as they are read: their sizes, and why a launch failed; and how one is left."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,6 +18,29 @@ def group_name(group: Item) -> str:
 def _groups(cloud: Cloud) -> Iterator[Item]:
     for cluster in cloud.eks.clusters.values():
         yield from (each for each in cluster.node_groups.values() if "resources" in each.body)
+    yield from cloud.eks.left.values()
+
+
+def leave(cloud: Cloud, cluster: str, group: str) -> list[str]:
+    """Leave what EKS made for a node group, as when its deletion ended half way.
+
+    Gives the name of its Auto Scaling group, the id of its launch template, and the name of its instance profile.
+    """
+    item = cloud.eks.clusters[cluster].node_groups[group]
+    left = Item(dict(item.body))
+    cloud.eks.left[group_name(left)] = left
+    name = f"eks-{cloud.eks.digits()}"
+    tags = {"eks:cluster-name": cluster, "eks:nodegroup-name": group}
+    template = cloud.ec2.create_launch_template(name, "", {}, {"launch-template": tags})
+    role = str(item.body["nodeRole"]).rpartition("/")[2]
+    cloud.iam.create_instance_profile(name=name, path="/", role_names=[role])
+    return [group_name(left), str(template.id), name]
+
+
+def _is_asked_for(tags: Mapping[str, str], request: Request) -> bool:
+    """Whether a group with these tags passes the filters of a request."""
+    wanted = {each["Name"].removeprefix("tag:"): each["Values"] for each in request.parameters.get("Filters") or ()}
+    return all(tags.get(key) in values for key, values in wanted.items())
 
 
 def _describe(cloud: Cloud, request: Request) -> Mapping[str, Any]:
@@ -34,6 +57,8 @@ def _describe(cloud: Cloud, request: Request) -> Mapping[str, Any]:
             "eks:cluster-name": cluster,
             "eks:nodegroup-name": body["nodegroupName"],
         }
+        if not _is_asked_for(tags, request):
+            continue
         zones = sorted({within.availability_zone for each in body["subnets"] if (within := subnet(cloud, each))})
         instances = [
             {

@@ -53,19 +53,24 @@ def remove_interface(cloud: Cloud, interface_id: str) -> None:
 
 def has_way_out(cloud: Cloud, subnet_id: str) -> bool:
     """Whether a route of the subnet leads to a gateway that works: without one no node of it ever joins a cluster."""
+    for route in _routes_anywhere(cloud, subnet_id):
+        nat = route.nat_gateway
+        if nat is None and route.gateway is not None:
+            return True
+        # A NAT gateway needs a way out of its own subnet.
+        if nat is not None and nat.state == AVAILABLE and any(each.gateway for each in _routes_anywhere(cloud, nat.subnet_id)):
+            return True
+    return False
+
+
+def _routes_anywhere(cloud: Cloud, subnet_id: str) -> list[Any]:
     within = subnet(cloud, subnet_id)
     if within is None:
-        return False
+        return []
     tables = [each for each in cloud.ec2.route_tables.values() if each.vpc_id == within.vpc_id]
     own = [each for each in tables if subnet_id in each._associations.values()]  # noqa: SLF001 -- moto has no other way
-    for table in own or [each for each in tables if each.main_association_id]:
-        for route in table.routes:
-            if route.destination_cidr_block != _ANYWHERE:
-                continue
-            nat = route.nat_gateway
-            if (nat is not None and nat.state == AVAILABLE) or (route.gateway is not None and nat is None):
-                return True
-    return False
+    used = own or [each for each in tables if each.main_association_id]
+    return [route for table in used for route in table.routes if route.destination_cidr_block == _ANYWHERE]
 
 
 def nat_gateways_without(cloud: Cloud, request: Request) -> list[str]:

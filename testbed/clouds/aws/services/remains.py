@@ -25,6 +25,7 @@ def _network(cloud: Cloud) -> Iterator[str]:
     yield from (f"ec2/launch-template/{each}" for each in ec2.launch_templates)
     yield from (f"ec2/volume/{each}" for each in ec2.volumes)
     yield from (f"ec2/instance/{each.id}" for each in ec2.all_instances() if each.state != "terminated")
+    yield from (f"autoscaling/group/{each}" for each in cloud.eks.left)
     yield from (f"elb/load-balancer/{each}" for each in cloud.elb.load_balancers)
     yield from (f"elbv2/load-balancer/{each}" for each in cloud.elbv2.load_balancers)
 

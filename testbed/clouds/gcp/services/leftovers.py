@@ -35,7 +35,8 @@ def _network(world: World, cluster: container_v1.Cluster) -> str:
 def add(world: World, cluster: container_v1.Cluster, kind: Kind) -> list[str]:
     """Make what the load balancer controller or a CSI driver of a cluster makes. Gives the full names, what uses others first.
 
-    A forwarding rule comes with its target pool, health check, firewall rule and address, as one Service of type LoadBalancer has them.
+    A forwarding rule comes with its target pool, health check, address, and a firewall rule for its clients and one for the check, as one
+    Service of type LoadBalancer has them.
     The Service is that of our Gateway, and claims are those of caches.
     """
     number = world.number()
@@ -57,7 +58,9 @@ def add(world: World, cluster: container_v1.Cluster, kind: Kind) -> list[str]:
             network=network,
             description=description,
         )
-        return [rule, pool, check, firewall, address]
+        of_nodes = f'{{"kubernetes.io/cluster-id":"{uid[-16:]}"}}'
+        let_in = put(world, f"{top}/firewalls/k8s-{uid[-16:]}-node-http-hc", network=network, description=of_nodes)
+        return [rule, pool, check, firewall, address, let_in]
     if kind == "filestore":
         name = f"{world.root}/locations/{cluster.locations[0]}/instances/pvc-{number:08x}"
         world.objects[name] = filestore_v1.Instance(

@@ -25,7 +25,7 @@ from tests.activities.clouds.eks.world import World, world_of
 
 TO_CLUSTER = ("net/vpc", "net/subnets", "iam/cluster", "cluster")
 TO_NODES = (
-    *("net/vpc", "net/subnets", "net/igw", "net/eip", "net/nat", "net/routes-private"),
+    *("net/vpc", "net/subnets", "net/igw", "net/eip", "net/nat", "net/routes-public", "net/routes-private"),
     *("iam/cluster", "iam/node", "cluster", "addon/vpc-cni"),
 )
 

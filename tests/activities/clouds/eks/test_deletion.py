@@ -177,6 +177,46 @@ async def test_prv_65_an_interface_that_a_node_left_is_deleted_once_it_was_unuse
     assert "NetworkInterface" not in kinds(list(world.provider.audit(world.audit())))
 
 
+async def test_prv_9_3_what_eks_made_for_a_node_group_and_left_is_named_once_the_cluster_is_gone(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    objects = await made(world, desired, *TO_NODES, "pool/gpu")
+    cluster = world.provider.cloud_cluster(world.account)
+    group, template, profile = aws.leave_nodes(cluster, "gpu")
+    named = {"AutoScalingGroup": group, "LaunchTemplate": template}
+    assert [each for each in world.provider.audit(world.audit()) if each.id in named.values()] == []
+    await world.delete_all(desired.objects)
+    left = swept(world)
+    assert {each.kind: each.id for each in left} == named
+    assert {(each.ours, each.key, bool(each.link)) for each in left} == {(False, "", True)}
+    assert {"EKS made it for node group gpu and has not deleted it with that" in each.evidence for each in left} == {True}
+    # That of the role goes with it: afterwards nothing says whose it is.
+    assert world.look(objects["iam/node"]).state is State.ABSENT
+    assert (len(aws.remains()), any(profile in each for each in aws.remains())) == (2, False)
+    aws.fault(Fault(Kind.REFUSE, operation="DescribeAutoScalingGroups", code="AccessDenied", message="not authorized"))
+    assert kinds(list(world.provider.audit(world.audit()))) == ["LaunchTemplate"], "a right that nothing else needs"
+
+
+async def test_prv_9_3_a_profile_that_may_not_be_deleted_does_not_hold_its_role(aws: FakeAws, world: World) -> None:
+    desired = world.plan()
+    objects = await made(world, desired, *TO_NODES, "pool/gpu")
+    _, _, profile = aws.leave_nodes(world.provider.cloud_cluster(world.account), "gpu")
+    await world.delete(objects["pool/gpu"])
+    aws.fault(Fault(Kind.REFUSE, operation="DeleteInstanceProfile", code="AccessDenied", message="not authorized"))
+    await world.delete(objects["iam/node"])
+    assert [each for each in aws.remains() if profile in each] == [f"iam/instance-profile/{profile}"]
+
+
+async def test_prv_74_nodes_that_are_there_without_their_cluster_are_named(aws: FakeAws, world: World) -> None:
+    objects = await made(world, world.plan(), *TO_CLUSTER)
+    tags: Any = [{"ResourceType": "instance", "Tags": [{"Key": "eks:cluster-name", "Value": world.provider.cloud_cluster(world.account)}]}]
+    subnet, ec2 = world.known["net/subnets"]["private-us-east-2a"], aws.client("ec2")
+    node = ec2.run_instances(ImageId="ami-1", MinCount=1, MaxCount=1, SubnetId=subnet, TagSpecifications=tags)["Instances"][0]["InstanceId"]
+    assert "Instance" not in kinds(list(world.provider.audit(world.audit())))
+    await world.delete(objects["cluster"])
+    (found,) = [each for each in world.provider.audit(world.audit()) if each.kind == "Instance"]
+    assert (found.id, found.ours, "a node of this cluster, which is gone" in found.evidence) == (node, False, True)
+
+
 async def test_prv_66_64_a_load_balancer_and_its_group_are_swept(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_CLUSTER)

@@ -62,6 +62,47 @@ def test_prv_69_what_a_cluster_left_is_found_and_deleted_and_the_network_then_go
     assert (cloud.google.remains(), cloud.audit()) == ([], [])
 
 
+@pytest.mark.parametrize("swept", range(6))
+def test_prv_9_3_an_end_between_two_deletions_of_a_load_balancer_hides_nothing(cloud: Cloud, swept: int) -> None:
+    cloud.google.plant_leftover(cloud.cluster_name, "forwarding_rule")
+    objects = cloud.objects
+    run(cloud.delete(cloud.object("cluster")))
+    for each in without_key(cloud)[:swept]:
+        cloud.provider.sweep(cloud.order, each)
+    assert cloud.sweep() == []
+    assert without_key(cloud) == []
+    run(cloud.delete_all(objects))
+    assert cloud.google.remains() == []
+
+
+def test_prv_9_3_a_firewall_rule_stays_while_it_says_whose_the_rest_is(cloud: Cloud) -> None:
+    cloud.google.plant_leftover(cloud.cluster_name, "forwarding_rule")
+    for each in of_kind(cloud.audit(), "Firewall"):
+        with pytest.raises(Dependency, match=r"says whose load balancers are, and ForwardingRule .* is still there"):
+            cloud.provider.sweep(cloud.order, each)
+    assert len(of_kind(cloud.audit(), "Firewall")) == 2
+
+
+def test_a_health_check_of_target_pools_is_gone_once_its_deletion_ended(cloud: Cloud) -> None:
+    cloud.google.plant_leftover(cloud.cluster_name, "forwarding_rule")
+    message = "resource is already being used by 'x'"
+    cloud.google.fault(OperationFails(call="compute.http_health_checks.delete", code="FAILED_PRECONDITION", message=message))
+    rule, pool, check, *_ = cloud.audit()
+    for each in (rule, pool):
+        cloud.provider.sweep(cloud.order, each)
+    with pytest.raises(Dependency, match="already being used by 'x'"):
+        cloud.provider.sweep(cloud.order, check)
+    cloud.provider.sweep(cloud.order, check)
+    assert check.id not in cloud.google.objects()
+
+
+def test_a_health_check_of_target_pools_is_found_among_many(cloud: Cloud) -> None:
+    for number in range(100):
+        cloud.google.plant(f"projects/fake-project/global/httpHealthChecks/a{number}", description="of others")
+    _, _, check, *_ = cloud.google.plant_leftover(cloud.cluster_name, "forwarding_rule")
+    assert [each.id for each in of_kind(cloud.audit(), "HttpHealthCheck")] == [check]
+
+
 def test_prv_d5_a_load_balancer_is_found_while_its_cluster_is_there(cloud: Cloud) -> None:
     cloud.google.plant_leftover(cloud.cluster_name, "forwarding_rule")
     assert {each.kind for each in without_key(cloud)} == LOAD_BALANCER
@@ -86,6 +127,7 @@ def test_leftovers_are_in_the_order_in_which_they_can_be_deleted(cloud: Cloud) -
         "TargetPool",
         "HttpHealthCheck",
         "Address",
+        "Firewall",
         "Firewall",
         "Cluster",
         "Subnetwork",
@@ -127,6 +169,7 @@ def test_prv_74_what_others_put_into_the_network_is_named_and_never_deleted(clou
         an_instance(cloud),
         google.plant(f"projects/{project}/global/firewalls/allow-ssh", network=network, description="ours"),
         google.plant(f"{region}/routers/nat", network=network),
+        google.plant(f"projects/{project}/global/routes/to-office", network=network),
         google.plant(f"{region}/subnetworks/more", network=network, ipCidrRange="10.9.0.0/24"),
         google.plant(f"{region}/forwardingRules/internal", network=network),
         google.plant(f"{region}/backendServices/internal", network=network),
@@ -229,6 +272,17 @@ def test_ruling_71_load_balancers_of_users_are_named_unless_they_had_none_any_mo
     assert without_key(cloud) == []
 
 
+def test_ruling_71_so_is_what_lets_their_health_checks_in(cloud: Cloud) -> None:
+    a_load_balancer(cloud, "a1", nodes_of=cloud.base)
+    name = "projects/fake-project/global/firewalls/k8s-a1-check-http-hc"
+    cloud.google.plant(name, network=network_of(cloud), description=USERS)
+    assert [each.ours for each in without_key(cloud) if each.id == name] == [False]
+    cloud.emptied = True
+    assert [each.ours for each in without_key(cloud) if each.id == name] == [True]
+    cloud.sweep()
+    assert without_key(cloud) == []
+
+
 @pytest.mark.parametrize("emptied", [False, True])
 def test_ruling_71_what_claims_of_users_stored_is_named_and_stays(cloud: Cloud, emptied: bool) -> None:
     cloud.emptied = emptied
@@ -245,9 +299,10 @@ def test_ruling_71_what_claims_of_users_stored_is_named_and_stays(cloud: Cloud, 
     assert {disk, share} <= set(cloud.google.objects())
 
 
-def test_a_firewall_rule_with_the_name_of_another_load_balancer_makes_it_not_ours(cloud: Cloud) -> None:
+@pytest.mark.parametrize("nodes_of", ["other-0a1b2c3d", ""])
+def test_a_firewall_rule_with_the_name_of_another_load_balancer_makes_it_not_ours(cloud: Cloud, nodes_of: str) -> None:
     cloud.emptied = True
-    rule, pool, check, firewall, address = a_load_balancer(cloud, "b1", nodes_of="other-0a1b2c3d", network=False)
+    rule, pool, check, firewall, address = a_load_balancer(cloud, "b1", nodes_of=nodes_of, network=False)
     other = cloud.google.plant("projects/fake-project/global/healthChecks/theirs")
     forged = cloud.google.plant("projects/fake-project/global/firewalls/theirs-http-hc", network=network_of(cloud), description=USERS)
     assert {each.id for each in without_key(cloud)} == {firewall, forged}
@@ -284,6 +339,18 @@ def test_the_firewall_of_gke_is_left_only_once_the_cluster_is_gone(cloud: Cloud)
     assert [each.id.rpartition("/")[2] for each in of_kind(cloud.audit(), "Firewall")] == [f"gke-{cloud.base}-0a1b2c3d-vms"]
     cloud.sweep()
     assert of_kind(cloud.audit(), "Firewall") == []
+
+
+def test_prv_9_3_routes_of_gke_are_left_only_once_the_cluster_is_gone_and_those_of_the_network_never(cloud: Cloud) -> None:
+    network, top = network_of(cloud), "projects/fake-project/global/routes"
+    own = cloud.google.plant(f"{top}/default-route-0a1b2c3d", network=network)
+    route = cloud.google.plant(f"{top}/gke-{cloud.base}-0a1b2c3d", network=network)
+    assert of_kind(cloud.audit(), "Route") == []
+    run(cloud.delete(cloud.object("cluster")))
+    assert [each.id for each in of_kind(cloud.audit(), "Route")] == [route]
+    cloud.sweep()
+    assert own in cloud.google.objects()
+    assert of_kind(cloud.audit(), "Route") == []
 
 
 def test_a_cluster_whose_label_was_taken_away_is_there_and_keeps_the_firewall_of_gke(cloud: Cloud) -> None:

@@ -1,5 +1,6 @@
 """A GKE cluster that exists: changes of its manifest, and what others change (spec/provisioning.md 6.8)."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -336,3 +337,51 @@ def test_prv_70_a_cluster_that_is_being_created_is_deleted_when_that_is_done(goo
     run(cloud.delete_all())
     assert google.remains() == []
     assert len(google.ledger().calls("container.create_cluster", effective=True)) == 1
+
+
+@pytest.fixture
+def slow() -> Iterator[FakeGoogle]:
+    """A cloud whose operations take long."""
+    with FakeGoogle(reads=40) as google:
+        yield google
+
+
+def being_created(google: FakeGoogle, *pools: dict[str, Any]) -> Cloud:
+    """A cluster whose last pool is being created."""
+    cloud = a_cloud(google, *pools)
+    for each in cloud.objects[:-1]:
+        google.finish()
+        run(cloud.ensure(each))
+    google.finish()
+    each = cloud.objects[-1]
+    cloud.handler(each).create(cloud.wanted(each))
+    return cloud
+
+
+def cancels(google: FakeGoogle) -> list[str]:
+    return [call.outcome for call in google.ledger().calls("container.cancel_operation")]
+
+
+@pytest.mark.parametrize("key", ["pool/gpu", "cluster"])
+def test_prv_9_5_the_creation_of_a_pool_is_cancelled_when_it_or_its_cluster_is_deleted(slow: FakeGoogle, key: str) -> None:
+    cloud = being_created(slow, a_pool())
+    run(cloud.delete(cloud.object(key)))
+    assert cancels(slow) == ["OK"]
+    run(cloud.delete_all())
+    assert slow.remains() == []
+
+
+def test_prv_9_5_that_of_another_pool_goes_on(slow: FakeGoogle) -> None:
+    cloud = being_created(slow, a_pool(), a_pool("other"))
+    run(cloud.delete(cloud.object("pool/gpu")))
+    assert cancels(slow) == []
+    assert cloud.pool_name("other") in slow.objects()
+
+
+@pytest.mark.parametrize("code", ["FAILED_PRECONDITION", "PERMISSION_DENIED", "NOT_FOUND", "UNIMPLEMENTED"])
+def test_prv_9_5_what_cannot_be_cancelled_is_awaited(slow: FakeGoogle, code: str) -> None:
+    cloud = being_created(slow, a_pool())
+    slow.fault(Refuse(call="container.cancel_operation", code=code, message="it cannot be cancelled"))
+    run(cloud.delete(cloud.object("cluster")))
+    assert len(cancels(slow)) == 1
+    assert cloud.cluster_name not in slow.objects()

@@ -98,6 +98,8 @@ class Temporal:
             "continue_as_new": self._continue_as_new,
             "instance": lambda: self.instance,
             "memo": dict,
+            # No history of before is replayed.
+            "patched": lambda _: True,
         }
         with contextlib.ExitStack() as stack:
             for name, value in replaced.items():

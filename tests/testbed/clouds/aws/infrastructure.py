@@ -67,15 +67,16 @@ class Infrastructure:
         self.ec2.attach_internet_gateway(InternetGatewayId=self.gateway, VpcId=self.vpc)
 
     def routes(self) -> None:
-        """Make the NAT gateway and the route of the private subnets."""
+        """Make the NAT gateway, and the routes of the public and of the private subnets."""
         self.address = self.ec2.allocate_address(Domain="vpc")["AllocationId"]
         self.nat = self.ec2.create_nat_gateway(SubnetId=self.public[0], AllocationId=self.address)["NatGateway"]["NatGatewayId"]
         self.until(self.nat_state, "available")
-        table = self.ec2.create_route_table(VpcId=self.vpc)["RouteTable"]["RouteTableId"]
-        self.ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=self.nat)
-        for each in self.private:
-            self.ec2.associate_route_table(RouteTableId=table, SubnetId=each)
-        self.tables.append(table)
+        for subnets, gateway in ((self.public, {"GatewayId": self.gateway}), (self.private, {"NatGatewayId": self.nat})):
+            table = self.ec2.create_route_table(VpcId=self.vpc)["RouteTable"]["RouteTableId"]
+            self.ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", **gateway)
+            for each in subnets:
+                self.ec2.associate_route_table(RouteTableId=table, SubnetId=each)
+            self.tables.append(table)
 
     def role(self, name: str, service: str) -> str:
         """Make a role; gives its ARN."""

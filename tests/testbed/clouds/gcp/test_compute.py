@@ -166,16 +166,17 @@ def test_a_cluster_holds_its_subnet(google: FakeGoogle, subnetworks: compute_v1.
 
 
 def test_62_a_load_balancer_of_a_cluster_is_taken_apart_in_order(google: FakeGoogle, client: Client, cluster: str) -> None:
-    rule, pool, check, firewall, address = (name.rpartition("/")[2] for name in google.plant_leftover(cluster, "forwarding_rule"))
+    rule, pool, check, firewall, address, let_in = (name.rpartition("/")[2] for name in google.plant_leftover(cluster, "forwarding_rule"))
     where = {"project": google.project, "region": REGION}
-    pools, checks = client(compute_v1.TargetPoolsClient), client(compute_v1.FirewallsClient)
+    pools, firewalls = client(compute_v1.TargetPoolsClient), client(compute_v1.FirewallsClient)
     with pytest.raises(exceptions.BadRequest, match="forwardingRules"):
         pools.delete_unary(**where, target_pool=pool)
     client(compute_v1.ForwardingRulesClient).delete_unary(**where, forwarding_rule=rule)
     google.finish()
     pools.delete_unary(**where, target_pool=pool)
     client(compute_v1.AddressesClient).delete_unary(**where, address=address)
-    checks.delete_unary(project=google.project, firewall=firewall)
+    for each in (firewall, let_in):
+        firewalls.delete_unary(project=google.project, firewall=each)
     google.finish()
     google.remove(f"projects/{google.project}/global/httpHealthChecks/{check}")
     assert not [name for name in google.remains() if rule in name or pool in name]

@@ -19,6 +19,8 @@ LAST = StepDecision("attempt", limit=FORCED_LIMIT)
 GONE = StepDecision("abandon", "the InferenceCluster was deleted")
 UNCONNECTED = CLUSTER.model_copy(update={"connection": None})
 DELETED = CLUSTER.model_copy(update={"present": False})
+LOST = DELETED.model_copy(update={"gone": True})
+WITH_CLUSTER = StepDecision("gone", "the cluster does not exist any more, as its cloud says, and nothing of what was on it")
 
 
 class Case(NamedTuple):
@@ -48,6 +50,8 @@ CASES = [
     Case("ruling-74 forced without a cluster", ENGINES, {"cluster": UNCONNECTED, "forced": "step"}, 0,
          StepDecision("abandon", "the teardown was forced while the cluster was not connected")),
     Case("the cluster was deleted", ENGINES, {"cluster": DELETED}, 0, GONE),
+    Case("prv 9.2 the cluster itself is gone", ENGINES, {"cluster": LOST}, 0, WITH_CLUSTER),
+    Case("prv 9.2 no request runs on a cluster that is gone", DRAIN, {"cluster": LOST}, 0, NONE_NEEDED),
     Case("the backoff holds", ENGINES, {"retry_at": LATER.isoformat()}, 1, StepDecision("wait", check_at=LATER)),
     Case("the backoff is over", ENGINES, {"retry_at": EARLIER.isoformat()}, 1, ATTEMPT),
     Case("ruling-74 a step is tried once before it is skipped", ENGINES, {"forced": "step"}, 0, LAST),

@@ -1,0 +1,37 @@
+"""The steps of a deletion that are more than one workflow's: each waits until the one before is really done (provisioning.md 9.2)."""
+
+import pytest
+
+from api_types.messages.clouds import CLUSTER_KEY
+from api_types.messages.cluster_work import RemainingObject
+from tests.workflows.cloud_cluster.test_cluster_gone import NAMESPACE, a_replica
+from tests.workflows.cloud_cluster.test_inference_cluster import NAME, AtCloud, control_plane, held_by
+from tests.workflows.environment.harness import message
+
+pytestmark = pytest.mark.testbed
+
+# Ruling 71 holds above D4: those of users are not deleted but waited for (`test_stk_37`); this one is ours, and on its way out.
+OURS = RemainingObject(id="v1/Service/envoy-gateway-system/envoy", why="finalizer service.kubernetes.io/load-balancer-cleanup")
+
+
+async def test_prv_9_2_d2_d4_d8_replicas_then_load_balancers_then_the_control_plane_then_what_it_stood_on() -> None:
+    clusters = AtCloud()
+    async with control_plane(clusters) as (plane, at_cloud):
+        cloud, replica = at_cloud.cloud, await a_replica(plane)
+        clusters.holding = [OURS]
+        await plane.delete("InferenceCluster", NAME)
+        seen = await plane.until("InferenceCluster", NAME, held_by("Occupied"))
+        assert f"{NAMESPACE}/{replica}" in message(seen, "Deleting")
+        await plane.delete("ModelDeployment", "qwen", NAMESPACE)
+        seen = await plane.until("InferenceCluster", NAME, held_by("LoadBalancersRemaining"))
+        assert "--force" not in message(seen, "Deleting"), "nobody has to do anything"
+        assert (cloud.written("delete"), cloud.written("audit"), clusters.emptied) == ([], [], [])
+        cloud.hold.add(CLUSTER_KEY)
+        clusters.holding = []
+        await at_cloud.until_cloud(lambda cloud: CLUSTER_KEY in cloud.written("delete"), "the order to delete it")
+        looks = cloud.looks[CLUSTER_KEY]
+        await at_cloud.until_cloud(lambda cloud: cloud.looks[CLUSTER_KEY] > looks + 5, "looks at its end")
+        assert (cloud.written("delete"), clusters.emptied) == ([CLUSTER_KEY], [NAME])
+        cloud.hold.clear()
+        await plane.gone("InferenceCluster", NAME)
+        assert (cloud.things, cloud.written("delete")[0]) == ({}, CLUSTER_KEY)

@@ -1,0 +1,37 @@
+"""A pool that is removed while its workflow loses its state, on a real Temporal server and a scripted cloud."""
+
+from typing import Any
+
+import pytest
+
+from api_types import names
+from tests.activities.clouds.builders import a_pool
+from tests.workflows.cloud_cluster.test_inference_cluster import NAME, AtCloud, a_class, a_cluster, control_plane
+from tests.workflows.environment.harness import Json, message
+
+pytestmark = pytest.mark.testbed
+
+DRAIN_SECONDS = 6
+
+
+def with_pools(*pools: dict[str, Any]) -> Json:
+    """The cluster with these pools."""
+    cluster = a_cluster()
+    return {**cluster, "spec": {**cluster["spec"], "nodePools": list(pools)}}
+
+
+async def test_case_77_a_pool_that_is_removed_when_the_state_is_lost_goes_while_its_cluster_stays() -> None:
+    async with control_plane(AtCloud(), pool_drain_wait=DRAIN_SECONDS) as (plane, at_cloud):
+        await plane.apply(a_class())
+        await plane.apply(with_pools(a_pool("a"), a_pool("b")))
+        seen = await plane.ready("InferenceCluster", NAME)
+        await plane.apply(with_pools(a_pool("a")))
+        await plane.until("InferenceCluster", NAME, lambda seen: "pool b was removed" in message(seen, "ClusterReady"))
+        cloud = plane.client.get_workflow_handle(names.cloud_cluster_id(NAME, seen["metadata"]["uid"]))
+        await cloud.terminate("lost")
+        assert "pool/b" in at_cloud.cloud.things
+        # Another order starts it again.
+        await plane.apply(with_pools(a_pool("a", maxNodeCount=4)))
+        await at_cloud.until_cloud(lambda cloud: cloud.written("delete") == ["pool/b"], "the end of the pool")
+        await plane.ready("InferenceCluster", NAME)
+        assert at_cloud.cloud.written("create").count("pool/a") == 1
