@@ -24,7 +24,7 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.exceptions import TemporalError, WorkflowAlreadyStartedError
 from temporalio.service import RPCStatusCode
 
 from activities.messaging.search_attributes import NAME, NAMESPACE, PHASE, READY, identity_at_start, visibility_query
@@ -261,12 +261,11 @@ class ControlPlane:
             return await self.client.execute_update_with_start_workflow(
                 _REPLACE, message.wire(), start_workflow_operation=start, id=message.request_id, rpc_timeout=WRITE_WAIT
             )
-        except BaseException:
-            # The start has an outcome of its own; asyncio logs an error if nobody asks for it.
-            with suppress(Exception):
+        finally:
+            # The start has the error of the call too, and asyncio logs it if nobody asks for it. Who waits no longer has none yet.
+            with suppress(TemporalError, TimeoutError):
                 async with asyncio.timeout(0):
                     await start.workflow_handle()
-            raise
 
     async def list(self, kind: KindInfo, namespace: str | None, *, deployment: str = "") -> Sequence[ListedObject]:
         """Give all objects of a kind, sorted by namespace and name; `namespace` None means all. Raises `Unreachable`."""

@@ -4,8 +4,7 @@ Nobody deletes it any more, and the tags by which it is found may be written by 
 Auto Scaling group that has machines holds the subnets meanwhile.
 """
 
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from activities.clouds.eks.handlers.base import Item, tags_of
 from activities.clouds.eks.leftovers.kinds import LeftoverKind, Scene, console, where
@@ -21,21 +20,19 @@ class _OfNodeGroups(LeftoverKind):
 
     id_field: str
     path: str
+    listing: tuple[str, str, str]
+    """The service, the operation, and the field of its answer."""
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
         """List those of the cluster once that is gone; none where the credential may not list them."""
         if scene.clients.read("eks", "describe_cluster", name=scene.cluster):
             return []
         try:
-            listed = list(self.listed(scene))
+            listed = list(scene.clients.listed(*self.listing, Filters=where(**{f"tag:{_CLUSTER_TAG}": scene.cluster})))
         except PermissionDenied:
             # A right that nothing else needs: what is named holds up no deletion.
             return []
         return [self._found(scene, each) for each in listed if tags_of(each).get(_CLUSTER_TAG) == scene.cluster]
-
-    @abstractmethod
-    def listed(self, scene: Scene) -> Iterable[Item]:
-        """Ask AWS for those with the tag of the cluster."""
 
     def _found(self, scene: Scene, item: Item) -> Leftover:
         identity, group = str(item[self.id_field]), tags_of(item).get(_GROUP_TAG, "unknown")
@@ -54,11 +51,7 @@ class ScalingGroups(_OfNodeGroups):
     kind = "AutoScalingGroup"
     id_field = "AutoScalingGroupName"
     path = "ec2/home?region={region}#AutoScalingGroupDetails:id={id}"
-
-    def listed(self, scene: Scene) -> Iterable[Item]:
-        """Ask AWS for those with the tag of the cluster."""
-        filters = where(**{f"tag:{_CLUSTER_TAG}": scene.cluster})
-        return scene.clients.listed("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups", Filters=filters)
+    listing = ("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups")
 
 
 class EksTemplates(_OfNodeGroups):
@@ -67,8 +60,4 @@ class EksTemplates(_OfNodeGroups):
     kind = "LaunchTemplate"
     id_field = "LaunchTemplateId"
     path = "ec2/home?region={region}#LaunchTemplateDetails:launchTemplateId={id}"
-
-    def listed(self, scene: Scene) -> Iterable[Item]:
-        """Ask AWS for those with the tag of the cluster."""
-        filters = where(**{f"tag:{_CLUSTER_TAG}": scene.cluster})
-        return scene.clients.listed("ec2", "describe_launch_templates", "LaunchTemplates", Filters=filters)
+    listing = ("ec2", "describe_launch_templates", "LaunchTemplates")
