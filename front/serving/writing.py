@@ -118,8 +118,7 @@ class Writer:
         named = of_path(resource, document)
         names_version = bool(named["metadata"].get("resourceVersion"))
 
-        async def once() -> tuple[Tree, tuple[str, ...]]:
-            before = await self.present(resource)
+        async def of(before: Tree) -> tuple[Tree, tuple[str, ...]]:
             admitted, owners = await self._made(resource, named, before, manager, validation)
             # What is kept of the owners is of that state alone; an object without any may get some meanwhile.
             version = named_version(resource, named, before)
@@ -129,8 +128,7 @@ class Writer:
             count = chosen_count(before, manifest) if names_version and not dry else None
             return await self._with_count(resource, tree, count, event), admitted.warnings
 
-        async with self._turns.of(resource.key):
-            return await (once() if names_version else _repeated(once))
+        return await self._written(resource, of, event, names_version=names_version, dry=dry)
 
     async def patch(
         self, resource: Resource, kind: str, patch: Any, manager: Manager, event: AuditEvent, *, dry: bool, validation: str = STRICT
@@ -138,8 +136,7 @@ class Writer:
         """Change some fields of an object; gives it with warnings. Raises `Refused`."""
         names_version = await bodies.apart(bodies.names_version, kind, patch)
 
-        async def once() -> tuple[Tree, tuple[str, ...]]:
-            before = await self.present(resource)
+        async def of(before: Tree) -> tuple[Tree, tuple[str, ...]]:
             document = of_path(resource, await bodies.apart(bodies.patched, before, kind, patch))
             admitted, owners = await self._made(resource, document, before, manager, validation)
             version = named_version(resource, document, before)
@@ -150,8 +147,31 @@ class Writer:
             count = None if dry or is_applied else chosen_count(before, manifest)
             return await self._with_count(resource, tree, count, event), admitted.warnings
 
+        return await self._written(resource, of, event, names_version=names_version, dry=dry)
+
+    async def _written(
+        self, resource: Resource, of: Callable[[Tree], Awaitable[ResultT]], event: AuditEvent, *, names_version: bool, dry: bool
+    ) -> ResultT:
+        """Write an object in turn, from what it is before. Raises `Refused`. `of`: makes the change of that.
+
+        A change that is of any state is first made of the one that is known here, which spares a query. That may be old: the workflow finds
+        out by its version, and what is refused before anything is sent is refused only if it is of the present state too.
+        """
+
+        async def of_present() -> ResultT:
+            return await of(await self.present(resource))
+
         async with self._turns.of(resource.key):
-            return await (once() if names_version else _repeated(once))
+            if names_version:
+                return await of_present()
+            known = self._projection.get(resource.key)
+            if known and not dry and is_there(known.tree) and not deleting(known.tree):
+                try:
+                    return await of(known.tree)
+                except errors.Refused as refusal:
+                    if event.changes and not isinstance(refusal, errors.Stale):
+                        raise
+            return await _repeated(of_present)
 
     async def _made(self, resource: Resource, document: Tree, before: Tree, manager: Manager, validation: str) -> tuple[Admitted, Owners]:
         """Give what a document makes of an object, and who owns what then. Raises `Refused`."""

@@ -23,6 +23,10 @@ from client.temporal.control_plane import ControlPlane
 from front.store.projection import LATE_MICROSECONDS, Key, Projection, Tree, shown
 
 POLL_SECONDS = 0.25
+# Each look asks for what changed up to a second before the newest that is known; every so many seconds one asks for all that may be seen
+# late. Under load most of what the wide one finds is known, and reading it costs as much as the changes themselves.
+RECENT_MICROSECONDS = 1_000_000
+WIDE_SECONDS = 1.0
 # After a failure, and how often everything is listed.
 RETRY_SECONDS = 1.0
 RELIST_SECONDS = 60.0
@@ -49,7 +53,7 @@ class Feed:
         self._unanswered: dict[Key, float] = {}
         self._followed = 0
         self._seen_gone: datetime | None = None
-        self._relisted = 0.0
+        self._relisted = self._looked_wide = 0.0
         self.problem = ""
         """Why the last attempt failed; empty if it did not."""
 
@@ -84,10 +88,18 @@ class Feed:
         if not self._projection.complete or time.monotonic() - self._relisted > RELIST_SECONDS:
             await self._relist()
         else:
-            self._ask(self._newer([row async for row in self._plane.rows(changed_query(_KINDS, self._followed - LATE_MICROSECONDS))]))
+            self._ask(self._newer([row async for row in self._plane.rows(changed_query(_KINDS, self._since()))]))
             self._ask([key for key, due in self._unanswered.items() if due < time.monotonic()])
         await self._remove_gone(started)
         self._projection.complete = True
+
+    def _since(self) -> int:
+        """Give the version from which on this look asks for changes."""
+        now = time.monotonic()
+        if now - self._looked_wide < WIDE_SECONDS:
+            return self._followed - RECENT_MICROSECONDS
+        self._looked_wide = now
+        return self._followed - LATE_MICROSECONDS
 
     async def read(self, key: Key) -> None:
         """Ask one object for its state now."""
@@ -124,7 +136,7 @@ class Feed:
             known = self._projection.get(key)
             if not await self._plane.exists(Target.of(BY_KIND[key.kind], key.namespace, key.name)) and self._projection.get(key) is known:
                 self._projection.remove(key, _microseconds(utc_now()))
-        self._relisted = time.monotonic()
+        self._relisted = self._looked_wide = time.monotonic()
 
     def _newer(self, rows: Iterable[WorkflowExecution]) -> list[Key]:
         found = dict[Key, None]()

@@ -15,7 +15,7 @@ from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane
 from front.store import feed
 from front.store.feed import Feed
-from front.store.projection import Key, Projection, Tree
+from front.store.projection import LATE_MICROSECONDS, Key, Projection, Tree
 from tests.front.fleet_of_tenants import START, an_object
 
 KEY = Key("ModelDeployment", "a", "one")
@@ -112,3 +112,23 @@ async def test_lists_wait_for_what_ran_at_the_start_and_not_for_what_was_begun_s
     await following.poll()
     await asyncio.gather(*following._tasks.values())
     assert (projection.unread, {key.name for key in projection.of_kind("ModelDeployment")}) == (set(), {"answers", "silent", "new"})
+
+
+async def test_what_visibility_shows_late_is_looked_for_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    plane, projection, since = SilentPlane("one"), Projection(), list[int]()
+    rows, newest = plane.rows, 5 * LATE_MICROSECONDS
+
+    async def asked(query: str) -> AsyncIterator[Any]:
+        if "ModelplaneVersion >" in query:
+            since.append(newest - int(query.rpartition(" ")[2]))
+        async for row in rows(query):
+            yield row
+
+    monkeypatch.setattr(plane, "rows", asked)
+    following = Feed(cast("ControlPlane", plane), projection)
+    following._followed = newest
+    for seconds in (3600.0, 3600.0, 3600.0, 0.0):
+        monkeypatch.setattr(feed, "WIDE_SECONDS", seconds)
+        await following.poll()
+    # The first lists everything, and counts as a look at all that may be late.
+    assert since == [feed.RECENT_MICROSECONDS, feed.RECENT_MICROSECONDS, LATE_MICROSECONDS]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from api_types.messages.entities import Replace
-from client.errors import Conflict, NoAnswer
+from client.errors import Conflict, NoAnswer, Refused
 from client.refs.targets import Target
 from front.serving import app
 from front.store import turns
@@ -177,3 +177,59 @@ async def test_a_late_write_does_not_displace_what_was_created_since(
     stored = fleet.projection.get(key)
     assert stored
     assert stored.uid == "another"
+
+
+KNOWN = Key("ModelDeployment", "a", "mine")
+JSON_PATCH = {"Content-Type": "application/json-patch+json"}
+
+
+def changed_elsewhere(fleet: Fleet) -> None:
+    """Change the object so that this front does not know it yet."""
+    tree = fleet.plane.trees[KNOWN]
+    version = int(tree["metadata"]["resourceVersion"]) + 5
+    labels = {**tree["metadata"]["labels"], "elsewhere": "yes"}
+    fleet.plane.trees[KNOWN] = {**tree, "metadata": {**tree["metadata"], "labels": labels, "resourceVersion": str(version)}}
+    fleet.plane.changed[KNOWN] = version
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_write_of_any_state_needs_no_query_of_one_that_is_known(fleet: Fleet, *, is_known: bool) -> None:
+    if not is_known:
+        changed_elsewhere(fleet)
+    fleet.plane.touched.clear()
+    status, told = await fleet.ask("PATCH", PATH, "ann", json.dumps({"metadata": {"labels": {"w": "x"}}}).encode(), **MERGE)
+    labels = json.loads(told)["metadata"]["labels"]
+    assert (status, labels) == (200, {"tier": "gold", "w": "x"} | ({} if is_known else {"elsewhere": "yes"}))
+    # One is by the plane itself, as it replaces the object.
+    assert len(fleet.plane.touched) == (1 if is_known else 2)
+
+
+async def test_a_write_is_refused_only_for_what_the_present_state_is(fleet: Fleet) -> None:
+    changed_elsewhere(fleet)
+    wanted = [
+        {"op": "test", "path": "/metadata/labels/elsewhere", "value": "yes"},
+        {"op": "add", "path": "/metadata/labels/w", "value": "x"},
+    ]
+    status, told = await fleet.ask("PATCH", PATH, "ann", json.dumps(wanted).encode(), **JSON_PATCH)
+    assert (status, json.loads(told)["metadata"]["labels"].get("w")) == (200, "x")
+    wanted[0]["value"] = "no"
+    assert (await fleet.ask("PATCH", PATH, "ann", json.dumps(wanted).encode(), **JSON_PATCH))[0] == 422
+
+
+async def test_what_a_workflow_refuses_is_not_sent_again(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = list[Replace]()
+
+    async def refused(_target: Target, message: Replace, *, create: bool) -> Tree:
+        sent.append(message)
+        raise Refused("not this", next_step="send another" if not create else "")
+
+    monkeypatch.setattr(fleet.plane, "replace", refused)
+    status, _ = await fleet.ask("PATCH", PATH, "ann", json.dumps({"metadata": {"labels": {"w": "x"}}}).encode(), **MERGE)
+    assert (status, len(sent)) == (422, 1)
+
+
+async def test_a_dry_run_is_of_the_present_state(fleet: Fleet) -> None:
+    changed_elsewhere(fleet)
+    body = json.dumps({"metadata": {"labels": {"w": "x"}}}).encode()
+    status, told = await fleet.ask("PATCH", f"{PATH}?dryRun=All", "ann", body, **MERGE)
+    assert (status, json.loads(told)["metadata"]["labels"]) == (200, {"tier": "gold", "w": "x", "elsewhere": "yes"})
