@@ -2,6 +2,9 @@
 
 from datetime import datetime
 
+from temporalio import workflow
+
+from api_types.errors import NotYet
 from api_types.messages.clouds import CLUSTER_KEY, CloudObjectResult, CloudObjectShown, Facts
 from workflows.cloud_cluster.context import CloudContext
 from workflows.cloud_cluster.failures import BROKEN, cause_of_broken, delay_after
@@ -10,6 +13,11 @@ from workflows.cloud_cluster.state import Entry
 from workflows.entity.failures import NO_FAILURE, Failure
 
 _HELD = "it does not exist any more and is not created again by itself, for that would hide an accident: `modelplane retry` creates it"
+# From this many epochs on in which it never was Ready, what is created and never seen has a failure that says so.
+_UNSEEN_MAX = 3
+_UNSEEN = "it was created again and again, and the cloud does not show it: see whether something else has its name or its address"
+# In histories of before what is never seen is created again without a pause.
+UNSEEN_PATCH = "never-seen"
 
 
 class Entries:
@@ -42,7 +50,7 @@ class Entries:
         if entry.facts and entry.facts != facts:
             self._look_again(entry.object.key)
         entry.phase, entry.facts, entry.made, entry.was_ready = "Ready", facts, digest, True
-        entry.rebuilds, entry.rebuild = 0, False
+        entry.rebuilds, entry.rebuild, entry.unseen = 0, False, 0
         self.clear(entry)
 
     def _broken(self, entry: Entry, result: CloudObjectResult) -> bool:
@@ -66,7 +74,11 @@ class Entries:
         if entry.object.key == CLUSTER_KEY and entry.was_ready:
             self._hold(entry)
             return
+        unseen = 0 if entry.was_ready else entry.unseen + 1
         self.begin_epoch(entry)
+        entry.unseen = unseen
+        if unseen >= _UNSEEN_MAX and workflow.patched(UNSEEN_PATCH):
+            self.failed(entry.object.key, Failure(NotYet.__name__, _UNSEEN))
 
     def removed(self, key: str, result: CloudObjectResult) -> None:
         """Record what the deletion of an object gave, in a cluster that stays."""

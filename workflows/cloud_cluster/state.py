@@ -36,6 +36,7 @@ class Entry(_Carried):
         was_ready: whether it was ever Ready in this epoch. Then what breaks it is not repaired by deleting it.
         tried: whether it was worked on in this epoch.
         rebuilds: how often in a row it was deleted because it was broken. `rebuild`: a person wants that it is, if it still is broken.
+        unseen: in how many epochs in a row it was created and never Ready.
         held: it is gone, and is not created again until a person wants that. `left`: it is not ours any more, and was not deleted.
         failure, retry_at: why the last work on it failed, and when it is tried again.
         message: what the cloud said of it.
@@ -52,6 +53,7 @@ class Entry(_Carried):
     tried: bool = False
     rebuilds: int = 0
     rebuild: bool = False
+    unseen: int = 0
     held: bool = False
     left: bool = False
     failure: Failure = NO_FAILURE

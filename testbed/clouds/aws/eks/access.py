@@ -68,7 +68,7 @@ def _create_entry(cloud: Cloud, request: Request) -> Mapping[str, Any]:
 def _describe_entry(cloud: Cloud, request: Request) -> Mapping[str, Any]:
     entries = cluster_of(cloud, request).entries
     item_of(entries, "access entry", request.text("principalArn"))
-    return {"accessEntry": shown(entries, request.text("principalArn"))}
+    return {"accessEntry": shown(cloud, entries, request.text("principalArn"))}
 
 
 def _list_entries(cloud: Cloud, request: Request) -> Mapping[str, Any]:
@@ -133,7 +133,7 @@ def _create_identity(cloud: Cloud, request: Request) -> Mapping[str, Any]:
 def _describe_identity(cloud: Cloud, request: Request) -> Mapping[str, Any]:
     identities = cluster_of(cloud, request).identities
     item_of(identities, "association", request.text("associationId"))
-    return {"association": shown(identities, request.text("associationId"))}
+    return {"association": shown(cloud, identities, request.text("associationId"))}
 
 
 def _list_identities(cloud: Cloud, request: Request) -> Mapping[str, Any]:

@@ -87,7 +87,7 @@ def _describe(cloud: Cloud, request: Request) -> Mapping[str, Any]:
     add_on = item_of(cluster.add_ons, "addon", name)
     if add_on.status in (ACTIVE, DEGRADED):
         _follow_nodes(cluster, add_on, DEGRADED)
-    return {"addon": shown(cluster.add_ons, name)}
+    return {"addon": shown(cloud, cluster.add_ons, name)}
 
 
 def _list(cloud: Cloud, request: Request) -> Mapping[str, Any]:

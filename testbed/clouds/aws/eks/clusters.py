@@ -118,7 +118,7 @@ def _ready(cloud: Cloud, cluster: Cluster) -> None:
 
 def _describe(cloud: Cloud, request: Request) -> Mapping[str, Any]:
     cluster_of(cloud, request)
-    return {"cluster": shown(cloud.eks.clusters, request.text("name"))}
+    return {"cluster": shown(cloud, cloud.eks.clusters, request.text("name"))}
 
 
 def _list(cloud: Cloud, request: Request) -> Mapping[str, Any]:
@@ -176,7 +176,7 @@ def _describe_update(cloud: Cloud, request: Request) -> Mapping[str, Any]:
     cluster, name = cluster_of(cloud, request), request.text("updateId")
     if name not in cluster.updates:
         raise Refusal(NOT_FOUND, f"No update found for ID: {name}")
-    return {"update": shown(cluster.updates, name)}
+    return {"update": shown(cloud, cluster.updates, name)}
 
 
 def _list_updates(cloud: Cloud, request: Request) -> Mapping[str, Any]:

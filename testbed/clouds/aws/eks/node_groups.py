@@ -212,7 +212,7 @@ def _resize(cloud: Cloud, cluster: Cluster, group: Item, data: Mapping[str, Any]
 def _describe(cloud: Cloud, request: Request) -> Mapping[str, Any]:
     groups = cluster_of(cloud, request).node_groups
     item_of(groups, "node group", request.text("nodegroupName"))
-    return {"nodegroup": shown(groups, request.text("nodegroupName"))}
+    return {"nodegroup": shown(cloud, groups, request.text("nodegroupName"))}
 
 
 def _list(cloud: Cloud, request: Request) -> Mapping[str, Any]:

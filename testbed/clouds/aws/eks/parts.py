@@ -6,6 +6,7 @@ from typing import Any
 from testbed.clouds.aws.cloud import Cloud
 from testbed.clouds.aws.eks_store import ACTIVE, BORN, UPDATING, Cluster, Item
 from testbed.clouds.aws.faults import Kind
+from testbed.clouds.aws.services.network import remove_interface
 from testbed.clouds.aws.wire import Refusal, Request
 
 Handler = Callable[[Cloud, Request], Mapping[str, Any]]
@@ -42,12 +43,14 @@ def item_of(items: Mapping[str, Item], kind: str, name: str) -> Item:
     return items[name]
 
 
-def shown(items: dict[str, Any], name: str) -> Mapping[str, Any]:
-    """Count a read of an object, and show it; raises a Refusal where it is gone by that."""
+def shown(cloud: Cloud, items: dict[str, Any], name: str) -> Mapping[str, Any]:
+    """Count a read of an object, and show it; raises a Refusal where it is gone by that, with its interfaces."""
     item: Item = items[name]
     item.read()
     if item.vanishes_in is not None and item.vanishes_in <= 0:
         items.pop(name, None)
+        for each in item.interfaces:
+            remove_interface(cloud, each)
     if name not in items:
         raise Refusal(NOT_FOUND, f"No resource found for name: {name}.")
     return dict(item.body)

@@ -6,7 +6,7 @@ from typing import Any
 
 from testbed.clouds.aws.cloud import Cloud
 from testbed.clouds.aws.faults import Kind, mentions
-from testbed.clouds.aws.services.network import nat_gateways_without
+from testbed.clouds.aws.services.network import let_go, nat_gateways_without
 from testbed.clouds.aws.wire import Answer, Request
 
 _PATHS: Mapping[str, tuple[str, ...]] = {
@@ -67,7 +67,7 @@ def hide_or_doom(cloud: Cloud, request: Request, made: str) -> None:
 @contextmanager
 def without_hidden(cloud: Cloud, request: Request) -> Iterator[None]:
     """Let a call be answered without what is hidden. It counts as a read of what it reads the kind of, or names."""
-    _count(cloud, request, cloud.vanishing, lambda made: _take_out(cloud, made))
+    _count(cloud, request, cloud.vanishing, lambda made: _vanish(cloud, made))
     restore = [_take_out(cloud, made) for made in dict.fromkeys((*cloud.hidden, *nat_gateways_without(cloud, request)))]
     try:
         yield
@@ -84,6 +84,12 @@ def _count(cloud: Cloud, request: Request, left: dict[str, int], end: Callable[[
             if left[made] <= 0:
                 del left[made]
                 end(made)
+
+
+def _vanish(cloud: Cloud, made: str) -> None:
+    if nat := cloud.ec2.nat_gateways.get(made):
+        let_go(cloud, nat)
+    _take_out(cloud, made)
 
 
 def _take_out(cloud: Cloud, made: str) -> Callable[[], None]:

@@ -200,7 +200,7 @@ def _created_nat(cloud: Cloud, request: Request, answer: Answer) -> None:
             nat.state = AVAILABLE
         else:
             nat.state = FAILED
-            _let_go(cloud, nat)
+            let_go(cloud, nat)
 
     cloud.after_reads(nat.id, cloud.delays.create, settle)
 
@@ -211,12 +211,12 @@ def _deleted_nat(cloud: Cloud, request: Request, _answer: Answer) -> None:
 
     def gone() -> None:
         nat.state = DELETED
-        _let_go(cloud, nat)
+        let_go(cloud, nat)
 
     cloud.after_reads(nat.id, cloud.delays.delete, gone)
 
 
-def _let_go(cloud: Cloud, nat: Any) -> None:
+def let_go(cloud: Cloud, nat: Any) -> None:
     """Give back the interface and the address of a NAT gateway that is gone."""
     interface = nat._eni  # noqa: SLF001 -- moto has no other way
     for address in cloud.ec2.addresses:

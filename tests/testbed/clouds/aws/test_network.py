@@ -45,6 +45,15 @@ def test_68_an_address_is_refused_as_no_right_of_the_caller_while_its_nat_gatewa
     cloud.ec2.release_address(AllocationId=cloud.address)
 
 
+def test_a_nat_gateway_that_vanishes_gives_back_its_address(cloud: Infrastructure) -> None:
+    cloud.aws.fault(Fault(Kind.VANISH, "CreateNatGateway", times=2))
+    address_of(cloud)
+    for _ in range(2):
+        cloud.ec2.describe_nat_gateways()
+    assert [each for each in cloud.aws.remains() if "network-interface" in each or "natgateway" in each] == []
+    cloud.ec2.create_nat_gateway(SubnetId=cloud.public[0], AllocationId=cloud.address)
+
+
 def test_a_nat_gateway_without_an_internet_gateway_fails(cloud: Infrastructure) -> None:
     cloud.ec2.detach_internet_gateway(InternetGatewayId=cloud.gateway, VpcId=cloud.vpc)
     address_of(cloud)

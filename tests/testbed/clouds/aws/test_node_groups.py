@@ -47,6 +47,14 @@ def test_a_cluster_with_groups_cannot_be_deleted_and_a_deleted_group_leaves_noth
     assert [each for each in cloud.aws.remains() if each not in before] == [f"eks/access-entry/{CLUSTER}/{cloud.roles['node']}"]
 
 
+def test_a_group_that_vanishes_takes_its_nodes_with_it(cloud: Infrastructure) -> None:
+    before = cloud.aws.remains()
+    cloud.aws.fault(Fault(Kind.VANISH, "CreateNodegroup", times=2))
+    cloud.create_group()
+    assert cloud.until(cloud.group_state, "gone") == ["CREATING", "CREATING", "ACTIVE", "gone"]
+    assert [each for each in cloud.aws.remains() if each not in before] == [f"eks/access-entry/{CLUSTER}/{cloud.roles['node']}"]
+
+
 def test_a_group_that_is_creating_cannot_be_deleted(cloud: Infrastructure) -> None:
     cloud.create_group()
     assert code(cloud.eks.delete_nodegroup, clusterName=CLUSTER, nodegroupName="l4") == "ResourceInUseException"
