@@ -87,8 +87,11 @@ def _count(cloud: Cloud, request: Request, left: dict[str, int], end: Callable[[
 
 
 def _vanish(cloud: Cloud, made: str) -> None:
+    """Take an object away with what cannot be without it."""
     if nat := cloud.ec2.nat_gateways.get(made):
         let_go(cloud, nat)
+    for target in [each for each, target in cloud.efs.mount_targets_by_id.items() if target.file_system_id == made]:
+        cloud.efs.delete_mount_target(target)
     _take_out(cloud, made)
 
 

@@ -9,6 +9,7 @@ from botocore.config import Config
 from testbed.clouds.aws.account import Credential
 from testbed.clouds.aws.cloud import MANAGED_POLICIES, PoliciesMissing
 from testbed.clouds.aws.fake import FakeAws
+from testbed.clouds.aws.faults import Fault, Kind
 from testbed.clouds.aws.services import storage
 from tests.testbed.clouds.aws.infrastructure import POLICIES, Infrastructure, code, trust
 
@@ -138,3 +139,13 @@ def test_67_a_file_system_and_its_targets_come_and_go_in_steps(cloud: Infrastruc
 def test_a_file_system_is_made_once_for_a_token(cloud: Infrastructure) -> None:
     file_system(cloud)
     assert code(cloud.efs.create_file_system, CreationToken="token") == "FileSystemAlreadyExists"
+
+
+def test_a_file_system_that_vanishes_takes_its_targets_with_it(cloud: Infrastructure) -> None:
+    before = cloud.aws.remains()
+    cloud.aws.fault(Fault(Kind.VANISH, "CreateFileSystem", times=7))
+    system = file_system(cloud)
+    cloud.until(lambda: system_state(cloud), storage.AVAILABLE)
+    cloud.efs.create_mount_target(FileSystemId=system, SubnetId=cloud.private[0])
+    cloud.until(lambda: system_state(cloud), "gone")
+    assert cloud.aws.remains() == before
