@@ -238,6 +238,26 @@ async def test_a_bookmark_says_how_far_a_watch_is_in_the_form_of_its_client(clie
         assert last["metadata"]["resourceVersion"] == str(projection.high)
 
 
+async def test_a_bookmark_in_a_pause_is_of_the_last_change_and_never_from_before_the_beginning(
+    client: Client, projection: Projection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "BOOKMARK_SECONDS", 0.0)
+    monkeypatch.setattr(watching, "CHECK_SECONDS", 0.05)
+    # Another front has seen more than this one.
+    begun = START + 10
+
+    async def told(kind: str) -> str:
+        async with asyncio.timeout(30):
+            while (event := json.loads(await content.readline()))["type"] != kind:
+                pass
+        return str(event["object"]["metadata"]["resourceVersion"])
+
+    async with watched(client, f"&resourceVersion={begun}&allowWatchBookmarks=true") as content:
+        assert await told("BOOKMARK") == str(begun)
+        put(projection, an_object("one", begun + 5))
+        assert await told("MODIFIED") == await told("BOOKMARK") == str(begun + 5)
+
+
 async def test_what_the_control_plane_writes_and_subresources_take_no_writes(client: Client) -> None:
     for method, path in (("POST", f"{BASE}/namespaces/a/modelreplicas"), ("PUT", f"{PATH}/one/status"), ("DELETE", f"{PATH}/one/scale")):
         assert await status_of(client, method, path) == (405, "MethodNotAllowed")
