@@ -136,6 +136,24 @@ async def test_a_scale_that_no_worker_carries_out_in_time_is_not_said_to_be_done
     assert (status, "no worker has carried it out yet" in json.loads(told)["message"], "Retry-After" in headers) == (503, True, False)
 
 
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_a_scale_is_known_at_once_and_takes_the_place_of_no_object_created_since(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, *, is_replaced: bool
+) -> None:
+    signal, tree = fleet.plane.signal, fleet.plane.trees[KNOWN]
+
+    async def overtaken(target: Target, kind: Any, message: Any) -> None:
+        await signal(target, kind, message)
+        if is_replaced:
+            fleet.projection.put(KNOWN, {**tree, "metadata": {**tree["metadata"], "uid": "another", "resourceVersion": str(START + 9)}})
+
+    monkeypatch.setattr(fleet.plane, "signal", overtaken)
+    assert (await fleet.ask("PATCH", f"{PATH}/scale", "ann", b'{"spec":{"replicas":4}}', **MERGE))[0] == 200
+    stored = fleet.projection.get(KNOWN)
+    assert stored
+    assert (stored.uid, stored.tree["spec"]["replicas"]) == (("another", 2) if is_replaced else ("a-mine", 4))
+
+
 async def test_a_scale_of_the_present_state_asks_its_object_once_before(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, signal = list[int](), fleet.plane.signal
 
