@@ -154,8 +154,7 @@ class AccessRules:
     def rights(self, user: User, namespace: str) -> tuple[Right, ...]:
         """Give what a user may do in a namespace, and with the kinds that have none, in the order of the rules."""
         mine = [rule for rule in self._rules if _concerns(rule, user)]
-        found = [Right(rule.resources, rule.verbs, _has(rule.namespaces, (namespace,)), rule.cluster_scoped) for rule in mine]
-        return tuple(right for right in found if right.namespaced or right.cluster_scoped)
+        return tuple(Right(rule.resources, rule.verbs, _has(rule.namespaces, (namespace,)), rule.cluster_scoped) for rule in mine)
 
 
 def _concerns(rule: Rule, user: User) -> bool:

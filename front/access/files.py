@@ -69,7 +69,7 @@ def load(file: Path, model: type[ContentT]) -> ContentT:
         raise BadAccessFile(f"{file} is not YAML: see line {error.line}") from None
     except ValidationError as error:
         # Not the values: a token may have been written in place of its hash.
-        places = [f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg']}" for each in error.errors(include_input=False)]
+        places = [f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg']}" for each in error.errors()]
         raise BadAccessFile(f"{file}: {'; '.join(places[:_PROBLEMS_TOLD])}") from error
 
 

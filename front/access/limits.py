@@ -164,7 +164,7 @@ def _counted(counts: Counter[str], name: str) -> Iterator[None]:
 def _network(address: str) -> str:
     """Give what one caller has of the addresses: of IPv6 a whole network."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        found = ipaddress.ip_address(address)
     except ValueError:
         return address
     return str(ipaddress.ip_network((found, _NETWORK_BITS), strict=False)) if found.version == 6 else address  # noqa: PLR2004 - IPv6

@@ -121,7 +121,7 @@ async def listed(projection: Projection, resource: Resource, parameters: Paramet
     after, version = _continued(parameters.get("continue", ""), projection.high)
     # Taken at once: others may write before all was looked at.
     held = list(projection.of_kind(resource.info.kind).items())
-    there = (item for item in held if item[1].first <= version or item[1].version <= version)
+    there = (item for item in held if item[1].first <= version)
     matching = [item async for item in in_turns(there) if wanted.has_key(item[0]) and wanted.has_labels(item[1])]
     rows = sorted(item for item in matching if after is None or item[0] > after)
     shown = rows[: min(limit, _LIMIT_MAX)] if limit else rows

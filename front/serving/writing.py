@@ -42,7 +42,7 @@ from front.serving.written import (
     stored_form,
     wanted_replicas,
 )
-from front.store.projection import Projection, Stored, Tree, shown, version_of
+from front.store.projection import Projection, Tree, shown, version_of
 from front.store.turns import Turns
 
 log = structlog.get_logger("modelplane.front")
@@ -125,7 +125,7 @@ class Writer:
             manifest = await bodies.apart(with_owners, dump(admitted.manifest), owners)
             tree = await self._update(resource, before, manifest, event, version=version, dry=dry, reason=reason)
             # Who names no version has not seen the present count, and may have chosen the one of a file long ago.
-            count = chosen_count(before, manifest) if names_version and not dry else None
+            count = chosen_count(before, manifest) if names_version else None
             return await self._with_count(resource, tree, count, event), admitted.warnings
 
         return await self._written(resource, of, event, names_version=names_version, dry=dry)
@@ -144,7 +144,7 @@ class Writer:
             keeps = has_count(before, manifest)
             tree = await self._update(resource, before, manifest, event, version=version, keeps_replicas=keeps, dry=dry)
             is_applied = manager.name in _APPLY_AT_CLIENT or last_applied_of(manifest) != last_applied_of(before)
-            count = None if dry or is_applied else chosen_count(before, manifest)
+            count = None if is_applied else chosen_count(before, manifest)
             return await self._with_count(resource, tree, count, event), admitted.warnings
 
         return await self._written(resource, of, event, names_version=names_version, dry=dry)
@@ -165,7 +165,7 @@ class Writer:
             if names_version:
                 return await of_present()
             known = self._projection.get(resource.key)
-            if known and not dry and is_there(known.tree) and not deleting(known.tree):
+            if known and not dry:
                 try:
                     return await of(known.tree)
                 except errors.Refused as refusal:
@@ -276,7 +276,7 @@ class Writer:
         keeps = count is None and has_count(before, manifest)
         manifest = await bodies.apart(with_owners, manifest, owners)
         tree = await self._update(resource, before, manifest, event, version=version, keeps_replicas=keeps, dry=dry)
-        return await self._with_count(resource, tree, None if dry else count, event), admitted.warnings
+        return await self._with_count(resource, tree, count, event), admitted.warnings
 
     async def _with_count(self, resource: Resource, tree: Tree, count: Any, event: AuditEvent) -> Tree:
         """Scale an object that was just written to the count that its writer chose, if it has another; gives it. Raises `Refused`.
@@ -361,7 +361,8 @@ class Writer:
         if requested.tree is None:
             raise errors.silent("Temporal has the request, and no worker has carried it out yet; it is done once one runs")
         change.after = shown(requested.tree)
-        return self._noted(resource, known, change.after)
+        self._projection.answered(resource.key, known, change.after)
+        return change.after
 
     async def retry(self, resource: Resource, event: AuditEvent) -> Tree:
         """Have failed steps of an object tried at once; gives it. Raises `Refused`."""
@@ -394,7 +395,7 @@ class Writer:
 
         Workflows of an earlier release do not say when that was: then it is in conflict with any change.
         """
-        if version in ("", before["metadata"]["resourceVersion"]):
+        if version == before["metadata"]["resourceVersion"]:
             return
         held = await self.asked(resource, lambda plane, target: plane.describe(target))
         since = held.get("manifestVersion") or 0
@@ -432,12 +433,8 @@ class Writer:
         except CommandFailed as failure:
             raise _refusal(resource, failure) from failure
         change.after = shown(tree)
-        return self._noted(resource, known, change.after)
-
-    def _noted(self, resource: Resource, known: Stored | None, tree: Tree) -> Tree:
-        """Note what an object is after a write; gives that, or a later state of the same object. `known`: what was before the write."""
-        stored = self._projection.answered(resource.key, known, tree)
-        return stored.tree if stored.uid == tree["metadata"].get("uid") else tree
+        self._projection.answered(resource.key, known, change.after)
+        return change.after
 
 
 def _target(resource: Resource) -> Target:

@@ -125,10 +125,7 @@ class Feed:
         # What is begun later and does not answer was told to nobody: lists need not wait for it.
         unknown = {key for key in running if self._projection.get(key) is None}
         self._projection.unread = unknown & self._projection.unread if self._projection.complete else unknown
-        asked = self._newer(rows)
-        if not self._projection.complete:
-            asked = sorted(running)
-        self._ask(asked)
+        self._ask(self._newer(rows))
         if not self._projection.complete:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         for key in [key for key in self._projection.all_keys() if key not in running]:
@@ -179,14 +176,13 @@ class Feed:
                 continue
             key, closed = _key(row), _microseconds(row.close_time or now)
             known = self._projection.get(key)
-            if known is None and key not in self._projection.unread:
+            if known is None:
                 self._projection.bury(key, _named(key, row, closed), closed)
             elif known and known.version <= closed:
                 exists = await self._plane.exists(Target.of(BY_KIND[key.kind], key.namespace, key.name))
                 # It may have been created anew meanwhile.
                 if not exists and self._projection.get(key) is known:
                     self._projection.remove(key, closed)
-                    self._unanswered.pop(key, None)
         if first:
             self._projection.low = max(self._projection.low, _microseconds(now - GONE_BEFORE_START))
         self._seen_gone = now

@@ -108,6 +108,12 @@ def test_a_token_that_is_not_known_is_nobody(file: Path) -> None:
         assert rules.user_of(token) is None
 
 
+@pytest.mark.parametrize("token", ["", "x" * 4097], ids=["empty", "long"])
+def test_a_token_that_is_none_is_nobodys_though_the_file_has_its_hash(file: Path, token: str) -> None:
+    file.write_text(FILE.replace(hashlib.sha256(TOKEN.encode()).hexdigest(), hashlib.sha256(token.encode()).hexdigest()))
+    assert AccessRules(file).user_of(token) is None
+
+
 def test_a_changed_file_holds_at_once_and_a_broken_one_never(file: Path) -> None:
     rules = AccessRules(file)
     _rewrite(file, "users: [")
@@ -149,6 +155,13 @@ def test_a_bad_file_is_refused_with_its_places_and_without_its_values(tmp_path: 
         load(written, AccessFile)
     assert problem in str(refusal.value)
     assert "secret-token" not in str(refusal.value)
+
+
+def test_of_a_file_that_is_too_large_nothing_is_read(tmp_path: Path) -> None:
+    written = tmp_path / "access.yaml"
+    written.write_text("{}" + " " * 1024 * 1024)
+    with pytest.raises(BadAccessFile, match="at most 1048576 are read"):
+        load(written, AccessFile)
 
 
 def test_only_a_loopback_address_may_do_without_a_file(file: Path) -> None:

@@ -241,7 +241,22 @@ def test_a_line_has_a_bounded_size_whatever_is_in_it() -> None:
     event.changes[much] = [Change("r" * 40, before, after)]
     line = event.lines(200, "Success")
     assert LINE_BYTES_MAX / 2 < len(line) <= LINE_BYTES_MAX
-    assert json.loads(line)["changesOmitted"] == 136
+    told = json.loads(line)
+    assert (told["changesOmitted"], len(told["groups"])) == (136, 64)
+    texts = [
+        *told["groups"],
+        *(told[field] for field in ("user", "address", "method", "path", "verb", "group", "resource", "namespace", "name")),
+    ]
+    assert max(len(json.dumps(text)) - 2 for text in texts) <= TEXT_BYTES_MAX
+
+
+def test_of_attempts_that_were_refused_only_the_last_has_a_line_and_what_was_carried_out_has_one() -> None:
+    event, tree = AuditEvent("i", "PATCH", "/"), {"metadata": {"resourceVersion": "1"}, "spec": {}}
+    event.sends("mine", "refused", tree)
+    event.sends("mine", "carried-out", tree).after = tree
+    event.sends("mine", "refused-too", tree)
+    event.sends("mine", "last", tree)
+    assert [json.loads(line)["requestId"] for line in event.lines(409, "Conflict").splitlines()] == ["carried-out", "last"]
 
 
 async def test_a_line_of_a_caller_who_is_not_known_is_small(fleet: Fleet, tmp_path: Path) -> None:

@@ -132,3 +132,8 @@ async def test_what_visibility_shows_late_is_looked_for_now_and_then(monkeypatch
         await following.poll()
     # The first lists everything, and counts as a look at all that may be late.
     assert since == [feed.RECENT_MICROSECONDS, feed.RECENT_MICROSECONDS, LATE_MICROSECONDS]
+    monkeypatch.setattr(feed, "WIDE_SECONDS", 60.0)
+    following._looked_wide = -60.0
+    for _ in range(2):
+        await following.poll()
+    assert since[3:] == [LATE_MICROSECONDS, feed.RECENT_MICROSECONDS]

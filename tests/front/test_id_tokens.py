@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from jwt.algorithms import RSAAlgorithm
 from api_types.clock import utc_now
 from api_types.sections.front import FrontSettings
 from client.errors import Refused
+from front.access import id_tokens
 from front.access.id_tokens import NO_PREFIX, TOKEN_MAX, TRIED_MAX, Claims, IdTokens
 from front.access.issuer import ASK_AGAIN_SECONDS, KEYS_MAX, Issuer
 from front.access.limits import Allowance
@@ -165,6 +167,19 @@ async def test_only_signatures_of_tokens_that_may_be_good_are_checked(
         # Without the name of its key a token is not tried with as many as an issuer likes to have.
         assert (await front.ask(issuer.token(rsa_key(3), None)))[0] == 401
         assert len(checked) == TRIED_MAX
+
+
+async def test_of_good_tokens_those_are_forgotten_first_that_were_sent_least_recently(
+    issuer: TokenIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(id_tokens, "KEPT_MAX", 2)
+    tokens = IdTokens(Issuer(issuer.url), AUDIENCE, CLAIMS, ["RS256"])
+    sent, admitted = [issuer.token(more=str(number)) for number in range(3)], list[int]()
+    await tokens.learn(sent[0])
+    for number in (0, 1, 0, 2, 0, 1):
+        assert tokens.user_of(sent[number], lambda number=number: nullcontext(admitted.append(number)))  # type: ignore[misc]  # typed late
+    # Whoever has sent a good one is not held up again, for as long as it is remembered.
+    assert admitted == [0, 1, 2, 1]
 
 
 def _counted_checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:

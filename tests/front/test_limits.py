@@ -51,6 +51,21 @@ def test_a_bucket_gives_its_burst_at_once_and_then_its_rate(clock: Clock) -> Non
     assert [buckets.take("ann") for _ in range(4)] == [0, 0, 0, 0.5]
 
 
+@pytest.mark.parametrize(("seconds", "told"), [(-3.0, 1), (0.0, 1), (0.2, 1), (1.0, 1), (1.2, 2)])
+def test_nobody_is_told_to_ask_again_before_it_is_worth_it(seconds: float, told: int) -> None:
+    assert TooMany("too many", seconds).seconds == told
+
+
+def test_no_more_tokens_are_checked_at_once_than_the_most_of_all_addresses(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHECKED_MAX", 2)
+    limits = Limits(ALLOWANCE, clock)
+    checked = [limits.checking(f"192.0.2.{number}") for number in range(4)]
+    with checked[0], checked[1], pytest.raises(TooMany, match="too many tokens"):
+        checked[2].__enter__()
+    with checked[3]:
+        pass
+
+
 def test_what_is_remembered_of_callers_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_MAX", 2)
     buckets = Buckets(ALLOWANCE, clock)

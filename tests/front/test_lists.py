@@ -124,6 +124,16 @@ async def test_a_list_is_what_there_was_although_others_write_while_it_is_made(
     assert found.metadata["resourceVersion"] == str(START + MANY - 1)
 
 
+@pytest.mark.parametrize(
+    ("query", "left"), [({}, MANY - 1), ({"labelSelector": "tier=gold"}, None), ({"fieldSelector": "metadata.name!=x"}, None)]
+)
+async def test_how_many_are_left_is_told_where_nothing_is_selected_as_kubernetes_does(
+    projection: Projection, query: dict[str, str], left: int | None
+) -> None:
+    metadata = (await listed(projection, RESOURCE, {"limit": "1", **query})).metadata
+    assert (bool(metadata["continue"]), metadata.get("remainingItemCount")) == (True, left)
+
+
 async def test_what_many_lists_have_is_encoded_once(projection: Projection, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 

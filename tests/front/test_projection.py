@@ -137,3 +137,31 @@ def test_labels_of_before_are_kept_for_those_who_knew_them() -> None:
     made.put(KEY, an_object(START + 1, tier="silver"))
     stored = made.put(KEY, an_object(START + 2, tier="silver"))
     assert (stored.relabelled, stored.labels_before) == (START + 1, {"tier": "gold"})
+
+
+def test_a_deletion_that_is_seen_late_is_told_although_its_version_is_older() -> None:
+    made = projection()
+    made.put(KEY, an_object(START))
+    made.put(OTHER, an_object(START + 100, uid="u2"))
+    made.remove(KEY, START + 50)
+    assert told(made, START + 100) == [("chat", START + 50, True)]
+    # One that was never seen, too.
+    made.bury(KEY._replace(name="third"), an_object(START + 60, uid=""), START + 60)
+    assert told(made, START + 100) == [("chat", START + 50, True), ("third", START + 60, True)]
+
+
+async def test_a_watcher_is_told_of_its_kind_alone_and_of_no_state_twice() -> None:
+    made = projection()
+    watchers = [made.watch(kind) for kind in ("ModelDeployment", "ModelService")]
+    for expected in (["chat"], []):
+        made.put(KEY, an_object(START))
+        assert [[key.name for key, _ in await watcher.take(0)] for watcher in watchers] == [expected, []]
+
+
+def test_of_the_deletions_that_are_remembered_the_first_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("front.store.projection.TOMBSTONES_MAX", 2)
+    made = projection()
+    for number, key in enumerate((KEY, OTHER, KEY, KEY._replace(name="third"))):
+        made.bury(key, an_object(START + number, uid=""), START + number)
+    assert made.low == START + 1
+    assert told(made, START + 1) == [("chat", START + 2, True), ("third", START + 3, True)]

@@ -16,7 +16,8 @@ from aiohttp.web import Application, Request
 from client.temporal.control_plane import ControlPlane
 from front.access.access import Access
 from front.access.access_file import AccessRules
-from front.serving import watching
+from front.access.reviews import Unanswered
+from front.serving import access_reviews, errors, watching
 from front.serving.app import Front
 from front.store.projection import LATE_MICROSECONDS, Key, Projection, Tree
 from tests.workflows.environment.harness import eventually
@@ -150,9 +151,9 @@ async def test_objects_are_given_as_they_are_in_tables_and_as_metadata(client: C
     assert (scale["kind"], scale["apiVersion"], scale["spec"]) == ("Scale", "autoscaling/v1", {"replicas": 2})
 
 
-async def asks_again(client: Client, method: str, path: str) -> bool:
+async def asks_again(client: Client, method: str, path: str, **more: Any) -> bool:
     """Tell whether client libraries ask again by themselves: the answer names a time in its head, and in its Status."""
-    async with client.request(method, path) as answer:
+    async with client.request(method, path, **more) as answer:
         told = await answer.json()
         return answer.headers.get("Retry-After") == "1" and told["details"] == {"retryAfterSeconds": 1}
 
@@ -169,6 +170,21 @@ async def test_less_than_everything_is_never_served(client: Client, projection: 
         assert await status_of(client, method, f"{PATH}/one") == (503, "ServiceUnavailable")
         assert await asks_again(client, method, f"{PATH}/one")
     assert (await status_of(client, "GET", "/readyz"))[0] == 503
+
+
+async def test_while_nobody_says_what_users_may_do_clients_ask_again(projection: Projection, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unanswered(*_: Any) -> bool:
+        raise Unanswered
+
+    monkeypatch.setattr(Access, "allows", unanswered)
+    review = {"spec": {"resourceAttributes": {"verb": "get", "resource": "modeldeployments", "group": "modelplane.ai"}}}
+    async with served(projection) as client:
+        assert await asks_again(client, "GET", PATH)
+        assert await asks_again(client, "POST", access_reviews.PATH, json=review)
+
+
+def test_the_text_of_a_refusal_has_a_bound() -> None:
+    assert len(errors.bad_request("x" * 100_000).status["message"]) == 4096
 
 
 @asynccontextmanager
@@ -236,6 +252,26 @@ async def test_a_bookmark_says_how_far_a_watch_is_in_the_form_of_its_client(clie
         last = lines[-1]["object"]
         assert (last["kind"], last["metadata"]["annotations"]) == (kind, {"k8s.io/initial-events-end": "true"})
         assert last["metadata"]["resourceVersion"] == str(projection.high)
+
+
+async def test_a_bookmark_in_a_pause_is_of_the_last_change_and_never_from_before_the_beginning(
+    client: Client, projection: Projection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "BOOKMARK_SECONDS", 0.0)
+    monkeypatch.setattr(watching, "CHECK_SECONDS", 0.05)
+    # Another front has seen more than this one.
+    begun = START + 10
+
+    async def told(kind: str) -> str:
+        async with asyncio.timeout(30):
+            while (event := json.loads(await content.readline()))["type"] != kind:
+                pass
+        return str(event["object"]["metadata"]["resourceVersion"])
+
+    async with watched(client, f"&resourceVersion={begun}&allowWatchBookmarks=true") as content:
+        assert await told("BOOKMARK") == str(begun)
+        put(projection, an_object("one", begun + 5))
+        assert await told("MODIFIED") == await told("BOOKMARK") == str(begun + 5)
 
 
 async def test_what_the_control_plane_writes_and_subresources_take_no_writes(client: Client) -> None:

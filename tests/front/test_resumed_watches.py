@@ -267,8 +267,58 @@ async def test_an_object_that_only_another_front_has_told_of_leaves_a_selection(
     assert told_by(watch, watcher) == ([("DELETED", "n1")] if told else [])
 
 
-async def test_an_object_that_only_another_front_has_told_of_is_gone() -> None:
-    front = seen_by(Projection())
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        pytest.param("gold", "gold", ["MODIFIED"], id="changed"),
+        pytest.param("silver", "gold", ["ADDED"], id="selected since"),
+        pytest.param("", "gold", ["ADDED"], id="created since"),
+        pytest.param("gold", "silver", ["DELETED"], id="selected no more"),
+        pytest.param("silver", "silver", [], id="never selected"),
+    ],
+)
+async def test_who_goes_on_is_told_what_became_of_what_is_known(before: str, after: str, told: list[str]) -> None:
+    front, created, changed = Projection(), START - 2 * OTHER_FRONT_MICROSECONDS, START + 2 * OTHER_FRONT_MICROSECONDS
+    if before:
+        seen_by(front, a_tree("n1", created, uid="n1", tier=before))
+    seen_by(front, a_tree("n1", changed, uid="n1", tier=after, created=created if before else changed))
+    watch = Watch(front, RESOURCE, {"labelSelector": "tier=gold", "resourceVersion": str(START)}, Form())
+    assert [json.loads(line)["type"] for line in b"".join(watch._first()).splitlines()] == told
+
+
+async def test_of_an_object_that_was_not_selected_when_a_watch_went_on_nothing_is_told() -> None:
+    front = seen_by(Projection(), a_tree("n1", START - 1, uid="n1", tier="silver"))
+    watch = Watch(front, RESOURCE, {"labelSelector": "tier=gold", "resourceVersion": str(START)}, Form())
+    watcher = front.watch("ModelDeployment")
+    assert b"".join(watch._first()) == b""
+    seen_by(front, a_tree("n1", START + 2 * OTHER_FRONT_MICROSECONDS, uid="n1", tier="silver", created=START - 1))
+    assert told_by(watch, watcher) == []
+
+
+async def test_the_object_before_one_of_its_name_is_gone_for_who_knows_it_alone() -> None:
+    front = seen_by(Projection(), a_tree("n1", START - 1, uid="old", tier="gold"))
+    # Both its end and the new one were seen in one look.
+    seen_by(front, a_tree("n1", START + 2 * OTHER_FRONT_MICROSECONDS, uid="new", tier="silver"))
+    watch = Watch(front, RESOURCE, {"labelSelector": "tier=gold", "resourceVersion": str(START)}, Form())
+    assert [json.loads(line)["type"] for line in b"".join(watch._first()).splitlines()] == ["DELETED"]
+
+
+async def test_what_is_there_all_the_time_is_in_a_list_though_another_front_goes_on_that_was_started_meanwhile() -> None:
+    first = await listed(seen_by(Projection(), *(a_tree(name, START, uid=name) for name in NAMES)), RESOURCE, {"limit": "1"})
+    front = Projection()
+    for name in NAMES:
+        front.put(key_of(name), a_tree(name, START + 1_000 * OTHER_FRONT_MICROSECONDS, uid=name, created=START))
+    front.complete = True
+    rest = await listed(front, RESOURCE, {"limit": "5", "continue": first.metadata["continue"]})
+    assert [stored.tree["metadata"]["name"] for stored in (*first.held, *rest.held)] == NAMES
+
+
+@pytest.mark.parametrize("is_known_from_the_start", [False, True])
+async def test_an_object_that_only_another_front_has_told_of_is_gone(*, is_known_from_the_start: bool) -> None:
+    front = Projection()
+    if is_known_from_the_start:
+        front.bury(key_of("n1"), named_only("n1", START, timestamp(datetime.fromtimestamp(START / 1e6, UTC))), START)
+    seen_by(front)
     # The second time it is another object of the name.
     for end in (START + 90 * OTHER_FRONT_MICROSECONDS, START + 95 * OTHER_FRONT_MICROSECONDS):
         watches = [
@@ -279,3 +329,23 @@ async def test_an_object_that_only_another_front_has_told_of_is_gone() -> None:
             front.bury(key_of("n1"), named_only("n1", end, timestamp(datetime.fromtimestamp(START / 1e6, UTC))), end)
         # Whoever had nothing when it began is told of nothing.
         assert [told_by(*each) for each in watches] == [[("DELETED", "n1")], []]
+        # It is seen in each look of the next seconds.
+        front.bury(key_of("n1"), named_only("n1", end, timestamp(datetime.fromtimestamp(START / 1e6, UTC))), end)
+        assert [told_by(*each) for each in watches] == [[], []]
+
+
+async def test_a_watch_remembers_only_what_it_may_tell_of() -> None:
+    front = seen_by(Projection(), a_tree("n1", START, uid="n1"))
+    front.put(key_of("n1")._replace(namespace="b"), a_tree("n1", START, uid="of another"))
+    watch = Watch(front, RESOURCE, {"resourceVersion": str(START)}, Form())
+    assert b"".join(watch._first()) == b""
+    assert watch._known.keys() == {key_of("n1")}
+
+
+async def test_a_version_is_told_once() -> None:
+    front = seen_by(Projection(), a_tree("n1", START, uid="n1"))
+    watch, watcher = Watch(front, RESOURCE, {"resourceVersion": str(START)}, Form()), front.watch("ModelDeployment")
+    assert b"".join(watch._first()) == b""
+    # What is computed for each answer may differ.
+    seen_by(front, {**a_tree("n1", START, uid="n1"), "status": {"age": "1s"}})
+    assert told_by(watch, watcher) == []

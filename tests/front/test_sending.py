@@ -208,6 +208,7 @@ async def test_a_watch_ends_between_two_lines_when_its_user_may_no_more(fleet: F
     assert [each async for each in lines] == []
 
     monkeypatch.setattr(watching, "CHECK_SECONDS", 10.0)
+    monkeypatch.setattr(watching, "PART_BYTES", 1)
     may[0] = True
     lines = a_watch(fleet, resourceVersion=str(fleet.projection.high)).lines(still)
     first = asyncio.ensure_future(anext(lines))

@@ -15,7 +15,11 @@ import pytest
 import structlog
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+from kubernetes.client import AuthorizationV1Api
 from kubernetes.client.exceptions import ApiException
 from multidict import CIMultiDict
 from urllib3.util import connection
@@ -137,6 +141,20 @@ def test_an_api_server_is_known_for_as_long_as_its_certificate_is_valid(
         monkeypatch.setattr(request_header, "utc_now", lambda at=at: at)
         assert access.user_of(None, naming(), Connection(folder, "proxies", "proxy")) is None
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("names", "is_one"), [((), False), (("proxy",), True), (("proxy", "ann"), False)], ids=["no name", "one name", "two names"]
+)
+def test_an_api_server_has_one_name(names: tuple[str, ...], *, is_one: bool) -> None:
+    key, now = ec.generate_private_key(ec.SECP256R1()), utc_now()
+
+    def signed(*names: str) -> x509.Certificate:
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names])
+        times = (now - timedelta(hours=1), now + timedelta(hours=1))
+        return x509.CertificateBuilder(x509.Name([]), subject, key.public_key(), 1, *times).sign(key, hashes.SHA256())
+
+    assert (Proxies([signed()], frozenset({"proxy"})).user(signed(*names), naming()) is not None) is is_one
 
 
 def test_a_certificate_that_cannot_be_read_is_of_nobody(folder: Path, access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,6 +343,22 @@ async def test_a_user_whose_answers_take_long_keeps_no_other_user_waiting(held: 
         await found.allows(ALICE, GET)
     assert await found.allows(User("carl"), GET)
     assert held.asked == ["alice", "alice"]
+
+
+async def test_of_many_questions_about_one_user_each_has_its_turn() -> None:
+    found = Reviews(lambda _: True)
+    assert await asyncio.gather(*(found.allows(ALICE, each) for each in attempts(20))) == [True] * 20
+
+
+@pytest.mark.parametrize(("status", "allowed"), [((True, False), True), ((True, True), False), ((False, None), False)])
+async def test_what_an_api_server_denies_is_not_allowed_though_another_of_its_authorizers_allows_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, status: tuple[bool, bool | None], *, allowed: bool
+) -> None:
+    answer = SimpleNamespace(status=SimpleNamespace(allowed=status[0], denied=status[1]))
+    monkeypatch.setattr(AuthorizationV1Api, "create_subject_access_review", lambda *_, **__: answer)
+    kubeconfig = folder / "any.kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    assert await reviews.reviews_by(str(kubeconfig)).allows(ALICE, GET) is allowed
 
 
 async def test_after_a_failure_nothing_is_asked_or_logged_for_a_moment_and_what_is_known_holds(monkeypatch: pytest.MonkeyPatch) -> None:

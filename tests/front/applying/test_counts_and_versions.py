@@ -9,6 +9,7 @@ import pytest
 
 from api_types import labels
 from client.refs.targets import Target
+from client.temporal.control_plane import not_found
 from front.applying.annotation import WITH_WRITE
 from front.audit.log import AuditLog
 from front.serving import bodies
@@ -84,6 +85,21 @@ async def test_what_leaves_the_count_to_an_autoscaler_does_not_scale(
     keep_count(fleet, monkeypatch, 5)
     assert (await write(fleet, {"spec": {"replicas": 3}, **patch}, query=query))[0] == 200
     assert fleet.plane.trees[KEY]["spec"]["replicas"] == (2 if "dry" in query else 5)
+
+
+async def test_a_count_that_the_workflow_has_taken_is_not_set_again(fleet: Fleet) -> None:
+    status, tree = await write(fleet, {"spec": {"replicas": 3}})
+    assert (status, tree["spec"]["replicas"], len(fleet.plane.by)) == (200, 3, 1)
+
+
+async def test_what_is_gone_before_its_count_is_set_was_written_all_the_same(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def gone(target: Target, *_: Any) -> None:
+        raise not_found(target)
+
+    keep_count(fleet, monkeypatch, 5)
+    monkeypatch.setattr(fleet.plane, "signal", gone)
+    status, tree = await write(fleet, {"spec": {"replicas": 3}})
+    assert (status, tree["spec"]["replicas"]) == (200, 5)
 
 
 @pytest.mark.parametrize(("named", "count"), [(True, 3), (False, 5)])

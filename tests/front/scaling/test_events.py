@@ -49,9 +49,22 @@ async def test_both_modes_record_the_same_event_under_one_id(served: ScalingUnde
 
 
 async def test_another_source_or_id_is_another_event(served: ScalingUnderTest, client: Client) -> None:
-    for more in ({}, {"id": "other"}, {"source": "/other/keda/keda"}):
+    for more in ({}, {"id": "other"}, {"source": "/other/keda/keda"}, {"source": "/kubernetes-default/keda/keda7", "id": "f1c"}):
         await sent(client, **more)
-    assert len({message["requestId"] for _, _, message in served.plane.sent}) == 3
+    assert len({message["requestId"] for _, _, message in served.plane.sent}) == 4
+
+
+async def test_what_headers_have_in_percent_encoding_is_the_same_event(served: ScalingUnderTest, client: Client) -> None:
+    await sent(client, id="7f é 1c")
+    await sent_binary(client, id="7f%20%C3%A9%201c", subject="/kubernetes%2Ddefault/a/scaledobject/chat")
+    assert len(served.plane.sent) == 2
+    assert len({message["requestId"] for _, _, message in served.plane.sent}) == 1
+
+
+async def test_of_a_long_text_a_part_is_recorded(served: ScalingUnderTest, client: Client) -> None:
+    assert (await sent(client, {"reason": "r", "message": "é" * 5_000}))[0] == 202
+    ((_, _, message),) = served.plane.sent
+    assert len(message["message"].encode()) < 1024
 
 
 @pytest.mark.parametrize("kind", ["ready", "removed", "paused", "unpaused"])

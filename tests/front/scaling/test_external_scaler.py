@@ -22,12 +22,14 @@ from front.access.access_file import AUTHENTICATED, User
 from front.main import scaler_credentials
 from front.scaling import external_scaler
 from front.scaling import scaler_messages as messages
+from front.scaling.external_scaler import ExternalScaler, Trigger
 from front.scaling.numbers import Numbers
 from front.serving import errors
 from front.store.projection import Key
 from testbed.cluster.pki import Authority
 from tests.front.scaling.keda import Keda, a_scaler
 from tests.front.scaling.scaling_under_test import AGE_MAX, NOW, ScalingUnderTest
+from tests.workflows.environment.harness import eventually
 
 CHAT = Key("ModelDeployment", "a", "chat")
 TRIGGER = {"metric": "queueDepth", "targetValue": "4.5", "scalerAddress": "front:9443"}
@@ -101,15 +103,32 @@ async def test_what_is_not_known_or_old_is_an_error_and_no_zero(served: ScalingU
     assert (await keda.refusal(reference(name="none")))[0] is grpc.StatusCode.NOT_FOUND
 
 
+async def test_while_it_is_not_known_what_there_is_no_deployment_is_said_to_be_none(served: ScalingUnderTest, keda: Keda) -> None:
+    served.projection.complete = False
+    assert (await keda.refusal(reference(name="none")))[0] is grpc.StatusCode.UNAVAILABLE
+
+
 async def test_a_stream_tells_changes_and_nothing_while_it_is_not_known(
     served: ScalingUnderTest, keda: Keda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(external_scaler, "CHECK_SECONDS", 0.05)
+    looks, look = list[bool | None](), ExternalScaler._active_if_known
+
+    def noted(scaler: ExternalScaler, trigger: Trigger) -> bool | None:
+        looks.append(look(scaler, trigger))
+        return looks[-1]
+
+    async def counted() -> int:
+        return len(looks)
+
+    monkeypatch.setattr(ExternalScaler, "_active_if_known", noted)
     stream = keda.stream(reference())
     first = asyncio.ensure_future(stream.read())
     tell(served, queueDepth=0)
     assert not (await first).result
-    tell(served, queueDepth=0)
+    # The same again is not told.
+    looks.clear()
+    await eventually(counted, lambda count: count > 3, what="more looks")
     served.now += 2 * AGE_MAX
     tell(served, queueDepth=7)
     assert (await stream.read()).result

@@ -9,7 +9,7 @@ import pytest
 from front.scaling import numbers
 from front.scaling.numbers import Numbers, Told
 from front.store.projection import Key
-from tests.front.scaling.scaling_under_test import AGE_MAX, NOW, TOKEN, Client, Json, ScalingUnderTest, a_deployment, asked, path_of
+from tests.front.scaling.scaling_under_test import ACCESS, AGE_MAX, NOW, TOKEN, Client, Json, ScalingUnderTest, a_deployment, asked, path_of
 
 PATH = path_of("chat", "metrics")
 MINE = {"Authorization": f"Bearer {TOKEN}"}
@@ -51,6 +51,22 @@ async def test_another_deployment_of_the_name_is_not_so_busy(served: ScalingUnde
     later["metadata"]["resourceVersion"] = "2000"
     served.projection.put(Key("ModelDeployment", "a", "chat"), later)
     assert (await asked(client, "GET", PATH, **MINE))[0] == 503
+    # Its own are taken, though those of the one before were observed later.
+    observed = (NOW - timedelta(seconds=60)).isoformat()
+    assert (await asked(client, "PUT", PATH, {"queueDepth": 1, "observedAt": observed}, **MINE))[0] == 200
+    assert (await asked(client, "GET", PATH, **MINE))[1]["queueDepth"] == 1
+
+
+async def test_numbers_of_a_clock_that_is_ahead_are_of_now(client: Client) -> None:
+    ahead = (NOW + timedelta(seconds=20)).isoformat()
+    assert (await asked(client, "PUT", PATH, {**BUSY, "observedAt": ahead}, **MINE))[1]["observedAt"] == NOW.isoformat()
+    # So they keep out none that is told after them.
+    assert (await asked(client, "PUT", PATH, {"queueDepth": 1}, **MINE))[1]["queueDepth"] == 1
+
+
+async def test_of_many_unknown_fields_some_are_told(client: Client) -> None:
+    _, answer = await asked(client, "PUT", PATH, {**BUSY, **{f"field{number}": 1 for number in range(1_000)}}, **MINE)
+    assert len(answer["details"]["causes"]) == 10
 
 
 @pytest.mark.parametrize(
@@ -103,6 +119,22 @@ async def test_who_may_not_gets_the_same_words_whether_it_exists_or_not(client: 
     assert len(told) == 1
     assert next(iter(told))[0] == 403
     assert (await asked(client, method, path_of("none", "metrics"), BUSY if method == "PUT" else None, **MINE))[0] == 404
+
+
+async def test_who_may_read_numbers_may_not_tell_them(served: ScalingUnderTest, client: Client) -> None:
+    assert (await asked(client, "PUT", PATH, BUSY, **MINE))[0] == 200
+    (served.folder / "access.yaml").write_text(ACCESS.replace("verbs: [get, update, create]", "verbs: [get]"))
+    for method in ("PUT", "POST"):
+        assert (await asked(client, method, PATH, {"queueDepth": 99}, **MINE))[0] == 403
+    status, answer = await asked(client, "GET", PATH, **MINE)
+    assert (status, answer["queueDepth"]) == (200, BUSY["queueDepth"])
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+async def test_while_it_is_not_known_what_there_is_clients_ask_again(served: ScalingUnderTest, client: Client, method: str) -> None:
+    served.projection.complete = False
+    status, answer = await asked(client, method, path_of("none", "metrics"), BUSY if method == "PUT" else None, **MINE)
+    assert (status, answer["details"]) == (503, {"retryAfterSeconds": 1})
 
 
 async def test_other_methods_and_large_bodies_are_refused(client: Client) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from api_types.sections.front import FrontSettings
 from client.errors import Refused
+from front.access import signing
 from front.access.files import BadAccessFile
-from front.access.signing import SIGNATURE, TIMESTAMP, WINDOW_SECONDS, Callers
+from front.access.signing import REQUEST_ID, SIGNATURE, TIMESTAMP, WINDOW_SECONDS, Callers
 from front.main import webhook_callers
 from front.scaling.routes import BODY_BYTES_MAX
 from tests.front.scaling.scaling_under_test import (
@@ -109,9 +110,35 @@ async def test_who_is_not_known_or_signs_something_else_is_refused_in_the_same_w
         await refused(client, PATH, BODY, signature(PATH, BODY, NOW, audience="another-front")),
         await refused(client, PATH, BODY, signature(PATH, BODY, NOW, audience="")),
         await refused(client, PATH, BODY, {**good, TIMESTAMP: str(int(NOW.timestamp()) + 1)}),
+        await refused(client, PATH, BODY, {**good, REQUEST_ID: "another-request-id"}),
     }
     assert told == {"Unauthorized: no caller of this name has a key with this signature"}
     assert served.plane.sent == []
+
+
+async def test_the_time_of_an_answer_does_not_tell_which_callers_there_are(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared, compare = list[str](), signing.hmac.compare_digest
+
+    def noted(ours: str, theirs: str) -> bool:
+        compared.append(theirs)
+        return compare(ours, theirs)
+
+    monkeypatch.setattr(signing.hmac, "compare_digest", noted)
+    for caller in ("steady", "nobody"):
+        compared.clear()
+        await refused(client, PATH, BODY, signature(PATH, BODY, NOW, caller=caller, key="77" * 32))
+        assert len(compared) == 1
+
+
+async def test_a_request_id_is_of_its_caller_alone(served: ScalingUnderTest, client: Client) -> None:
+    for more in ({}, {"caller": "steady"}, {"request_id": "another-request-id"}):
+        assert (await sent(client, **more))[0] == 200
+    assert len({message["requestId"] for _, _, message in served.plane.sent}) == 3
+
+
+def test_keys_are_shown_in_no_text_of_a_caller() -> None:
+    caller = signing.Caller.model_validate({"name": "burst", "keys": [KEY]})
+    assert KEY not in f"{caller!r} {caller}"
 
 
 @pytest.mark.parametrize("late", [-WINDOW_SECONDS - 1, WINDOW_SECONDS + 1])
