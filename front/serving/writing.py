@@ -128,13 +128,14 @@ class Writer:
             count = chosen_count(before, manifest) if names_version and not dry else None
             return await self._with_count(resource, tree, count, event), admitted.warnings
 
-        return await self._written(resource, of, event, names_version=names_version, dry=dry)
+        return await self._written(resource, of, event, names_version=names_version, asks_first=dry)
 
     async def patch(
         self, resource: Resource, kind: str, patch: Any, manager: Manager, event: AuditEvent, *, dry: bool, validation: str = STRICT
     ) -> tuple[Tree, tuple[str, ...]]:
         """Change some fields of an object; gives it with warnings. Raises `Refused`."""
         names_version = await bodies.apart(bodies.names_version, kind, patch)
+        asks_first = dry or await bodies.apart(bodies.reads_status, kind, patch)
 
         async def of(before: Tree) -> tuple[Tree, tuple[str, ...]]:
             document = of_path(resource, await bodies.apart(bodies.patched, before, kind, patch))
@@ -147,15 +148,16 @@ class Writer:
             count = None if dry or is_applied else chosen_count(before, manifest)
             return await self._with_count(resource, tree, count, event), admitted.warnings
 
-        return await self._written(resource, of, event, names_version=names_version, dry=dry)
+        return await self._written(resource, of, event, names_version=names_version, asks_first=asks_first)
 
     async def _written(
-        self, resource: Resource, of: Callable[[Tree], Awaitable[ResultT]], event: AuditEvent, *, names_version: bool, dry: bool
+        self, resource: Resource, of: Callable[[Tree], Awaitable[ResultT]], event: AuditEvent, *, names_version: bool, asks_first: bool
     ) -> ResultT:
         """Write an object in turn, from what it is before. Raises `Refused`. `of`: makes the change of that.
 
         A change that is of any state is first made of the one that is known here, which spares a query. That may be old: the workflow finds
         out by its version, and what is refused before anything is sent is refused only if it is of the present state too.
+        `asks_first`: it depends on more than labels, annotations and spec, of which alone the version is.
         """
 
         async def of_present() -> ResultT:
@@ -164,14 +166,23 @@ class Writer:
         async with self._turns.of(resource.key):
             if names_version:
                 return await of_present()
-            known = self._projection.get(resource.key)
-            if known and not dry and is_there(known.tree) and not deleting(known.tree):
+            if known := None if asks_first else self._known(resource):
                 try:
-                    return await of(known.tree)
+                    return await of(known)
                 except errors.Refused as refusal:
-                    if event.changes and not isinstance(refusal, errors.Stale):
+                    if event.changes and refusal.code == _NOT_FOUND:
+                        event.not_sent(resource.name)
+                    elif event.changes and not isinstance(refusal, errors.Stale):
                         raise
             return await _repeated(of_present)
+
+    def _known(self, resource: Resource) -> Tree | None:
+        """Give an object as it is known here, None where a change cannot be made of that."""
+        known = self._projection.get(resource.key)
+        if known is None or not is_there(known.tree) or deleting(known.tree):
+            return None
+        # Who owns the count depends on who scaled last, which is no part of a manifest: its version is the same after it.
+        return None if resource.info.scale and known.tree["metadata"].get("managedFields") else known.tree
 
     async def _made(self, resource: Resource, document: Tree, before: Tree, manager: Manager, validation: str) -> tuple[Admitted, Owners]:
         """Give what a document makes of an object, and who owns what then. Raises `Refused`."""
