@@ -55,6 +55,7 @@ _RANDOM = secrets.SystemRandom()
 # What an apply meets where others create or delete its object at the same moment.
 _CHANGED_BY_OTHERS = ("AlreadyExists", "NotFound")
 _NOT_FOUND = 404
+_MAY_BE_MADE = "no worker answers; Temporal may make the change once one does, unless the object was changed before: read it again then"
 # What programs call themselves that apply at the client: the same manifest again does not undo the count of an autoscaler. Of the others,
 # as `kubectl apply` under another name, what they send is known as applied if the annotation of what was applied last changes with it.
 _APPLY_AT_CLIENT = (FORMER_MANAGER, "argocd-controller")
@@ -440,6 +441,8 @@ class Writer:
         known = self._projection.get(resource.key)
         try:
             tree = await self._plane.replace(_target(resource), message, create=create)
+        except NoAnswer as silence:
+            raise errors.silent(_MAY_BE_MADE) from silence
         except CommandFailed as failure:
             raise _refusal(resource, failure) from failure
         change.after = shown(tree)

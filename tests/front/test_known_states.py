@@ -28,7 +28,9 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         yield fleet
 
 
-async def write(fleet: Fleet, body: Any, kind: str = bodies.MERGE, query: str = "fieldManager=m", method: str = "PATCH") -> tuple[int, Tree]:
+async def write(
+    fleet: Fleet, body: Any, kind: str = bodies.MERGE, query: str = "fieldManager=m", method: str = "PATCH"
+) -> tuple[int, Tree]:
     status, answer = await fleet.ask(method, f"{MINE}?{query}", "ann", json.dumps(body).encode(), **{"Content-Type": kind})
     return status, json.loads(answer)
 
