@@ -1,8 +1,9 @@
 """Writes of any state where another front changed the object since: each ends as if the object had been asked first."""
 
 import json
+import random
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,20 @@ import pytest
 
 from api_types.clock import timestamp, utc_now
 from api_types.messages.entities import Replace
+from api_types.resources.kinds import BY_KIND
 from client.errors import Conflict
 from client.refs.targets import Target
+from client.refs.tree import deleting
 from front.audit.log import AuditLog
 from front.serving import bodies, managers
 from front.store.projection import Key, Tree, shown
-from tests.front.fleet_of_tenants import Fleet, a_fleet
+from tests.front import fleet_of_tenants
+from tests.front.fleet_of_tenants import START, Fleet, TreesOfTenants, a_fleet, an_object
+from tests.random_cases import SEED, cases
 
 MINE = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments/mine"
 KEY = Key("ModelDeployment", "a", "mine")
+INFO, BEGUN = BY_KIND["ModelDeployment"], datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 LABEL = {"metadata": {"labels": {"w": "x"}}}
 
 
@@ -166,3 +172,88 @@ async def test_a_write_that_is_made_of_what_is_known_leaves_that_as_it_is(fleet:
     held = json.dumps(stored.tree)
     await write(fleet, body, kind)
     assert json.dumps(stored.tree) == held
+
+
+# --- any order of changes -------------------------------------------------------------------------------------------------------------
+
+SEQUENCES, STEPS = 12, 14
+
+
+def elsewhere(fleet: Fleet, step: int, choose: random.Random) -> None:
+    """Change, scale, delete or create the object anew by another front; this one is told of it now and then."""
+    tree = fleet.plane.trees.get(KEY)
+    what = choose.choice(["status", "labels", "scale", "deletion", "end", "new", "told"])
+    if tree is None:
+        fleet.plane.trees[KEY] = {**an_object(INFO, "a", "mine", START + 1000 * step), "status": {}}
+        fleet.plane.trees[KEY]["metadata"]["uid"] = f"uid-{step}"
+        fleet.plane.changed[KEY] = START + 1000 * step
+    elif what == "told":
+        fleet.projection.put(KEY, shown(tree))
+    elif what == "status":
+        change(fleet, written=False, status={"phase": choose.choice(["Pending", "Ready"])})
+    elif what == "labels":
+        change(fleet, metadata={"labels": {"tier": choose.choice(["tin", "gold"]), f"e{step}": "x"}})
+    elif what == "scale":
+        scale(fleet, choose.choice([2, 5]), timestamp(BEGUN + timedelta(seconds=10 * step + 5)))
+    elif what == "deletion":
+        change(fleet, written=False, metadata={"deletionTimestamp": timestamp(BEGUN)})
+    elif what == "end":
+        del fleet.plane.trees[KEY]
+    else:
+        change(fleet, later=1000, metadata={"uid": f"uid-{step}", "labels": {}, "annotations": {}})
+
+
+def drawn(step: int, choose: random.Random) -> tuple[str, Any, str]:
+    """Draw a write: its method, its body and the type of that."""
+    count, label = {"spec": {"replicas": choose.choice([2, 3, 5])}}, {"metadata": {"labels": {f"w{step}": "x"}}}
+    tests = [
+        {"op": "test", "path": path, "value": value} for path, value in (("/metadata/labels/tier", "gold"), ("/status/phase", "Ready"))
+    ]
+    named = {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {"name": "mine", **label["metadata"]}}
+    whole = {**named, "spec": {**an_object(INFO, "a", "mine", START)["spec"], **choose.choice([{}, count["spec"]])}}
+    return choose.choice(
+        [
+            ("PATCH", label, bodies.MERGE),
+            ("PATCH", count, bodies.MERGE),
+            ("PATCH", {"metadata": {**label["metadata"], "uid": "a-mine"}}, bodies.MERGE),
+            ("PATCH", [choose.choice(tests), {"op": "add", "path": f"/metadata/labels/w{step}", "value": "x"}], bodies.JSON_PATCH),
+            ("PATCH", {**named, **choose.choice([{}, count])}, bodies.APPLY),
+            ("PUT", whole, bodies.JSON),
+        ]
+    )
+
+
+class Refusing(TreesOfTenants):
+    """Workflows that change nothing while they are being deleted."""
+
+    async def replace(self, target: Target, message: Replace, *, create: bool) -> Tree:
+        present = self.trees.get((target.kind.kind, target.namespace, target.name))
+        if present and deleting(present):
+            raise Conflict("it is being deleted; apply it again when it is gone", next_step="wait")
+        return await super().replace(target, message, create=create)
+
+
+@pytest.mark.random
+async def test_each_write_ends_as_if_the_object_had_been_asked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_of_tenants, "TreesOfTenants", Refusing)
+    assert sum([await spared_queries(tmp_path, monkeypatch, f"{SEED} {number}") for number in range(cases(SEQUENCES))]) > 0
+
+
+async def spared_queries(folder: Path, monkeypatch: pytest.MonkeyPatch, seed: str) -> int:
+    """Make the same changes and writes at two fronts, of which one always asks first; gives how many queries that needs more."""
+    async with a_fleet(folder) as fleet, a_fleet(folder) as asking:
+        monkeypatch.setattr(asking.front.writer, "_known", lambda _resource: None)
+        for step in range(1, STEPS):
+            monkeypatch.setattr(managers, "utc_now", lambda step=step: BEGUN + timedelta(seconds=10 * step))
+            told = list[Any]()
+            for each in (fleet, asking):
+                choose = random.Random(f"{seed} {step}")  # noqa: S311 - repeatable on purpose
+                for _ in range(choose.randrange(3)):
+                    elsewhere(each, step, choose)
+                method, body, kind = drawn(step, choose)
+                query = f"fieldManager=m{step % 3}" + ("&force=true" if kind == bodies.APPLY else "")
+                told.append((*await write(each, body, kind, query, method), each.plane.trees.get(KEY)))
+            if told[0] != told[1]:
+                # Not by an assertion: to compare such trees for a report takes minutes.
+                pytest.fail(f"{seed}, step {step}: {method} {body} as {kind}: {told[0][0]} and {told[1][0]}, or other objects")
+    return len(asking.plane.touched) - len(fleet.plane.touched)
