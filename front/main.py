@@ -1,7 +1,6 @@
 """The program `modelplane-front`: serves the Kubernetes API of this control plane until a signal stops it."""
 
 import asyncio
-import contextlib
 import ipaddress
 import signal
 import socket
@@ -27,7 +26,7 @@ from client.temporal.control_plane import ControlPlane
 from client.temporal.shutdown import exit_process
 from front.access.access import Access
 from front.access.access_file import AccessRules
-from front.access.files import BadAccessFile
+from front.access.files import BadAccessFile, WatchedFile
 from front.access.id_tokens import Claims, IdTokens
 from front.access.issuer import Issuer, is_issuer
 from front.access.limits import Allowance, Limits
@@ -39,6 +38,7 @@ from front.commands.routes import Commands
 from front.scaling.external_scaler import server_of
 from front.scaling.numbers import Told
 from front.scaling.routes import Scaling
+from front.scaling.scraping import ScrapeFile, Scraper
 from front.serving.app import RUNNER_OPTIONS, Front
 from front.store.feed import Feed
 from front.store.projection import Projection
@@ -82,17 +82,17 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     host, port = _address(settings.front)
     access, tls = access_of(settings.front, host), _tls(settings.front)
     callers, credentials = webhook_callers(settings.front), scaler_credentials(settings.front)
+    told, projection = Told(timedelta(seconds=settings.front.metrics_max_age)), Projection()
+    scraper = scraper_of(settings.front, told, projection)
     audit_log = _audit_log(settings.front)
     listener = listener or _listener(settings.front, host, port)
     client = await connect(settings, within_seconds=CONNECT_SECONDS)
-    projection = Projection()
     # Each has its own limit of queries at once: objects that do not answer the one do not hold up the other.
     plane, feed = ControlPlane(client, settings, _READ_WAIT), Feed(ControlPlane(client, settings), projection)
-    following = asyncio.create_task(feed.run())
+    tasks = [asyncio.create_task(feed.run()), *([asyncio.create_task(scraper.run())] if scraper else [])]
     links = {"temporalUi": settings.temporal.ui, "temporalNamespace": settings.temporal.namespace}
     allowance = _allowance(settings.front)
     front = Front(plane, projection, access, links, limits=Limits(allowance), audit_log=audit_log)
-    told = Told(timedelta(seconds=settings.front.metrics_max_age))
     app = front.app([*Scaling(front, told, callers).routes(), *Commands(front).routes()])
     options = {**RUNNER_OPTIONS, "shutdown_timeout": _SHUTDOWN_SECONDS, "keepalive_timeout": _KEEPALIVE_SECONDS}
     runner = web.AppRunner(app, access_log=None, **options)
@@ -106,9 +106,9 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
         log.info("serving", listen=settings.front.listen, temporal=settings.temporal.address, tls=tls is not None)
         await stop.wait()
     finally:
-        following.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await following
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if scaler:
             await scaler.stop(_SHUTDOWN_SECONDS)
         await runner.cleanup()
@@ -215,6 +215,25 @@ def webhook_callers(front: FrontSettings) -> Callers | None:
         return Callers(front.webhook_keys, front.webhook_audience)
     except BadAccessFile as error:
         raise Refused(f"front.webhookKeys: {error}", next_step="docs/scaling.md shows one") from error
+
+
+def scraper_of(front: FrontSettings, told: Told, projection: Projection) -> Scraper | None:
+    """Read the file of what is scraped; None where nothing is. Raises `Refused`."""
+    if front.scrape_file is None:
+        return None
+    if front.scrape_interval >= front.metrics_max_age:
+        raise Refused(
+            f"front.scrapeInterval is {front.scrape_interval}, and numbers are old after front.metricsMaxAge, {front.metrics_max_age}",
+            next_step="set front.scrapeInterval to less than half of front.metricsMaxAge",
+        )
+    try:
+        tls = ssl.create_default_context(cafile=str(front.scrape_ca_file.expanduser())) if front.scrape_ca_file else None
+    except (OSError, ssl.SSLError) as error:
+        raise Refused(f"front.scrapeCaFile: {error}", next_step="name a file with the certificates of authorities, in PEM") from error
+    try:
+        return Scraper(WatchedFile(front.scrape_file, ScrapeFile), told, projection, front.scrape_interval, tls)
+    except BadAccessFile as error:
+        raise Refused(f"front.scrapeFile: {error}", next_step="docs/scaling.md shows one") from error
 
 
 def scaler_credentials(front: FrontSettings) -> Any:

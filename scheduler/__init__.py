@@ -35,7 +35,7 @@ from scheduler.kubernetes.semver import parse_version
 from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Eviction, Placement
-from scheduler.model.identity import Owner
+from scheduler.model.identity import Owner, named_in
 from scheduler.model.inputs import ClusterView, DeploymentView, KeptReplica, LedgerEntry, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.received import check_names, read_entry, read_need
@@ -69,6 +69,7 @@ __all__ = [
     "cluster_view",
     "decision_state",
     "evicted_workloads",
+    "named_in",
     "next_expiry",
     "next_timeouts",
     "pack_rows",

@@ -26,6 +26,11 @@ class FrontSettings(Section):
         default="", description="Name of this control plane in what these programs sign, such as the host that they call."
     )
     metrics_max_age: Seconds = Field(default=120, description="Seconds after which numbers told of a deployment are not given.")
+    scrape_file: Path | None = Field(default=None, description="Deployments whose numbers are scraped, each with addresses and metrics.")
+    scrape_interval: Seconds = Field(default=15, ge=1, description="Seconds between two scrapes of a deployment.")
+    scrape_ca_file: Path | None = Field(
+        default=None, description="Authorities that certificates of these addresses are checked with, in PEM; without it, the machine's."
+    )
     scaler_listen: OptionalAddress = Field(default="", description="Address of the external scaler of KEDA; empty: there is none.")
     scaler_client_ca: Path | None = Field(
         default=None, description="Certificates of the authorities that sign the certificates of KEDA, in PEM."

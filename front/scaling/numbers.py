@@ -1,4 +1,4 @@
-"""How busy deployments are, as gateways and engines tell it: the newest numbers of each, in memory.
+"""How busy deployments are, as gateways and engines tell it, or as it is scraped from them: the newest numbers of each, in memory.
 
 They are no state of the deployment, and change every few seconds: a signal for each would fill its history. Whoever tells them tells them
 again, so a front that was started anew has them soon, and until then says that it does not know. An old number is not given: an autoscaler

@@ -1,13 +1,14 @@
 """The HTTP server: who asks, what about, whether they may, and the answer."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import structlog
 from aiohttp import web
-from aiohttp.http_exceptions import BadHttpMessage
+from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError
 
 from client.temporal.control_plane import ControlPlane
 from front.access.access import Access
@@ -43,7 +44,27 @@ WRITE_SECONDS = 50.0
 _LATE = "this took too long; what was sent to Temporal before is carried out once a worker can: read the object before you repeat it"
 # Beside those in which an API server names a user with all groups.
 _OTHER_HEADERS_MAX = 128
-RUNNER_OPTIONS: Mapping[str, Any] = {"auto_decompress": False, "max_headers": TEXTS_MAX + _OTHER_HEADERS_MAX}
+
+
+class _NoRequests(logging.Filter):
+    """Makes a line for those who debug of what is no request of HTTP: anybody may send that, and each would be a traceback in the log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Alter the record in place; the handler drops those below its level."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError):
+            record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
+            record.exc_info = record.exc_text = None
+        return True
+
+
+_SERVER_LOG = logging.getLogger("modelplane.front.server")
+_SERVER_LOG.addFilter(_NoRequests())
+RUNNER_OPTIONS: Mapping[str, Any] = {
+    "auto_decompress": False,
+    "max_headers": TEXTS_MAX + _OTHER_HEADERS_MAX,
+    "logger": _SERVER_LOG,
+}
 """Of the server that runs the application: it unpacks no body, not even one that is refused and thrown away."""
 _JSON = "application/json"
 _OPEN = ("/healthz", "/livez", "/readyz")
@@ -115,7 +136,8 @@ class Front:
         """Read keys of the issuer of a token where that has to be done, before it is asked whose the token is."""
         if request.path.rstrip("/") not in _OPEN:
             await self._access.learn(_token(request, any_token), lambda: self.limits.checking(request.remote or ""))
-        return await handler(request)
+        # The target of a CONNECT is no path, so no route has it.
+        return await (handler if request.match_info.http_exception is None else self._answer)(request)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path.rstrip("/") or "/"

@@ -33,6 +33,9 @@ APPLY = "application/apply-patch+yaml"
 _OPERATIONS_MAX = 1_000
 # All that the operations of one JSON patch copy: each may copy what the one before it has made.
 _COPIED_BYTES_MAX = 1024 * 1024
+# The operations of a JSON patch that read a field, each with where it names it; and what users write of an object.
+_READS = {"test": "path", "copy": "from", "move": "from"}
+_WRITTEN = ("/spec/", "/metadata/labels/", "/metadata/annotations/")
 # What the library raises for operations that are not written as such.
 _NOT_A_PATCH = (TypeError, KeyError, IndexError, ValueError, AttributeError, RecursionError)
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="front")
@@ -96,6 +99,13 @@ def names_version(kind: str, patch: Any) -> bool:
         return "resourceVersion" in json.dumps(patch)
     metadata = patch.get("metadata") if isinstance(patch, dict) else None
     return isinstance(metadata, dict) and bool(metadata.get("resourceVersion"))
+
+
+def reads_status(kind: str, patch: Any) -> bool:
+    """Whether what a patch does depends on more of the object than labels, annotations and spec."""
+    operations = patch if kind == JSON_PATCH and isinstance(patch, list) else []
+    read = (operation.get(_READS.get(str(operation.get("op")), "")) for operation in operations if isinstance(operation, dict))
+    return any(path is not None and not str(path).startswith(_WRITTEN) for path in read)
 
 
 def patched(tree: Tree, kind: str, patch: Any) -> Tree:

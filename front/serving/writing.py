@@ -55,6 +55,7 @@ _RANDOM = secrets.SystemRandom()
 # What an apply meets where others create or delete its object at the same moment.
 _CHANGED_BY_OTHERS = ("AlreadyExists", "NotFound")
 _NOT_FOUND = 404
+_MAY_BE_MADE = "no worker answers; Temporal may make the change once one does, unless the object was changed before: read it again then"
 # What programs call themselves that apply at the client: the same manifest again does not undo the count of an autoscaler. Of the others,
 # as `kubectl apply` under another name, what they send is known as applied if the annotation of what was applied last changes with it.
 _APPLY_AT_CLIENT = (FORMER_MANAGER, "argocd-controller")
@@ -128,13 +129,14 @@ class Writer:
             count = chosen_count(before, manifest) if names_version else None
             return await self._with_count(resource, tree, count, event), admitted.warnings
 
-        return await self._written(resource, of, event, names_version=names_version, dry=dry)
+        return await self._written(resource, of, event, names_version=names_version, asks_first=dry)
 
     async def patch(
         self, resource: Resource, kind: str, patch: Any, manager: Manager, event: AuditEvent, *, dry: bool, validation: str = STRICT
     ) -> tuple[Tree, tuple[str, ...]]:
         """Change some fields of an object; gives it with warnings. Raises `Refused`."""
         names_version = await bodies.apart(bodies.names_version, kind, patch)
+        asks_first = dry or await bodies.apart(bodies.reads_status, kind, patch)
 
         async def of(before: Tree) -> tuple[Tree, tuple[str, ...]]:
             document = of_path(resource, await bodies.apart(bodies.patched, before, kind, patch))
@@ -147,15 +149,16 @@ class Writer:
             count = None if is_applied else chosen_count(before, manifest)
             return await self._with_count(resource, tree, count, event), admitted.warnings
 
-        return await self._written(resource, of, event, names_version=names_version, dry=dry)
+        return await self._written(resource, of, event, names_version=names_version, asks_first=asks_first)
 
     async def _written(
-        self, resource: Resource, of: Callable[[Tree], Awaitable[ResultT]], event: AuditEvent, *, names_version: bool, dry: bool
+        self, resource: Resource, of: Callable[[Tree], Awaitable[ResultT]], event: AuditEvent, *, names_version: bool, asks_first: bool
     ) -> ResultT:
         """Write an object in turn, from what it is before. Raises `Refused`. `of`: makes the change of that.
 
         A change that is of any state is first made of the one that is known here, which spares a query. That may be old: the workflow finds
         out by its version, and what is refused before anything is sent is refused only if it is of the present state too.
+        `asks_first`: it depends on more than labels, annotations and spec, of which alone the version is.
         """
 
         async def of_present() -> ResultT:
@@ -164,14 +167,23 @@ class Writer:
         async with self._turns.of(resource.key):
             if names_version:
                 return await of_present()
-            known = self._projection.get(resource.key)
-            if known and not dry:
+            if known := None if asks_first else self._known(resource):
                 try:
-                    return await of(known.tree)
+                    return await of(known)
                 except errors.Refused as refusal:
-                    if event.changes and not isinstance(refusal, errors.Stale):
+                    if event.changes and refusal.code == _NOT_FOUND:
+                        event.not_sent(resource.name)
+                    elif event.changes and not isinstance(refusal, errors.Stale):
                         raise
             return await _repeated(of_present)
+
+    def _known(self, resource: Resource) -> Tree | None:
+        """Give an object as it is known here, None where a change cannot be made of that."""
+        known = self._projection.get(resource.key)
+        if known is None:
+            return None
+        # Who owns the count depends on who scaled last, which is no part of a manifest: its version is the same after it.
+        return None if resource.info.scale and known.tree["metadata"].get("managedFields") else known.tree
 
     async def _made(self, resource: Resource, document: Tree, before: Tree, manager: Manager, validation: str) -> tuple[Admitted, Owners]:
         """Give what a document makes of an object, and who owns what then. Raises `Refused`."""
@@ -430,6 +442,8 @@ class Writer:
         known = self._projection.get(resource.key)
         try:
             tree = await self._plane.replace(_target(resource), message, create=create)
+        except NoAnswer as silence:
+            raise errors.silent(_MAY_BE_MADE) from silence
         except CommandFailed as failure:
             raise _refusal(resource, failure) from failure
         change.after = shown(tree)

@@ -1,7 +1,7 @@
 """Turns of those who write one object: Temporal lets few questions and changes of one workflow wait, and refuses more.
 
-Each write asks for the object first. Where many do that at once, most have to ask again and again, writes that come between make what
-they are told old, and none gets done. So one front makes one write of an object at a time.
+Where many make a write of the same state at once, most have to be made again and again, each makes those that come after it old, and few
+get done. So one front makes one write of an object at a time.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 from front.access.limits import TooMany
 from front.store.projection import Key
 
-WAIT_SECONDS = 20.0
-"""How long a write waits for those before it."""
+WAIT_SECONDS = 25.0
+"""How long a write waits for those before it: longer than one takes that gets no answer, so that it is told so with that."""
 _AGAIN_SECONDS = 1
 
 

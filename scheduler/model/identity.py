@@ -11,6 +11,11 @@ Owner = tuple[str, str]
 RefusedPool = tuple[str, str, str, str]
 
 
+def named_in(namespace: str, owner: Owner) -> str:
+    """Name a deployment in a text that users of a namespace read: of another namespace they are not to know which deployments it has."""
+    return "/".join(owner) if owner[0] == namespace else "a deployment of another namespace"
+
+
 def replica_uid(namespace: str, deployment: str, origin: tuple[str, str], cluster: str, index: int) -> str:
     """Make the uid of a new replica: the same for a repeated request, a different one for every other request or place.
 

@@ -16,7 +16,7 @@ from scheduler.fleet.cluster_index import ClusterSet
 from scheduler.fleet.nomination import nominate
 from scheduler.model import reasons
 from scheduler.model.decision import Eviction, Placement
-from scheduler.model.identity import Owner
+from scheduler.model.identity import Owner, named_in
 from scheduler.model.inputs import LedgerEntry
 from scheduler.placement.placer import ReplicaPlacer
 from scheduler.placement.victim_search import SEARCH_STEPS, VictimSearch, owner_of
@@ -47,9 +47,10 @@ class Preemption:
     @property
     def evictions(self) -> list[Eviction]:
         """The victims."""
-        detail = f"Preempted by {'/'.join(self._owner)}"
         return [
-            Eviction(e.uid, e.name, e.cluster, reasons.PREEMPTED, detail, e.namespace, e.deployment)
+            Eviction(
+                e.uid, e.name, e.cluster, reasons.PREEMPTED, f"Preempted by {named_in(e.namespace, self._owner)}", e.namespace, e.deployment
+            )
             for e in (victim.entry for victim in self._victims)
         ]
 

@@ -15,6 +15,7 @@ from api_types.validation.manifests import admit
 from client.manifests.checks import CHECKS
 from front.access.access_file import AccessFile
 from front.access.signing import CallersFile
+from front.scaling.scraping import ScrapeFile
 from tests.activities.render.builders import a_member, an_engine, container, render
 from tests.api_types.builders import a_deployment
 
@@ -54,6 +55,9 @@ def test_every_block_is_a_manifest_or_a_part_of_a_deployment(text: str) -> None:
             continue
         if "callers" in document:
             CallersFile.model_validate(document)
+            continue
+        if "deployments" in document:
+            ScrapeFile.model_validate(document)
             continue
         whole = document if "kind" in document else laid_over(a_deployment(), document)
         assert admit(whole, CHECKS).warnings == ()

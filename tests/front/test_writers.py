@@ -13,6 +13,7 @@ import pytest
 from api_types.messages.entities import Replace
 from client.errors import Conflict, NoAnswer, Refused
 from client.refs.targets import Target
+from client.temporal.control_plane import WRITE_WAIT
 from front.serving import app
 from front.store import turns
 from front.store.projection import Key, Tree
@@ -250,3 +251,9 @@ async def test_a_dry_run_is_of_the_present_state(fleet: Fleet) -> None:
     body = json.dumps({"metadata": {"labels": {"w": "x"}}}).encode()
     status, told = await fleet.ask("PATCH", f"{PATH}?dryRun=All", "ann", body, **MERGE)
     assert (status, json.loads(told)["metadata"]["labels"]) == (200, {"tier": "gold", "w": "x", "elsewhere": "yes"})
+
+
+def test_a_write_waits_longer_for_its_turn_than_one_takes_that_gets_no_answer() -> None:
+    """Else it would be answered with 429, after which clients write again unseen."""
+    assert WRITE_WAIT.total_seconds() < turns.WAIT_SECONDS
+    assert turns.WAIT_SECONDS + WRITE_WAIT.total_seconds() < app.WRITE_SECONDS

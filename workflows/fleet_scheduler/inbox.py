@@ -34,7 +34,7 @@ from api_types.messages.versions import Version
 from api_types.names import workflow_id
 from api_types.payloads.limits import shortened, wire_size
 from api_types.payloads.packing import pack
-from scheduler import ClusterView, Owner, check_names, cluster_view, read_entry, read_need, read_policy, reasons
+from scheduler import ClusterView, Owner, check_names, cluster_view, named_in, read_entry, read_need, read_policy, reasons
 from workflows.entity.arguments import PROBLEM_BYTES_MAX, problems_of
 from workflows.entity.conditions import CALL_REFUSED, CANCEL_REFUSED, MALFORMED, REFUSALS_KEPT, with_event
 from workflows.fleet_scheduler.cache.admission import evicted_or_readmitted
@@ -185,7 +185,7 @@ class Inbox:
                 adopted = replace(adopted, template=known.template)
             # A preempted replica is evicted by a signal of its own, and not in an answer.
             if entry.state == reasons.RELEASING and not known.terminating and entry.nominated_for is not None:
-                cache.evict(entry, reasons.PREEMPTED, f"preempted by {'/'.join(entry.nominated_for)}")
+                cache.evict(entry, reasons.PREEMPTED, f"preempted by {named_in(entry.namespace, entry.nominated_for)}")
             elif entry.state == reasons.RELEASING and not known.terminating and cache.is_reused(entry):
                 # The answer that evicts it has promised its nodes.
                 cache.evict(entry, "Releasing", "another replica gets its nodes")

@@ -9,7 +9,7 @@ from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.queue_reservations import ahead_of
 from scheduler.hardware.template import CompiledTemplate, compile_template, placing_units
-from scheduler.model.identity import Owner
+from scheduler.model.identity import Owner, named_in
 from scheduler.placement.filters import passing, run_filters
 
 
@@ -32,6 +32,7 @@ class ReservedPools:
     """All reservations that one deployment has to respect, in queue order; none for most."""
 
     def __init__(self, overlay: FleetOverlay, owner: Owner, priority: int) -> None:
+        self._namespace = owner[0]
         ahead = ahead_of(overlay.queue_reservations, owner, priority, overlay.now, overlay.options.hold_for_seconds)
         self._reserved: Sequence[ReservedPool] = [_reserved(overlay, reservation.owner) for reservation in ahead]
         self._clusters = NO_CLUSTERS
@@ -49,7 +50,8 @@ class ReservedPools:
 
     def violated(self, info: ClusterInfo) -> str:
         """Name the rule that a placement on a cluster would break, with the first in the queue that reserves pools there."""
-        return next((f"StrictOrder: {'/'.join(known.owner)} waits ahead" for known in self._reserved if known.positions(info)), "")
+        ahead = next((known.owner for known in self._reserved if known.positions(info)), None)
+        return f"StrictOrder: {named_in(self._namespace, ahead)} waits ahead" if ahead else ""
 
     def left(self, info: ClusterInfo, free: Sequence[int]) -> list[int]:
         """Give the free nodes per pool that are not reserved."""

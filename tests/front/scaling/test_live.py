@@ -13,6 +13,7 @@ from api_types.clock import utc_now
 from front.scaling import scaler_messages as messages
 from testbed.cluster.pki import Authority
 from tests.front.front_under_test import TOKENS, FrontUnderTest, a_front
+from tests.front.scaling.endpoint import RUNNING, WAITING, Endpoint
 from tests.front.scaling.scaling_under_test import AUDIENCE, KEY, path_of, signature
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
 
@@ -36,7 +37,10 @@ async def front(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
         "webhookAudience": AUDIENCE,
         "scalerListen": address,
         "scalerClientCa": str(pki.ca),
+        "scrapeFile": str(folder / "scrape.yaml"),
+        "scrapeInterval": "1",
     }
+    (folder / "scrape.yaml").write_text("deployments: []")
     async with a_front(plane, folder, **settings) as front:
         yield front
 
@@ -80,6 +84,19 @@ async def test_a_signed_request_scales_once_with_its_writer_and_reason(front: Fr
     assert (await signed(front, chat, {"replicas": 3, "reason": "a long queue"}, f"{chat}-one"))[1]["spec"] == {"replicas": 2}
     tree = await front.plane.describe("ModelDeployment", chat, NAMESPACE)
     assert (tree["spec"]["replicas"], len(events_of(tree, "Scaled"))) == (2, 2)
+
+
+async def test_what_an_endpoint_says_is_scraped(front: FrontUnderTest, chat: str) -> None:
+    async with Endpoint().served() as url:
+        scraped = {"namespace": NAMESPACE, "name": chat, "urls": [url], "queueDepth": WAITING, "runningRequests": RUNNING}
+        # JSON is YAML too.
+        (front.folder / "scrape.yaml").write_text(json.dumps({"deployments": [scraped]}))
+
+        async def known() -> Json:
+            return dict((await front.ask("GET", path_of(chat, "metrics", NAMESPACE)))[1])
+
+        answer = await eventually(known, lambda found: "queueDepth" in found, what="the numbers")
+    assert (answer["queueDepth"], answer["runningRequests"], answer["replicas"]) == (105, 15, 1)
 
 
 async def test_another_tenant_learns_nothing_of_what_there_is(front: FrontUnderTest, chat: str) -> None:

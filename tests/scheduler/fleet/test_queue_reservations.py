@@ -130,6 +130,14 @@ def test_18_4_10_a_reserved_cluster_is_named_with_the_deployment_that_waits() ->
     }
 
 
+def test_18_4_10_a_deployment_of_another_namespace_that_waits_is_not_named() -> None:
+    world = half_full()
+    settled(world, BIG)
+    refused = decided(world, replace(SMALL, namespace="others", uid="uid-others"))
+    assert refused.message.endswith("1 violated StrictOrder: a deployment of another namespace waits ahead.")
+    assert "ml" not in refused.message
+
+
 def test_18_4_10_placed_replicas_are_kept_and_grow_only_beside_what_is_reserved() -> None:
     world = half_full()
     settled(world, BIG)

@@ -47,6 +47,13 @@ def test_167_the_fewest_replicas_of_the_lowest_priority_are_preempted() -> None:
     assert decision.placements[0].after == (decision.victims[0].uid,)
 
 
+def test_167_a_victim_is_not_told_which_deployment_of_another_namespace_took_its_nodes() -> None:
+    world = fleet(cluster("a", 2), options=OPTIONS)
+    put_replicas(world, deployment(engine(copies=2), name="x", namespace="others"), "a/0")
+    decision = settled(world, urgent())
+    assert [(v.namespace, v.detail) for v in decision.victims] == [("others", "Preempted by a deployment of another namespace")]
+
+
 def test_167_the_victims_nodes_are_nominated_for_the_preemptor() -> None:
     world = fleet(cluster("a", 2), options=OPTIONS)
     put_replicas(world, deployment(engine(copies=2), name="x"), "a/0")

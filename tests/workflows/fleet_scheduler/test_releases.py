@@ -56,13 +56,13 @@ def started(made: SchedulerCache) -> None:
     cycle(made, ("bound", Bound(entries={entry.uid: to_wire(entry) for entry in made.fleet.entries()})))
 
 
-def preempted() -> tuple[SchedulerCache, LedgerEntry]:
-    """One node, whose replica was preempted by another deployment."""
+def preempted(by: str = "ml") -> tuple[SchedulerCache, LedgerEntry]:
+    """One node, whose replica was preempted by another deployment, of the namespace `by`."""
     made = cache_with(Clock(), cluster("a", 1), policy=HIGH)
     cycle(made, ("place", place(deployment(name="low"))))
     started(made)
     policy = PlacementPolicy(priority_class="high", preemption="LowerPriority")
-    cycle(made, ("place", place(deployment(name="high", policy=policy))))
+    cycle(made, ("place", place(deployment(name="high", namespace=by, policy=policy))))
     owned = by_owner(made)
     assert (owned["low"].state, owned["high"].state) == (RELEASING, RESERVED)
     return made, owned["low"]
@@ -75,6 +75,15 @@ def test_the_deployment_that_preempts_is_told_when_the_replica_of_the_other_one_
     made = reopened(carried(made), Clock())
     assert sent(made, "released") == [("modeldeployment/ml/high", Released(uid=victim.uid).wire())]
     assert sent(made, "released") == []
+
+
+@pytest.mark.parametrize(("by", "who"), [("ml", "ml/high"), ("others", "a deployment of another namespace")])
+def test_a_deployment_is_told_who_preempts_it_if_that_is_of_its_namespace(by: str, who: str) -> None:
+    made, victim = preempted(by)
+    # It did not get the first order, and lists the replica again.
+    cycle(made, ("place", place(deployment(name="low"), 2, [KnownReplica(uid=victim.uid, name=victim.name, cluster="a")])))
+    ((receiver, evicted),) = sent(made, "evict")
+    assert (receiver, evicted["eviction"]["reason"]) == ("modeldeployment/ml/low", f"preempted by {who}")
 
 
 def test_who_waits_is_decided_again_when_another_deployment_gives_up_its_protection() -> None:
