@@ -135,6 +135,48 @@ async def test_who_waits_while_the_file_is_stuck_leaves_no_work_behind(pipe: Pip
     await eventually(pipe.read, lambda taken: taken == FULL * 5, what="all lines")
 
 
+async def test_a_line_that_comes_at_the_end_of_a_pass_is_written_before_it_is_told(tmp_path: Path) -> None:
+    goes_on = threading.Event()
+    goes_on.set()
+
+    class Slow(AuditLog):
+        def _drain(self) -> None:
+            super()._drain()
+            assert goes_on.wait(20)
+
+    audit_log = Slow(str(tmp_path / "audit"))
+    goes_on.clear()
+    first = asyncio.create_task(audit_log.write(lambda: b"first\n"))
+
+    async def written() -> bytes:
+        return (tmp_path / "audit").read_bytes()
+
+    await eventually(written, lambda text: text == b"first\n", what="the first line")
+    second = asyncio.create_task(audit_log.write(lambda: b"second\n"))
+    await asyncio.sleep(0)
+    goes_on.set()
+    await asyncio.gather(first, second)
+    assert await written() == b"first\nsecond\n"
+
+
+async def test_a_line_that_comes_while_the_program_ends_and_is_not_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit_log = AuditLog(str(tmp_path / "audit"))
+    drained, late = audit_log._drained, [True]
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def then_one_more(seconds: float) -> None:
+        await drained(seconds)
+        if late.pop() if late else False:
+            monkeypatch.setattr(os, "write", full)
+            audit_log.append(lambda: b"late\n")
+
+    monkeypatch.setattr(audit_log, "_drained", then_one_more)
+    with pytest.raises(Unwritable, match="No space left"):
+        await audit_log.end()
+
+
 async def test_lines_that_cannot_be_made_are_told_to_who_waits_and_keep_no_other_from_the_file(tmp_path: Path) -> None:
     audit_log = AuditLog(str(tmp_path / "audit"))
 

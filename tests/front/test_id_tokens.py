@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -177,7 +177,12 @@ async def test_of_good_tokens_those_are_forgotten_first_that_were_sent_least_rec
     sent, admitted = [issuer.token(more=str(number)) for number in range(3)], list[int]()
     await tokens.learn(sent[0])
     for number in (0, 1, 0, 2, 0, 1):
-        assert tokens.user_of(sent[number], lambda number=number: nullcontext(admitted.append(number)))  # type: ignore[misc]  # typed late
+
+        def admit(number: int = number) -> AbstractContextManager[None]:
+            admitted.append(number)
+            return nullcontext()
+
+        assert tokens.user_of(sent[number], admit)
     # Whoever has sent a good one is not held up again, for as long as it is remembered.
     assert admitted == [0, 1, 2, 1]
 

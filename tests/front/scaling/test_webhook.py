@@ -1,5 +1,6 @@
 """Signed requests for a replica count: who is known, what is refused in which words, and that a repeat changes nothing."""
 
+import hmac
 import json
 import zlib
 from collections.abc import AsyncIterator
@@ -117,13 +118,13 @@ async def test_who_is_not_known_or_signs_something_else_is_refused_in_the_same_w
 
 
 async def test_the_time_of_an_answer_does_not_tell_which_callers_there_are(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    compared, compare = list[str](), signing.hmac.compare_digest
+    compared, compare = list[str](), hmac.compare_digest
 
     def noted(ours: str, theirs: str) -> bool:
         compared.append(theirs)
         return compare(ours, theirs)
 
-    monkeypatch.setattr(signing.hmac, "compare_digest", noted)
+    monkeypatch.setattr(hmac, "compare_digest", noted)
     for caller in ("steady", "nobody"):
         compared.clear()
         await refused(client, PATH, BODY, signature(PATH, BODY, NOW, caller=caller, key="77" * 32))
