@@ -137,4 +137,3 @@ def test_prv_3_1_time_that_was_lost_by_a_failure_is_in_no_estimate() -> None:
     cluster.after(2 * MINUTE)
     cluster.end(POOL, "Ready")
     assert cluster.state.durations["NodePool"] == 2 * 60
-
