@@ -230,6 +230,17 @@ async def test_case_58_a_cluster_that_was_deleted_by_hand_is_built_again_only_wh
     assert gke.cloud.written("create")[created:] == ["cluster", "pool/gpu"]
 
 
+async def test_case_58_a_change_of_a_cluster_that_was_deleted_by_hand_does_not_create_it_before_it_is_seen_gone(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    for key in ("cluster", "pool/gpu"):
+        del gke.cloud.things[key]
+    created = len(gke.cloud.written("create"))
+    await gke.apply(a_pool(), kubernetesVersion="1.36")
+    seen = await gke.until(lambda seen: "modelplane retry" in seen["message"])
+    assert (seen["usable"], len(gke.cloud.written("create"))) == (False, created)
+
+
 async def test_case_60_a_pool_that_fails_later_is_kept_and_the_cluster_stays_usable(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()

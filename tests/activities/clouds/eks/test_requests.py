@@ -9,7 +9,8 @@ from tests.activities.clouds.eks.world import World
 from tests.activities.clouds.requests import WrongRequest
 
 # Of each kind of mistake one: no list, no such parameter, one that is missing, no choice of the field, no choice deep inside.
-WRONG: list[tuple[str, str, str, dict[str, Any]]] = [
+Wrong = tuple[str, str, str, dict[str, Any]]
+WRONG: list[Wrong] = [
     ("ec2", "describe_vpcs", "VpcIds", {"VpcIds": "vpc-1"}),
     ("ec2", "describe_vpcs", "Vpcs", {"Vpcs": ["vpc-1"]}),
     ("eks", "describe_nodegroup", "nodegroupName", {"clusterName": "prod"}),
@@ -24,10 +25,9 @@ WRONG: list[tuple[str, str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("service", "operation", "said", "parameters"), WRONG, ids=[f"{row[1]} {row[2]}" for row in WRONG])
-def test_prv_10_1_what_the_service_does_not_know_is_not_sent(
-    aws: FakeAws, world: World, service: str, operation: str, said: str, parameters: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("case", WRONG, ids=[f"{row[1]} {row[2]}" for row in WRONG])
+def test_prv_10_1_what_the_service_does_not_know_is_not_sent(aws: FakeAws, world: World, case: Wrong) -> None:
+    service, operation, said, parameters = case
     before = len(aws.ledger())
     with pytest.raises(WrongRequest, match=said):
         world.provider.clients.read(service, operation, **parameters)
