@@ -266,6 +266,19 @@ async def test_case_77_a_workflow_that_lost_its_history_finds_everything_and_cre
     assert len(eks.cloud.written("create")) == created
 
 
+async def test_case_58_77_a_control_plane_that_went_when_the_history_was_lost_is_not_created_again_by_itself(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    await gke.handle.terminate("lost")
+    for key in ("cluster", "pool/gpu"):
+        del gke.cloud.things[key]
+    created = len(gke.cloud.written("create"))
+    known = {"was_usable": True, "was_ready": True}
+    await gke.send(CloudClusterSignals.APPLY, gke.order(a_pool()).model_copy(update=known))
+    seen = await gke.until(lambda seen: "modelplane retry" in seen["message"] or "cluster" in gke.cloud.things)
+    assert (seen["usable"], len(gke.cloud.written("create"))) == (False, created)
+
+
 async def test_a_workflow_that_lost_its_history_deletes_everything_of_the_order_that_it_is_given(eks: CloudPlane) -> None:
     await eks.apply(an_eks_pool())
     await eks.ready()
