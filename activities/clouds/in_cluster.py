@@ -1,4 +1,4 @@
-"""The objects of a cloud's cluster that are in the cluster itself: its connection, the StorageClass of caches, Helm releases.
+"""The objects of a cloud's cluster that are in the cluster itself: connection, system nodes, the StorageClass of caches, Helm releases.
 
 No cloud has handlers of these. They are reached as every cluster is, with a token of the cloud.
 """
@@ -11,9 +11,10 @@ from activities.clouds.graph import Call, DesiredObject, Fact, arguments
 from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
 from activities.clouds.storage_class import RESTART
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId, Selection
-from api_types.errors import ClusterUnreachable, InvalidInput, ReplaceRequired, StackMissing
-from api_types.labels import POD_IDENTITY, SYSTEM_NAMESPACE
-from api_types.messages.clouds import CONNECTION, HELM_RELEASE, STORAGE_CLASS, CloudAccount, WorkClass
+from activities.observe.conditions import find_condition
+from api_types.errors import ClusterUnreachable, InvalidInput, NotYet, ReplaceRequired, StackMissing
+from api_types.labels import POD_IDENTITY, POOL, SYSTEM_NAMESPACE
+from api_types.messages.clouds import CONNECTION, HELM_RELEASE, STORAGE_CLASS, SYSTEM_NODES, CloudAccount, WorkClass
 from api_types.messages.cluster_work import Connection
 
 _DEPLOYED = "deployed"
@@ -21,9 +22,10 @@ _DEPLOYED = "deployed"
 _IDENTITY_VARIABLE = "AWS_CONTAINER_CREDENTIALS_FULL_URI"
 
 _DEPLOYMENT = Kind("apps/v1", "Deployment")
+_NODE = Kind("v1", "Node")
 _POD = Kind("v1", "Pod")
 
-WORK: dict[str, WorkClass] = {CONNECTION: "Medium", STORAGE_CLASS: "Quick", HELM_RELEASE: "Medium"}
+WORK: dict[str, WorkClass] = {CONNECTION: "Medium", STORAGE_CLASS: "Quick", HELM_RELEASE: "Medium", SYSTEM_NODES: "Medium"}
 """How long the work on each kind may take."""
 
 
@@ -46,6 +48,11 @@ class InCluster:
                 return await self._connect(account)
             case kind if kind == STORAGE_CLASS:
                 return await self._apply(account, wanted)
+            case kind if kind == SYSTEM_NODES:
+                found = await self._system_nodes(account, wanted)
+                if found.state is not State.READY:
+                    raise NotYet(found.reason)
+                return found
             case _:
                 async with self._helm.at(connection_of(account)) as helm:
                     state = await helm.ensure(_release(wanted, wanted.fact))
@@ -56,6 +63,8 @@ class InCluster:
         match wanted.object.kind:
             case kind if kind == CONNECTION:
                 return await self._connect(account)
+            case kind if kind == SYSTEM_NODES:
+                return await self._system_nodes(account, wanted)
             case kind if kind == STORAGE_CLASS:
                 cluster = await self._clusters.at(connection_of(account))
                 if await cluster.get(_storage_class(wanted.object)) is None:
@@ -87,6 +96,15 @@ class InCluster:
     async def _connect(self, account: CloudAccount) -> Found:
         cluster = await self._clusters.at(connection_of(account))
         return Found(State.READY, id=account.cluster, facts={"version": await cluster.version()})
+
+    async def _system_nodes(self, account: CloudAccount, wanted: Wanted) -> Found:
+        """Look for a node of the pool that is Ready: without one, what is installed in the cluster does not start."""
+        cluster = await self._clusters.at(connection_of(account))
+        pool = wanted.object.name
+        nodes = (await cluster.list(Selection(_NODE, labels=f"{POOL}={pool}"))).items
+        if any(find_condition((each.get("status") or {}).get("conditions") or [], "Ready").is_true for each in nodes):
+            return Found(State.READY, id=pool)
+        return Found(State.DIFFERS, id=pool, reason=f"none of {len(nodes)} nodes of pool {pool} is Ready")
 
     async def _apply(self, account: CloudAccount, wanted: Wanted) -> Found:
         cluster = await self._clusters.at(connection_of(account))

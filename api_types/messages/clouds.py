@@ -12,7 +12,8 @@ from api_types.base import Id, Message, Name, SentAt, Text
 CONNECTION = "Connection"
 STORAGE_CLASS = "StorageClass"
 HELM_RELEASE = "HelmRelease"
-IN_CLUSTER = (CONNECTION, STORAGE_CLASS, HELM_RELEASE)
+SYSTEM_NODES = "SystemNodes"
+IN_CLUSTER = (CONNECTION, STORAGE_CLASS, HELM_RELEASE, SYSTEM_NODES)
 """The kinds of objects that are in the cluster, not at the cloud, and go with it."""
 
 CLUSTER_KEY = "cluster"

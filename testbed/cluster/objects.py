@@ -90,8 +90,9 @@ def node(name: str, cluster: Cluster, pool: Pool | None, fleet: FleetFile) -> Do
     """Render one node: large, and empty of everything but what its class says.
 
     Nodes of a pool are tainted as GPU nodes are. The system node is not, so that endpoint pickers and hydration Jobs find a place; it
-    carries no pool, so that it is not counted as capacity.
+    carries no pool, so that it is not counted as capacity, but in a cluster that a cloud hands out: those have a pool of such nodes.
     """
+    label = pool.name if pool else SYSTEM_NODE if cluster.token_review or cluster.cloud else ""
     plugins = {
         device.resource_name: str(device.count)
         for device in (fleet.classes[pool.node_class].devices if pool else ())
@@ -105,7 +106,7 @@ def node(name: str, cluster: Cluster, pool: Pool | None, fleet: FleetFile) -> Do
             "name": name,
             "labels": {
                 MANAGED: "true",
-                **({POOL: pool.name} if pool else {}),
+                **({POOL: label} if label else {}),
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64",

@@ -276,4 +276,4 @@ class ScriptedProvider:
 
 
 def _in_cluster(key: str) -> bool:
-    return key in ("conn", "sc") or key.startswith("chart/")
+    return key in ("conn", "nodes/system", "sc") or key.startswith("chart/")

@@ -6,7 +6,7 @@ Creation goes along the graph, deletion against it. What waits for its next atte
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
-from api_types.messages.clouds import CLUSTER_KEY, CONNECTION, HELM_RELEASE, IN_CLUSTER, STORAGE_CLASS, CloudObject
+from api_types.messages.clouds import CLUSTER_KEY, CONNECTION, HELM_RELEASE, IN_CLUSTER, STORAGE_CLASS, SYSTEM_NODES, CloudObject
 from workflows.cloud_cluster.state import CloudState, Entry
 
 POOLS_AT_ONCE = {"GKE": 1}
@@ -14,7 +14,7 @@ POOLS_AT_ONCE = {"GKE": 1}
 _POOLS_AT_ONCE_ELSEWHERE = 4
 _ACCESS_ENTRY = "AccessEntry"
 # What always goes with the control plane, and what does so where the cloud takes that.
-_OF_CLUSTER = (CONNECTION, STORAGE_CLASS, _ACCESS_ENTRY)
+_OF_CLUSTER = (CONNECTION, STORAGE_CLASS, SYSTEM_NODES, _ACCESS_ENTRY)
 _WITH_CLUSTER = {"GKE": ("NodePool",)}
 _ADD_ON = "Addon"
 

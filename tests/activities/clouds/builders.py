@@ -74,6 +74,12 @@ def eks(
     return eks_objects(INSTALLATION, cluster, classes() if known is None else known, settings or EksSettings(), facts)
 
 
+def a_node(name: str, *, ready: bool = True) -> dict[str, Any]:
+    """A node as the API server has it."""
+    conditions = [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True" if ready else "Unknown"}]
+    return {"metadata": {"name": name}, "status": {"conditions": conditions}}
+
+
 def object_of(desired: Desired, key: str) -> DesiredObject:
     (found,) = [each for each in desired.objects if each.key == key]
     return found

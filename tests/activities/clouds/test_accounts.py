@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from activities.clients.helm.command import OPERATION_SECONDS
+from activities.clients.helm.kubeconfig_file import TOKEN_SECONDS
 from activities.clients.kubernetes.credential import Credential
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clouds.accounts import CloudAccounts
@@ -179,6 +181,22 @@ def test_case_46_a_token_is_renewed_before_it_expires_and_when_it_was_refused() 
         return found
 
     assert asyncio.run(tokens()) == ["token 1", "token 1", "token 2", "token 3"]
+
+
+def test_case_47_every_helm_run_of_25_minutes_of_installing_has_a_token_that_outlives_it() -> None:
+    world = World()
+
+    async def runs() -> list[tuple[str, float]]:
+        found = []
+        for _ in range(25 * 60 // OPERATION_SECONDS):
+            token, ends = await world.accounts.token(ACCOUNT, TOKEN_SECONDS)
+            world.clock.now += OPERATION_SECONDS
+            found.append((token, ends - world.clock.now))
+        return found
+
+    seen = asyncio.run(runs())
+    assert [token for token, _ in seen] == [f"token {number}" for number in range(1, 6)]
+    assert min(left for _, left in seen) >= TOKEN_SECONDS - OPERATION_SECONDS > 0
 
 
 def test_a_cloud_whose_calls_hang_keeps_nobody_from_the_clusters_that_there_are() -> None:

@@ -55,6 +55,7 @@ NEEDS = {
     "addon/coredns": ("pool/system",),
     "addon/aws-efs-csi-driver": ("pool/system", "pia/efs-csi"),
     "conn": ("cluster", ACCESS),
+    "nodes/system": ("conn", "pool/system"),
     "chart/cluster-autoscaler": ("pool/system", "pia/autoscaler", "conn"),
     "sc": ("conn", "efs", "addon/aws-efs-csi-driver", "pia/efs-csi"),
 }

@@ -6,10 +6,10 @@ import botocore.session
 import pytest
 from botocore import xform_name
 from botocore.model import OperationModel
-from botocore.validate import ParamValidator
 
 from activities.clouds.graph import Call
 from tests.activities.clouds.builders import BLOCK, an_eks_pool, eks, facts_in, filled
+from tests.activities.clouds.requests import problems
 
 MADE = eks(
     an_eks_pool("fixed"),
@@ -32,11 +32,7 @@ def operation_of(call: Call) -> OperationModel:
 
 @pytest.mark.parametrize(("key", "call"), CALLS, ids=IDS)
 def test_arguments_are_those_of_the_service(key: str, call: Call) -> None:
-    shape = operation_of(call).input_shape
-    assert shape is not None, key
-    report = ParamValidator().validate(filled(call), shape)
-    assert report.generate_report() == ""
-    assert not_choices(filled(call), shape) == []
+    assert problems(filled(call), operation_of(call)) == [], key
 
 
 @pytest.mark.parametrize(("key", "call"), CALLS, ids=IDS)
@@ -68,13 +64,3 @@ def test_calls_that_create_have_a_token_where_the_service_takes_one() -> None:
         if tokens and not set(tokens) & set(call.parameters):
             without.append((key, call.operation))
     assert without == []
-
-
-def not_choices(value: Any, shape: Any) -> list[str]:
-    """Texts that are not among those that the service knows at their place, which the validator does not look at."""
-    if shape.type_name == "structure":
-        return [text for name, item in value.items() for text in not_choices(item, shape.members[name])]
-    if shape.type_name == "list":
-        return [text for item in value for text in not_choices(item, shape.member)]
-    choices = getattr(shape, "enum", None)
-    return [value] if choices and value not in choices else []

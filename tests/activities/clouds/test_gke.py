@@ -7,7 +7,7 @@ import pytest
 from api_types.sections.clouds import GkeSettings
 from tests.activities.clouds.builders import G6, PROJECT, a_pool, call_of, classes, gke, keys, object_of, reasons, warned
 
-NINE = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "cluster", "pool/gpu", "conn", "sc"]
+TEN = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "cluster", "pool/gpu", "conn", "nodes/system", "sc"]
 NEEDS = {
     "api/file": (),
     "net/vpc": (),
@@ -17,13 +17,14 @@ NEEDS = {
     "cluster": ("net/subnet",),
     "pool/gpu": ("cluster",),
     "conn": ("cluster",),
+    "nodes/system": ("conn",),
     "sc": ("conn", "net/vpc", "api/file"),
 }
 
 
-def test_prv_1_a_cluster_with_one_pool_is_nine_objects() -> None:
+def test_prv_1_a_cluster_with_one_pool_is_ten_objects() -> None:
     made = gke(a_pool(nodeCount=1, minNodeCount=0, maxNodeCount=2))
-    assert keys(made) == NINE
+    assert keys(made) == TEN
     assert {each.key: each.needs for each in made.objects} == NEEDS
     assert (made.refused, made.warnings) == ((), ())
 

@@ -218,6 +218,14 @@ async def test_prv_25_an_object_that_is_listed_late_counts_as_there() -> None:
     assert late.done == []
 
 
+async def test_prv_71_an_object_that_is_listed_late_is_deleted() -> None:
+    scenes = Scenes([Found(State.ABSENT, uncertain=True), Found(State.ABSENT, uncertain=True), Found(State.READY, "x"), ABSENT])
+    work = activities(("GKE", Provider({"Address": scenes})))
+    order = CloudObjectOrder(account=ACCOUNT, object=to_wire(an_object("Address"), "Quick"), again=True)
+    gone = await asked_by(OWN).run(work.delete_cloud_object, order)
+    assert (gone.phase, scenes.done) == ("Absent", ["delete x"])
+
+
 async def test_an_object_that_cannot_be_had_again_is_not_created() -> None:
     gone = Scenes([Found(State.ABSENT, reason="vpc-1 is gone, and cluster cannot move", cause=ReplaceRequired)])
     with pytest.raises(ReplaceRequired, match="cluster cannot move"):

@@ -79,7 +79,7 @@ def test_a_plan_reads_as_its_golden_file(cli: Cli, tmp_path: Path, name: str) ->
 def test_a_narrow_plan_has_no_calls_and_no_costs_without_prices(cli: Cli) -> None:
     result = cli("plan", "--offline", "-f", str(EXAMPLES / "gke.yaml"))
     lines = result.out.splitlines()
-    assert lines[0] == "InferenceCluster eemshaven: 9 objects would be created on GKE, in this order"
+    assert lines[0] == "InferenceCluster eemshaven: 10 objects would be created on GKE, in this order"
     assert lines[1].split() == ["OBJECT", "KIND", "NAME", "NEEDS", "NODES"]
     assert ("Calls:" in result.out, "cost" in result.out.lower()) == (False, False)
 
@@ -162,7 +162,7 @@ def test_all_that_is_refused_is_said_at_once_and_fails_where_that_is_asked_for(c
     )
     result = cli("plan", "--offline", "-f", file)
     assert result.code == 0
-    assert "InferenceCluster one: 9 objects would be created on GKE" in result.out
+    assert "InferenceCluster one: 10 objects would be created on GKE" in result.out
     assert "InferenceCluster two: nothing can be created" in result.out
     refused = [
         "WaitingForClasses: pool gpu: InferenceClass gone does not exist; apply it, or name its file too",

@@ -17,6 +17,7 @@ from activities.clouds.accounts import CloudAccounts
 from activities.clouds.activities import CloudActivities, Patience
 from activities.clouds.in_cluster import InCluster
 from activities.clouds.lifecycle.pace import Pace
+from activities.cluster_objects.cluster_api import Kind, Listing, Selection
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.sending import send_signal
 from activities.secrets.store import SecretMissing
@@ -27,7 +28,7 @@ from api_types.messages.clouds import CloudDelete, CloudOrder
 from api_types.messages.entities import RetryNow
 from api_types.messages.signals import CloudClusterSignals, cloud_cluster
 from api_types.sections.clouds import ProvisionSettings
-from tests.activities.clouds.builders import G6, L4
+from tests.activities.clouds.builders import G6, L4, a_node
 from tests.environment.scripted_cloud import GOOD, ScriptedCloud
 from tests.workflows.environment.harness import eventually
 from workflows import registry
@@ -66,6 +67,7 @@ class StubCluster:
 
     def __init__(self) -> None:
         self.shut: Callable[[], bool] = lambda: False
+        self.nodes_ready = True
         self.applied: list[str] = []
         self.releases: list[tuple[str, str]] = []
 
@@ -77,6 +79,10 @@ class StubCluster:
 
     async def version(self) -> str:
         return "v1.35.4"
+
+    async def list(self, selection: Selection) -> Listing:
+        assert selection == Selection(Kind("v1", "Node"), labels="modelplane.ai/pool=system")
+        return Listing([a_node("system", ready=self.nodes_ready)], "1")
 
     async def apply(self, manifest: Json) -> Json:
         self.applied.append(manifest["metadata"]["name"])

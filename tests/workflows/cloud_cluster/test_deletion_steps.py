@@ -14,7 +14,7 @@ pytestmark = pytest.mark.testbed
 OURS = RemainingObject(id="v1/Service/envoy-gateway-system/envoy", why="finalizer service.kubernetes.io/load-balancer-cleanup")
 
 
-async def test_prv_9_2_d2_d4_d8_replicas_then_load_balancers_then_the_control_plane_then_what_it_stood_on() -> None:
+async def test_prv_63_9_2_d2_d4_d8_replicas_then_load_balancers_then_the_control_plane_then_what_it_stood_on() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):
         cloud, replica = at_cloud.cloud, await a_replica(plane)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from activities.clouds.activities import Patience
 from activities.clouds.eks.wanted.control_plane import access_key
 from api_types.errors import PermissionDenied
 from api_types.messages.signals import CloudClusterSignals
@@ -10,14 +11,14 @@ from tests.environment import scripted_cloud
 from tests.environment.scripted_cloud import ROLE
 from tests.workflows.cloud_cluster.control_plane import CloudPlane, row
 
-GKE_KEYS = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "cluster", "pool/gpu", "conn", "sc"]
+GKE_KEYS = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "cluster", "pool/gpu", "conn", "nodes/system", "sc"]
 
 
 async def test_case_1_a_gke_cluster_is_created_and_deleted_without_remains(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     seen = await gke.ready()
     assert sorted(each["key"] for each in seen["objects"]) == sorted(GKE_KEYS)
-    assert sorted(gke.cloud.written("create")) == sorted(set(GKE_KEYS) - {"conn", "sc"})
+    assert sorted(gke.cloud.written("create")) == sorted(set(GKE_KEYS) - {"conn", "nodes/system", "sc"})
     assert gke.cluster.applied == ["modelplane-rwx"]
     await gke.delete()
     await gke.gone()
@@ -41,6 +42,28 @@ async def test_case_62_an_eks_cluster_is_deleted_against_its_graph(eks: CloudPla
     assert [key for key in deleted if key in order] == order
     assert deleted.index("addon/coredns") < deleted.index("pool/system") < deleted.index("cluster") < deleted.index("iam/cluster")
     assert not {access_key(ROLE), "addon/vpc-cni", "addon/kube-proxy"} & set(deleted), "they go with the control plane"
+
+
+async def test_prv_7_9_a_cluster_is_ready_when_a_node_of_its_system_pool_is(eks: CloudPlane) -> None:
+    eks.cluster.nodes_ready = False
+    await eks.stop_cloud_worker()
+    eks.patience = Patience(unknown=0.0)
+    await eks.start_cloud_worker()
+    await eks.apply(an_eks_pool())
+    seen = await eks.until(lambda seen: "NotYet: nodes/system" in seen["message"] and row(seen, "sc")["phase"] == "Ready")
+    assert (seen["usable"], seen["ready"]) == (True, False)
+    assert "none of 1 nodes of pool system is Ready" in seen["message"]
+    eks.cluster.nodes_ready = True
+    await eks.retry_now()
+    await eks.ready()
+    eks.cluster.nodes_ready = False
+    await eks.retry_now()
+    seen = await eks.until(lambda seen: "none of 1 nodes of pool system is Ready" in seen["message"])
+    assert (seen["usable"], seen["ready"], eks.cloud.written("delete")) == (True, False, [])
+    eks.cluster.nodes_ready = True
+    await eks.delete()
+    await eks.gone()
+    assert eks.cloud.things == {}
 
 
 # --- changes ------------------------------------------------------------------------------------------------------------------------------
@@ -207,6 +230,17 @@ async def test_case_58_a_cluster_that_was_deleted_by_hand_is_built_again_only_wh
     assert gke.cloud.written("create")[created:] == ["cluster", "pool/gpu"]
 
 
+async def test_case_58_a_change_of_a_cluster_that_was_deleted_by_hand_does_not_create_it_before_it_is_seen_gone(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    for key in ("cluster", "pool/gpu"):
+        del gke.cloud.things[key]
+    created = len(gke.cloud.written("create"))
+    await gke.apply(a_pool(), kubernetesVersion="1.36")
+    seen = await gke.until(lambda seen: "modelplane retry" in seen["message"])
+    assert (seen["usable"], len(gke.cloud.written("create"))) == (False, created)
+
+
 async def test_case_60_a_pool_that_fails_later_is_kept_and_the_cluster_stays_usable(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()
@@ -230,6 +264,19 @@ async def test_case_77_a_workflow_that_lost_its_history_finds_everything_and_cre
     await eks.apply(an_eks_pool())
     await eks.ready()
     assert len(eks.cloud.written("create")) == created
+
+
+async def test_case_58_77_a_control_plane_that_went_when_the_history_was_lost_is_not_created_again_by_itself(gke: CloudPlane) -> None:
+    await gke.apply(a_pool())
+    await gke.ready()
+    await gke.handle.terminate("lost")
+    for key in ("cluster", "pool/gpu"):
+        del gke.cloud.things[key]
+    created = len(gke.cloud.written("create"))
+    known = {"was_usable": True, "was_ready": True}
+    await gke.send(CloudClusterSignals.APPLY, gke.order(a_pool()).model_copy(update=known))
+    seen = await gke.until(lambda seen: "modelplane retry" in seen["message"] or "cluster" in gke.cloud.things)
+    assert (seen["usable"], len(gke.cloud.written("create"))) == (False, created)
 
 
 async def test_a_workflow_that_lost_its_history_deletes_everything_of_the_order_that_it_is_given(eks: CloudPlane) -> None:

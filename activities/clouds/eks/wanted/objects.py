@@ -6,6 +6,7 @@ from activities.clouds.desired import INVALID_INPUT, Desired, Problem, refused_c
 from activities.clouds.eks.wanted.checks import place_problems, pool_warnings, reservation_problems
 from activities.clouds.eks.wanted.control_plane import (
     CLUSTER,
+    CONNECTION,
     access,
     autoscaler,
     connection,
@@ -23,6 +24,7 @@ from activities.clouds.eks.wanted.subnets import range_problems, subnet_pairs, z
 from activities.clouds.graph import DesiredObject, creation_order
 from activities.clouds.owner import owner_of
 from activities.clouds.pools import CloudPool, cloud_pools
+from activities.clouds.system_nodes import system_nodes
 from activities.clouds.versions import version_problems, version_warnings
 from api_types.resources.inference_class import EksNodes, InferenceClass
 from api_types.resources.inference_cluster import EksCluster, InferenceCluster
@@ -72,6 +74,7 @@ def _objects(inputs: EksInputs, pools: Sequence[CloudPool[EksNodes]]) -> list[De
         *(each for pool in pools for each in gpu_group(inputs, pool)),
         *later_add_ons(inputs, SYSTEM_KEY),
         connection(inputs),
+        system_nodes(CONNECTION, SYSTEM_KEY),
         autoscaler(inputs, SYSTEM_KEY),
         *([efa_driver()] if efa else []),
         cache_class(),

@@ -12,6 +12,7 @@ from activities.clouds.graph import Call, DesiredObject, creation_order
 from activities.clouds.owner import owner_of
 from activities.clouds.pools import CloudPool, cloud_pools
 from activities.clouds.storage_class import storage_class
+from activities.clouds.system_nodes import system_nodes
 from activities.clouds.versions import version_problems, version_warnings
 from api_types.resources.inference_class import GkeNodes, InferenceClass
 from api_types.resources.inference_cluster import GkeCluster, InferenceCluster
@@ -49,6 +50,7 @@ def _objects(inputs: GkeInputs, pools: list[CloudPool[GkeNodes]]) -> list[Desire
         cluster_object(inputs),
         *(gpu_pool(inputs, pool) for pool in pools),
         DesiredObject(CONNECTION, "Connection", inputs.owner.cluster, (CLUSTER,), (), "API server answers /readyz"),
+        system_nodes(CONNECTION),
         _storage_class(inputs),
     ]
 

@@ -116,5 +116,5 @@ async def test_a_token_that_may_expire_within_a_run_is_refused(script: Script, t
     assert not file.path.exists()
 
 
-def test_a_token_is_good_for_twice_the_longest_run() -> None:
+def test_prv_47_a_token_is_good_for_twice_the_longest_run() -> None:
     assert (OPERATION_SECONDS, TOKEN_SECONDS) == (300, 600)

@@ -17,6 +17,7 @@ from api_types.messages.clouds import CloudAccount
 from api_types.sections.clouds import EksSettings
 from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.aws.signatures import TokenRefused
+from tests.activities.clouds import requests
 from tests.activities.clouds.eks.world import World, provider_of, world_of
 
 KEY, SECRET, SESSION = "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCY", "FwoGZXIvYXdzEXAMPLEsession"
@@ -85,7 +86,9 @@ def test_prv_7_1_nothing_of_the_machine_logs_in(monkeypatch: pytest.MonkeyPatch,
     assert made._request_signer._credentials.token is None
 
 
-def test_prv_parameters_are_validated_before_a_call(world: World) -> None:
+def test_prv_10_1_parameters_are_validated_before_a_call(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    # By botocore itself: this is what happens in production.
+    monkeypatch.setattr(requests, "problems", lambda *_: [])
     with pytest.raises(InvalidInput, match='Unknown parameter in input: "Colour"'):
         world.provider.clients.call("ec2", "create_vpc", {"Colour": "red"}, Purpose.CREATE)
 

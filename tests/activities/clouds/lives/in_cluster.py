@@ -6,8 +6,10 @@ from typing import Any
 
 from activities.clients.helm.port import ReleaseState
 from activities.clouds.accounts import CloudAccounts
+from activities.cluster_objects.cluster_api import Listing, Selection
 from api_types.errors import ModelplaneError
-from tests.activities.clouds.lives.deaths import AFTER, BEFORE, CREATE, DELETE, Deaths
+from tests.activities.clouds.builders import a_node
+from tests.activities.clouds.lives.deaths import AFTER, BEFORE, CREATE, DELETE, POLLING, Deaths
 
 
 class Cluster:
@@ -38,6 +40,10 @@ class Cluster:
 
     async def get(self, target: Any) -> Any:
         return self.applied.get(target.name)
+
+    async def list(self, selection: Selection) -> Listing:
+        self.deaths.at(POLLING, CREATE, f"nodes/{selection.labels.partition('=')[2]}")
+        return Listing([a_node("system")], "1")
 
     async def apply(self, manifest: dict[str, Any]) -> dict[str, Any]:
         self.deaths.at(BEFORE, CREATE, "sc")

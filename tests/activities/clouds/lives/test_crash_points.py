@@ -22,8 +22,8 @@ from tests.activities.clouds.lives.life import Fake, Json, Life
 from tests.activities.clouds.lives.virtual_time import run
 
 Point = tuple[str, str, str]
-# What is kept by the cloud or the control plane: nothing is called to create it, or to delete it.
-NOT_CREATED = {"GKE": set[str](), "EKS": {"access"}}
+# What the cloud or the control plane makes beside something else: nothing is called to create it, or to delete it.
+NOT_CREATED = {"GKE": {"nodes"}, "EKS": {"access", "nodes"}}
 
 
 @dataclass

@@ -1,0 +1,62 @@
+"""A worker that dies while it waits for a control plane for 40 minutes: another one goes on waiting (provisioning.md 11, case 39)."""
+
+import random
+
+import pytest
+
+from testbed.clouds.gcp.fake import FakeGoogle
+from tests.activities.clouds.lives.deaths import CREATE, POLLING, Deaths
+from tests.activities.clouds.lives.fakes import gke_fake
+from tests.activities.clouds.lives.life import Life
+from tests.activities.clouds.lives.virtual_time import run
+
+MINUTE = 60.0
+WAIT_MINUTES = 40.0
+# Nothing ends by being read: the test ends what runs.
+READS = 1_000_000
+
+
+def waited(dies_at: tuple[int, ...]) -> tuple[float, list[str], int]:
+    """Create a cluster; its worker dies at these looks of the wait. Gives the minutes of the wait, what was created, and the deaths."""
+    with FakeGoogle(reads=READS) as google:
+        fake = gke_fake(google)
+
+        async def live() -> tuple[float, list[str], int]:
+            looks, at = 0, []
+
+            def dies(moment: str, doing: str, key: str) -> bool:
+                nonlocal looks
+                if moment != POLLING:
+                    return False
+                if (doing, key) == (CREATE, "cluster"):
+                    looks += 1
+                    at.append(life.clock() / MINUTE)
+                    if at[-1] - at[0] < WAIT_MINUTES:
+                        return looks in dies_at
+                google.finish()
+                return False
+
+            deaths = Deaths(dies)
+            life = Life(fake, random.Random(1), deaths)  # noqa: S311 - repeatable on purpose
+            with life.temporal.patched():
+                try:
+                    life.begin()
+                    life.order(fake.pool())
+                    assert await life.until_ready(hours=24), life.progress["message"]
+                    return at[-1] - at[0], sorted(fake.created()), deaths.struck.total()
+                finally:
+                    await life.stop()
+
+        return run(live, random.Random(2))  # noqa: S311 - repeatable on purpose
+
+
+@pytest.mark.slow
+def test_prv_39_f4_another_worker_goes_on_waiting_and_creates_nothing() -> None:
+    dies_at = (10, 30, 60)
+    undisturbed, made, _ = waited(())
+    minutes, created, deaths = waited(dies_at)
+    assert deaths == len(dies_at)
+    assert created == made, "each once"
+    # A new worker looks more often at first, so it may even see the end earlier.
+    assert WAIT_MINUTES <= undisturbed < WAIT_MINUTES + 1
+    assert WAIT_MINUTES <= minutes < WAIT_MINUTES + 1

@@ -1,0 +1,58 @@
+"""What holds up the deletion of a cluster at a cloud, and that nothing is deleted there meanwhile. Numbers: spec/provisioning.md 11."""
+
+from datetime import timedelta
+
+import pytest
+
+from api_types.labels import SKIP_IN_CLUSTER_TEARDOWN
+from api_types.messages.cluster_work import RemainingObject
+from tests.workflows.cloud_cluster.decided import ACCOUNT
+from tests.workflows.inference_cluster.test_cluster_gone import REPLICA, Deleting
+from workflows.entity.conditions import condition_of
+
+# It is ours, and its controller has not taken back what it made at the cloud.
+STUCK = RemainingObject(id="v1/Service/envoy-gateway-system/envoy", why="finalizer service.kubernetes.io/load-balancer-cleanup")
+
+
+def said(deleting: Deleting) -> str:
+    found = condition_of(deleting.cluster.state.conditions, "Deleting")
+    assert found is not None
+    return found.message
+
+
+def orders(deleting: Deleting) -> list[str]:
+    """What is ordered at the cloud by one pass."""
+    return [signal for signal, _ in deleting.step() if signal in ("delete", "apply")]
+
+
+@pytest.mark.parametrize("classes", [None, {}], ids=["", "without its classes"])
+def test_prv_61_a_deletion_waits_for_two_replicas_and_goes_on_by_itself(
+    monkeypatch: pytest.MonkeyPatch, classes: dict[str, object] | None
+) -> None:
+    other = "ml/qwen-eu-1"
+    missing = {} if classes is None else {"classes": classes}
+    deleting = Deleting(monkeypatch, gone=None, occupied=[REPLICA, other], caches=[], **missing)
+    deleting.cluster.state.cloud.emptied = True
+    for replicas in ([REPLICA, other], [other]):
+        deleting.cluster.state.occupied = list(replicas)
+        assert (orders(deleting), deleting.reason) == ([], "Occupied")
+        assert [each in said(deleting) for each in (REPLICA, other)] == [each in replicas for each in (REPLICA, other)]
+    deleting.cluster.state.occupied = []
+    assert orders(deleting) == ["delete"]
+    assert deleting.reason == "DeletingCloudCluster"
+
+
+def test_prv_63_a_load_balancer_that_is_stuck_is_named_and_nothing_is_deleted_at_the_cloud(monkeypatch: pytest.MonkeyPatch) -> None:
+    deleting = Deleting(monkeypatch, gone=None, occupied=[], caches=[])
+    link = deleting.cluster.state.cloud
+    link.account, link.remaining = ACCOUNT, [STUCK]
+    began = deleting.temporal.now
+    for minutes in (0, 15, 29, 31, 24 * 60):
+        # The next attempt is to come, whatever the time is.
+        deleting.temporal.now = began + timedelta(minutes=minutes)
+        link.retry_at = (deleting.temporal.now + timedelta(seconds=30)).isoformat()
+        assert (orders(deleting), deleting.reason) == ([], "LoadBalancersRemaining")
+        assert STUCK.id.rpartition("/")[2] in said(deleting)
+        assert (SKIP_IN_CLUSTER_TEARDOWN in said(deleting)) is (minutes >= 30)
+    link.remaining, link.emptied = [], True
+    assert orders(deleting) == ["delete"]
