@@ -133,7 +133,7 @@ def test_prv_2_2_every_object_that_takes_a_mark_has_it() -> None:
 
 def test_prv_2_2_every_object_at_aws_that_takes_tags_has_its_key_in_them() -> None:
     made = eks({"name": "efa", "className": "p5en", "zones": ["us-east-2a"], "fabric": {"type": "EFA"}})
-    untagged = {"efs/mounts", "conn", "sc", "chart/cluster-autoscaler", "chart/aws-dranet"}
+    untagged = {"efs/mounts", "conn", "nodes/system", "sc", "chart/cluster-autoscaler", "chart/aws-dranet"}
     tagged = [each for each in made.objects if each.key not in untagged]
     assert {each.key: object_tag(filled(each.calls[0])) for each in tagged} == {each.key: each.key for each in tagged}
     assert [each.key for each in made.objects if each.key in untagged and "modelplane.ai/object" in repr(each.calls)] == []

@@ -9,7 +9,7 @@ from api_types.messages.signals import CloudClusterSignals
 from tests.activities.clouds.builders import a_pool, an_eks_pool
 from tests.environment import scripted_cloud
 from tests.environment.scripted_cloud import ROLE
-from tests.workflows.cloud_cluster.control_plane import CloudPlane, row
+from tests.workflows.cloud_cluster.control_plane import CloudPlane, Json, row
 
 GKE_KEYS = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "cluster", "pool/gpu", "conn", "nodes/system", "sc"]
 
@@ -50,7 +50,12 @@ async def test_prv_7_9_a_cluster_is_ready_when_a_node_of_its_system_pool_is(eks:
     eks.patience = Patience(unknown=0.0)
     await eks.start_cloud_worker()
     await eks.apply(an_eks_pool())
-    seen = await eks.until(lambda seen: "NotYet: nodes/system" in seen["message"] and row(seen, "sc")["phase"] == "Ready")
+
+    def waits(seen: Json) -> bool:
+        there = any((each["key"], each["phase"]) == ("sc", "Ready") for each in seen["objects"])
+        return there and "NotYet: nodes/system" in seen["message"]
+
+    seen = await eks.until(waits)
     assert (seen["usable"], seen["ready"]) == (True, False)
     assert "none of 1 nodes of pool system is Ready" in seen["message"]
     eks.cluster.nodes_ready = True

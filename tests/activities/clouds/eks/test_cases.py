@@ -1,5 +1,6 @@
 """Numbered cases of provisioning.md 11 at a fake AWS: what goes wrong while a cluster is created, and how it ends."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +22,7 @@ from api_types.sections.clouds import EksSettings
 from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.aws.faults import Fault, Kind
 from tests.activities.clouds.builders import BLOCK, an_eks_pool, classes, key_of, reasons, warned
+from tests.activities.clouds.eks import world as worlds
 from tests.activities.clouds.eks.world import World, world_of
 
 TO_CLUSTER = ("net/vpc", "net/subnets", "iam/cluster", "cluster")
@@ -123,7 +125,11 @@ async def test_prv_15_no_template_is_made_before_the_cluster_reports_its_group(a
     assert group in str(created)
 
 
-async def test_prv_25_a_vpc_that_is_not_listed_yet_is_found_by_the_second_look(aws: FakeAws, world: World) -> None:
+async def test_prv_25_a_vpc_that_is_not_listed_yet_is_found_by_the_second_look(
+    aws: FakeAws, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It is listed after some looks, however long these take.
+    monkeypatch.setattr(worlds, "FAST", replace(worlds.FAST, second_look=30.0))
     aws.fault(Fault(Kind.INVISIBLE, operation="CreateVpc", times=4))
     await made(world, world.plan(), "net/vpc")
     assert aws.made("CreateVpc") == 1

@@ -15,7 +15,7 @@ from activities.clouds.lifecycle.tokens import token_of
 from activities.clouds.owner import owner_named
 from activities.clouds.wire import from_wire, to_wire
 from api_types.errors import ModelplaneError, TransientError
-from api_types.messages.clouds import AuditCloud, CloudAccount, Leftover
+from api_types.messages.clouds import IN_CLUSTER, AuditCloud, CloudAccount, Leftover
 from api_types.resources.inference_class import InferenceClass
 from api_types.sections.clouds import GkeSettings
 from client.local.fake_google import FakeClients
@@ -26,7 +26,6 @@ REGION = "europe-west4"
 SECRET = "gke-default"  # noqa: S105 - the name of a Secret
 PACE = Pace(poll=0.002, poll_later=0.002, second_look=0.02, second_look_every=0.002)
 ATTEMPTS_MAX = 25
-IN_CLUSTER = ("Connection", "StorageClass")
 
 
 class Killed(Exception):

@@ -60,7 +60,7 @@ def test_prv_p1_what_is_there_is_not_checked_again(google: FakeGoogle) -> None:
     run(cloud.create_all())
     google.capacity.remove_machine("europe-west4-a", "g2-standard-8")
     google.deny("container.clusters.create")
-    assert (cloud.plan().refused, len(cloud.plan().objects)) == ((), 9)
+    assert (cloud.plan().refused, len(cloud.plan().objects)) == ((), 10)
 
 
 def test_a_new_pool_that_would_be_refused_hinders_no_cluster_that_runs(google: FakeGoogle) -> None:
@@ -81,7 +81,7 @@ def test_prv_30_quotas_that_are_too_small_are_told_before(google: FakeGoogle) ->
         "NVIDIA_L4_GPUS needs 2, has 1 of 1",
         "GPUS_ALL_REGIONS needs 2, has 0 of 0",
     ]
-    assert len(planned.objects) == 9
+    assert len(planned.objects) == 10
 
 
 def test_a_pool_that_starts_empty_needs_no_quota(google: FakeGoogle) -> None:
@@ -122,7 +122,7 @@ def test_a_check_that_may_not_run_is_a_warning(google: FakeGoogle, call: str, te
     google.fault(Refuse(call=call, code="PERMISSION_DENIED", message="Required permission"))
     planned = a_cloud(google, a_pool()).plan()
     assert [each.text.partition(":")[0] for each in planned.warnings] == [text]
-    assert (len(planned.objects), google.faults_left()) == (9, [])
+    assert (len(planned.objects), google.faults_left()) == (10, [])
 
 
 @pytest.mark.parametrize(("accelerator", "metric"), sorted(METRICS.items()))
