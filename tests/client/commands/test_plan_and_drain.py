@@ -88,7 +88,8 @@ def test_a_drain_that_would_lose_replicas_is_refused_and_its_budget_holds_where_
     lost = cli("drain", other, "--allow-loss", "--reason", "power cut", "--wait", "--timeout", "8")
     assert (lost.code, lost.out) == (5, f"inferencecluster/{other} drain requested\n"), lost.err
     assert f"warning: some replicas of InferenceCluster {other} find no other place" in lost.err
-    assert clusters_of(cli, tenant) == [other]  # a second one may not be unavailable as long as the first has no place
+    # A second one may not be unavailable as long as the first has no place.
+    eventually(lambda: clusters_of(cli, tenant), lambda seen: seen == [other])
     assert condition_of(cli, other) == ("Drained", "power cut")
     assert cli("drain", other).out == f"inferencecluster/{other} is drained already\n"
 

@@ -67,8 +67,9 @@ async def test_18_5_kube_a_cordoned_node_and_claimed_devices_are_observed(cluste
         await seen_by(client, cluster, lambda seen: pool(seen, "h100") == before)
         await cluster.apply(cluster.order([an_engine("main", a_member(requests=ONE))]))
         # A claim of ours takes a device and makes no node foreign.
-        taken = await seen_by(client, cluster, lambda seen: seen.pools != whole.pools and bool(seen.admission))
-        assert [seen.state for seen in taken.admission] == ["Admitted"]
+        taken = await seen_by(
+            client, cluster, lambda seen: seen.pools != whole.pools and [each.state for each in seen.admission] == ["Admitted"]
+        )
         assert sum(found.nodes_schedulable for found in taken.pools) == sum(found.nodes_schedulable for found in whole.pools)
         assert sum(found.foreign_nodes for found in taken.pools) == 0
 
