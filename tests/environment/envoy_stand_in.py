@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from activities.clouds.owner import SYSTEM_POOL
 from testbed.cluster.kube import trust
 from testbed.cluster.pki import Authority
 from tests.environment.patient_http import patient_client
@@ -96,7 +97,8 @@ class EnvoyStandIn:
         crd = _get(http, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/inferencepools.inference.networking.k8s.io")
         role = _get(http, f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{POOL_ROLE}")
         for node in _list(http, "/api/v1/nodes"):
-            if "modelplane.ai/pool" not in node["metadata"]["labels"] and (READABLE in node["metadata"]["labels"]) != bool(crd and role):
+            found = node["metadata"]["labels"]
+            if found.get("modelplane.ai/pool", SYSTEM_POOL) == SYSTEM_POOL and (READABLE in found) != bool(crd and role):
                 _patch(
                     http,
                     f"/api/v1/nodes/{node['metadata']['name']}",
