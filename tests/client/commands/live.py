@@ -4,15 +4,16 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from ruamel.yaml import YAML
 
-from tests.client.conftest import Result
 from tests.environment.waiting import pauses
 
 ROOT = Path(__file__).parents[3]
 DEMO = ROOT / "examples" / "testbed" / "demo.yaml"
 TOO_BIG = ROOT / "examples" / "testbed" / "too-big.yaml"
+SeenT = TypeVar("SeenT")
 
 
 def manifest(tenant: str, file: Path = DEMO, **spec: object) -> str:
@@ -24,7 +25,7 @@ def manifest(tenant: str, file: Path = DEMO, **spec: object) -> str:
     return json.dumps(tree)
 
 
-def eventually(look: Callable[[], Result], holds: Callable[[Result], bool]) -> Result:
+def eventually(look: Callable[[], SeenT], holds: Callable[[SeenT], bool]) -> SeenT:
     """Look again and again until it holds; fails with what was seen last."""
     for pause in pauses():
         if holds(seen := look()):
