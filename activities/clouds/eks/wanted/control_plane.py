@@ -4,7 +4,7 @@ from activities.clouds.eks.wanted.identities import AUTOSCALER_ACCOUNT, AUTOSCAL
 from activities.clouds.eks.wanted.inputs import UNKNOWN_PRINCIPAL, EksInputs
 from activities.clouds.eks.wanted.network import SUBNETS, private_subnet, public_subnet
 from activities.clouds.graph import Call, DesiredObject, Fact, Parameters, Token
-from activities.clouds.node_labels import GPU_TAINT_KEY
+from activities.clouds.nodes import GPU_TAINT_KEY
 from activities.clouds.owner import UNKNOWN_DIGITS
 from api_types import names
 from api_types.labels import POD_IDENTITY

@@ -10,7 +10,7 @@ from activities.clouds.eks.wanted.identities import NODE_ROLE
 from activities.clouds.eks.wanted.inputs import EksInputs, Reservation
 from activities.clouds.eks.wanted.network import EFA_GROUP, PRIVATE_ROUTES, private_subnet
 from activities.clouds.graph import Call, DesiredObject, Fact, Machines, Parameters, Token
-from activities.clouds.node_labels import GPU_TAINT_KEY, GPU_TAINT_VALUE, gpu_node_labels, system_node_labels
+from activities.clouds.nodes import GPU_TAINT_KEY, GPU_TAINT_VALUE, gpu_node_labels, system_node_labels
 from activities.clouds.owner import SYSTEM_POOL
 from activities.clouds.pools import CloudPool
 from api_types import labels

@@ -22,9 +22,9 @@ from activities.clouds.eks.wanted.node_groups import SYSTEM_KEY, gpu_group, has_
 from activities.clouds.eks.wanted.storage import cache_class, storage
 from activities.clouds.eks.wanted.subnets import range_problems, subnet_pairs, zone_count_problem, zones_for
 from activities.clouds.graph import DesiredObject, creation_order
+from activities.clouds.nodes import system_nodes
 from activities.clouds.owner import owner_of
 from activities.clouds.pools import CloudPool, cloud_pools
-from activities.clouds.system_nodes import system_nodes
 from activities.clouds.versions import version_problems, version_warnings
 from api_types.resources.inference_class import EksNodes, InferenceClass
 from api_types.resources.inference_cluster import EksCluster, InferenceCluster

@@ -4,7 +4,7 @@ from activities.clouds.counts import SYSTEM_COUNTS, Counts, pool_counts
 from activities.clouds.gke.wanted.foundation import PODS_RANGE, SERVICES_RANGE, SUBNET
 from activities.clouds.gke.wanted.inputs import GkeInputs
 from activities.clouds.graph import Call, DesiredObject, Machines, Parameters
-from activities.clouds.node_labels import gpu_node_labels, system_node_labels
+from activities.clouds.nodes import gpu_node_labels, system_node_labels
 from activities.clouds.owner import SYSTEM_POOL, gcp_description, gcp_labels
 from activities.clouds.pools import CloudPool
 from api_types.resources.inference_class import GkeNodes

@@ -9,10 +9,10 @@ from activities.clouds.gke.wanted.cluster import CLUSTER, cluster_object, counts
 from activities.clouds.gke.wanted.foundation import API, VPC, foundation
 from activities.clouds.gke.wanted.inputs import GkeFacts, GkeInputs
 from activities.clouds.graph import Call, DesiredObject, creation_order
+from activities.clouds.nodes import system_nodes
 from activities.clouds.owner import owner_of
 from activities.clouds.pools import CloudPool, cloud_pools
 from activities.clouds.storage_class import storage_class
-from activities.clouds.system_nodes import system_nodes
 from activities.clouds.versions import version_problems, version_warnings
 from api_types.resources.inference_class import GkeNodes, InferenceClass
 from api_types.resources.inference_cluster import GkeCluster, InferenceCluster
