@@ -10,22 +10,24 @@ STAMP := .venv/.made-from-$(LOCK)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test test-fast test-long campaign explore fuzz fuzz-front faults-clouds coverage testbed testbed-down check compiled fmt lock bench bench-front \
-  programs keda oracle venv clean
+.PHONY: help demo up down test test-fast test-long soak campaign explore fuzz fuzz-front faults-clouds coverage testbed testbed-down check \
+  check-types check-rest fmt lock bench bench-front programs keda oracle venv clean
 
 help:
 	@echo "make demo          a whole fleet on this machine, gateways included, with a first model on two clusters that answers"
 	@echo "make up, down      the same fleet without a model; stop it"
-	@echo "make test          all checks, and all tests on real parts but those of make test-long"
-	@echo "make test-long     the tests on real parts that take long: losses, upgrades of stacks, clusters at fake clouds, KEDA"
-	@echo "make test-fast     the tests that need no real parts, with few random cases: under a minute"
+	@echo "make test          all checks, and all tests but those of make test-long; it ends with a table of where the time went"
+	@echo "make test-long     the tests marked long: losses, upgrades of stacks, clusters at fake clouds, KEDA (built once, cached)"
+	@echo "make test-fast     the tests that need no real parts, with few random cases"
+	@echo "make soak          campaign, explore, faults-clouds, fuzz and fuzz-front in turn: before a release, and after a change to"
+	@echo "                   the scheduler, to a workflow or to a reader of input"
 	@echo "make campaign      many random cases from a new seed"
 	@echo "make fuzz          broken manifests, kubeconfigs, selectors, messages and answers, for MINUTES=30"
 	@echo "make fuzz-front    requests that its own OpenAPI documents let clients send to the front, for MINUTES=30"
 	@echo "make explore       ten million steps of the protocol between the entities, with faults"
 	@echo "make faults-clouds 500 random lives of clusters at each fake cloud: faults, dead workers, lost credentials"
 	@echo "make testbed       start a testbed for tests that stays up; make testbed-down stops it"
-	@echo "make keda          build KEDA, about ten minutes; its tests are part of make test from then on"
+	@echo "make keda          build KEDA, which make test-long does when it is missing"
 	@echo "make check, fmt    linters, types, import contracts, dependencies, dead code; format"
 	@echo "make coverage      branch coverage of the tests that need no real parts"
 	@echo "make bench-front   1,000 objects, 50 watchers and 100 writes a second at the front, for a minute"
@@ -42,16 +44,20 @@ up: venv
 down: venv
 	$(BIN)/modelplane down
 
-# Three processes with a testbed each, and two for tests that compute or start what they need (tests/environment/scheduling.py).
-# Beside the linters, which use one processor, all that the five import is compiled once: each would do it for itself.
+# Which process runs which file: tests/environment/lanes.py. ORDER is the seed of the order of tests, a new one in each run.
+ORDER := $(or $(ORDER),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
+LANES := computing=2,shared=3,own=3
+PYTEST_ALL = $(BIN)/pytest -n auto --max-worker-restart 0 --budgets -p random_order.plugin --random-order-seed=$(ORDER) --maxfail 12
 test: venv programs oracle
-	$(MAKE) --jobs 2 --output-sync=target check compiled
-	$(BIN)/pytest -n 5 --dist loadfile --no-loadscope-reorder --durations=20 --maxfail 12 -m "not long"
+	$(BIN)/python -m tests.environment.times linters $(MAKE) --no-print-directory --jobs 2 --output-sync=target check
+	$(PYTEST_ALL) --lanes $(LANES) -m "not long and not keda"
 
-# What make test leaves out: each takes a minute or more of two processors, and another one there is about the same promise. Those with a
-# limit in seconds are here too, because the machine has to itself what they measure.
-test-long: venv programs oracle
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20 --maxfail 12 -m long
+# Each takes a minute or more of two processors.
+test-long: venv programs keda oracle
+	$(PYTEST_ALL) --lanes computing=1,own=3 -m "long or keda"
+
+# Hours of random cases, outside CI. It ends at the first finding.
+soak: campaign explore faults-clouds fuzz fuzz-front
 
 # For the inner loop: what it leaves out is counted at its end.
 test-fast: venv
@@ -93,10 +99,15 @@ testbed: venv programs
 testbed-down: venv
 	$(BIN)/python -m tests.environment.shared_testbed down
 
-check: venv
+# mypy takes as long as all others together: with --jobs 2 they run beside it.
+check: check-types check-rest
+
+check-types: venv
+	$(BIN)/mypy
+
+check-rest: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 	@echo "functions and classes that nothing but tests uses:"
@@ -105,10 +116,6 @@ check: venv
 # Of the tests that need no testbed: workers are processes of their own, which it does not see.
 coverage: venv
 	MODELPLANE_TEST_CASES=0.05 $(BIN)/pytest -q -n 2 --dist worksteal -m "not testbed and not oracle and not slow" --cov --cov-report=term:skip-covered
-
-# pytest compiles tests in its own way, with what explains a failed assert. What cannot be imported is reported by the run that needs it.
-compiled: venv
-	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true
 
 fmt: venv
 	$(BIN)/ruff check --fix-only .
@@ -136,7 +143,7 @@ bench-front: venv programs
 programs: venv
 	$(BIN)/python -m testbed install --browser
 
-# A build of about ten minutes; the tests of KEDA run wherever it was built.
+# A build of about ten minutes, once.
 keda: venv
 	$(BIN)/python -m testbed install --keda
 

@@ -38,7 +38,6 @@ OTHERS = {
     CLIENT_CERT_VARIABLE: "certificate of the user for the front, in PEM",
     CLIENT_KEY_VARIABLE: "key of that certificate, in PEM",
     f"{PREFIX}PROGRAMS": "folder of the testbed's programs",
-    f"{PREFIX}TEST_KEDA": "has the tests build KEDA where it is not cached",
     f"{PREFIX}TESTBED_HOME": "folder of a testbed that tests use and leave running",
     f"{PREFIX}TEST_CASES": "multiplies the counts of random test cases",
     f"{PREFIX}TEST_SEED": "start of every random draw of tests",

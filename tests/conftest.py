@@ -1,6 +1,7 @@
 """Fixtures that every package's tests share: one testbed for the whole session.
 
 `MODELPLANE_TESTBED_HOME` names a folder whose testbed is used and left running, so that a developer pays for the start once.
+With `--lanes`, processes of pytest-xdist run different files (tests/environment/lanes.py), and one lane shares a testbed.
 """
 
 import gc
@@ -16,9 +17,9 @@ from testbed.programs.install import Installer, InstallFailed, needed
 from testbed.programs.versions import KEDA_TOOLS
 from testbed.running import ClusterRunning, Running
 from testbed.testbed import Testbed
-from tests.environment import keda
-from tests.environment.shared_testbed import kept_home, shared_testbed, started
+from tests.environment.shared_testbed import Lent, kept_home, shared_testbed, started
 from tests.environment.summary import Summary
+from tests.environment.times import Times
 
 # In the id of each test that starts a data plane.
 DATA_PLANE = ("dataplane", "test_local")
@@ -29,9 +30,18 @@ if TYPE_CHECKING:
     from tests.oracle.client import Oracle
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("modelplane")
+    group.addoption("--lanes", help="processes of each lane, as computing=2,shared=3,own=3; give -n auto with it")
+    group.addoption("--budgets", action="store_true", help="print where the time went; fail when a file exceeds its budget")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Report on the testbed, and let the programs of all testbeds use more memory to collect garbage less often."""
     config.pluginmanager.register(Summary(config), Summary.NAME)
+    config.pluginmanager.register(Times(config), Times.NAME)
+    if config.option.lanes and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Lent(), Lent.NAME)
     os.environ.setdefault("GOGC", "400")
     # Fourteen API servers at once would take more than there is; one that has this much collects more often. With 600 MiB those that
     # have the definitions of the serving stack did that most of the time.
@@ -39,13 +49,46 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Share out files by what they need."""
-    if config.option.dist != "loadfile":
-        return None
-    from tests.environment.scheduling import TestbedScheduling  # noqa: PLC0415 - only where pytest-xdist is used
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Start the processes of all lanes."""
+    from tests.environment import lanes  # noqa: PLC0415 - only where pytest-xdist is used
 
-    return TestbedScheduling(config, log)
+    return sum(lanes.parsed(config.option.lanes).values()) if config.option.lanes else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process its lane."""
+    from tests.environment import lanes  # noqa: PLC0415 - only where pytest-xdist is used
+
+    if node.config.option.lanes:
+        number = int(node.gateway.id.removeprefix("gw"))
+        node.workerinput["lane"] = lanes.lane_of_process(number, lanes.parsed(node.config.option.lanes))
+        node.workerinput[Lent.NAME] = str(Lent.of(node.config).home)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share out tests by lanes."""
+    from tests.environment import lanes  # noqa: PLC0415 - only where pytest-xdist is used
+
+    return lanes.Lanes(config, log, lanes.parsed(config.option.lanes)) if config.option.lanes else None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the files of other lanes to other processes."""
+    lane = _lane(config)
+    if not lane or collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
+    from tests.environment import lanes  # noqa: PLC0415 - only where pytest-xdist is used
+
+    return lanes.lane_of_file(collection_path, lanes.parsed(config.option.lanes)) != lane or None
+
+
+def _lane(config: pytest.Config) -> str:
+    """Return the lane of this process; empty without lanes."""
+    lane: str = getattr(config, "workerinput", {}).get("lane", "")
+    return lane
 
 
 @pytest.hookimpl(wrapper=True)
@@ -60,20 +103,14 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs the oracle, note what needs the testbed, and refuse a test that starts it and does not say so."""
-    on_testbed = [item for item in items if "testbed_owner" in getattr(item, "fixturenames", ()) or _asks_while_it_runs(item)]
-    if hasattr(config, "workerinput"):
-        from tests.environment.scheduling import remember  # noqa: PLC0415 - only where pytest-xdist is used
-
-        remember(config, (item.nodeid.partition("::")[0] for item in on_testbed))
-    keda.leave_out_unless_there(config, items)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs the oracle, and refuse a test that needs the testbed and does not say so."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "oracle" in fixtures:
             item.add_marker("oracle")
-    for item in on_testbed:
-        if item.get_closest_marker("testbed") is None:
+        needs = "testbed_owner" in fixtures or _asks_while_it_runs(item)
+        if needs and item.get_closest_marker("testbed") is None:
             raise pytest.UsageError(f"{item.nodeid} needs the testbed: mark it with pytest.mark.testbed")
 
 
@@ -88,7 +125,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if not session.config.option.collectonly and any(item.get_closest_marker("testbed") for item in session.items):
         with suppress(InstallFailed):  # the fixture fails with it again, where it is seen as the failure it is
             Installer().programs(needed(data_plane=any(word in item.nodeid for item in session.items for word in DATA_PLANE)))
-            if any(item.get_closest_marker(keda.MARK) for item in session.items):
+            if any(item.get_closest_marker("keda") for item in session.items):
                 Installer().programs(KEDA_TOOLS)
     if not session.config.option.collectonly and any(item.get_closest_marker("oracle") for item in session.items):
         from tests.oracle.client import build  # noqa: PLC0415 - only where a test compares with it
@@ -99,8 +136,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="session")
-def testbed_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def lent_home(pytestconfig: pytest.Config) -> Path | None:
+    """Folder of the testbed that the processes of the lane `shared` have together; None in other processes."""
+    return Path(pytestconfig.workerinput[Lent.NAME]) if _lane(pytestconfig) == "shared" else None  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="session")
+def testbed_home(lent_home: Path | None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the session's testbed."""
+    if lent_home:
+        return lent_home
     kept = kept_home()
     # Test processes that run side by side have a testbed each.
     return kept / os.environ.get("PYTEST_XDIST_WORKER", "") if kept else tmp_path_factory.mktemp("testbed")
@@ -113,12 +158,12 @@ def testbed_owner(testbed_home: Path) -> Testbed:
 
 
 @pytest.fixture(scope="session")
-def testbed(testbed_owner: Testbed, pytestconfig: pytest.Config) -> Iterator[Running]:
-    """The default fleet, up for the whole session."""
+def testbed(testbed_owner: Testbed, lent_home: Path | None, pytestconfig: pytest.Config) -> Iterator[Running]:
+    """The default fleet, up for the whole session. The first process of a lane starts a shared one, the others wait for it."""
     try:
         yield started(testbed_owner, Summary.of(pytestconfig))
     finally:
-        if kept_home() is None:
+        if kept_home() is None and lent_home is None:
             testbed_owner.down()
 
 

@@ -6,8 +6,12 @@ python -m tests.environment.shared_testbed down    stop it
 
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
+from shutil import rmtree
+
+import pytest
 
 from testbed.fleet.fleet_file import BUILT_IN, FleetFile
 from testbed.running import Running
@@ -34,6 +38,30 @@ def shared_testbed(home: Path) -> Testbed:
     fleet.parent.mkdir(parents=True, exist_ok=True)
     fleet.write_text(f"{BUILT_IN.read_text()}\ncontrol: false\n")
     return Testbed(home, FleetFile.load(fleet))
+
+
+class Lent:
+    """A plugin of the process with the terminal: the home of a testbed that other processes share, which ends with the run."""
+
+    NAME = "modelplane-lent-testbed"
+
+    def __init__(self) -> None:
+        self._temporary = Path(tempfile.mkdtemp(prefix="modelplane-testbed-")) if kept_home() is None else None
+        self.home = self._temporary or (kept_home() or HOME) / "shared"
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> "Lent":
+        """Return the plugin of a session."""
+        plugin = config.pluginmanager.get_plugin(cls.NAME)
+        assert isinstance(plugin, cls)
+        return plugin
+
+    def pytest_unconfigure(self) -> None:
+        """Stop the testbed, if a process has started it; by now all of them have ended."""
+        if self._temporary:
+            if (self.home / "fleet.yaml").exists():
+                shared_testbed(self.home).down()
+            rmtree(self._temporary)
 
 
 def started(owner: Testbed, summary: Summary) -> Running:

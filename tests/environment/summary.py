@@ -3,6 +3,7 @@
 Processes of pytest-xdist send their part to the one that writes to the terminal.
 """
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -24,8 +25,10 @@ class Summary:
         self._config = config
         self._starts: list[float] = []
         self._failed_starts: list[str] = []
-        self._left_out: dict[str, int] = {}
-        self._without: dict[str, str] = {}
+        self._left_out: Counter[str] = Counter()
+        self._left_out_by_lane: dict[str, Counter[str]] = {}
+        self._tests: set[str] = set()
+        self._session: pytest.Session | None = None
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Summary":
@@ -42,17 +45,13 @@ class Summary:
         """Count a start that is tried again."""
         self._failed_starts.append(reason)
 
-    def without(self, what: str, tests: int, how: str) -> None:
-        """Note tests that are left out because what they need is not installed, and how they are run."""
-        self._without[what] = f"left out: {tests} tests of {what}, which is not installed; {how}"
-
     def pytest_report_header(self) -> str:
         return random_cases.described()
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         for item in items:
             reason = next((f"marked {mark}" for mark in MARKS if item.get_closest_marker(mark)), "not chosen")
-            self._left_out[reason] = self._left_out.get(reason, 0) + 1
+            self._left_out[reason] += 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Say at once what failed: a run may be ended from outside before its report."""
@@ -62,14 +61,25 @@ class Summary:
             reason = getattr(getattr(report.longrepr, "reprcrash", None), "message", str(report.longrepr))
             terminal.write_line(f"FAILED {report.when} of {report.nodeid}: {' '.join(reason.split())[:_REASON_MAX]}")
 
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self._session = session
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self._tests.update(ids)
+
+    def pytest_runtest_logstart(self) -> None:
+        """Let the progress count the tests of all lanes; pytest-xdist takes those of one process for all."""
+        if self._session and self._tests:
+            self._session.testscollected = len(self._tests)
+
     def pytest_sessionfinish(self) -> None:
         output: dict[str, Any] | None = getattr(self._config, "workeroutput", None)
         if output is not None:
             output[self.NAME] = {
                 "starts": self._starts,
                 "failed": self._failed_starts,
-                "left_out": self._left_out,
-                "without": self._without,
+                "left_out": dict(self._left_out),
             }
 
     @pytest.hookimpl(optionalhook=True)
@@ -77,16 +87,15 @@ class Summary:
         sent = getattr(node, "workeroutput", {}).get(self.NAME, {})
         self._starts += sent.get("starts", [])
         self._failed_starts += sent.get("failed", [])
-        # Each process collects all tests and leaves out the same ones.
-        self._left_out |= sent.get("left_out", {})
-        self._without |= sent.get("without", {})
+        # The processes of one lane leave out the same tests.
+        self._left_out_by_lane[node.workerinput.get("lane", "")] = Counter(sent.get("left_out", {}))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         lines = []
-        if self._left_out and self._config.option.markexpr:
-            parts = ", ".join(f"{count} {reason}" for reason, count in sorted(self._left_out.items()))
-            lines.append(f"left out: {sum(self._left_out.values())} tests ({parts}); `make test` and `make test-long` run all")
-        lines += self._without.values()
+        left_out = sum(self._left_out_by_lane.values(), self._left_out)
+        if left_out and self._config.option.markexpr:
+            parts = ", ".join(f"{count} {reason}" for reason, count in sorted(left_out.items()))
+            lines.append(f"left out: {left_out.total()} tests ({parts}); `make test` and `make test-long` run all")
         if self._starts:
             lines.append(f"testbeds ready: {len(self._starts)}, after {', '.join(f'{each:.0f} s' for each in self._starts)}")
         lines += [f"testbed: a start failed and was repeated: {reason}" for reason in self._failed_starts]

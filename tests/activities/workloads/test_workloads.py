@@ -23,6 +23,8 @@ ONE = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
 LONG = "a-deployment-with-a-long-name-1a2b3c4d"
 HOLD = "test.example/hold"
 SLOW = {"testbed.modelplane.ai/delete-after": "3s"}
+# Later than every wait here ends.
+NEVER = "24h"
 
 
 async def test_applying_twice_changes_nothing_the_second_time(cluster: ClusterUnderTest) -> None:
@@ -483,7 +485,7 @@ async def _is_gone(api: ClusterApi, item: ObjectId) -> bool:
 
 
 async def test_pods_that_do_not_end_are_deleted_without_grace_only_if_that_is_set(cluster: ClusterUnderTest) -> None:
-    stuck = a_member(annotations={"testbed.modelplane.ai/delete-after": "300s"})
+    stuck = a_member(annotations={"testbed.modelplane.ai/delete-after": NEVER})
     stuck["template"]["spec"]["terminationGracePeriodSeconds"] = 1
     order = cluster.order([an_engine("main", stuck)])
     applied = await cluster.apply(order)

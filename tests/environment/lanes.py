@@ -1,0 +1,107 @@
+"""Lanes: each process of pytest-xdist collects and runs the files of one lane.
+
+| Lane | Files | Testbed |
+|---|---|---|
+| `computing` | without a test on real parts; they keep a processor busy | none |
+| `shared` | marked `testbed("shared")`: each test works in namespaces of its own | one for the lane |
+| `own` | other files with tests on real parts: they stop parts, or count what a cluster has | one per process |
+
+Tests on real parts wait most of the time, so more processes run them than there are processors. No process collects the
+files of another lane. Within a lane, a process takes the next unit when it is free: a test, a file whose tests share a
+fixture of the module, or a folder whose tests share an expensive fixture of the session.
+
+`pytest -n auto --lanes computing=2,shared=3,own=3` starts eight processes. Without `--lanes` pytest-xdist decides.
+"""
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+from tests.environment.times import Budgets
+
+LANES = ("computing", "shared", "own")
+# Each has a fixture of the session that takes a minute to start: one process runs the whole folder.
+FOLDERS = ("tests/client/commands/", "tests/activities/stack/")
+ROOT = Path(__file__).parents[2]
+_OF_SEVERAL_TESTS = re.compile(r'scope="(module|package|class)"')
+# A process runs a test only when it knows the one after it.
+KNOWN_AHEAD = 2
+
+
+def parsed(text: str) -> dict[str, int]:
+    """Parse `computing=2,own=3` to the number of processes of each lane. Raises pytest.UsageError."""
+    try:
+        counts = {lane: int(count) for lane, count in (each.split("=") for each in text.split(","))}
+    except ValueError:
+        counts = {}
+    if not counts or not set(counts) <= set(LANES):
+        raise pytest.UsageError(f"--lanes {text}: write it as computing=2,shared=3,own=3")
+    return {lane: count for lane, count in counts.items() if count > 0}
+
+
+def lane_of_process(number: int, counts: Mapping[str, int]) -> str:
+    """Return the lane of the process with a number."""
+    lanes = [lane for lane, count in counts.items() for _ in range(count)]
+    return lanes[number % len(lanes)]
+
+
+def lane_of_file(file: Path, counts: Mapping[str, int]) -> str:
+    """Return the lane that runs a file, among those that have processes; `own` can run every file."""
+    text = _text(file)
+    lane = "computing" if "mark.testbed" not in text else "shared" if 'mark.testbed("shared"' in text else "own"
+    return next(each for each in (lane, "own", "computing", "shared") if counts.get(each))
+
+
+@functools.cache
+def _text(file: Path) -> str:
+    return file.read_text()
+
+
+class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
+    """Gives the units of each lane to its processes, those that may take longest first."""
+
+    def __init__(self, config: pytest.Config, log: Any, counts: Mapping[str, int], root: Path = ROOT) -> None:
+        super().__init__(config, log)
+        self._counts = counts
+        self._root = root
+        self._budgets = Budgets.load()
+
+    def schedule(self) -> None:
+        """Make the units from all collections; each process knows only the tests of its lane."""
+        if self.collection is None:
+            collected = [test for each in self.registered_collections.values() for test in each]
+            self.collection: list[str] | None = list(dict.fromkeys(collected))
+            for test in dict.fromkeys(collected):
+                self.workqueue.setdefault(self._split_scope(test), {})[test] = False
+        for node in self.nodes:
+            self._reschedule(node)
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = nodeid.partition("::")[0]
+        if folder := next((each for each in FOLDERS if file.startswith(each)), None):
+            return folder
+        path = self._root / file
+        alone = lane_of_file(path, self._counts) != "computing" and not _OF_SEVERAL_TESTS.search(_text(path))
+        return nodeid if alone else file
+
+    def _reschedule(self, node: WorkerController) -> None:
+        if node.shutting_down:
+            return
+        while self._pending_of(self.assigned_work[node]) < KNOWN_AHEAD:
+            unit = self._next_unit(node)
+            if unit is None:
+                node.shutdown()
+                return
+            self.workqueue.move_to_end(unit, last=False)
+            self._assign_work_unit(node)
+
+    def _next_unit(self, node: WorkerController) -> str | None:
+        known = set(self.registered_collections[node])
+        units = [unit for unit, tests in self.workqueue.items() if known.issuperset(tests)]
+        return max(units, key=lambda unit: self._budgets.of(unit.partition("::")[0]).wall, default=None)
