@@ -17,7 +17,7 @@ from testbed.programs.install import Installer, InstallFailed, needed
 from testbed.programs.versions import KEDA_TOOLS
 from testbed.running import ClusterRunning, Running
 from testbed.testbed import Testbed
-from tests.environment.shared_testbed import Lent, kept_home, shared_testbed, started
+from tests.environment.shared_testbed import Lent, kept_home, shared_testbed, started, turn
 from tests.environment.summary import Summary
 from tests.environment.times import Times
 
@@ -158,10 +158,12 @@ def testbed_owner(testbed_home: Path) -> Testbed:
 
 
 @pytest.fixture(scope="session")
-def testbed(testbed_owner: Testbed, lent_home: Path | None, pytestconfig: pytest.Config) -> Iterator[Running]:
+def testbed(testbed_owner: Testbed, testbed_home: Path, lent_home: Path | None, pytestconfig: pytest.Config) -> Iterator[Running]:
     """The default fleet, up for the whole session. The first process of a lane starts a shared one, the others wait for it."""
     try:
-        yield started(testbed_owner, Summary.of(pytestconfig))
+        with turn(testbed_home):
+            running = started(testbed_owner, Summary.of(pytestconfig))
+        yield running
     finally:
         if kept_home() is None and lent_home is None:
             testbed_owner.down()

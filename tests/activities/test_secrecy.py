@@ -12,7 +12,7 @@ from tests.activities.environment import operator
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, cluster_from, eventually
 from tests.activities.render.builders import an_engine
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 CLUSTER = "prod-eu"
 

@@ -40,7 +40,7 @@ def pod(file: str) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 @pytest.mark.parametrize(
     "document",
     [document for documents in FILES.values() for document in documents],

@@ -52,7 +52,7 @@ def container() -> dict[str, Any]:
     return result
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 @pytest.mark.parametrize("document", DOCUMENTS, ids=title)
 def test_a_real_api_server_takes_every_manifest_strictly(
     document: dict[str, Any], testbed: Running, kube: Callable[[ClusterRunning], ApiClient]
@@ -62,7 +62,7 @@ def test_a_real_api_server_takes_every_manifest_strictly(
     assert status in (HTTPStatus.OK, HTTPStatus.CREATED), answer
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 def test_the_api_server_refuses_a_field_that_is_spelt_wrong(testbed: Running, kube: Callable[[ClusterRunning], ApiClient]) -> None:
     broken = json.loads(json.dumps(the("Deployment")))
     broken["spec"]["template"]["spec"]["serviceAcountName"] = "x"
@@ -125,7 +125,7 @@ def test_the_worker_runs_without_any_privilege() -> None:
     assert context == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 @pytest.mark.parametrize(("spoilt", "accepted"), [({}, True), ({"hostPID": True}, False)], ids=["the worker", "one that is privileged"])
 def test_the_namespace_enforces_pod_security_and_takes_the_worker(
     spoilt: dict[str, Any], *, accepted: bool, testbed: Running, kube: Callable[[ClusterRunning], ApiClient]

@@ -30,7 +30,7 @@ from testbed.running import Running
 from tests.activities.environment import operator
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, cluster_from, eventually
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 FILE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "rbac.yaml"
 DOCUMENTS: list[Json] = list(yaml.safe_load_all(FILE.read_text()))

@@ -4,10 +4,13 @@ python -m tests.environment.shared_testbed up      start it and leave it up; wit
 python -m tests.environment.shared_testbed down    stop it
 """
 
+import fcntl
 import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 
@@ -62,6 +65,15 @@ class Lent:
             if (self.home / "fleet.yaml").exists():
                 shared_testbed(self.home).down()
             rmtree(self._temporary)
+
+
+@contextmanager
+def turn(home: Path) -> Iterator[None]:
+    """Wait for the other processes that start the testbed of a folder; a command would refuse to wait."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "turn").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def started(owner: Testbed, summary: Summary) -> Running:

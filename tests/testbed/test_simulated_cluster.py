@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kubernetes import client, utils
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 TOLERATIONS = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
 GROUP, VERSION = "gateway.networking.k8s.io", "v1"

@@ -26,7 +26,7 @@ from tests.activities.environment.cluster_under_test import ClusterUnderTest
 from tests.activities.render.builders import an_engine
 from tests.activities.render.topologies import PRIVILEGED
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 GOLDEN = sorted(path for path in Path("tests/golden").glob("*.yaml") if path.stem != PRIVILEGED)
 FORBIDDEN = 403

@@ -27,7 +27,7 @@ from tests.activities.caches.staging import (
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.activities.environment.operator import patch
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 
 async def test_wkl_92_a_failed_job_is_replaced_for_the_next_attempt_and_any_other_is_kept(cluster: ClusterUnderTest) -> None:

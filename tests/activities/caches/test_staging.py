@@ -34,7 +34,7 @@ from tests.activities.caches.staging import (
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.activities.environment.operator import patch
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 
 async def test_a_volume_and_its_job_are_created_once_and_deleted_completely(cluster: ClusterUnderTest) -> None:

@@ -26,7 +26,7 @@ from api_types.settings import ControlClusterSettings
 from tests.activities.environment.asking import asked_by
 from tests.activities.routing.conftest import Control
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 
 def a_backend(control: Control, url: str, *, name: str = "qwen", uid: str = "u") -> ApplyBackend:

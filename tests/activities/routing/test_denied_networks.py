@@ -70,7 +70,7 @@ def test_many_networks_are_widened_until_they_are_few_and_none_is_lost() -> None
     assert not any(public in each for each in found)
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 @pytest.mark.parametrize("owner", ["ModelEndpoint", "ModelReplica"])
 async def test_stk_5_1_an_api_server_tells_its_services_and_no_endpoint_gets_objects_there(control: Control, owner: Any) -> None:
     facts = await control.run(control.activities.connect_gateway, WatchGateway(uid="g"))

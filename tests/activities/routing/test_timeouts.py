@@ -16,7 +16,7 @@ from api_types.names import service_route_name
 from tests.activities.routing.conftest import Control
 from tests.activities.routing.test_watch import GATEWAY, Watched, watching, write_status
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 ENTRIES = [RouteEntry(endpoints=[SelectedEndpoint(name="a", url="http://10.0.0.1", backend="me-a")])]
 BOTH = RouteTimeouts(request="5m", backend_request="300s")

@@ -20,7 +20,7 @@ from tests.activities.environment.operator import delete
 from tests.activities.render.builders import a_member, an_engine
 from tests.activities.render.topologies import node_local
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 SECRET, DEPLOYMENT = Kind("v1", "Secret"), Kind("apps/v1", "Deployment")
 TRAVELS = {labels.PROPAGATE: "true"}

@@ -17,7 +17,7 @@ from tests.activities.environment.cluster_under_test import ClusterUnderTest, ta
 from tests.activities.environment.operator import delete, patch
 from tests.activities.render.builders import a_gang, a_member, an_engine
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 WORKLOAD = "model-serving-main"
 # Settings under which every pod is another one.

@@ -16,7 +16,7 @@ from tests.activities.environment.cluster_under_test import ClusterUnderTest, ev
 from tests.activities.environment.operator import local_queues, patch, pod_monitors
 from tests.activities.render.builders import a_gang, a_member, an_engine
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 DEPLOYMENT = Kind("apps/v1", "Deployment")
 ONE = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]

@@ -18,7 +18,7 @@ from client.temporal.connection import connect
 from client.temporal.control_plane import ControlPlane
 from testbed.running import Running
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 
 @workflow.defn(name="Sealed")

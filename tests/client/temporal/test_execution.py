@@ -18,7 +18,7 @@ from client.temporal.control_plane import ControlPlane
 from testbed.running import Running
 from tests.environment.waiting import pauses
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 
 @workflow.defn(name="Broken")

@@ -1,7 +1,6 @@
 """Which helm a worker takes, and what it says about one that it cannot take."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
@@ -92,10 +91,8 @@ async def test_a_program_that_writes_without_end_is_not_listened_to(script: Scri
 
 async def test_a_program_that_hangs_is_ended_with_what_it_started(monkeypatch: pytest.MonkeyPatch, script: Script, tmp_path: Path) -> None:
     monkeypatch.setattr(binary, "_VERSION_SECONDS", 2)
-    began = time.monotonic()
-    message = await refusal(script(f"sleep 60 & echo $! > {tmp_path}/child; wait"))
+    message = await refusal(script(f"sleep 3600 & echo $! > {tmp_path}/child; wait"))
     assert "did not say its version within" in message
-    assert time.monotonic() - began < 30
     await ended(int((tmp_path / "child").read_text()))
 
 

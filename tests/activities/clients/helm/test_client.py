@@ -22,7 +22,7 @@ from tests.activities.clients.helm.conftest import CONFIG, OnCluster
 from tests.environment.charts import chart
 from tests.random_cases import cases, generator
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 PURGED = 'Error: uninstall: Failed to purge the release: secrets "sh.helm.release.v1.mp-demo.v1" not found\n'
 CONNECTION = Connection(cluster="prod-eu", namespace="modelplane-system", name="prod-eu-kubeconfig")

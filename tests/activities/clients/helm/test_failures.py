@@ -173,7 +173,7 @@ def templates(*documents: dict[str, Any]) -> dict[str, str]:
     return {f"{number}.yaml": json.dumps(document) for number, document in enumerate(documents)}
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_stk_9_a_cluster_that_refuses_connections_is_unreachable(here: OnCluster) -> None:
     nowhere = dataclasses.replace(here.access, server="https://127.0.0.1:9")
     message = await failed(here, ClusterUnreachable, here.release(), nowhere, "get")
@@ -181,13 +181,13 @@ async def test_stk_9_a_cluster_that_refuses_connections_is_unreachable(here: OnC
     assert "check that the API server runs" in message
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_stk_9_a_cluster_whose_certificate_is_of_another_authority_is_unreachable(here: OnCluster) -> None:
     other = dataclasses.replace(here.access, authority="")
     assert "certificate" in await failed(here, ClusterUnreachable, here.release(), other, "get")
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_a_token_that_is_not_accepted_is_a_credential_that_is_invalid(here: OnCluster) -> None:
     wrong = Access(here.access.server, here.access.authority, token=SECRET)
     assert "(401)" in await failed(here, CredentialsInvalid, here.release(), wrong, "get")
@@ -210,7 +210,7 @@ def restricted(here: OnCluster, *rules: dict[str, Any]) -> Access:
 SECRETS = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_a_user_who_may_not_read_releases_lacks_a_permission(here: OnCluster) -> None:
     access = restricted(here)
     message = await failed(here, PermissionDenied, here.release(), access, "get")
@@ -218,7 +218,7 @@ async def test_a_user_who_may_not_read_releases_lacks_a_permission(here: OnClust
     assert access.token not in message
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_a_user_who_may_not_write_what_is_in_a_chart_lacks_a_permission_that_is_named(here: OnCluster) -> None:
     message = await failed(here, PermissionDenied, here.release(), restricted(here, SECRETS))
     assert "configmaps" in message
@@ -236,7 +236,7 @@ RENDERING = {
 }
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 @pytest.mark.parametrize("template", RENDERING.values(), ids=RENDERING)
 async def test_stk_10_a_chart_that_does_not_render_is_invalid(here: OnCluster, template: str) -> None:
     wanted = here.release(here.publish(templates={"a.yaml": template}), password=SECRET)
@@ -247,7 +247,7 @@ async def test_stk_10_a_chart_that_does_not_render_is_invalid(here: OnCluster, t
             await here.helm.render(wanted)
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_stk_10_57_values_that_the_schema_refuses_are_invalid_and_not_quoted(here: OnCluster) -> None:
     schema = {"properties": {"password": {"pattern": "^x"}, "number": {"type": "integer"}, "mail": {"format": "email"}}}
     published = here.publish(templates={"a.yaml": CONFIG}, values_schema=schema)
@@ -257,7 +257,7 @@ async def test_stk_10_57_values_that_the_schema_refuses_are_invalid_and_not_quot
     assert "the chart does not render with these values" in message
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_stk_11_an_object_of_another_release_or_of_nobody_is_not_taken(here: OnCluster) -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"}, "data": {"of": "{{ .Release.Name }}"}}
     published = here.publish(templates=templates(config))
@@ -279,13 +279,13 @@ INVALID = {
 }
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 @pytest.mark.parametrize("document", INVALID.values(), ids=INVALID)
 async def test_an_object_that_the_api_server_refuses_is_invalid(here: OnCluster, document: dict[str, Any]) -> None:
     await failed(here, InvalidInput, here.release(here.publish(templates=templates(document))))
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 @pytest.mark.parametrize(
     "fields", [{"data": {"password": SECRET}}, {"stringData": {"password": {"of": SECRET}}}, {"stringData": [SECRET]}, {"type": [SECRET]}]
 )
@@ -294,14 +294,14 @@ async def test_stk_57_a_secret_that_is_refused_is_not_quoted(here: OnCluster, fi
     await failed(here, InvalidInput, here.release(here.publish(templates=templates(document))))
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_a_kind_that_is_not_served_is_missing_and_may_come(here: OnCluster) -> None:
     document = {"apiVersion": "gateway.example.com/v1", "kind": "Gateway", "metadata": {"name": "a"}}
     message = await failed(here, StackMissing, here.release(here.publish(templates=templates(document))))
     assert 'no matches for kind "Gateway"' in message
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_a_policy_that_denies_is_quoted(here: OnCluster) -> None:
     """A ValidatingAdmissionPolicy of the API server itself, as a webhook would need a server."""
     from kubernetes import client  # noqa: PLC0415 - takes a second to load

@@ -17,7 +17,7 @@ from api_types.errors import ReleasePending, ServerError
 from tests.activities.clients.helm.conftest import CONFIG, OnCluster
 from tests.activities.environment.cluster_under_test import eventually
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 # A Job that never starts, so that helm waits for it.
 ENDLESS_HOOK = """apiVersion: batch/v1

@@ -1,7 +1,6 @@
 """A scheduler that lost its memory comes back: at any size, with entities that do not answer, with a visibility that leaves some out."""
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from activities.messaging.search_attributes import identity_at_start
 from api_types import names
 from scheduler.model.reasons import BOUND
 from tests.environment.background import in_background
+from tests.environment.waiting import TIMEOUT_SECONDS
 from tests.workflows.environment import worker_that_stops
 from tests.workflows.environment.harness import a_deployment, condition, eventually, reason
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, nodes_charged, protocol_fleet
@@ -46,7 +46,7 @@ class StaleVisibility:
         return querying.Listing(found, listing.after)
 
 
-async def decided(fleet: ProtocolFleet, name: str) -> str:
+async def decided(fleet: ProtocolFleet, name: str, within: float = TIMEOUT_SECONDS) -> str:
     """Wait until the scheduler has decided about a deployment; gives why it has no place, empty if it has one."""
 
     async def verdict() -> str | None:
@@ -55,7 +55,7 @@ async def decided(fleet: ProtocolFleet, name: str) -> str:
             return "" if seen else None
         return "InsufficientCapacity" if reason(seen, "ReplicasScheduled") == "InsufficientCapacity" else None
 
-    found: str = await eventually(verdict, lambda seen: seen is not None, what=f"the decision about {name}")
+    found: str = await eventually(verdict, lambda seen: seen is not None, within=within, what=f"the decision about {name}")
     return found
 
 
@@ -65,12 +65,10 @@ async def placed(fleet: ProtocolFleet, name: str) -> None:
     )
 
 
-async def lose_scheduler(fleet: ProtocolFleet, clusters: int, within: float = 60) -> float:
-    """Lose the scheduler; give the seconds until another knows as many clusters and has read all accounts that it gets."""
-    before = time.monotonic()
+async def lose_scheduler(fleet: ProtocolFleet, clusters: int, within: float = 60) -> None:
+    """Lose the scheduler, and wait until another knows as many clusters and has read all accounts that it gets."""
     await fleet.terminate_scheduler()
     await until_known(fleet, clusters, within)
-    return time.monotonic() - before
 
 
 async def uids(fleet: ProtocolFleet) -> dict[str, str]:
@@ -188,13 +186,13 @@ async def test_w3_hundreds_of_entities_that_do_not_answer_delay_nobody_else() ->
             return await fleet.running("ModelReplica") >= 384 and await fleet.running("InferenceCluster") == 22
 
         await eventually(all_listed, bool, what="all in visibility")
-        seconds = await lose_scheduler(fleet, 2, within=120)
+        # An attempt to read them ends after 90 s; by then the scheduler goes on without those that did not answer.
+        await lose_scheduler(fleet, 2, within=90)
         await fleet.apply(a_deployment("fresh", NAMESPACE, replicas=2))
         await placed(fleet, "fresh")
         after = await uids(fleet)
         assert after.items() >= before.items()
         assert {cluster for uid, cluster in after.items() if uid not in before} == {"eu"}
-        assert seconds < 90
 
         async def silent() -> set[str]:
             seen = await fleet.scheduler("describe")
@@ -225,10 +223,8 @@ async def test_one_entity_that_does_not_answer_costs_nothing_at_rest_and_delays_
         await asyncio.sleep(20)
         # Ten rounds of queries and more passed.
         assert await events(fleet.client) == before
-        started = time.monotonic()
         await fleet.apply(a_deployment("fresh", NAMESPACE))
         await placed(fleet, "fresh")
-        assert time.monotonic() - started < 5
         # When it is gone, nothing is missing any more.
         await fleet.client.get_workflow_handle(f"modelreplica/{NAMESPACE}/mute").terminate()
         await eventually(lambda: fleet.scheduler("waiting"), lambda waiting: waiting == [], what="nothing that is waited for")
@@ -298,11 +294,11 @@ async def test_w4_a_worker_that_is_killed_after_the_decision_answers_it_later_an
             return mark.exists()
 
         await eventually(stopped, bool, what="the end of the worker")
-        killed = time.monotonic()
         await fleet.restart_workers()
-        assert sorted([await decided(fleet, "first"), await decided(fleet, "second")]) == ["", "InsufficientCapacity"]
-        # The batch of answers that was lost with its worker is sent again as soon as its heartbeats are missing.
-        assert time.monotonic() - killed < 50
+        # The batch of answers that was lost with its worker is sent again when its heartbeats are missing for 30 s, and not only when
+        # its attempt has used up its time.
+        verdicts = await asyncio.gather(*(decided(fleet, name, within=50) for name in ("first", "second")))
+        assert sorted(verdicts) == ["", "InsufficientCapacity"]
         assert await fleet.scheduler("audit") == []
         assert nodes_charged(await fleet.scheduler("ledger")) == {("only", "gpus"): 1}
         await eventually(lambda: fleet.running("ModelReplica"), lambda count: count == 1)
