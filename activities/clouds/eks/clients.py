@@ -6,12 +6,14 @@ Thread-safe: clients are, sessions are not, so clients are made one at a time an
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import boto3
 import botocore.session
 from botocore import exceptions as aws
 from botocore.config import Config
+from botocore.loaders import Loader, create_loader
 
 from activities.clouds.eks.credential import AwsCredential
 from activities.clouds.eks.failures import Purpose, failure, says_exists, says_missing, says_role
@@ -161,4 +163,12 @@ def _core() -> Any:
     """Make a session that reads no files of a profile: what it logs in with are only the keys that it is given."""
     nothing = (None, None, os.devnull, None)
     files = {"profile": (None, None, None, None), "config_file": nothing, "credentials_file": nothing}
-    return botocore.session.Session(session_vars=files)
+    session = botocore.session.Session(session_vars=files)
+    session.register_component("data_loader", _models())
+    return session
+
+
+@cache
+def _models() -> Loader:
+    """Return the loader of the services' models for all sessions: reading them takes a second."""
+    return create_loader()

@@ -5,10 +5,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from moto.backends import get_backend
-from moto.server import DomainDispatcherApplication, create_backend_app
+from moto.server import create_backend_app
 
 from testbed.clouds.aws.account import Account
 from testbed.clouds.aws.eks_store import EksStore
@@ -28,7 +29,8 @@ BACKENDS = ("ec2", "iam", "efs", "elb", "elbv2", "autoscaling", "sts", "resource
 _ACCOUNT_HEADER = "HTTP_X_MOTO_ACCOUNT_ID"
 # Read when a backend is made: all managed policies, and none of the thousands of machine images.
 _LOADING = {"MOTO_IAM_LOAD_MANAGED_POLICIES": "true", "MOTO_EC2_LOAD_DEFAULT_AMIS": "false"}
-_APPLICATION = DomainDispatcherApplication(create_backend_app)
+# moto's own dispatcher lists the folder of its modules for every request that it looks up.
+_application = cache(create_backend_app)
 
 
 class PoliciesMissing(Exception):
@@ -164,7 +166,7 @@ class Cloud:
             headers.update(pairs)
 
         with _loading(_LOADING):
-            body = b"".join(_APPLICATION(environ, start))
+            body = b"".join(_application(request.service)(environ, start))
         return understood(request, int(status.split(maxsplit=1)[0]), {key.lower(): value for key, value in headers.items()}, body)
 
 

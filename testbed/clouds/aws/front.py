@@ -85,7 +85,8 @@ class Front:
         try:
             answer, seconds = self._answer(raw)
         except Cut:
-            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            if "werkzeug.socket" in environ:
+                environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             raise
         except Exception:
             # The server answers 500; why is for the test to see.

@@ -1,4 +1,4 @@
-"""What holds in every test of clouds: no request is sent that the service does not know."""
+"""What holds in every test of clouds: no request is sent that the service does not know, and fakes of this process need no HTTP."""
 
 from collections.abc import Iterator
 

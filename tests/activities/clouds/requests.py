@@ -10,6 +10,8 @@ from typing import Any
 from botocore.model import OperationModel
 from botocore.validate import ParamValidator
 
+from testbed.clouds.aws.direct import answered
+
 
 class WrongRequest(AssertionError):
     """A request that the service does not know."""
@@ -37,7 +39,7 @@ def problems(parameters: dict[str, Any], model: OperationModel) -> list[str]:
 
 
 def checking(core: Callable[[], Any]) -> Callable[[], Any]:
-    """Give what makes sessions of botocore whose clients send nothing that is wrong. They raise WrongRequest instead."""
+    """Return a factory of botocore sessions that raise WrongRequest for a wrong request, and reach fakes of `direct` without HTTP."""
 
     def check(params: dict[str, Any], model: OperationModel, **_: Any) -> None:
         if found := problems(params, model):
@@ -46,6 +48,8 @@ def checking(core: Callable[[], Any]) -> Callable[[], Any]:
     def made() -> Any:
         session = core()
         session.register("provide-client-params", check)
+        # botocore calls every handler: without an id a session of two patches would make each call twice.
+        session.register("before-send", answered, unique_id="direct")
         return session
 
     return made

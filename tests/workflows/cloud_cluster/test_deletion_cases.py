@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from activities.clouds.eks import clients
+from testbed.clouds.aws.direct import direct
 from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.aws.faults import Fault, Kind, Leftover
 from testbed.clouds.gcp.calls.faults import Leak
@@ -13,6 +15,7 @@ from testbed.clouds.gcp.fake import FakeGoogle
 from tests.activities.clouds.lives.fakes import eks_fake, gke_fake
 from tests.activities.clouds.lives.life import Fake, Life
 from tests.activities.clouds.lives.virtual_time import run
+from tests.activities.clouds.requests import checking
 
 # Seconds: the next attempt at what failed comes later.
 _MOMENT = 0.2
@@ -22,7 +25,8 @@ AUTH_FAILURE = "You do not have permission to access the specified resource"
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[FakeAws, Fake]]:
     """An account at AWS, whose clients are made once: making them takes seconds."""
-    with FakeAws(role="provisioner") as aws:
+    with pytest.MonkeyPatch.context() as patch, FakeAws(role="provisioner") as aws, direct(aws):
+        patch.setattr(clients, "_core", checking(clients._core))
         yield aws, eks_fake(aws)
 
 

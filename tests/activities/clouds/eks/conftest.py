@@ -1,9 +1,10 @@
-"""A fake AWS account for each test."""
+"""A fake AWS account for each test, reached without HTTP; the tests of a whole cluster and of lost answers reach it by HTTP."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from testbed.clouds.aws.direct import direct
 from testbed.clouds.aws.fake import FakeAws
 from tests.activities.clouds.eks.world import World, world_of
 
@@ -15,9 +16,10 @@ def served() -> Iterator[FakeAws]:
 
 
 @pytest.fixture
-def aws(served: FakeAws) -> FakeAws:
+def aws(served: FakeAws) -> Iterator[FakeAws]:
     served.reset()
-    return served
+    with direct(served):
+        yield served
 
 
 @pytest.fixture

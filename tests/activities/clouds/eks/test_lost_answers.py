@@ -8,6 +8,13 @@ from testbed.clouds.aws.faults import Fault, Kind
 from tests.activities.clouds.eks.world import World
 
 
+@pytest.fixture
+def aws(served: FakeAws) -> FakeAws:
+    """Reach the account by HTTP: only a real connection can break."""
+    served.reset()
+    return served
+
+
 @pytest.mark.parametrize(
     ("key", "operation", "deleting"),
     [

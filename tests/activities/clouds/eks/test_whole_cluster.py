@@ -1,11 +1,20 @@
 """A whole EKS cluster at a fake AWS: created, looked at again, deleted."""
 
+import pytest
+
 from activities.clouds.lifecycle.handler import State
 from testbed.clouds.aws.fake import FakeAws
 from tests.activities.clouds.builders import an_eks_pool
 from tests.activities.clouds.eks.world import World
 
 READS = ("Describe", "Get", "List")
+
+
+@pytest.fixture
+def aws(served: FakeAws) -> FakeAws:
+    """Reach the account by HTTP: every kind of object has one life over a real connection."""
+    served.reset()
+    return served
 
 
 def writes(aws: FakeAws) -> list[str]:

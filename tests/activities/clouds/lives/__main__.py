@@ -10,11 +10,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from activities.clouds.eks import clients
+from testbed.clouds.aws.direct import direct
 from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.gcp.fake import FakeGoogle
 from tests.activities.clouds.lives.fakes import eks_fake, gke_fake
 from tests.activities.clouds.lives.life import Fake
 from tests.activities.clouds.lives.scripts import life_of
+from tests.activities.clouds.requests import checking
 from tests.random_cases import SEED
 
 _SHOWN_ATTEMPTS, _SHOWN_LENGTH = 100, 200
@@ -26,7 +29,8 @@ def _fakes(cloud: str) -> Iterator[tuple[Fake, "FakeAws | FakeGoogle"]]:
         with FakeGoogle() as google:
             yield gke_fake(google), google
     else:
-        with FakeAws(role="provisioner") as aws:
+        clients._core = checking(clients._core)
+        with FakeAws(role="provisioner") as aws, direct(aws):
             yield eks_fake(aws), aws
 
 

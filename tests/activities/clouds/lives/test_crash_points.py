@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from testbed.clouds.aws.direct import direct
 from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import an_eks_pool
@@ -117,6 +118,7 @@ def _gke(stack: ExitStack) -> Case:
 
 def _eks(stack: ExitStack) -> Case:
     aws = stack.enter_context(FakeAws(role="provisioner"))
+    stack.enter_context(direct(aws))
     return Case(eks_fake(aws), [an_eks_pool("efa", className="p5en", fabric={"type": "EFA"})], aws.reset, [])
 
 

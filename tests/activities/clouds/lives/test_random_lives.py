@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from testbed.clouds.aws.direct import direct
 from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.gcp.fake import FakeGoogle
 from tests.activities.clouds.lives.fakes import eks_fake, gke_fake
@@ -29,7 +30,7 @@ def google() -> Iterator[FakeGoogle]:
 
 @pytest.fixture(scope="module")
 def aws() -> Iterator[FakeAws]:
-    with FakeAws(role="provisioner") as fake:
+    with FakeAws(role="provisioner") as fake, direct(fake):
         yield fake
 
 

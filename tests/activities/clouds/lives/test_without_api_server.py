@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from api_types.errors import ClusterUnreachable
+from testbed.clouds.aws.direct import direct
 from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.aws.faults import Leftover
 from testbed.clouds.gcp.fake import FakeGoogle
@@ -39,7 +40,7 @@ def gke() -> Iterator[Case]:
 
 @pytest.fixture
 def eks() -> Iterator[Case]:
-    with FakeAws(role="provisioner") as aws:
+    with FakeAws(role="provisioner") as aws, direct(aws):
 
         def leave() -> list[str]:
             (cluster,) = aws.cloud.eks.clusters
