@@ -165,3 +165,26 @@ def test_of_the_deletions_that_are_remembered_the_first_is_forgotten_first(monke
         made.bury(key, an_object(START + number, uid=""), START + number)
     assert made.low == START + 1
     assert told(made, START + 1) == [("chat", START + 2, True), ("third", START + 3, True)]
+
+
+MICROSECONDS_OF_2026 = 1_767_225_600_000_000
+
+
+@pytest.mark.parametrize(
+    ("complete", "created", "since"),
+    [
+        (True, "2026-01-01T00:00:00Z", MICROSECONDS_OF_2026),
+        (True, "", MICROSECONDS_OF_2026 + 50),
+        (True, "2026-01-02T00:00:00Z", MICROSECONDS_OF_2026 + 50),
+        (False, "2026-01-01T00:00:00Z", 0),
+    ],
+    ids=["since its creation", "since its version", "not after its version", "not known of what is read at the start"],
+)
+def test_clients_may_know_an_object_since_its_creation(complete: bool, created: str, since: int) -> None:
+    made = Projection()
+    made.complete = complete
+    tree = an_object(MICROSECONDS_OF_2026 + 50)
+    tree["metadata"]["creationTimestamp"] = created
+    assert made.put(KEY, tree).since == since
+    made.complete = True
+    assert made.put(KEY, an_object(MICROSECONDS_OF_2026 + 60)).since == since, "it stays, also for the next object of the name"

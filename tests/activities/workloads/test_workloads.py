@@ -491,5 +491,6 @@ async def test_pods_that_do_not_end_are_deleted_without_grace_only_if_that_is_se
     applied = await cluster.apply(order)
     await eventually(lambda: _ready_pods(cluster, order.namespace, 1))
     assert {item.kind for item in (await cluster.step(order, applied, 7, wait_seconds=4)).remaining} == {"Pod", "Deployment"}
-    assert (await cluster.step(order, applied, 7, force_after=timedelta(seconds=1))).remaining == []
+    # Without force they would be gone after 300 s, by themselves.
+    assert (await cluster.step(order, applied, 7, wait_seconds=100, force_after=timedelta(seconds=1))).remaining == []
     assert await _pods(cluster, order.namespace) == []

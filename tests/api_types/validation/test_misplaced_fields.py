@@ -67,3 +67,8 @@ def test_a_source_that_is_read_as_another_is_told_which() -> None:
     assert problems(a_cache(source="Azure")) == [said.format("Azure")]
     (gcs,) = problems(a_cache(source="GCS"))
     assert gcs.startswith(f"{said.format('GCS')}; a bucket of GCS is read with source S3, from s3.endpoint https://storage.googleapis.com")
+
+
+def test_a_field_that_is_written_already_is_not_what_an_unknown_one_was_meant_to_be() -> None:
+    assert problems(a_cache({"revison": "main"})) == ["spec.huggingFace.revison: unknown field, did you mean revision?"]
+    assert problems(a_cache({"revison": "main", "revision": "main"})) == ["spec.huggingFace.revison: unknown field"]

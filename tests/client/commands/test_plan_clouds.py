@@ -122,10 +122,13 @@ def test_prices_are_multiplied_over_all_zones_and_added(cli: Cli, tmp_path: Path
 
 
 def test_a_machine_without_a_price_makes_the_sum_unknown_and_is_named(cli: Cli, tmp_path: Path) -> None:
-    trees = (a_provisioned_class(machineType="g2-standard-96"), a_cloud_cluster("GKE", "prod", a_pool()))
+    trees = (a_provisioned_class(machineType="g2-standard-96"), a_cloud_cluster("GKE", "prod", a_pool(nodeCount=2)))
     words = ("--prices", a_price_file(tmp_path))
     (cloud,) = planned(cli, tmp_path, *trees, words=words)
     assert (cloud["costMilliStart"], cloud["costMilliMost"]) == (-1, -1)
+    machines = {each["key"]: each["machines"] for each in cloud["objects"] if "machines" in each}
+    costs = [(key, one["priceMilli"], one["costMilliStart"], one["costMilliMost"]) for key, one in machines.items()]
+    assert costs == [("cluster", 250, 750, 1500), ("pool/gpu", -1, -1, -1)]
     text = cli("plan", "--offline", "-f", a_file(tmp_path, *trees), *words).out
     assert "The prices have none of g2-standard-96 in europe-west4." in text
     assert "unknown" in text

@@ -169,6 +169,16 @@ def test_18_6_4_questions_about_the_live_fleet_include_proposed_changes() -> Non
     assert snapshot.dump(live.fleet) == before
 
 
+def test_a_drain_check_gives_no_reason_where_no_replica_is_lost() -> None:
+    """A quota holds a third replica back, before the drain as after it."""
+    live = two_sites()
+    context = question_context(live, ProposedChanges(scales={CHAT: 3}), SchedulerOptions(quotas=(Quota("ml", max_nodes=2),)), now_ms())
+    found = answer(Question(CAN_DRAIN, cluster="eu"), context, now_ms())
+    (move,) = found["moves"]
+    assert (found["possible"], move["missing"], move["message"]) == (True, 0, "")
+    assert (len(move["leaves"]), move["comes"]) == (len(move["comes"]), ["us"] * len(move["comes"]))
+
+
 UNKNOWN = [
     ("a deployment", Question(HEADROOM, ("ml", "nope")), "ModelDeployment ml/nope"),
     ("a cluster", Question(CAN_DRAIN, cluster="oslo"), "InferenceCluster oslo"),

@@ -1,5 +1,6 @@
 """Who is told that a replica is gone, that a deployment may end, that a cluster is empty; and what is charged until then. No server."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -364,3 +365,19 @@ def test_a_deployment_that_lists_a_released_replica_as_terminating_is_told_that_
     cycle(made, ("released", Released(uid=entry.uid)))
     cycle(made, ("place", place(deployment(), 2, [KnownReplica(uid=entry.uid, terminating=True)])))
     assert sent(made, "released") == [("modeldeployment/ml/m", Released(uid=entry.uid).wire())]
+
+
+@pytest.mark.parametrize(
+    ("state", "listed", "checked"),
+    [(RELEASING, False, True), (RELEASING, True, False), (BOUND, False, False), (RESERVED, False, False)],
+    ids=["unlisted and released", "listed", "unlisted and bound", "unlisted and reserved"],
+)
+def test_a_replica_that_is_being_deleted_and_that_its_deployment_does_not_list_is_checked(
+    *, state: str, listed: bool, checked: bool
+) -> None:
+    made = cache_with(Clock(), cluster("a", 2))
+    entry = one_started(made)
+    made.fleet.put_replica(replace(entry, state=state))
+    kept = [KnownReplica(uid=entry.uid, name=entry.name, cluster=entry.cluster, terminating=True)] if listed else []
+    cycle(made, ("place", place(deployment(), 2, kept)))
+    assert list(made.verification.doubts) == ([entry.uid] if checked else [])

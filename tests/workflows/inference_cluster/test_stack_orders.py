@@ -150,6 +150,31 @@ def test_stk_103_a_finalizer_that_holds_a_step_for_ten_minutes_is_named_with_its
     assert world.state.left_behind == []
 
 
+def test_the_ai_gateway_is_restarted_once_when_a_look_finds_that_it_needs_it() -> None:
+    world = World(a_complete_stack())
+    world.update()
+    assert RESTART not in world.calls.started
+    assert world.stack.seen is not None
+    world.stack.seen = world.stack.seen.model_copy(update={"restart": True})
+    world.update()
+    world.update()
+    assert world.calls.started.count(RESTART) == 1
+    assert world.calls.end(RESTART, result=True).order.cluster_uid == world.state.uid
+    assert said_of(world, "Restarted") == ["the AI gateway, which was started before InferencePools were served"]
+    world.update(1)
+    assert world.calls.started.count(RESTART) == 1
+
+
+def test_there_is_no_event_where_there_was_nothing_to_restart() -> None:
+    world = World(a_complete_stack())
+    assert world.stack.seen is not None
+    world.stack.seen = world.stack.seen.model_copy(update={"restart": True})
+    world.update()
+    world.calls.end(RESTART, result=False)
+    world.update(1)
+    assert (said_of(world, "Restarted"), world.calls.started.count(RESTART)) == ([], 1)
+
+
 CLEANUP = "service.kubernetes.io/load-balancer-cleanup"
 BALANCER = RemainingObject(id="v1/Service/envoy-gateway-system/envoy-eu", why=f"finalizer {CLEANUP}, deleted at 2026-01-01T00:00:00Z")
 

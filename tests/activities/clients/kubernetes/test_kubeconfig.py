@@ -106,6 +106,8 @@ REFUSED = [
     Refused("plain HTTP", a_kubeconfig({"server": "http://api.example.com"}), ("must begin with https://",)),
     Refused("a password in the URL", a_kubeconfig({"server": f"https://admin:{TOKEN}@api.example.com"}), ("must not hold a user name",)),
     Refused("no server", a_kubeconfig({"server": ""}), ("cluster.server is not set",)),
+    Refused("a query", a_kubeconfig({"server": f"{SERVER}?dryRun=All"}), ("cluster.server must have neither query nor fragment",)),
+    Refused("a fragment", a_kubeconfig({"server": f"{SERVER}#part"}), ("cluster.server must have neither query nor fragment",)),
     Refused("an anonymous user", a_kubeconfig(user={}), ("neither a token nor a client certificate",)),
     Refused("a certificate without its key", a_kubeconfig(user={"client-certificate-data": CERTIFICATE}), ("must be given together",)),
     Refused(

@@ -1,0 +1,97 @@
+"""Under which id and with which arguments an object starts; which of them it believes. Without a server."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from temporalio import workflow
+
+from api_types.errors import InvalidInput
+from workflows.entity.start import check_only_id, is_continued, read_carried, read_first
+from workflows.entity.state import EntityState
+from workflows.inference_cluster.workflow import InferenceClusterWorkflow
+from workflows.model_deployment.workflow import ModelDeploymentWorkflow
+
+STATE = {"uid": "made up"}
+
+
+def a_run(monkeypatch: pytest.MonkeyPatch, workflow_id: str = "modeldeployment/ml/qwen", **fields: Any) -> Any:
+    """Make the first run of an id, which an operator or a schedule may have started."""
+    usual = {"run_id": "r", "continued_run_id": None, "attempt": 1, "cron_schedule": None}
+    info = SimpleNamespace(workflow_id=workflow_id, **{**usual, **fields})
+    monkeypatch.setattr(workflow, "info", lambda: info)
+    return info
+
+
+@pytest.mark.parametrize(
+    ("fields", "continued"),
+    [
+        ({}, False),
+        ({"continued_run_id": "r0"}, True),
+        ({"continued_run_id": "r0", "attempt": 2}, False),
+        ({"continued_run_id": "r0", "cron_schedule": "* * * * *"}, False),
+    ],
+    ids=["a first run", "continued as new", "a retry", "a run of a cron schedule"],
+)
+def test_a_state_is_believed_only_of_the_run_before(monkeypatch: pytest.MonkeyPatch, *, fields: dict[str, Any], continued: bool) -> None:
+    assert is_continued(a_run(monkeypatch, **fields)) is continued
+    assert read_carried([None], EntityState) is None
+    assert read_carried([], EntityState) is None
+    if continued:
+        state = read_carried([STATE], EntityState)
+        assert state is not None
+        assert state.uid == "made up"
+        assert ModelDeploymentWorkflow(STATE).state.uid == "made up"
+        return
+    with pytest.raises(InvalidInput, match="start argument 1: must be null; only a run that continues another one has a state"):
+        read_carried([STATE], EntityState)
+    with pytest.raises(InvalidInput, match="start argument 1: must be null"):
+        ModelDeploymentWorkflow(STATE)
+
+
+def test_arguments_that_are_not_read_or_cannot_be_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_run(monkeypatch, continued_run_id="r0")
+    with pytest.raises(InvalidInput, match="start arguments: there are 2, and at most 1 are read"):
+        read_carried([None, None], EntityState)
+    with pytest.raises(InvalidInput, match="start arguments: there are 2, and at most 1 are read"):
+        read_first([STATE, None], EntityState)
+    with pytest.raises(InvalidInput, match="start argument 2: "):
+        read_carried([None, 7], EntityState, 1, most=2)
+    with pytest.raises(InvalidInput, match="start argument 1: "):
+        read_first([7], EntityState)
+
+
+@pytest.mark.parametrize(
+    ("workflow_id", "problem"),
+    [
+        ("modeldeployment/ml/qwen/x", "id: must be modeldeployment/<namespace>/<name> for a ModelDeployment"),
+        ("modeldeployment/qwen", "id: must be modeldeployment/<namespace>/<name> for a ModelDeployment"),
+        ("modelcache/ml/qwen", "id: must be modeldeployment/<namespace>/<name> for a ModelDeployment"),
+        ("modeldeployment/modelplane-system/qwen", 'id: namespace "modelplane-system" belongs to the platform'),
+    ],
+)
+def test_an_object_starts_only_under_an_id_of_its_kind(monkeypatch: pytest.MonkeyPatch, workflow_id: str, problem: str) -> None:
+    a_run(monkeypatch, workflow_id)
+    with pytest.raises(InvalidInput, match=problem):
+        ModelDeploymentWorkflow()
+
+
+def test_an_object_of_the_fleet_has_no_namespace_in_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_run(monkeypatch, "inferencecluster/ml/eu")
+    with pytest.raises(InvalidInput, match="id: must be inferencecluster/<name> for a InferenceCluster"):
+        InferenceClusterWorkflow()
+
+
+def test_an_object_whose_namespace_is_reserved_by_a_later_release_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_run(monkeypatch, "modeldeployment/modelplane-system/qwen", continued_run_id="r0")
+    assert ModelDeploymentWorkflow(None).namespace == "modelplane-system"
+
+
+def test_a_kind_of_which_there_is_one_has_one_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_run(monkeypatch, "fleetscheduler/other")
+    with pytest.raises(
+        InvalidInput, match='id: must be fleetscheduler/default for the FleetScheduler, of which there is one, got "fleetsch'
+    ):
+        check_only_id("FleetScheduler", "fleetscheduler/default")
+    a_run(monkeypatch, "fleetscheduler/default")
+    check_only_id("FleetScheduler", "fleetscheduler/default")
