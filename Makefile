@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up down test test-fast test-long soak campaign explore fuzz fuzz-front faults-clouds coverage testbed testbed-down check \
-  check-types check-rest fmt lock bench bench-front programs keda oracle venv clean
+  check-types check-rest fmt lock bench bench-front programs keda oracle venv clean mutants mutate
 
 help:
 	@echo "make demo          a whole fleet on this machine, gateways included, with a first model on two clusters that answers"
@@ -28,6 +28,8 @@ help:
 	@echo "make faults-clouds 500 random lives of clusters at each fake cloud: faults, dead workers, lost credentials"
 	@echo "make testbed       start a testbed for tests that stays up; make testbed-down stops it"
 	@echo "make keda          build KEDA, which make test-long does when it is missing"
+	@echo "make mutants       break each kept line of code alone, and show that its test fails"
+	@echo "make mutate        break random lines: PACKAGE=scheduler SAMPLE=50 SEED=1; it prints those that no near test notices"
 	@echo "make check, fmt    linters, types, import contracts, dependencies, dead code; format"
 	@echo "make coverage      branch coverage of the tests that need no real parts"
 	@echo "make bench-front   1,000 objects, 50 watchers and 100 writes a second at the front, for a minute"
@@ -85,6 +87,16 @@ fuzz-front: venv
 # Without Temporal and Kubernetes, in one process; MODELPLANE_TEST_SEED is the first episode's seed.
 explore: venv
 	$(BIN)/python -m tests.workflows.explorer.explore --steps 10000000 --seed $(or $(MODELPLANE_TEST_SEED),1)
+
+# The mutants of tests/mutants/kept.py, each with the test that it names.
+mutants: venv
+	$(BIN)/python -m tests.mutants kept
+
+# PACKAGE is a package or a module. MAP, a coverage file with contexts, names the tests of each line; without it they follow from imports.
+mutate: PACKAGE := scheduler
+mutate: SAMPLE := 50
+mutate: venv
+	$(BIN)/python -m tests.mutants drawn --package $(PACKAGE) --sample $(SAMPLE) $(if $(SEED),--seed $(SEED)) $(if $(MAP),--map $(MAP))
 
 # LIVES of them at each; MODELPLANE_TEST_SEED for others than those of every run. It prints how each ended, and how to repeat one.
 faults-clouds: LIVES := 500

@@ -1,0 +1,191 @@
+"""Mutants that tests once let live, each with the test that kills it now.
+
+One that does not apply any more, because its code has changed, is written for the new code. It is
+removed only with the promise that it breaks.
+"""
+
+from tests.mutants.edits import Mutant
+
+ENTITY = "workflows/entity/entity.py"
+ADMISSION = "workflows/entity/admission.py"
+START = "workflows/entity/start.py"
+DOOR = "tests/workflows/entity/test_door.py"
+STARTS = "tests/workflows/entity/test_start_arguments.py"
+MANIFEST_CHANGES = "tests/workflows/entity/test_manifest_changes.py"
+DELETION = "activities/cluster_objects/deletion.py"
+DELETIONS = "tests/activities/cluster_objects/test_deletion.py"
+INBOX = "workflows/fleet_scheduler/inbox.py"
+RELEASES = "tests/workflows/fleet_scheduler/test_releases.py"
+UPDATES = "api_types/validation/updates.py"
+KUBECONFIG = "activities/clients/kubernetes/kubeconfig.py"
+KUBECONFIGS = "tests/activities/clients/kubernetes/test_kubeconfig.py"
+STACK = "workflows/inference_cluster/stack/installer.py"
+STACK_ORDERS = "tests/workflows/inference_cluster/test_stack_orders.py"
+PENDING = "activities/workloads/pending.py"
+PROJECTION = "front/store/projection.py"
+PROJECTIONS = "tests/front/test_projection.py"
+
+# The rules of manifests, requests and deletions, where a workflow's handlers call them.
+AT_THE_DOOR = (
+    Mutant(ENTITY, "Entity.admitted", "None if self.state.spec is None else self.manifest()", "None", DOOR),
+    Mutant(ENTITY, "Entity.check_replace", "self.admitted(message.manifest)", "", DOOR),
+    Mutant(
+        ENTITY,
+        "Entity.check_replace",
+        "message.resource_version and not self.context.is_manifest_of(message.resource_version)",
+        "False",
+        DOOR,
+    ),
+    Mutant(ENTITY, "Entity.check_replace", "self.state.deleting and not self._takes_while_deleting(message.manifest)", "False", DOOR),
+    Mutant(ENTITY, "Entity.check_replace", "message.request_id in self.state.requests", "False", MANIFEST_CHANGES),
+    Mutant(ENTITY, "Entity.set_spec", "not self.accept_request(message.request_id)", "False", DOOR),
+    Mutant(ENTITY, "Entity.set_spec", "self.state.deleting", "False", DOOR),
+    Mutant(ENTITY, "Entity.set_spec", "admission.refuse(self.context, '; '.join(refusal.lines()))", "", DOOR),
+    Mutant(ENTITY, "Entity.delete", "message.uid and message.uid != self.state.uid", "False", DOOR),
+    Mutant(ENTITY, "Entity.delete", "not self.accept_request(message.request_id)", "False", DOOR),
+    Mutant(ENTITY, "Entity.force", "not self.accept_request(message.request_id)", "False", DOOR),
+    Mutant(ENTITY, "Entity.force", "not self.state.deleting", "False", DOOR),
+    Mutant(ENTITY, "Entity.retry_now", "not self.accept_request(message.request_id)", "False", DOOR),
+    Mutant(ENTITY, "Entity.retry_now", "self.state.attempts = 0", "", DOOR),
+    Mutant(ENTITY, "Entity._accept", "manifest = self.admitted(message.manifest)", "manifest = load(message.manifest)", DOOR),
+    Mutant(ADMISSION, "admitted", "present is not None", "False", DOOR),
+    Mutant(ADMISSION, "admitted", "admit_update(load(present), manifest)", "", DOOR),
+    Mutant(ADMISSION, "admitted", "not isinstance(document, dict)", "False", DOOR),
+    Mutant(ADMISSION, "admitted", "identity != (context.kind, context.namespace, context.name)", "False", DOOR),
+    Mutant(ADMISSION, "accept_request", "request_id in state.requests", "False", "tests/workflows/entity/test_admission.py"),
+    Mutant(ADMISSION, "store", "context.set_condition('SpecAccepted', TRUE, 'Accepted')", "", DOOR),
+    Mutant(ADMISSION, "refuse", "context.record_event('Warning', 'InvalidInput', problems)", "", DOOR),
+    Mutant(ADMISSION, "refuse", "context.set_condition('SpecAccepted', FALSE, 'InvalidInput', problems)", "", DOOR),
+    Mutant(ADMISSION, "refuse", "context.set_condition('Ready', FALSE, 'InvalidInput', problems)", "", DOOR),
+    Mutant(ENTITY, "Entity.__init__", "check_id(self.kind)", "", STARTS),
+    Mutant(START, "check_id", "prefix != kind.lower() or len(parts) != len(namespace) + 1", "False", STARTS),
+    Mutant(START, "read_carried", "argument is not None and not is_continued(workflow.info())", "False", STARTS),
+    Mutant(START, "is_continued", "info.attempt == 1", "True", STARTS),
+    Mutant(START, "is_continued", "not info.cron_schedule", "True", STARTS),
+    Mutant(START, "_argument", "len(arguments) > most", "False", STARTS),
+)
+
+# What may not change once an object exists.
+UPDATE_RULES = (
+    Mutant(UPDATES, "_cluster", "was != now", "False", DOOR),
+    Mutant(UPDATES, "_cluster", "before.source != after.source", "False", "tests/api_types/validation/test_updates.py"),
+    Mutant(UPDATES, "_replica", "old.spec.cluster_name != new.spec.cluster_name", "False", DOOR),
+    Mutant(UPDATES, "_replica", "before != after", "False", "tests/api_types/validation/test_updates.py"),
+    Mutant(UPDATES, "_cache", "was != now", "False", DOOR),
+    Mutant(UPDATES, "_cache", "_is_staged(old)", "False", DOOR),
+    Mutant(UPDATES, "admit_update", "problems", "False", DOOR, number=2),
+    Mutant(UPDATES, "admit_update", "not same", "False", "tests/api_types/validation/test_updates.py"),
+)
+
+# When pods are deleted without grace, and what a teardown leaves alone.
+TEARDOWN = (
+    Mutant(DELETION, "Deleter.until_gone", "self._force_after is not None", "False", DELETIONS),
+    Mutant(DELETION, "Deleter.until_gone", "await _force_delete(self.cluster, dependents, self._force_after)", "", DELETIONS),
+    Mutant(DELETION, "_force_delete", "overdue > force_after", "False", DELETIONS),
+    Mutant(DELETION, "_force_delete", "overdue > force_after", "True", DELETIONS),
+    Mutant(DELETION, "_force_delete", "not metadata.get('deletionTimestamp')", "False", DELETIONS),
+    Mutant(DELETION, "_force_delete", "Kind(item['apiVersion'], item['kind']) != POD", "False", DELETIONS),
+    Mutant(DELETION, "_force_delete", "await cluster.delete(ObjectId.of(item), uid=metadata['uid'], grace_seconds=0)", "", DELETIONS),
+    Mutant(
+        "activities/workloads/activities.py",
+        "WorkloadActivities.teardown_replica_step",
+        "Deleter(cluster, order.uid, report, self.force_after)",
+        "Deleter(cluster, order.uid, report, None)",
+        DELETIONS,
+    ),
+    Mutant(
+        "activities/caches/activities.py",
+        "CacheActivities.delete_cache_objects",
+        "Deleter(cluster, order.uid, report, self.force_after)",
+        "Deleter(cluster, order.uid, report, None)",
+        DELETIONS,
+    ),
+    Mutant(
+        "activities/workloads/teardown_steps.py",
+        "_delete",
+        "item['metadata']['labels'].get(labels.COMPONENT) == step.component",
+        "True",
+        DELETIONS,
+    ),
+    Mutant(
+        "activities/workloads/teardown_steps.py",
+        "_delete",
+        "[] if order.inventory else kinds.resolve_all(step.kinds, await deleter.cluster.resources())",
+        "[]",
+        DELETIONS,
+    ),
+    Mutant(
+        "activities/cluster_objects/ownership.py",
+        "owner_of",
+        "(metadata.get('labels') or {}).get(labels.MANAGED_BY) != labels.MANAGED_BY_VALUE",
+        "False",
+        DELETIONS,
+    ),
+    Mutant("activities/cluster_objects/ownership.py", "conflict", "owner.uid == uid", "True", DELETIONS),
+    Mutant(DELETION, "Deleter.until_gone", "conflict(found, self.uid)", "''", DELETIONS),
+)
+
+# Single lines that no fast test noticed.
+SURVIVORS = (
+    Mutant(KUBECONFIG, "_Reader._server", "parts.query or parts.fragment", "False", KUBECONFIGS),
+    Mutant(KUBECONFIG, "_Reader._server", "parts.query or parts.fragment", "parts.query", KUBECONFIGS),
+    Mutant(KUBECONFIG, "_Reader._server", "parts.query or parts.fragment", "parts.fragment", KUBECONFIGS),
+    Mutant("client/planning/cloud_objects.py", "_cost", "price == UNPRICED", "False", "tests/client/commands/test_plan_clouds.py"),
+    Mutant(STACK, "StackInstaller.update", "self._stack.seen.restart", "False", STACK_ORDERS),
+    Mutant(STACK, "StackInstaller.update", "self._stack.seen.restart", "True", STACK_ORDERS),
+    Mutant(
+        STACK, "StackInstaller._restarted", "self._stack.seen = self._stack.seen.model_copy(update={'restart': False})", "", STACK_ORDERS
+    ),
+    Mutant(STACK, "StackInstaller._restarted", "restarted", "True", STACK_ORDERS),
+    Mutant(
+        "client/planning/questions.py",
+        "_move",
+        "len(diff.after) < len(diff.before)",
+        "True",
+        "tests/client/planning/test_questions.py",
+    ),
+    Mutant(INBOX, "Inbox._check_unlisted", "uid not in listed", "True", RELEASES),
+    Mutant(INBOX, "Inbox._check_unlisted", "entry.state == reasons.RELEASING", "True", RELEASES),
+    Mutant(INBOX, "Inbox._check_unlisted", "cache.verification.add(entry)", "", RELEASES),
+    Mutant(PROJECTION, "Projection._since", "self.complete", "True", PROJECTIONS),
+    Mutant(PROJECTION, "Projection._since", "self.complete", "False", PROJECTIONS),
+    Mutant(
+        PROJECTION,
+        "Projection._since",
+        "known.since if known else min(created, version_of(tree))",
+        "min(created, version_of(tree))",
+        PROJECTIONS,
+    ),
+    Mutant(PROJECTION, "Projection._since", "min(created, version_of(tree))", "created", PROJECTIONS),
+    Mutant(PROJECTION, "Projection._since", "min(created, version_of(tree))", "version_of(tree)", PROJECTIONS),
+    Mutant(
+        PENDING,
+        "_planned",
+        "live or not stays or item.manifest['metadata']['name'] in named",
+        "True",
+        "tests/activities/workloads/test_planned_claims.py",
+    ),
+    Mutant(
+        PENDING,
+        "_planned",
+        "live or not stays or item.manifest['metadata']['name'] in named",
+        "live or not stays",
+        "tests/activities/workloads/test_planned_claims.py",
+    ),
+    Mutant(
+        PENDING,
+        "_planned",
+        "live or not stays or item.manifest['metadata']['name'] in named",
+        "not stays or item.manifest['metadata']['name'] in named",
+        "tests/activities/workloads/test_planned_claims.py",
+    ),
+    Mutant(
+        "api_types/validation/wording.py",
+        "_unknown",
+        "not isinstance(parent_value, Mapping) or wire not in parent_value",
+        "True",
+        "tests/api_types/validation/test_misplaced_fields.py",
+    ),
+)
+
+KEPT: tuple[Mutant, ...] = (*AT_THE_DOOR, *UPDATE_RULES, *TEARDOWN, *SURVIVORS)

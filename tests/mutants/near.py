@@ -1,0 +1,94 @@
+"""The tests near a module: those that import it or lie where its tests lie, or those that ran its line."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from coverage import CoverageData
+
+from tests.mutants.edits import ROOT
+
+# Of tests that are all as near, each further one tells less.
+FILES_MAX = 15
+
+
+class Finder(Protocol):
+    """Finds the tests of a line, nearest first."""
+
+    def tests(self, module: str, line: int) -> list[str]: ...
+
+
+class Importing:
+    """Finds test files by what they import, directly or through helpers of tests and other modules."""
+
+    def tests(self, module: str, line: int) -> list[str]:
+        """Name the test files near a module, nearest first; `line` is not looked at."""
+        del line
+        distances = self._distances(module)
+        mirrored = "tests/" + str(Path(module).parent)
+        stem = Path(module).stem
+
+        def rank(file: str) -> tuple[bool, int, bool, int, str]:
+            return (stem not in file, distances[file], not file.startswith(mirrored), len(file), file)
+
+        files = [file for file in distances if Path(file).name.startswith("test_")]
+        return sorted(files, key=rank)[:FILES_MAX]
+
+    def _distances(self, module: str) -> dict[str, int]:
+        found, edge, distance = {module: 0}, [module], 0
+        while edge and distance < 4:
+            distance += 1
+            edge = sorted({user for each in edge for user in self._users[each]} - set(found))
+            found |= dict.fromkeys(edge, distance)
+        return found
+
+    @cached_property
+    def _users(self) -> dict[str, set[str]]:
+        """Name the files that import each file."""
+        users: dict[str, set[str]] = defaultdict(set)
+        for path in sorted(ROOT.rglob("*.py")):
+            file = str(path.relative_to(ROOT))
+            if not file.startswith("."):
+                for imported in _imported(ast.parse(path.read_text())):
+                    users[imported].add(file)
+        return users
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from _files(node.module)
+            for name in node.names:
+                yield from _files(f"{node.module}.{name.name}")
+        elif isinstance(node, ast.Import):
+            for name in node.names:
+                yield from _files(name.name)
+
+
+def _files(name: str) -> Iterator[str]:
+    path = name.replace(".", "/")
+    for file in (f"{path}.py", f"{path}/__init__.py"):
+        if (ROOT / file).is_file():
+            yield file
+
+
+class Covered:
+    """Finds tests by the lines that they ran, from a coverage file with the contexts of pytest-cov."""
+
+    def __init__(self, path: Path) -> None:
+        self._data = CoverageData(str(path))
+        self._data.read()
+        self._files = {Path(each).as_posix(): each for each in self._data.measured_files()}
+
+    def tests(self, module: str, line: int) -> list[str]:
+        """Name the tests that ran a line, those of the mirrored folder first."""
+        (measured,) = [each for name, each in self._files.items() if name.endswith(f"/{module}")] or [""]
+        if not measured:
+            return []
+        contexts = self._data.contexts_by_lineno(measured).get(line, [])
+        mirrored, stem = "tests/" + str(Path(module).parent), Path(module).stem
+        tests = {context.partition("|")[0] for context in contexts if context}
+        return sorted(tests, key=lambda each: (stem not in each, not each.startswith(mirrored), len(each), each))

@@ -1,0 +1,199 @@
+"""Tests against mutants: a pytest session collects once, and each mutant lives in a fork of it.
+
+In the fork only the mutant's tests run, up to the first that fails. A mutant outside of functions
+is imported by a process of its own.
+"""
+
+import ast
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.edits import ROOT
+from tests.mutants.swapping import ChangedModule, NotSwappableError, swap
+
+# What the tests of one mutant get.
+LIMIT_SECONDS = 120.0
+NOT_SWAPPABLE, NOT_ENDED, PROCESS_ENDED = "not swappable", "(did not end)", "(the process ended)"
+CASES = "MODELPLANE_TEST_CASES"
+FEW_CASES = "0.05"
+LEFT_OUT = "not testbed and not oracle"
+
+
+@dataclass
+class Trial:
+    """A mutant, the tests that may kill it, and the one that did: empty for a survivor.
+
+    `undecided`: its tests did not end in time. It may make them hang, or they take that long anyway.
+    """
+
+    module: str
+    symbol: str
+    tree: ast.Module
+    title: str
+    tests: Sequence[str]
+    killer: str = ""
+    undecided: bool = False
+    tried: int = 0
+    seconds: float = 0.0
+
+    @property
+    def verdict(self) -> str:
+        """Say what became of the mutant."""
+        return "undecided" if self.undecided else "killed" if self.killer else "SURVIVED"
+
+
+class Trials:
+    """A pytest plugin that runs trials in place of the collected tests."""
+
+    def __init__(self, trials: Iterable[Trial], limit: float = LIMIT_SECONDS) -> None:
+        self._trials, self._limit = list(trials), limit
+        self._passing: dict[str, bool] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Try each mutant."""
+        for trial in self._trials:
+            started = time.monotonic()
+            self._try(session, trial)
+            trial.seconds = time.monotonic() - started
+            print(f"{trial.verdict:9} {trial.seconds:6.1f} s {trial.tried:4} tests  {trial.title}  {trial.killer}", flush=True)
+        return True
+
+    def _try(self, session: pytest.Session, trial: Trial) -> None:
+        items = _chosen(session.items, trial.tests)
+        trial.tried = len(items)
+        killer = _in_a_fork(session, items, trial, self._limit) if items else ""
+        if killer == NOT_SWAPPABLE:
+            killer = _in_a_process(trial, self._limit)
+        if "::" in killer and not self._passes(session, killer):
+            raise pytest.UsageError(f"{killer} fails without a mutant too")
+        trial.killer, trial.undecided = killer, killer == NOT_ENDED
+
+    def _passes(self, session: pytest.Session, test: str) -> bool:
+        """Whether a killer passes without a mutant."""
+        if test not in self._passing:
+            items = [item for item in session.items if item.nodeid == test]
+            self._passing[test] = not _in_a_fork(session, items, None, self._limit)
+        return self._passing[test]
+
+
+def run(trials: Sequence[Trial], *, marks: str = LEFT_OUT, limit: float = LIMIT_SECONDS) -> int:
+    """Try mutants, and return pytest's exit code."""
+    os.environ.setdefault(CASES, FEW_CASES)
+    files = sorted({test.partition("::")[0] for trial in trials for test in trial.tests})
+    return int(pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-m", marks, *files], plugins=[Trials(trials, limit)]))
+
+
+def _chosen(items: Sequence[pytest.Item], tests: Sequence[str]) -> list[pytest.Item]:
+    """Choose the items of tests, in the order of the tests. A test without parameters names all that it has."""
+    chosen: list[pytest.Item] = []
+    by_prefix: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        file, _, name = item.nodeid.partition("::")
+        for prefix in {file, item.nodeid, f"{file}::{name.partition('[')[0]}"}:
+            by_prefix.setdefault(prefix, []).append(item)
+    seen = set()
+    for test in tests:
+        for item in by_prefix.get(test, ()):
+            if item.nodeid not in seen:
+                seen.add(item.nodeid)
+                chosen.append(item)
+    return chosen
+
+
+def _in_a_fork(session: pytest.Session, items: Sequence[pytest.Item], trial: Trial | None, limit: float) -> str:
+    """Run items in a fork, with a mutant; return the id of the first that fails."""
+    with tempfile.TemporaryFile() as answer:
+        process = os.fork()
+        if not process:
+            _run_and_exit(session, items, trial, answer.fileno())
+        if not _ended(process, limit):
+            return NOT_ENDED
+        answer.seek(0)
+        content = answer.read()
+        return str(pickle.loads(content)) if content else PROCESS_ENDED  # noqa: S301 - our own fork wrote it
+
+
+def _run_and_exit(session: pytest.Session, items: Sequence[pytest.Item], trial: Trial | None, answer: int) -> None:
+    os.setpgid(0, 0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    failed = ""
+    try:
+        if trial is not None:
+            swap(trial.module, trial.symbol, trial.tree)
+        failed = _first_failed(session, items)
+    except NotSwappableError:
+        failed = NOT_SWAPPABLE
+    finally:
+        os.write(answer, pickle.dumps(failed))
+        os._exit(0)
+
+
+def _first_failed(session: pytest.Session, items: Sequence[pytest.Item]) -> str:
+    watcher = _Watcher()
+    session.config.pluginmanager.register(watcher)
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if watcher.failed:
+            return watcher.failed
+    return ""
+
+
+class _Watcher:
+    def __init__(self) -> None:
+        self.failed = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.failed:
+            self.failed = report.nodeid
+
+
+def _ended(process: int, limit: float) -> bool:
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        if os.waitpid(process, os.WNOHANG)[0]:
+            return True
+        time.sleep(0.02)
+    os.killpg(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return False
+
+
+def _in_a_process(trial: Trial, limit: float) -> str:
+    """Run the tests of a mutant where its module is not imported yet."""
+    with tempfile.TemporaryDirectory() as folder:
+        handed = Path(folder, "trial")
+        handed.write_bytes(pickle.dumps(trial))
+        command = [sys.executable, "-m", "tests.mutants.trials", str(handed)]
+        try:
+            subprocess.run(command, cwd=ROOT, timeout=limit, capture_output=True, check=False)
+        except subprocess.TimeoutExpired:
+            return NOT_ENDED
+        found = handed.with_suffix(".failed")
+        return found.read_text() if found.exists() else PROCESS_ENDED
+
+
+def _main(handed: Path) -> None:
+    trial: Trial = pickle.loads(handed.read_bytes())  # noqa: S301 - the process before wrote it
+    ChangedModule(trial.module, trial.tree).install()
+    watcher = _Watcher()
+    command = ["-q", "-x", "-p", "no:cacheprovider", "-m", LEFT_OUT, *trial.tests]
+    code = pytest.main(command, plugins=[watcher])
+    failed = watcher.failed or ("" if code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} else "(not collected)")
+    handed.with_suffix(".failed").write_text(failed)
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]))
