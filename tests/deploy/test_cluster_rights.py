@@ -41,7 +41,7 @@ ROLES: dict[str, list[Json]] = {item["metadata"]["name"]: item["rules"] for item
 MAIN = "modelplane-inference-cluster"
 ONE = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
 # An informer of the API server hands a changed role to its authorizer.
-SETTLING_SECONDS = 10.0
+SETTLING_SECONDS = 120.0
 USAGES = {
     MAIN: [Usage(adapter, scheduler) for adapter in ("none", *ADAPTERS) for scheduler in ("none", *QUEUES)],
     f"{MAIN}-metrics-auth": [Usage(metrics_auth=True)],
@@ -165,7 +165,7 @@ async def _connects(cluster: ClusterUnderTest) -> bool:
     return True
 
 
-@pytest.mark.testbed("shared")
+@pytest.mark.testbed
 async def test_the_service_account_of_the_file_may_do_all_that_the_worker_does(
     limited: tuple[ClusterUnderTest, ClusterUnderTest],
 ) -> None:
@@ -203,7 +203,7 @@ async def test_the_service_account_of_the_file_may_do_all_that_the_worker_does(
     await user.environment().run(ClusterActivities(user.pool).connect_cluster, Connect(connection=user.connection, capacity_adapter="kube"))
 
 
-@pytest.mark.testbed("shared")
+@pytest.mark.testbed
 async def test_what_settings_turn_on_is_refused_until_its_role_is_bound(
     limited: tuple[ClusterUnderTest, ClusterUnderTest],
 ) -> None:
@@ -252,7 +252,7 @@ async def test_what_settings_turn_on_is_refused_until_its_role_is_bound(
             await api.delete(target, propagation="Background")
 
 
-@pytest.mark.testbed("shared")
+@pytest.mark.testbed
 async def test_a_missing_create_is_found_although_apply_is_a_patch(limited: tuple[ClusterUnderTest, ClusterUnderTest]) -> None:
     admin, user = limited
     document: dict[str, Any] = next(item for item in DOCUMENTS if item["kind"] == "ClusterRole" and item["metadata"]["name"] == MAIN)

@@ -79,7 +79,7 @@ async def limited(testbed: Running, tmp_path: Path) -> AsyncIterator[tuple[Clust
         await each.pool.close()
 
 
-@pytest.mark.testbed("shared")
+@pytest.mark.testbed
 async def test_the_service_account_of_the_file_may_do_all_that_the_worker_does(limited: tuple[ClusterUnderTest, ControlCluster]) -> None:
     admin, control = limited
     # An informer of the API server hands a changed role to its authorizer.
@@ -106,7 +106,7 @@ async def test_the_service_account_of_the_file_may_do_all_that_the_worker_does(l
     await (await admin.api()).delete(ObjectId(kinds.NAMESPACE, "", namespace), propagation="Background")
 
 
-@pytest.mark.testbed("shared")
+@pytest.mark.testbed
 async def test_what_the_role_lacks_is_named(limited: tuple[ClusterUnderTest, ControlCluster]) -> None:
     admin, control = limited
     api = await admin.api()
@@ -125,7 +125,7 @@ async def test_what_the_role_lacks_is_named(limited: tuple[ClusterUnderTest, Con
     assert f"in all namespaces: get,list,watch,create,patch,delete services; bind it to the ClusterRole of {ROLES_FILE}" in said
 
 
-@pytest.mark.testbed("shared")
+@pytest.mark.testbed
 async def test_who_may_not_write_middlewares_has_routes_without_retries_and_a_watch(
     limited: tuple[ClusterUnderTest, ControlCluster],
 ) -> None:
@@ -159,7 +159,7 @@ async def test_who_may_not_write_middlewares_has_routes_without_retries_and_a_wa
     await api.delete(ObjectId(kinds.NAMESPACE, "", namespace), propagation="Background")
 
 
-@pytest.mark.testbed("shared")
+@pytest.mark.testbed
 async def test_who_may_not_read_the_class_of_the_gateway_is_told_what_to_apply_and_has_a_watch(
     limited: tuple[ClusterUnderTest, ControlCluster],
 ) -> None:

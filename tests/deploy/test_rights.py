@@ -39,8 +39,8 @@ RBAC = "rbac.authorization.k8s.io/v1"
 SETTINGS = Settings(secrets=SecretSettings(store="controlCluster"))
 WORKER, WRITER, NAMESPACES = "modelplane-secrets", "modelplane-secrets-writer", "modelplane-namespaces"
 
-# An informer of the API server hands a changed role to its authorizer.
-SETTLING_SECONDS = 10.0
+# An informer of the API server hands a changed role to its authorizer, and nothing else does.
+SETTLING_SECONDS = 120.0
 
 
 @dataclass

@@ -79,16 +79,22 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no t
             self.collection: list[str] | None = list(dict.fromkeys(collected))
             for test in dict.fromkeys(collected):
                 self.workqueue.setdefault(self._split_scope(test), {})[test] = False
+            known = [set(each) for each in self.registered_collections.values()]
+            split = [unit for unit, tests in self.workqueue.items() if not any(each.issuperset(tests) for each in known)]
+            assert not split, f"no process has collected all tests of {split}"
         for node in self.nodes:
             self._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
+        """Return the unit of a test, which begins with its folder or file."""
         file: str = nodeid.partition("::")[0]
-        if folder := next((each for each in FOLDERS if file.startswith(each)), None):
-            return folder
         path = self._root / file
-        alone = lane_of_file(path, self._counts) != "computing" and not _OF_SEVERAL_TESTS.search(_text(path))
-        return nodeid if alone else file
+        lane = lane_of_file(path, self._counts)
+        if lane == "computing":
+            return file
+        if folder := next((each for each in FOLDERS if file.startswith(each)), None):
+            return f"{folder}::{lane}"
+        return file if _OF_SEVERAL_TESTS.search(_text(path)) else nodeid
 
     def _reschedule(self, node: WorkerController) -> None:
         if node.shutting_down:

@@ -23,6 +23,8 @@ FILES = {
     "tests/workflows/test_f.py": f"{OWN}\n{MODULE}",
     f"{FOLDERS[0]}test_g.py": OWN,
     f"{FOLDERS[0]}test_h.py": OWN,
+    f"{FOLDERS[0]}test_i.py": SHARED,
+    f"{FOLDERS[0]}test_j.py": PLAIN,
 }
 TESTS = 3
 
@@ -106,9 +108,12 @@ def test_tests_of_a_file_run_beside_each_other_unless_they_share_a_fixture(monke
         "tests/workflows/test_f.py": 1,
         f"{FOLDERS[0]}test_g.py": 1,
         f"{FOLDERS[0]}test_h.py": 1,
+        f"{FOLDERS[0]}test_i.py": 1,
+        f"{FOLDERS[0]}test_j.py": 1,
     }
-    of_folder = [name for name, tests in ran.items() if any(test.startswith(FOLDERS[0]) for test in tests)]
-    assert len(of_folder) == 1
+    with_folder = [{test.partition("::")[0] for test in tests} for tests in ran.values()]
+    of_own = {f"{FOLDERS[0]}test_g.py", f"{FOLDERS[0]}test_h.py"}
+    assert [files >= of_own for files in with_folder if files & of_own] == [True]
 
 
 @pytest.mark.parametrize(

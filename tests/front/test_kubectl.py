@@ -13,7 +13,7 @@ from tests.front.front_under_test import BASE, CERTIFIED, DEPLOYMENTS, ROOT, Fro
 from tests.front.token_issuer import an_issuer, rsa_key
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(300)]
 
 NAMESPACE = "team-a"
 

@@ -9,7 +9,7 @@ from api_types import labels
 from tests.front.front_under_test import FrontUnderTest, Json
 from tests.workflows.environment.harness import a_deployment
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(300)]
 
 NAMESPACE = "team-a"
 APPLY = ("apply", "--server-side", "-f", "-")

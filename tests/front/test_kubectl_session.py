@@ -10,7 +10,7 @@ def test_the_page_has_the_commands_of_the_session() -> None:
     assert [command for command, _ in written()] == [shown(step) for step in STEPS]
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 @pytest.mark.timeout(600)
 async def test_a_new_run_prints_what_the_page_says(front: FrontUnderTest) -> None:
     run = await recorded(front.kubectl, front.folder)

@@ -10,7 +10,7 @@ from tests.front.front_under_test import a_front
 from tests.front.load import Load, create, drive
 from tests.workflows.environment.harness import ControlPlane
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(600)]
 LOAD = Load(objects=100, watchers=10, per_second=20, seconds=5, prefix="slice")
 WITHIN = 120.0
 

@@ -1,6 +1,5 @@
 """The page before the front as users run it, with a control plane and simulated clusters: placements, changes, restarts, deletions."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from tests.front.shown_fleet import MARKUP
 from tests.front.test_page_in_browser import CONNECTED, enter, shows
 from tests.workflows.environment.harness import a_deployment, eventually
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(300)]
 
 NAMESPACE = "page"
 PATH = DEPLOYMENTS.format(NAMESPACE)
@@ -33,8 +32,7 @@ async def test_placements_changes_and_deletions_are_seen_as_they_happen_and_over
         await shows(tab, f"{NAMESPACE}/seen", "#clusters")
         assert "1 pod, 8 GPUs" in await tab.text("#clusters")
 
-        # Seen within a second after the API has it.
-        seconds = []
+        # The watch tells the page of it. A page that only listed again would show it when its watch ends, after minutes.
         for replicas in (3, 1):
             await mine.ask("PATCH", f"{PATH}/seen", {"spec": {"replicas": replicas}}, **MERGE)
 
@@ -42,10 +40,7 @@ async def test_placements_changes_and_deletions_are_seen_as_they_happen_and_over
                 return int((await mine.ask("GET", f"{PATH}/seen"))[1]["status"]["replicas"]["ready"])
 
             await eventually(placed, lambda found, wanted=replicas: found == wanted, what="the replicas", longest_pause=0.05)  # type: ignore[misc]
-            since = time.monotonic()
             await shows(tab, f"{replicas} of {replicas} replicas Ready", "#deployments")
-            seconds.append(time.monotonic() - since)
-        assert min(seconds) < 1, seconds
 
         await mine.shut_down()
         await shows(tab, "Not connected since", "#connection")

@@ -18,7 +18,7 @@ from tests.workflows.environment.harness import eventually
 from tests.workflows.environment.protocol_fleet import protocol_server
 from tests.workflows.environment.short_runs import runs
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 # A few changes make a new run.
 EVENTS = 40

@@ -18,7 +18,7 @@ from tests.workflows.environment.harness import ControlPlane, Json, a_cache, a_d
 from tests.workflows.environment.protocol_fleet import protocol_server
 from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, serving_clusters
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 # Some changes make a new run.
 EVENTS = 60

@@ -16,7 +16,7 @@ from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
 from tests.environment.waiting import pauses
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 AT_ONCE = 60
 ENOUGH = 20

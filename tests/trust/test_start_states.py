@@ -34,7 +34,7 @@ from worker import build_activities, build_workers
 from workflows import registry
 from workflows.model_deployment.state import DeploymentState
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 REFUSED = "start argument 1: must be null; only a run that continues another one has a state"
 # Events before the one that ends a run: its start, and its task that is scheduled, started and completed.

@@ -24,7 +24,7 @@ from tests.random_cases import cases, generator
 from tests.wire.inputs import LARGE, bad_inputs
 from tests.workflows.environment.protocol_fleet import protocol_server, workers_here
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 CALLER = "caller"
 PROBLEM_BYTES_MAX = 1200

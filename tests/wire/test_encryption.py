@@ -28,7 +28,7 @@ from tests.workflows.environment.harness import eventually
 from tests.workflows.environment.protocol_fleet import protocol_server, workers_here
 from tests.workflows.environment.simulated_clusters import a_class
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 KIND = "InferenceClass"
 SHORT = timedelta(seconds=5)

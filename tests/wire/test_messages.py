@@ -34,7 +34,7 @@ from tests.workflows.environment.replaying import replayer
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
 from workflows.registry import SCHEDULER_WORKFLOWS, WORKFLOWS
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 NAMESPACE = "ml"
 # The second: the task would have ended the run, which the next one then continues with what arrived.

@@ -25,7 +25,7 @@ from tests.workflows.environment.short_runs import address_of, server_with_short
 from tests.workflows.fleet_scheduler.requests import place
 from workflows.entity.calls import activity_options
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 BATCH = 20
 FIRST, SECOND = ([f"{name}-{number}" for number in range(BATCH)] for name in ("first", "second"))

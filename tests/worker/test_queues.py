@@ -17,7 +17,7 @@ from tests.worker.queue_load import LOAD_QUEUE, QueueLoad, completed, start_load
 from tests.workflows.environment.harness import eventually
 from tests.workflows.environment.short_runs import server_with_short_runs
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 CLUSTERS = [f"c{number}" for number in range(300)]
 # On a busy machine; a task that finds no slot waits for as long as the watches last.

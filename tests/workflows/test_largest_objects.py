@@ -20,7 +20,7 @@ from tests.workflows.environment.payload_sizes import assert_within_limits
 from tests.workflows.environment.short_runs import runs
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 POOLS = 8
 NAMESPACE = "ml-team"

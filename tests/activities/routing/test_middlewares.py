@@ -24,7 +24,7 @@ from tests.activities.environment.cluster_under_test import eventually
 from tests.activities.routing.conftest import Control
 from tests.activities.routing.test_watch import watching
 
-pytestmark = pytest.mark.testbed("shared")
+pytestmark = pytest.mark.testbed
 
 ENTRIES = [RouteEntry(endpoints=[SelectedEndpoint(name="a", url="http://10.0.0.1", backend="me-a")])]
 RETRIES = RouteRetries(attempts=2, codes=[503])

@@ -15,7 +15,7 @@ from tests.activities.environment.cluster_under_test import eventually
 from tests.activities.stack.stack_under_test import DEFINITIONS, POOLS, StackUnderTest, a_pool, shown
 from tests.environment.stack_charts import envoy_gateway
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 Json = dict[str, Any]
 

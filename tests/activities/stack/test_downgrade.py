@@ -29,7 +29,7 @@ def test_which_of_two_versions_is_older(version: str, other: str, *, older: bool
 
 
 @pytest.mark.long
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_an_older_chart_with_other_definitions_is_refused_and_one_with_the_same_is_installed(stack: StackUnderTest) -> None:
     stack.world.charts.add(leader_worker_set("v0.8.20", field="newField"))
     stack.world.charts.add(leader_worker_set("v0.8.19", field="newField", image="older"))
@@ -62,7 +62,7 @@ async def test_an_older_chart_with_other_definitions_is_refused_and_one_with_the
 
 
 @pytest.mark.long
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_definitions_that_only_the_installed_release_has_are_not_taken_away(stack: StackUnderTest) -> None:
     stack.world.charts.add(cert_manager("v1.17.9", also="Issuer"))
     newer = stack.with_settings(versions={"certManager": "v1.17.9"})
@@ -73,7 +73,7 @@ async def test_definitions_that_only_the_installed_release_has_are_not_taken_awa
 
 
 @pytest.mark.long
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_the_gateways_that_go_together_stay_together(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     together = (components.AI_GATEWAY_CRDS.key, *components.PAIR)

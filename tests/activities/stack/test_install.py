@@ -9,7 +9,7 @@ from activities.render.stack.install import EVERYTHING, INSTALL
 from activities.render.stack.removal import STEPS
 from tests.activities.stack.stack_under_test import DEFINITIONS, GATEWAY, GATEWAY_API, MARK, SERVICES, StackUnderTest
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 # What each step of a removal takes away, by its target.
 TAKEN = {

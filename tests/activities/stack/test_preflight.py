@@ -15,7 +15,7 @@ from tests.activities.environment.cluster_under_test import cluster_from
 from tests.activities.stack.stack_under_test import GATEWAY_API, MARK, StackUnderTest
 from tests.environment.stack_charts import POOL_ROLE, leader_worker_set
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"

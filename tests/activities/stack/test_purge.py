@@ -8,7 +8,7 @@ from activities.render.stack import components, objects
 from api_types.messages.stack import PurgedDefinitions, PurgeDefinitions, StackPlan
 from tests.activities.stack.stack_under_test import DEFINITIONS, GATEWAY_API, StackUnderTest
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 LWS, NFD, ENVOY = components.LEADER_WORKER_SET.key, components.NODE_FEATURE_DISCOVERY.key, components.ENVOY_GATEWAY.key
 SETS = "leaderworkersets.leaderworkerset.x-k8s.io"

@@ -19,7 +19,7 @@ from tests.activities.environment.tcp_proxy import TcpProxy
 from tests.activities.stack.stack_under_test import DEFINITIONS, EVENTS, MARK, SERVICES, StackUnderTest
 from tests.environment.stack_charts import leader_worker_set
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 LWS, NFD, DRA = components.LEADER_WORKER_SET.key, components.NODE_FEATURE_DISCOVERY.key, components.DRA_DRIVER.key
 AI_GATEWAY = components.AI_GATEWAY.key

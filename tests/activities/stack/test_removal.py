@@ -25,7 +25,7 @@ from tests.activities.stack.stack_under_test import (
 )
 from tests.environment.envoy_stand_in import CLASS_FINALIZER
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 Json = dict[str, Any]
 

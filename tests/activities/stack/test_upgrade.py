@@ -8,7 +8,7 @@ from activities.render.stack import components
 from tests.activities.stack.stack_under_test import DEFINITIONS, SERVICES, StackUnderTest
 from tests.environment.stack_charts import envoy_gateway, leader_worker_set
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 LWS, DRA, ENVOY = components.LEADER_WORKER_SET.key, components.DRA_DRIVER.key, components.ENVOY_GATEWAY.key
 SETS = f"{DEFINITIONS}/leaderworkersets.leaderworkerset.x-k8s.io"

@@ -39,7 +39,7 @@ def shown_commands() -> Iterator[list[str]]:
 
 
 @pytest.mark.long
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 @pytest.mark.timeout(1200)
 def test_the_commands_of_the_readme_create_clusters_at_both_clouds_and_leave_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -70,7 +70,7 @@ def processes_of(home: Path) -> list[str]:
     return found
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with_the_data(tmp_path: Path) -> None:
     home, fleet = tmp_path / "home", tmp_path / "fleet.yaml"
     fleet.write_text(FLEET)

@@ -33,7 +33,7 @@ from tests.environment.waiting import TIMEOUT_SECONDS
 from tests.workflows.environment.harness import WorkerProcess, eventually, worker_process
 from tests.workflows.environment.protocol_fleet import protocol_server
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 DEPLOYMENTS = 50
 KILL_EVERY_SECONDS = 1.0

@@ -31,7 +31,7 @@ from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet,
 from tests.workflows.environment.simulated_fleet import apply_clusters, simulated_fleet, until_known
 from workflows.fleet_scheduler import decide_activity
 
-pytestmark = [pytest.mark.testbed, pytest.mark.usefixtures("no_settings")]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.usefixtures("no_settings")]
 
 NEED_BYTES_MAX = 3_000
 SHORT_RUN = 60

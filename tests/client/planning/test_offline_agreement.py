@@ -40,7 +40,7 @@ from workflows.inference_cluster.classes import published_pools
 from workflows.inference_cluster.reports import scheduler_report
 from workflows.inference_cluster.state import KnownClass
 
-pytestmark = [pytest.mark.testbed, pytest.mark.random, pytest.mark.slow]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.random, pytest.mark.slow]
 
 # A campaign tries seven times as many.
 FLEETS = 30

@@ -132,7 +132,7 @@ def test_every_unusable_key_is_named_at_once(tmp_path: Path) -> None:
         assert part in details
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_a_memo_written_through_an_encrypted_connection_is_encrypted_on_the_server(tmp_path: Path) -> None:
     program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
     async with await WorkflowEnvironment.start_local(dev_server_existing_path=str(program)) as server:

@@ -16,7 +16,7 @@ from testbed.running import ClusterRunning, Running
 from testbed.testbed import Testbed
 from tests.testbed.conftest import control_of
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 FLEET = """
 classes:

@@ -19,7 +19,7 @@ from testbed.testbed import Testbed
 from tests.activities.render.builders import a_cluster, a_member, an_engine, render
 from tests.testbed.dataplane.streams import Streams
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 FLEET = """
 control: false

@@ -28,7 +28,7 @@ OUTAGE_SECONDS, LOST_AFTER_SECONDS = (600.0, 120.0) if IS_CAMPAIGN else (20.0, 3
 FIRST, CHANGED = {"grown": 1, "shrunk": 2, "rolled": 2}, {"grown": 2, "shrunk": 1, "rolled": 2}
 
 
-pytestmark = [pytest.mark.testbed, pytest.mark.random, pytest.mark.timeout(OUTAGE_SECONDS + 900)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.random, pytest.mark.timeout(OUTAGE_SECONDS + 900)]
 
 
 @pytest.fixture(scope="module")

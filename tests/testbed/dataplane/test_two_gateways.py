@@ -23,7 +23,7 @@ from testbed.testbed import Testbed
 from tests.environment.waiting import machine_seconds
 from tests.testbed.conftest import control_of
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 FLEET = """
 classes:

@@ -221,7 +221,7 @@ def test_each_pinned_version_is_the_one_its_module_builds(tool: Tool) -> None:
     assert tool.version in built
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 @pytest.mark.parametrize("tool", [*TOOLS, *KEDA_TOOLS], ids=lambda tool: tool.name)
 def test_each_module_is_complete_as_it_is_shipped(tool: Tool, tmp_path: Path) -> None:
     """Building must not need to change go.mod or go.sum, or it would not be reproducible."""
@@ -257,7 +257,7 @@ def test_definitions_of_a_module_with_another_checksum_are_refused(machine: Mach
     assert not list((machine.cache / "definitions").glob(f"{wanted.name}-*[0-9]"))
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 def test_definitions_are_read_from_their_modules(tmp_path: Path) -> None:
     from testbed.cluster.webhooks import custom_resources  # noqa: PLC0415
 

@@ -78,7 +78,7 @@ async def a_replica(plane: ControlPlane) -> str:
     return str(placed["replica"])
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 @pytest.mark.parametrize("deleting", [True, False], ids=["that wait for its API server", "that are wanted"])
 async def test_prv_9_2_replicas_of_a_control_plane_that_others_deleted_end_with_it_and_its_cluster_after_them(deleting: bool) -> None:
     clusters = LostApiServer()

@@ -8,7 +8,7 @@ from tests.workflows.cloud_cluster.test_cluster_gone import NAMESPACE, a_replica
 from tests.workflows.cloud_cluster.test_inference_cluster import NAME, AtCloud, control_plane, held_by
 from tests.workflows.environment.harness import message
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 # Ruling 71 holds above D4: those of users are not deleted but waited for (`test_stk_37`); this one is ours, and on its way out.
 OURS = RemainingObject(id="v1/Service/envoy-gateway-system/envoy", why="finalizer service.kubernetes.io/load-balancer-cleanup")

@@ -22,7 +22,7 @@ from tests.workflows.cloud_cluster.control_plane import CloudPlane
 from tests.workflows.environment.harness import ControlPlane, Json, condition, message, reason
 from tests.workflows.environment.simulated_clusters import API_VERSION, SimulatedClusters, simulated_plane
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 NAME = "prod"
 

@@ -9,7 +9,7 @@ from tests.activities.clouds.builders import a_pool
 from tests.workflows.cloud_cluster.test_inference_cluster import NAME, AtCloud, a_class, a_cluster, control_plane
 from tests.workflows.environment.harness import Json, message
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 DRAIN_SECONDS = 6
 

@@ -9,7 +9,7 @@ from tests.workflows.environment.harness import ControlPlane, Json, a_cache, a_d
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, activities_scheduled, simulated_plane
 from workflows.entity import periods
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 NAMESPACE = "ml"
 # Far less than the time to the next attempt.

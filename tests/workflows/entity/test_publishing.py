@@ -14,7 +14,7 @@ from tests.environment.waiting import TIMEOUT_SECONDS
 from tests.workflows.environment.harness import a_deployment, eventually
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ReportedCluster, protocol_fleet
 
-pytestmark = [pytest.mark.slow, pytest.mark.testbed]
+pytestmark = [pytest.mark.slow, pytest.mark.testbed("shared")]
 
 
 async def test_what_visibility_knows_from_the_start_is_not_written_again_and_changes_are() -> None:

@@ -15,7 +15,7 @@ from tests.workflows.environment.failed_starts import refusal_of
 from tests.workflows.environment.harness import a_deployment, eventually
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, protocol_fleet
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 BIRTH = StartReplica(
     uid="u", namespace="ml", name="r", deployment="d", deployment_uid="v", cluster="eu", index=0, generation=1, spec={}

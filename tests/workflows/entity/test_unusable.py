@@ -9,7 +9,7 @@ from api_types.clock import now_ms
 from tests.workflows.environment.harness import ControlPlane, a_deployment, eventually
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 NAMESPACE = "ml"
 LATER = 2**53

@@ -15,7 +15,7 @@ from tests.workflows.environment.harness import a_deployment, condition, eventua
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, protocol_fleet
 from workflows.entity import backoff
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 REFUSED = "argument 1: later_field: is not known"
 

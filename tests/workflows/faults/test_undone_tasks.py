@@ -42,7 +42,7 @@ from workflows.model_cache.state import CacheState, PinnedRevision, User
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 from workflows.model_replica.state import ApplyInputs, ModelReplicaState
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 REPLICA = EntityRef[ModelReplicaSignals]("modelreplica/ml/qwen-eu-0")
 DEPLOYMENT = EntityRef[ModelDeploymentSignals]("modeldeployment/ml/qwen")

@@ -14,7 +14,7 @@ from tests.workflows.environment.replaying import replayer
 from workflows.fleet_scheduler import decide_activity
 from workflows.fleet_scheduler.cache import carry_over
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 # A few messages make a new run.
 EVENTS = 60

@@ -10,7 +10,7 @@ from tests.workflows.environment.harness import a_deployment, condition, eventua
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ReportedCluster, protocol_fleet
 from tests.workflows.fleet_scheduler.malformed import MANIFEST, a_place
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 REPORT = {"name": "eu", "uid": "u", "sequence": 1, "manifest": MANIFEST}
 MALFORMED: list[tuple[str, list[Any]]] = [

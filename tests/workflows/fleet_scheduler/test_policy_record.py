@@ -15,7 +15,7 @@ from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet,
 from tests.workflows.environment.short_runs import runs
 from workflows.fleet_scheduler import policy_record
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 
 async def set_profile(fleet: ProtocolFleet, profile: str) -> None:

@@ -19,7 +19,7 @@ from tests.workflows.environment.harness import Json, a_deployment, condition, e
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, nodes_charged
 from tests.workflows.environment.simulated_fleet import apply_clusters, simulated_fleet
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 DEPLOYMENTS = 200
 # Faults meet every phase of a race of this many too; a campaign lets all of them race.

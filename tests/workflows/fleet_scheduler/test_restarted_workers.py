@@ -12,7 +12,7 @@ from tests.workflows.environment.harness import a_deployment, condition, eventua
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet
 from tests.workflows.environment.simulated_fleet import apply_clusters, simulated_fleet
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 LIVE = 500
 AT_ONCE = 32

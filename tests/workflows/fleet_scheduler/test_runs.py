@@ -22,7 +22,7 @@ from tests.workflows.environment.short_runs import runs, server_with_short_runs
 from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler import continue_as_new
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 ROUNDS = 12
 AT_ONCE = 10

@@ -17,7 +17,7 @@ from tests.workflows.environment.harness import ControlPlane, Json, a_deployment
 from tests.workflows.environment.protocol_fleet import ProtocolFleet, WorkersHere, protocol_fleet
 from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, plane_of
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 NAMESPACE = "ml"
 EVENTS_OF_A_TASK = 3

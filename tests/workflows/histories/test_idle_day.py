@@ -16,7 +16,7 @@ from tests.workflows.environment.harness import ControlPlane, a_cache, a_deploym
 from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, connects_once, simulated_plane
 from workflows.entity import periods
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 IDLE_DAY = 300
 DAY = timedelta(days=1)

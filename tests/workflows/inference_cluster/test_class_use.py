@@ -6,7 +6,7 @@ from api_types import names
 from tests.workflows.environment.harness import ControlPlane, condition, eventually, message, reason
 from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, simulated_plane
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 CLASS, CLUSTER = names.workflow_id("InferenceClass", "", "h100-8x"), names.workflow_id("InferenceCluster", "", "eu")
 

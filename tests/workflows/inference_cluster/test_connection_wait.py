@@ -16,7 +16,7 @@ from tests.workflows.environment.simulated_clusters import (
 )
 from workflows.entity import periods
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 # Far less than the backoff of a workflow's own attempts.
 WITHIN_SECONDS = 30

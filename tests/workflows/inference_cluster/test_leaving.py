@@ -8,7 +8,7 @@ from api_types import names
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually, message
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, activities_scheduled, simulated_plane
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 NAMESPACE, OTHER = "ml-team", "another-team"
 # From the force to the end of all that stood on the cluster, and to its replacement.

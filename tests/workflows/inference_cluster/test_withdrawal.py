@@ -8,7 +8,7 @@ from api_types.messages.observations import Observed, ObservedCluster
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
 from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, activities_scheduled, simulated_plane
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 NAMESPACE = "ml-team"
 UNREACHABLE_AFTER_SECONDS = 3

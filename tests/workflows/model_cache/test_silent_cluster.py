@@ -16,7 +16,7 @@ from tests.workflows.environment.harness import ControlPlane, a_cache
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, activities_scheduled, simulated_plane
 from workflows import registry
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 # A task queue that only a worker of this test serves.
 APART = "apart"

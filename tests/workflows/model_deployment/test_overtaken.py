@@ -12,7 +12,7 @@ from tests.workflows.environment.harness import a_deployment, eventually
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, protocol_fleet
 from tests.workflows.environment.topologies import with_image
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 DEPLOYMENTS = [f"fast-{number}" for number in range(4)]
 REPLICAS = 4

@@ -23,7 +23,7 @@ from tests.workflows.environment.harness import Json, eventually, message
 from tests.workflows.environment.protocol_fleet import workers_here
 from tests.workflows.environment.short_runs import address_of, server_with_short_runs
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 QUEUE = "eu"
 # From the force to the end.

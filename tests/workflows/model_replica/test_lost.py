@@ -11,7 +11,7 @@ from tests.workflows.environment.harness import a_deployment, condition, eventua
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, activities_scheduled, simulated_plane
 from workflows.model_deployment.replicas import LAST_REPORT_TIMEOUT
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 NAMESPACE = "ml-team"
 # Far less than the hour after which each replica is looked for.

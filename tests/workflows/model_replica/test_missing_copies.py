@@ -5,7 +5,7 @@ import pytest
 from tests.workflows.environment.harness import a_deployment, reason
 from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, activities_scheduled, simulated_plane
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 NAMESPACE = "ml-team"
 

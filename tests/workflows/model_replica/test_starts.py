@@ -8,7 +8,7 @@ from api_types.messages.entities import Delete, StartReplica
 from api_types.messages.signals import ModelReplicaSignals
 from tests.workflows.environment.simulated_clusters import simulated_plane
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 
 def a_start(uid: str) -> StartReplica:

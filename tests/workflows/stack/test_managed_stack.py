@@ -21,7 +21,7 @@ from tests.workflows.environment.harness import Json, condition, eventually, mes
 from tests.workflows.environment.history_times import Times, times_of
 from tests.workflows.environment.managed_stack import BROKEN, NEWER, SERVICES, Managed, managed_stack
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(700)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(700)]
 
 LWS_DEPLOYMENT = "/apis/apps/v1/namespaces/lws-system/deployments/lws-controller-manager"
 CLASSES = "/apis/gateway.networking.k8s.io/v1/gatewayclasses"

@@ -16,7 +16,7 @@ from tests.workflows.environment.simulated_clusters import a_class, plane_of
 from tests.workflows.stack_upgrades.simulated_stacks import SimulatedStacks, a_managed_cluster
 from workflows.entity import periods
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(300)]
 
 KIND, NEWER = "InferenceCluster", "v0.8.1"
 CLUSTERS = ("asia", "eu", "us")

@@ -20,7 +20,7 @@ async def refusal(setting: str, *places: Path) -> str:
     return raised.value.message
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_the_pinned_helm_is_taken_with_its_version(helm_path: str) -> None:
     found = await HelmBinary(helm_path).get()
     assert (found.path, ".".join(map(str, found.version)), found.applies_on_server) == (helm_path, HELM, True)

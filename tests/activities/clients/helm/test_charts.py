@@ -111,7 +111,7 @@ async def unavailable(store: ChartStore, helm_path: str, wanted: Chart) -> str:
     return raised.value.message
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_a_version_is_fetched_once_by_a_worker_however_many_clusters_want_it(
     store: ChartStore, helm_path: str, repository: ChartRepository, worker_folder: WorkerFolder
 ) -> None:
@@ -124,7 +124,7 @@ async def test_a_version_is_fetched_once_by_a_worker_however_many_clusters_want_
     assert sorted(each.name for each in worker_folder.path.iterdir()) == sorted(["lock", places[0].name])
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_versions_and_charts_and_repositories_are_kept_apart(store: ChartStore, helm_path: str, repository: ChartRepository) -> None:
     newer = chart("lws", "v0.9.0")
     repository.add(newer)
@@ -133,7 +133,7 @@ async def test_versions_and_charts_and_repositories_are_kept_apart(store: ChartS
             assert (await store.archive(helm_path, of(packed, url))).read_bytes() == packed.archive
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_h12_a_chart_is_fetched_from_an_oci_registry(store: ChartStore, helm_path: str, registry: ChartRepository) -> None:
     assert (await store.archive(helm_path, of(LWS, registry.oci))).read_bytes() == LWS.archive
     assert "/v2/charts/lws/manifests/v0.8.0" in registry.requests
@@ -141,7 +141,7 @@ async def test_h12_a_chart_is_fetched_from_an_oci_registry(store: ChartStore, he
     assert f"of {registry.oci}: " in message
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_a_mirror_takes_the_place_of_every_repository(
     helm_path: str, repository: ChartRepository, registry: ChartRepository, worker_folder: WorkerFolder
 ) -> None:
@@ -151,7 +151,7 @@ async def test_a_mirror_takes_the_place_of_every_repository(
             assert (await store.archive(helm_path, of(NFD, original))).read_bytes() == NFD.archive
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_what_is_not_served_is_unavailable_until_it_is(store: ChartStore, helm_path: str, repository: ChartRepository) -> None:
     assert "9.9.9" in await unavailable(store, helm_path, Chart("lws", repository.url, "9.9.9"))
     late = chart("late", "1.0.0")
@@ -160,7 +160,7 @@ async def test_what_is_not_served_is_unavailable_until_it_is(store: ChartStore, 
     assert (await store.archive(helm_path, of(late, repository.url))).read_bytes() == late.archive
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 @pytest.mark.parametrize("nowhere", [NOWHERE, "oci://127.0.0.1:9/charts"])
 async def test_a_repository_that_does_not_answer_is_named(store: ChartStore, helm_path: str, nowhere: str) -> None:
     message = await unavailable(store, helm_path, Chart("lws", nowhere, "1.0.0"))
@@ -168,7 +168,7 @@ async def test_a_repository_that_does_not_answer_is_named(store: ChartStore, hel
     assert "connection refused" in message
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_a_registry_whose_certificate_is_not_trusted_is_unavailable(
     store: ChartStore, helm_path: str, registry: ChartRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +176,7 @@ async def test_a_registry_whose_certificate_is_not_trusted_is_unavailable(
     assert "certificate" in await unavailable(store, helm_path, of(LWS, registry.oci))
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 async def test_stk_14_the_definitions_of_a_fetched_chart_are_given_and_one_that_is_no_chart_is_invalid(
     store: ChartStore, helm_path: str, repository: ChartRepository
 ) -> None:

@@ -227,7 +227,7 @@ async def test_values_stay_json_whatever_is_in_them(script: Script, tmp_path: Pa
     assert b"\\ud83d" not in passed.replace(b"\\\\ud83d", b"")
 
 
-@pytest.mark.testbed
+@pytest.mark.testbed("shared")
 def test_helm_takes_all_characters_that_are_passed_to_it(helm_path: str, tmp_path: Path) -> None:
     archive = tmp_path / "c.tgz"
     archive.write_bytes(chart("c", templates={"a.yaml": "text: {{ .Values.text | b64enc }}"}).archive)

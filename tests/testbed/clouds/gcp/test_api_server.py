@@ -22,7 +22,7 @@ from testbed.programs.versions import TOOLS
 from tests.environment.waiting import pauses
 from tests.testbed.clouds.gcp.objects import a_cluster, plant_network
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 
 @pytest.fixture

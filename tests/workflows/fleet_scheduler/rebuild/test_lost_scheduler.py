@@ -28,7 +28,7 @@ from workflows.entity import periods
 from workflows.fleet_scheduler.rebuild import activities
 from workflows.fleet_scheduler.workflow import FleetSchedulerWorkflow
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 UNSERVED = "unserved"
 

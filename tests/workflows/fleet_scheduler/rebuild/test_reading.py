@@ -21,7 +21,7 @@ from tests.workflows.environment.short_runs import server_with_short_runs
 from workflows.fleet_scheduler.rebuild import activities
 from workflows.fleet_scheduler.rebuild.activities import AccountsPage, ReadAccounts, await_accounts, read_accounts
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 SERVED, MUTE = "served", "mute"
 EPOCH = 7

@@ -14,7 +14,7 @@ from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet,
 from tests.workflows.environment.simulated_fleet import apply_clusters, simulated_fleet, until_known
 from workflows.fleet_scheduler.rebuild import takeover
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 LOST = "lost on purpose"
 
