@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up down test test-fast test-long soak campaign explore fuzz fuzz-front faults-clouds coverage testbed testbed-down check \
-  check-types check-rest fmt lock bench bench-front programs keda oracle venv clean mutants mutate
+  check-types check-rest fmt lock bench bench-front programs keda oracle venv clean mutants mutate compiled
 
 help:
 	@echo "make demo          a whole fleet on this machine, gateways included, with a first model on two clusters that answers"
@@ -51,7 +51,7 @@ ORDER := $(or $(ORDER),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 LANES := computing=2,shared=4,own=3
 PYTEST_ALL = $(BIN)/pytest -n auto --max-worker-restart 0 --budgets -p random_order.plugin --random-order-seed=$(ORDER) --maxfail 12
 test: venv programs oracle
-	$(BIN)/python -m tests.environment.times linters $(MAKE) --no-print-directory --jobs 2 --output-sync=target check
+	$(BIN)/python -m tests.environment.times linters $(MAKE) --no-print-directory --jobs 2 --output-sync=target check compiled
 	$(PYTEST_ALL) --lanes $(LANES) -m "not long and not keda"
 
 # Each takes a minute or more of two processors.
@@ -128,6 +128,11 @@ check-rest: venv
 # Of the tests that need no testbed: workers are processes of their own, which it does not see.
 coverage: venv
 	MODELPLANE_TEST_CASES=0.05 $(BIN)/pytest -q -n 2 --dist worksteal -m "not testbed and not oracle and not slow" --cov --cov-report=term:skip-covered
+
+# pytest compiles tests in its own way, with what explains a failed assert; the processes of a lane would each do it for themselves.
+# Beside mypy it costs no time. What cannot be imported is reported by the run that needs it.
+compiled: venv
+	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true
 
 fmt: venv
 	$(BIN)/ruff check --fix-only .

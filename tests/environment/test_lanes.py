@@ -1,5 +1,7 @@
 """Files go to the processes of their lanes, and no test is left over."""
 
+import subprocess
+import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,3 +141,16 @@ def test_other_lanes_are_refused(text: str) -> None:
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_folder_that_one_process_runs_is_there(folder: str) -> None:
     assert list((ROOT / folder).glob("test_*.py"))
+
+
+@pytest.mark.slow
+def test_a_run_with_lanes_runs_the_tests_of_all_files_in_the_order_of_a_seed() -> None:
+    """The first file has no tests on real parts, the second one has some, which are not chosen."""
+    files = ["tests/environment/test_waiting.py", "tests/client/temporal/test_execution.py"]
+    options = ["-p", "random_order.plugin", "--random-order-seed=7", "-p", "no:cacheprovider", "-m", "not testbed"]
+    command = [sys.executable, "-m", "pytest", "-n", "auto", "--lanes", "computing=1,own=1", *options, *files]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == pytest.ExitCode.OK, ran.stdout + ran.stderr
+    assert "Using --random-order-seed=7" in ran.stdout
+    assert "2 workers [1 item]" in ran.stdout
+    assert "1 passed" in ran.stdout
