@@ -42,7 +42,8 @@ async def seen_by(client: RecordingClient, cluster: ClusterUnderTest, holds: Cal
         capacity = sent[-1].cluster.capacity if sent and sent[-1].cluster else None
         return capacity if capacity is not None and holds(capacity) else None
 
-    found: CapacitySnapshot = await eventually(look, 30)
+    # After 300 s a snapshot is sent even if nothing has changed.
+    found: CapacitySnapshot = await eventually(look, 150)
     return found
 
 

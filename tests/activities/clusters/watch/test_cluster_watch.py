@@ -85,7 +85,7 @@ async def test_an_object_that_a_user_deleted_is_missing_from_the_next_observatio
         service = target(applied, "model-service")
         await _until(client, order, lambda seen: len(seen.objects) == len(applied.inventory))
         await operator.delete(cluster, service)
-        observed = await _until(client, order, lambda seen: str(service) not in {found.id for found in seen.objects}, within_seconds=5)
+        observed = await _until(client, order, lambda seen: str(service) not in {found.id for found in seen.objects})
         assert len(observed.objects) == len(applied.inventory) - 1
 
 
@@ -101,7 +101,7 @@ async def test_an_edit_of_our_fields_changes_the_digest_and_other_edits_do_not(c
         assert len(client.of(_id(order))) == before
         await operator.patch(cluster, route, {"spec": {"rules": [{}]}})
         known = {entry.id: entry.digest for entry in applied.inventory}
-        await _until(client, order, lambda seen: any(found.digest != known[found.id] for found in seen.objects), within_seconds=5)
+        await _until(client, order, lambda seen: any(found.digest != known[found.id] for found in seen.objects))
 
 
 async def test_an_owner_without_objects_is_signalled(cluster: ClusterUnderTest) -> None:
