@@ -56,7 +56,7 @@ test: venv programs oracle
 
 # Each takes a minute or more of two processors.
 test-long: venv programs keda oracle
-	$(PYTEST_ALL) --lanes computing=1,own=3 -m "long or keda"
+	$(PYTEST_ALL) --lanes computing=1,own=5 -m "long or keda"
 
 # Hours of random cases, outside CI. It ends at the first finding.
 soak: campaign explore faults-clouds fuzz fuzz-front

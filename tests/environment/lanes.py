@@ -26,8 +26,9 @@ from xdist.workermanage import WorkerController
 from tests.environment.times import Budgets
 
 LANES = ("computing", "shared", "own")
-# Each has a fixture of the session that takes a minute to start: one process runs the whole folder.
-FOLDERS = ("tests/client/commands/", "tests/activities/stack/")
+# The tests leave a worker and a front on their process's testbed: one process runs the whole folder, and before all else
+# (tests/budgets.toml).
+FOLDERS = ("tests/client/commands/",)
 ROOT = Path(__file__).parents[2]
 _OF_SEVERAL_TESTS = re.compile(r'scope="(module|package|class)"')
 # A process runs a test only when it knows the one after it.

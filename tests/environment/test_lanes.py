@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from tests.environment.lanes import FOLDERS, ROOT, Lanes, lane_of_file, lane_of_process, parsed
+from tests.environment.times import Budgets
 
 # Written apart: this file is one without tests on real parts.
 MARK = "testbed"
@@ -139,8 +140,11 @@ def test_other_lanes_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_a_folder_that_one_process_runs_is_there(folder: str) -> None:
+def test_a_folder_that_one_process_runs_is_there_and_starts_first(folder: str) -> None:
+    budgets = Budgets.load()
+    others = [spent.wall for file, spent in budgets.files.items() if not file.startswith(folder)]
     assert list((ROOT / folder).glob("test_*.py"))
+    assert budgets.of(folder).wall > max(others)
 
 
 @pytest.mark.slow

@@ -43,8 +43,6 @@ from tests.environment.waiting import TIMEOUT_SECONDS, pauses
 
 _NUMBERS = itertools.count()
 LAST_STEP = 11
-# A step has no limit of its own: it waits until what it deletes is gone.
-STEP_SECONDS = 120.0
 
 
 class RecordingClient:
@@ -195,7 +193,8 @@ class ClusterUnderTest:
             wait_seconds=wait_seconds,
         )
         activities = replace(self.workloads(), force_after=force_after)
-        async with asyncio.timeout(STEP_SECONDS):
+        # A step has no limit of its own: it waits until what it deletes is gone.
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await self.environment(order).run(activities.teardown_replica_step, step)
 
     async def tear_down(self, order: ApplyReplica, applied: Applied) -> list[str]:
