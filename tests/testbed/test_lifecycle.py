@@ -109,7 +109,7 @@ def test_a_pod_runs_at_once_after_a_restart(lab: Testbed, eventually: Callable[.
     pods = core(lab.up(temporal=False).clusters["lab"])
     spec = {"containers": [{"name": "main", "image": "main:1"}], "tolerations": [{"operator": "Exists"}]}
     pods.create_namespaced_pod("default", {"metadata": {"name": "early"}, "spec": spec})
-    eventually(lambda: pods.read_namespaced_pod("early", "default").status.phase, equals="Running", within=20)
+    eventually(lambda: pods.read_namespaced_pod("early", "default").status.phase, equals="Running", within=35)
 
 
 def test_up_again_changes_nothing_while_all_runs(lab: Testbed) -> None:

@@ -26,6 +26,7 @@ from tests.activities.caches.staging import (
 )
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.activities.environment.operator import patch
+from tests.environment.waiting import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.testbed("shared")
 
@@ -82,7 +83,7 @@ async def test_a_job_that_filled_a_volume_whichis_gone_does_not_count_for_the_ne
     api, claim = await cluster.api(), ObjectId(kinds.VOLUME_CLAIM, order.namespace, first.claim)
     await api.delete(claim, propagation="Background")
     await eventually(lambda: is_gone(api, claim))
-    second = await asyncio.wait_for(apply(cluster, order), 60)
+    second = await asyncio.wait_for(apply(cluster, order), TIMEOUT_SECONDS)
     assert second.job_uid not in ("", first.job_uid)
     await remove(cluster, order, second)
 
@@ -149,7 +150,7 @@ async def test_pods_that_a_user_orphaned_are_not_waited_for(cluster: ClusterUnde
         return bool(found and not found["metadata"].get("ownerReferences"))
 
     await eventually(orphaned)
-    second = await asyncio.wait_for(apply(cluster, order), 60)
+    second = await asyncio.wait_for(apply(cluster, order), TIMEOUT_SECONDS)
     assert second.job_uid not in ("", first.job_uid)
     await let_go(cluster, pod)
     await api.delete(pod, propagation="Background")

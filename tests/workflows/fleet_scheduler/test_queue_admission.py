@@ -54,13 +54,14 @@ async def test_18_5_an_eviction_is_shown_at_once_and_no_longer_when_the_replica_
     await plane.ready("ModelDeployment", "preempted", namespace)
     (pod,) = plane.pods(CLUSTER, namespace)
     mark(plane, pod, "True")
-    seen = await plane.until("ModelDeployment", "preempted", lambda seen: condition(seen, "Evicted") == "True", namespace)
+    # The cluster's capacity is reported again after 300 s even if no change is noticed.
+    seen = await plane.until("ModelDeployment", "preempted", lambda seen: condition(seen, "Evicted") == "True", namespace, 150)
     (placement,) = seen["status"]["placements"]
     assert message(seen, "Evicted") == (
         f"{placement['replica']}: pods of it were evicted from {CLUSTER}/h100: PreemptionByScheduler: for a pod of higher priority"
     )
     assert placement["cluster"] == CLUSTER  # nothing is moved for that yet
     mark(plane, pod, "False")
-    await plane.until("ModelDeployment", "preempted", lambda seen: condition(seen, "Evicted") != "True", namespace)
+    await plane.until("ModelDeployment", "preempted", lambda seen: condition(seen, "Evicted") != "True", namespace, 150)
     await plane.delete("ModelDeployment", "preempted", namespace)
     await plane.gone("ModelDeployment", "preempted", namespace)

@@ -175,7 +175,7 @@ async def test_a_watch_ends_at_once_when_its_worker_shuts_down(cluster: ClusterU
     await eventually(lambda: cluster.heartbeats)
     environment.worker_shutdown()
     with pytest.raises(TransientError, match="the worker shuts down; another one takes over"):
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, TIMEOUT_SECONDS)
 
 
 async def test_a_cancelled_watch_ends_and_leaves_nothing_running(cluster: ClusterUnderTest) -> None:
