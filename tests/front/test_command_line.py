@@ -17,7 +17,7 @@ from tests.front.command_line import OF_FRONT, CommandLine, Shown
 from tests.front.front_under_test import TOKENS, FrontUnderTest
 from tests.workflows.environment.harness import a_deployment, eventually
 
-pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(900)]
 
 TEAM = "team-a"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "front.md"

@@ -13,7 +13,7 @@ from tests.front.front_under_test import BASE, CERTIFIED, DEPLOYMENTS, ROOT, Fro
 from tests.front.token_issuer import an_issuer, rsa_key
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
 
-pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(900)]
 
 NAMESPACE = "team-a"
 
@@ -35,7 +35,7 @@ async def test_what_there_is_can_be_found_and_explained(front: FrontUnderTest) -
 
 async def test_a_deployment_is_applied_waited_for_changed_and_deleted(front: FrontUnderTest) -> None:
     assert "created" in await front.kubectl("apply", "-f", "-", input=document("chat"))
-    await front.kubectl("-n", NAMESPACE, "wait", "--for=condition=Ready", "md/chat", "--timeout=50s")
+    await front.kubectl("-n", NAMESPACE, "wait", "--for=condition=Ready", "md/chat", "--timeout=240s")
     assert await front.kubectl("apply", "-f", "-", input=document("chat", replicas=2))
     assert "scaled" in await front.kubectl("-n", NAMESPACE, "scale", "md/chat", "--replicas=3")
     kept = await front.plane.describe("ModelDeployment", "chat", NAMESPACE)
@@ -56,12 +56,12 @@ async def test_a_deployment_is_applied_waited_for_changed_and_deleted(front: Fro
 
     described = await front.kubectl("-n", NAMESPACE, "describe", "md/chat")
     assert "Kind:         ModelDeployment" in described
-    await front.kubectl("-n", NAMESPACE, "wait", "--for=jsonpath={.status.replicas.ready}=4", "md/chat", "--timeout=50s")
+    await front.kubectl("-n", NAMESPACE, "wait", "--for=jsonpath={.status.replicas.ready}=4", "md/chat", "--timeout=240s")
     table = await front.kubectl("-n", NAMESPACE, "get", "md", "-l", "tier=silver", "-o", "wide")
     assert table.split()[:8] == ["NAME", "REPLICAS", "READY", "PHASE", "REASON", "MESSAGE", "AGE", "chat"]
     assert await front.kubectl("-n", NAMESPACE, "diff", "-f", "-", input=document("chat", replicas=4)) == ""
     assert "+  replicas: 7" in await front.kubectl("-n", NAMESPACE, "diff", "-f", "-", input=document("chat", replicas=7), fails=True)
-    assert "deleted" in await front.kubectl("-n", NAMESPACE, "delete", "md/chat", "--timeout=50s")
+    assert "deleted" in await front.kubectl("-n", NAMESPACE, "delete", "md/chat", "--timeout=240s")
     told = await front.kubectl("-n", NAMESPACE, "get", "md", "chat", fails=True)
     assert told == 'Error from server (NotFound): modeldeployments.modelplane.ai "chat" not found\n'
     assert await front.plane.describe("ModelDeployment", "chat", NAMESPACE) == {}
@@ -96,7 +96,7 @@ async def test_a_dry_run_changes_nothing(front: FrontUnderTest) -> None:
     await front.kubectl("-n", NAMESPACE, "delete", "md/dry", "--dry-run=server")
     kept = await front.plane.describe("ModelDeployment", "dry", NAMESPACE)
     assert (kept["spec"]["replicas"], kept["metadata"].get("labels"), kept["metadata"].get("deletionTimestamp")) == (1, None, None)
-    await front.kubectl("-n", NAMESPACE, "delete", "md/dry", "--timeout=50s")
+    await front.kubectl("-n", NAMESPACE, "delete", "md/dry", "--timeout=240s")
 
 
 async def test_users_see_and_do_what_the_access_file_allows(front: FrontUnderTest) -> None:
@@ -107,7 +107,7 @@ async def test_users_see_and_do_what_the_access_file_allows(front: FrontUnderTes
     for arguments in (("-n", NAMESPACE, "get", "md"), ("-n", NAMESPACE, "get", "md", "mine"), ("get", "ic"), ("get", "md", "-A")):
         assert "Forbidden" in await front.kubectl(*arguments, user="bob", fails=True)
     assert "Unauthorized" in await front.kubectl("-n", NAMESPACE, "get", "md", user="nobody", fails=True)
-    await front.kubectl("-n", NAMESPACE, "delete", "md/mine", "--timeout=50s", user="alice")
+    await front.kubectl("-n", NAMESPACE, "delete", "md/mine", "--timeout=240s", user="alice")
 
 
 async def test_what_commands_of_our_own_change_is_seen(front: FrontUnderTest) -> None:
@@ -129,7 +129,7 @@ async def test_a_user_with_a_certificate_writes_where_the_rules_say_and_the_audi
     assert f'User "{CERTIFIED}" cannot' in told
     kept = await front.plane.describe("ModelDeployment", "kept", "team-m")
     assert kept["status"]["lastScale"]["by"] == CERTIFIED
-    assert "deleted" in await front.kubectl("-n", "team-m", "delete", "md/kept", "--timeout=50s", user=CERTIFIED)
+    assert "deleted" in await front.kubectl("-n", "team-m", "delete", "md/kept", "--timeout=240s", user=CERTIFIED)
     lines = [line for line in front.audit() if line["user"] == CERTIFIED]
     created, scaled, deleted = [line for line in lines if line["outcome"] == "Success"]
     assert [line["verb"] for line in (created, scaled, deleted)] == ["create", "patch", "delete"]
@@ -153,7 +153,7 @@ async def test_what_happens_to_unknown_fields_is_for_the_user_to_say(front: Fron
     assert (told, "colour" in told) == ("modeldeployment.modelplane.ai/unknown configured\n", False)
     kept = await front.plane.describe("ModelDeployment", "unknown", NAMESPACE)
     assert (kept["spec"]["replicas"], "colour" in kept["spec"]) == (1, False)
-    await front.kubectl("-n", NAMESPACE, "delete", "md/unknown", "--timeout=50s")
+    await front.kubectl("-n", NAMESPACE, "delete", "md/unknown", "--timeout=240s")
 
 
 async def test_a_user_whom_an_issuer_names_writes_at_a_front_that_its_program_started(plane: ControlPlane, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ async def test_a_user_whom_an_issuer_names_writes_at_a_front_that_its_program_st
             other = issuer.token(email="eve@example.com", groups=["team-a"])
             for namespace in ("team-o", "team-a"):
                 assert "Forbidden" in await front.kubectl("-n", namespace, "get", "md", user=other, fails=True)
-            assert "deleted" in await front.kubectl("-n", "team-o", "delete", "md/issued", "--timeout=50s", user=token)
+            assert "deleted" in await front.kubectl("-n", "team-o", "delete", "md/issued", "--timeout=240s", user=token)
             lines = [line for line in front.audit() if line["user"] == "ann@example.com" and line["outcome"] == "Success"]
             assert [line["verb"] for line in lines] == ["create", "patch", "delete"]
             assert all("oidc:team-o" in line["groups"] for line in lines)

@@ -9,7 +9,7 @@ from api_types import labels
 from tests.front.front_under_test import FrontUnderTest, Json
 from tests.workflows.environment.harness import a_deployment
 
-pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(900)]
 
 NAMESPACE = "team-a"
 APPLY = ("apply", "--server-side", "-f", "-")
@@ -36,7 +36,7 @@ async def owners(front: FrontUnderTest, name: str) -> list[tuple[str, str]]:
 
 
 async def gone(front: FrontUnderTest, name: str) -> None:
-    await front.kubectl("-n", NAMESPACE, "delete", f"md/{name}", "--timeout=50s")
+    await front.kubectl("-n", NAMESPACE, "delete", f"md/{name}", "--timeout=240s")
 
 
 async def test_an_object_is_created_changed_and_shared_by_managers(front: FrontUnderTest) -> None:

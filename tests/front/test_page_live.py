@@ -10,7 +10,7 @@ from tests.front.shown_fleet import MARKUP
 from tests.front.test_page_in_browser import CONNECTED, enter, shows
 from tests.workflows.environment.harness import a_deployment, eventually
 
-pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(900)]
 
 NAMESPACE = "page"
 PATH = DEPLOYMENTS.format(NAMESPACE)

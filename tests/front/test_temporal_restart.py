@@ -24,7 +24,7 @@ from tests.workflows.environment.protocol_fleet import ProtocolFleet, WorkersHer
 from tests.workflows.environment.simulated_clusters import SimulatedClusters, plane_of
 from worker import register_search_attributes
 
-pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(900)]
 
 NAMESPACE = "over-temporal"
 PATH = DEPLOYMENTS.format(NAMESPACE)

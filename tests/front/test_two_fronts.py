@@ -10,7 +10,7 @@ from front.store.feed import Feed
 from tests.front.front_under_test import DEPLOYMENTS, FrontUnderTest, Json, a_front
 from tests.workflows.environment.harness import a_deployment, eventually
 
-pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(900)]
 
 PATH = DEPLOYMENTS.format("two-fronts")
 MERGE = {"Content-Type": "application/merge-patch+json"}

@@ -11,7 +11,7 @@ from front.store.projection import TOMBSTONES_MAX
 from tests.front.front_under_test import DEPLOYMENTS, FrontUnderTest, Json, a_front
 from tests.workflows.environment.harness import a_deployment, eventually
 
-pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(900)]
 
 SECONDS = 60
 

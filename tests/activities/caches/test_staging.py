@@ -33,6 +33,7 @@ from tests.activities.caches.staging import (
 )
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.activities.environment.operator import patch
+from tests.environment.waiting import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.testbed("shared")
 
@@ -91,7 +92,7 @@ async def test_wkl_87_what_the_network_needs_is_copied_once_all_of_it_exists_and
     await put(StoredSecret(namespace, "company-ca", {"bundle.pem": b"PEM"}, kind="ConfigMap"))
     docker_type = "kubernetes.io/dockerconfigjson"
     await put(StoredSecret(namespace, "mirror", {".dockerconfigjson": b'{"auths": {}}'}, type=docker_type))
-    version = await asyncio.wait_for(waiting, 30)
+    version = await asyncio.wait_for(waiting, TIMEOUT_SECONDS)
     applied = await apply(cluster, order)
     assert applied.job_uid
     assert applied.credential_version == version
@@ -131,7 +132,7 @@ async def test_a_change_of_the_token_ends_the_wait(cluster: ClusterUnderTest) ->
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await cluster.store.put(StoredSecret(namespace, "hub", {"HF_TOKEN": TOKEN.encode()}))
-    version = await asyncio.wait_for(waiting, 10)
+    version = await asyncio.wait_for(waiting, TIMEOUT_SECONDS)
     assert version
     assert TOKEN not in version
 

@@ -17,7 +17,7 @@ from tests.front.aggregation.aggregated import Aggregated, an_aggregated_front, 
 from tests.front.kubectl_session import Step, recorded, written
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.testbed, pytest.mark.timeout(900)]
 
 TEAM, OTHERS = "team-agg", "team-others"
 ALICE, PAT = kubectl_session.USER, "pat"
@@ -63,7 +63,7 @@ async def test_users_of_the_cluster_do_what_their_roles_allow(aggregated: Aggreg
         return await aggregated.kubectl("apply", "-f", "-", input=document("chat"), user=ALICE)
 
     assert "created" in await created()
-    await aggregated.kubectl("-n", TEAM, "wait", "--for=condition=Ready", "md/chat", "--timeout=50s", user=ALICE)
+    await aggregated.kubectl("-n", TEAM, "wait", "--for=condition=Ready", "md/chat", "--timeout=240s", user=ALICE)
     assert "scaled" in await aggregated.kubectl("-n", TEAM, "scale", "md/chat", "--replicas=2", user=ALICE)
     seen = await aggregated.front.plane.describe("ModelDeployment", "chat", TEAM)
     assert (seen["spec"]["replicas"], seen["status"]["lastScale"]["by"]) == (2, "alice")
@@ -74,7 +74,7 @@ async def test_users_of_the_cluster_do_what_their_roles_allow(aggregated: Aggreg
     assert 'User "alice" cannot list resource "inferenceclusters"' in refused
     refused = await aggregated.kubectl("apply", "-f", "-", input=document("chat", OTHERS), fails=True, user=ALICE)
     assert "cannot" in refused
-    assert "deleted" in await aggregated.kubectl("-n", TEAM, "delete", "md/chat", "--timeout=50s", user=ALICE)
+    assert "deleted" in await aggregated.kubectl("-n", TEAM, "delete", "md/chat", "--timeout=240s", user=ALICE)
 
 
 @pytest.mark.timeout(600)
@@ -122,12 +122,12 @@ async def test_an_apply_that_creates_needs_the_right_to_create_in_the_cluster(ag
     seen = await aggregated.get("-n", TEAM, "md", "applied", "--show-managed-fields")
     managers = {(entry["manager"], entry["operation"]) for entry in seen["metadata"]["managedFields"]}
     assert ({("kubectl", "Apply"), ("pat", "Apply")}, {"tier": "gold"}) == (managers, seen["metadata"]["labels"])
-    await aggregated.kubectl("-n", TEAM, "delete", "md/applied", "--timeout=50s", user=ALICE)
+    await aggregated.kubectl("-n", TEAM, "delete", "md/applied", "--timeout=240s", user=ALICE)
 
 
 async def test_the_autoscaler_of_the_cluster_scales_a_deployment(aggregated: Aggregated) -> None:
     await aggregated.kubectl("apply", "-f", "-", input=document("auto"))
-    await aggregated.kubectl("-n", TEAM, "wait", "--for=condition=Ready", "md/auto", "--timeout=50s")
+    await aggregated.kubectl("-n", TEAM, "wait", "--for=condition=Ready", "md/auto", "--timeout=240s")
     async with external_metrics(aggregated) as metrics:
         await _scaled_by_a_metric(aggregated, metrics)
 
@@ -142,13 +142,13 @@ async def _scaled_by_a_metric(aggregated: Aggregated, metrics: dict[str, int]) -
 
     writer = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
     await eventually(scaled, lambda found: found == (3, writer), what="three replicas")
-    await aggregated.kubectl("-n", TEAM, "wait", "--for=jsonpath={.status.replicas.ready}=3", "md/auto", "--timeout=50s")
+    await aggregated.kubectl("-n", TEAM, "wait", "--for=jsonpath={.status.replicas.ready}=3", "md/auto", "--timeout=240s")
     metrics["queue"] = 5
     await eventually(scaled, lambda found: found == (1, writer), what="one replica")
     seen = await aggregated.get("-n", TEAM, "hpa", "auto")
     conditions = {each["type"]: each["status"] for each in seen["status"]["conditions"]}
     assert (conditions["AbleToScale"], conditions["ScalingActive"]) == ("True", "True")
-    await aggregated.kubectl("-n", TEAM, "delete", "hpa/auto", "md/auto", "--timeout=50s")
+    await aggregated.kubectl("-n", TEAM, "delete", "hpa/auto", "md/auto", "--timeout=240s")
 
 
 def an_autoscaler(name: str) -> Json:
@@ -196,7 +196,7 @@ async def test_a_namespace_takes_its_models_with_it_and_waits_for_a_front_that_i
     for namespace in ("leaving", *waiting):
         await aggregated.kubectl("create", "namespace", namespace)
         await aggregated.kubectl("apply", "-f", "-", input=document("chat", namespace))
-    await aggregated.kubectl("delete", "namespace", "leaving", "--timeout=50s")
+    await aggregated.kubectl("delete", "namespace", "leaving", "--timeout=240s")
     await aggregated.front.plane.gone("ModelDeployment", "chat", "leaving")
 
     slowness.seconds = TOO_SLOW_SECONDS

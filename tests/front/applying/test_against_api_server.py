@@ -18,7 +18,7 @@ from tests.front.applying.sequences import NAME, NAMESPACE, Json, Write, a_defin
 from tests.front.fleet_of_tenants import Fleet, a_fleet
 from tests.random_cases import SEED, cases
 
-pytestmark = [pytest.mark.testbed, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.testbed, pytest.mark.timeout(900)]
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 KINDS = ("InferenceClass", "InferenceCluster", "ModelDeployment")

@@ -58,7 +58,7 @@ async def installed_keda(aggregated: Aggregated, folder: Path, trusted: Path) ->
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(aggregated.applied(*documents))
         kinds = [each["metadata"]["name"] for each in documents if each["kind"] == "CustomResourceDefinition"]
-        await aggregated.kubectl("wait", "--for=condition=Established", "customresourcedefinition", *kinds, "--timeout=50s")
+        await aggregated.kubectl("wait", "--for=condition=Established", "customresourcedefinition", *kinds, "--timeout=240s")
         environment = await _environment(aggregated, folder)
         operator = [
             f"--kubeconfig={environment['KUBECONFIG']}",

@@ -159,8 +159,8 @@ class KedaAndFront:
             yield scaled
         finally:
             self.gateway.numbers.pop(name, None)
-            await self.aggregated.kubectl("-n", TEAM, "delete", "--ignore-not-found", f"scaledobject/{name}", "--timeout=50s")
-            await self.aggregated.kubectl("-n", TEAM, "delete", f"md/{name}", "--timeout=50s")
+            await self.aggregated.kubectl("-n", TEAM, "delete", "--ignore-not-found", f"scaledobject/{name}", "--timeout=240s")
+            await self.aggregated.kubectl("-n", TEAM, "delete", f"md/{name}", "--timeout=240s")
 
 
 @asynccontextmanager

@@ -65,7 +65,7 @@ async def test_events_of_keda_are_events_of_the_deployment(installed: KedaAndFro
         pause = ("annotate", f"scaledobject/{chat.name}", "autoscaling.keda.sh/paused=true")
         await installed.aggregated.kubectl("-n", TEAM, *pause)
         await chat.until_recorded("ScaledObjectPaused")
-        await installed.aggregated.kubectl("-n", TEAM, "delete", f"scaledobject/{chat.name}", "--timeout=50s")
+        await installed.aggregated.kubectl("-n", TEAM, "delete", f"scaledobject/{chat.name}", "--timeout=240s")
         await chat.until_recorded("ScaledObjectRemoved")
 
 

@@ -17,7 +17,7 @@ from tests.front.scaling.endpoint import RUNNING, WAITING, Endpoint
 from tests.front.scaling.scaling_under_test import AUDIENCE, KEY, path_of, signature
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
 
-pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(900)]
 
 NAMESPACE = "team-a"
 CALLERS = f"callers: [{{name: burst, groups: [team-a], keys: [{KEY}]}}]"
