@@ -1,0 +1,471 @@
+"""What has to hold in a simulated fleet: auditors return a sentence for each violation.
+
+`ALWAYS` holds after every step, whatever goes wrong. `AT_REST` holds when the last fault and the
+last request are over for longer than every bound of the product. `BETWEEN` compares two moments at
+rest: nobody asked for anything in between.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from tests.simulation.snapshot import (
+    Pool,
+    SeenDeployment,
+    SeenObject,
+    SeenPod,
+    SeenWorkflow,
+    Snapshot,
+)
+
+EVENTS_PER_HOUR = 150
+"""How much a history may grow at rest, which is by resyncs and by new runs."""
+EVENTS_OF_SCHEDULER_PER_HOUR = 400
+"""The scheduler recounts its ledger, and hears of the nodes of each cluster."""
+NODES_SHOWN = 5
+WITHDRAWAL_STEP, ENGINES_STEP = 1, 7
+WAITS_FOR_USERS = ("InUse: ", "Occupied: ", "BlockedByServices: ")
+"""With these a deletion waits until people delete the objects that use the deleted one."""
+
+Auditor = Callable[[Snapshot], Iterable[str]]
+Comparison = Callable[[Snapshot, Snapshot], Iterable[str]]
+
+
+class Finding(AssertionError):
+    """What auditors found."""
+
+    def __init__(self, sentences: Iterable[str]) -> None:
+        self.sentences = list(sentences)
+        super().__init__("\n".join(self.sentences))
+
+
+# --- after every step -----------------------------------------------------------------------------
+
+
+def no_pool_is_overcommitted(seen: Snapshot) -> Iterator[str]:
+    """I1: the pods of a pool, those that wait too, fit on its nodes unless it became smaller."""
+    for pool, pods in _by_pool(seen.pods).items():
+        capacity = seen.pools.get(pool)
+        if capacity is None or capacity.excused:
+            continue
+        if capacity.by_device:
+            demand, room, unit = (
+                sum(pod.devices for pod in pods),
+                capacity.nodes * capacity.devices,
+                "devices",
+            )
+        else:
+            demand, room, unit = len(pods), capacity.nodes, "nodes"
+        if demand > room:
+            owners = _some(pod.owner for pod in pods)
+            yield f"{'/'.join(pool)}: {demand} of {room} {unit} are used by {owners}"
+
+
+def the_ledger_equals_a_recount(seen: Snapshot) -> Iterator[str]:
+    """I1: the charges of the ledger are the sum of its entries."""
+    yield from (
+        f"the ledger differs from a recount: {difference}" for difference in seen.ledger_differences
+    )
+
+
+def no_workflow_task_fails(seen: Snapshot) -> Iterator[str]:
+    """No workflow task fails, and no run ends with a failure."""
+    for workflow_id, found in seen.workflows.items():
+        yield from (
+            f"a workflow task of {workflow_id} failed: {failure}" for failure in found.failures
+        )
+        if found.status in ("FAILED", "TIMED_OUT", "CANCELED"):
+            yield f"{workflow_id} ended as {found.status}"
+
+
+def teardowns_keep_their_order(seen: Snapshot) -> Iterator[str]:
+    """I4.
+
+    Replicas go before the stack, and that before the cluster; pods leave their routes first.
+    """
+    routed = {
+        (route.service[0], endpoint): route for route in seen.routes for endpoint in route.endpoints
+    }
+    replicas = {replica.uid: replica for replica in seen.replicas}
+    for replica in seen.replicas:
+        route = routed.get(replica.name)
+        if (
+            replica.deleting
+            and not replica.skipped
+            and replica.step > WITHDRAWAL_STEP
+            and route is not None
+        ):
+            yield (
+                f"{_text(replica.name)} is in step {replica.step} of its teardown, and the route "
+                f"of {_text(route.service)} still has it"
+            )
+    for pod in seen.pods:
+        going = replicas.get(pod.owner)
+        if (
+            pod.deleting
+            and going is not None
+            and going.deleting
+            and not going.skipped
+            and going.step < ENGINES_STEP
+        ):
+            yield f"a pod of {_text(going.name)} is deleted in step {going.step} of the teardown"
+    occupied = Counter(
+        item.place for item in seen.objects if item.kind == "Pod" or item.owner in replicas
+    )
+    for cluster in seen.clusters:
+        if cluster.tearing_down and not cluster.forced and occupied[cluster.name]:
+            count = occupied[cluster.name]
+            yield f"the stack of {cluster.name} is removed, and {count} objects of replicas remain"
+        if cluster.cloud_deleting and not cluster.forced and not cluster.tearing_down:
+            yield f"{cluster.name} is being deleted at its cloud before its stack is removed"
+
+
+def a_finished_object_left_nothing(seen: Snapshot) -> Iterator[str]:
+    """I3: an entity that ended by itself left no object that it did not list."""
+    finished = {
+        found.uid: found for found in seen.workflows.values() if found.finished and found.uid
+    }
+    for item in seen.objects:
+        owner = finished.get(item.owner)
+        if owner is not None and not _is_listed(item, owner.left_behind):
+            yield f"{owner.workflow_id} is gone, and left {item} without listing it"
+
+
+def evictions_have_a_cause(seen: Snapshot) -> Iterator[str]:
+    """I7: a replica is deleted because its deployment is, or with a recorded reason."""
+    tracked = {
+        placement.uid: (placement, deployment)
+        for deployment in seen.deployments
+        for placement in deployment.placements
+    }
+    for replica in seen.replicas:
+        found = tracked.get(replica.uid)
+        if replica.deleting and found is not None and not found[0].reason and not found[1].deleting:
+            yield f"{_text(replica.name)} is being deleted, and its deployment records no cause"
+
+
+def no_secret_is_shown(seen: Snapshot) -> Iterator[str]:
+    """I8: no value of a secret is in any history, log or error."""
+    for where, text in seen.texts.items():
+        yield from (
+            f"the secret value {secret!r} is in {where}"
+            for secret in sorted(seen.secrets)
+            if secret in text
+        )
+
+
+ALWAYS: tuple[Auditor, ...] = (
+    no_pool_is_overcommitted,
+    no_workflow_task_fails,
+    teardowns_keep_their_order,
+    a_finished_object_left_nothing,
+    evictions_have_a_cause,
+    the_ledger_equals_a_recount,
+    no_secret_is_shown,
+)
+
+
+# --- at rest --------------------------------------------------------------------------------------
+
+
+def every_request_is_answered(seen: Snapshot) -> Iterator[str]:
+    """I2.
+
+    Each deployment has what it wants, or reasons why not; the scheduler waits for nothing.
+    """
+    yield from (f"the scheduler waits: {what}" for what in seen.waits)
+    for deployment in _sound(seen):
+        name, staying = (
+            _text(deployment.name),
+            [each for each in deployment.placements if not each.reason],
+        )
+        if not deployment.answered:
+            yield f"{name} was never answered by the scheduler"
+        elif len(staying) + deployment.shortfall != deployment.wanted:
+            yield (
+                f"{name} wants {deployment.wanted} replicas, has {len(staying)}, and was told "
+                f"that {deployment.shortfall} are missing"
+            )
+        if deployment.shortfall and not deployment.explained:
+            yield f"{name} misses {deployment.shortfall} replicas, and no message says why"
+
+
+def everything_that_fits_is_placed(seen: Snapshot) -> Iterator[str]:
+    """Nothing waits for capacity that is there."""
+    for deployment in _sound(seen):
+        if deployment.placeable:
+            yield (
+                f"{_text(deployment.name)} misses {deployment.shortfall} replicas, of which a new "
+                f"decision places {deployment.placeable}"
+            )
+
+
+def what_is_deleted_is_gone(seen: Snapshot) -> Iterator[str]:
+    """Every deletion has ended, apart from those that wait for users or for a persisting fault."""
+    for workflow_id, found in seen.workflows.items():
+        if not found.running or not found.deleting or workflow_id in seen.broken:
+            continue
+        if not (found.unsettled.startswith(WAITS_FOR_USERS) and _names_a_user(seen, found)):
+            yield f"{workflow_id} is being deleted for ever: {found.unsettled}"
+
+
+def objects_are_owned(seen: Snapshot) -> Iterator[str]:
+    """I3: each object is owned by an entity that lives, or is listed as left behind."""
+    living = {found.uid for found in seen.workflows.values() if found.running and found.uid}
+    listed = frozenset().union(*(found.left_behind for found in seen.workflows.values()))
+    for item in seen.objects:
+        if item.owner not in living and not _is_listed(item, listed):
+            yield (
+                f"{item} belongs to nobody who lives ({item.owner or 'no owner'}), and is not "
+                "listed as left behind"
+            )
+
+
+def every_pod_is_charged(seen: Snapshot) -> Iterator[str]:
+    """Each pod and each replica has a ledger entry, and each entry a replica that runs."""
+    entries = {entry.uid: entry for entry in seen.ledger}
+    running = {replica.uid: replica for replica in seen.replicas}
+    for pod in sorted(seen.pods, key=lambda pod: (pod.cluster, pod.owner)):
+        if pod.owner not in entries:
+            yield (
+                f"a pod in {pod.cluster}/{pod.pool} is of replica {pod.owner}, which has no "
+                "ledger entry"
+            )
+    for entry in seen.ledger:
+        if entry.uid not in running:
+            yield f"{_text(entry.name)} ({entry.uid}) is charged as {entry.state}, and does not run"
+        elif entry.state != "Bound" and not _is_excused(seen, "modelreplica", entry.name):
+            yield f"{_text(entry.name)} ({entry.uid}) runs, and is charged as {entry.state}"
+    yield from (
+        f"{_text(each.name)} ({uid}) runs, and is not charged"
+        for uid, each in running.items()
+        if uid not in entries
+    )
+
+
+def deployments_track_what_runs(seen: Snapshot) -> Iterator[str]:
+    """A deployment tracks the replicas that run for it, and waits for none that is gone."""
+    running = {replica.uid: replica for replica in seen.replicas}
+    tracked = {
+        placement.uid for deployment in seen.deployments for placement in deployment.placements
+    }
+    yield from (
+        f"{_text(each.name)} ({uid}) runs, and no deployment tracks it"
+        for uid, each in running.items()
+        if uid not in tracked
+    )
+    for deployment in _sound(seen):
+        for placement in deployment.placements:
+            if placement.uid not in running:
+                yield (
+                    f"{_text(deployment.name)} tracks {placement.name} ({placement.uid}), which "
+                    "does not run"
+                )
+            yield from (
+                f"{placement.name} waits for {uid}, which is gone"
+                for uid in placement.waits_for
+                if uid not in running
+            )
+
+
+def ready_counts_equal_the_pods(seen: Snapshot) -> Iterator[str]:
+    """A deployment counts the replicas as ready whose pods are, on clusters that answer."""
+    pods: dict[str, list[SeenPod]] = {}
+    for pod in seen.pods:
+        pods.setdefault(pod.owner, []).append(pod)
+    silent = {cluster.name for cluster in seen.clusters if not cluster.reachable}
+    for deployment in _sound(seen):
+        staying = [each for each in deployment.placements if not each.reason]
+        if any(each.cluster in silent for each in staying):
+            continue
+        serving = [
+            each
+            for each in staying
+            if pods.get(each.uid) and all(pod.ready for pod in pods[each.uid])
+        ]
+        if deployment.shown_ready != len(serving):
+            shown, there = deployment.shown_ready, len(serving)
+            yield (
+                f"{_text(deployment.name)} shows {shown} ready replicas, and the pods of {there} "
+                "are ready"
+            )
+
+
+def clusters_show_how_they_are(seen: Snapshot) -> Iterator[str]:
+    """A cluster is Ready exactly when it answers."""
+    for cluster in seen.clusters:
+        if cluster.ready != cluster.reachable and not _is_excused(
+            seen, "inferencecluster", ("", cluster.name)
+        ):
+            yield (
+                f"{cluster.name} is {'' if cluster.ready else 'not '}Ready, and its API server "
+                f"{'answers' if cluster.reachable else 'is silent'}"
+            )
+
+
+def caches_show_what_is_staged(seen: Snapshot) -> Iterator[str]:
+    """A cache is Ready on the clusters whose volumes are complete."""
+    silent = {cluster.name for cluster in seen.clusters if not cluster.reachable}
+    for copy in seen.copies:
+        if copy.cluster not in silent and (copy.phase == "Ready") != copy.complete:
+            state = "complete" if copy.complete else "not complete"
+            yield (
+                f"{_text(copy.cache)} is {copy.phase} on {copy.cluster}, where its volume is "
+                f"{state}"
+            )
+
+
+def every_route_serves(seen: Snapshot) -> Iterator[str]:
+    """A route has the endpoints that its service selects, and each of them serves."""
+    replicas = {replica.name: replica for replica in seen.replicas}
+    for route in seen.routes:
+        for endpoint in sorted(route.endpoints):
+            replica = replicas.get((route.service[0], endpoint))
+            if replica is not None and (replica.deleting or not replica.ready):
+                state = "being deleted" if replica.deleting else "not ready"
+                yield f"the route of {_text(route.service)} has {endpoint}, which is {state}"
+        if route.expected is not None and route.expected != route.endpoints:
+            has, selects = _some(route.endpoints) or "nothing", _some(route.expected) or "nothing"
+            yield (
+                f"the route of {_text(route.service)} has {has}, and the service selects {selects}"
+            )
+
+
+def the_last_writer_of_a_scale_wins(seen: Snapshot) -> Iterator[str]:
+    """I6: the count is that of the last scale, or of an apply that changed it after that."""
+    for deployment in seen.deployments:
+        if deployment.deleting or deployment.applied is None:
+            continue
+        if deployment.wanted not in (deployment.scaled, deployment.applied):
+            yield (
+                f"{_text(deployment.name)} wants {deployment.wanted} replicas; the last scale "
+                f"asked for {deployment.scaled}, "
+                f"the last apply for {deployment.applied}"
+            )
+
+
+AT_REST: tuple[Auditor, ...] = (
+    every_request_is_answered,
+    everything_that_fits_is_placed,
+    what_is_deleted_is_gone,
+    objects_are_owned,
+    every_pod_is_charged,
+    deployments_track_what_runs,
+    ready_counts_equal_the_pods,
+    clusters_show_how_they_are,
+    caches_show_what_is_staged,
+    every_route_serves,
+    the_last_writer_of_a_scale_wins,
+)
+
+
+# --- between two moments at rest ------------------------------------------------------------------
+
+
+def nothing_flaps(before: Snapshot, after: Snapshot) -> Iterator[str]:
+    """I6 and I7: without a request no count, no replica, no route and no object changes."""
+    counts = {each.uid: each.wanted for each in before.deployments}
+    for deployment in after.deployments:
+        if counts.get(deployment.uid, deployment.wanted) != deployment.wanted:
+            yield (
+                f"{_text(deployment.name)} went from {counts[deployment.uid]} to "
+                f"{deployment.wanted} replicas, and nobody asked for it"
+            )
+    for word, one, other in (("is gone", before, after), ("is new", after, before)):
+        kept = {replica.uid for replica in other.replicas}
+        yield from (
+            f"{_text(each.name)} ({each.uid}) {word}, and nobody asked for it"
+            for each in one.replicas
+            if each.uid not in kept
+        )
+    routes = {route.service: route.endpoints for route in before.routes}
+    for route in after.routes:
+        if routes.get(route.service, route.endpoints) != route.endpoints:
+            yield (
+                f"the route of {_text(route.service)} changed from {_some(routes[route.service])} "
+                f"to {_some(route.endpoints)}"
+            )
+    for workflow_id, found in after.workflows.items():
+        earlier = before.workflows.get(workflow_id)
+        if (
+            earlier is not None
+            and earlier.uid == found.uid
+            and earlier.generation != found.generation
+        ):
+            yield (
+                f"{workflow_id} went from generation {earlier.generation} to {found.generation}, "
+                "and nobody wrote it"
+            )
+
+
+def histories_do_not_grow(before: Snapshot, after: Snapshot) -> Iterator[str]:
+    """At rest the history of an entity grows by its resyncs, and by no more."""
+    hours = (after.seconds - before.seconds) / 3600
+    for workflow_id, found in after.workflows.items():
+        earlier = before.workflows.get(workflow_id)
+        bound = EVENTS_OF_SCHEDULER_PER_HOUR if found.kind == "FleetScheduler" else EVENTS_PER_HOUR
+        if earlier is None or not found.running or workflow_id in after.broken:
+            continue
+        if (grown := found.events - earlier.events) > bound * hours:
+            yield (
+                f"the history of {workflow_id} grew by {grown} events in {hours:.1f} h at rest; "
+                f"{bound} an hour are the bound"
+            )
+
+
+BETWEEN: tuple[Comparison, ...] = (nothing_flaps, histories_do_not_grow)
+
+
+# --- what they share ------------------------------------------------------------------------------
+
+
+def audit(seen: Snapshot, auditors: Iterable[Auditor]) -> list[str]:
+    """Return what some auditors find."""
+    return [f"{auditor.__name__}: {sentence}" for auditor in auditors for sentence in auditor(seen)]
+
+
+def compare(before: Snapshot, after: Snapshot) -> list[str]:
+    """Return what changed between two moments at rest and may not."""
+    return [
+        f"{comparison.__name__}: {sentence}"
+        for comparison in BETWEEN
+        for sentence in comparison(before, after)
+    ]
+
+
+def _by_pool(pods: Iterable[SeenPod]) -> Mapping[Pool, list[SeenPod]]:
+    found: dict[Pool, list[SeenPod]] = {}
+    for pod in pods:
+        found.setdefault((pod.cluster, pod.pool), []).append(pod)
+    return found
+
+
+def _is_listed(item: SeenObject, listed: frozenset[str]) -> bool:
+    """Whether an object is listed itself, or all that its owner has at that place."""
+    return str(item) in listed or f"{item.place}/owner/{item.owner}" in listed
+
+
+def _names_a_user(seen: Snapshot, deleted: SeenWorkflow) -> bool:
+    """Whether the wait of a deleted object names another object that lives."""
+    others = (found for found in seen.workflows.values() if found.running and found is not deleted)
+    return any(found.workflow_id.rpartition("/")[2] in deleted.unsettled for found in others)
+
+
+def _is_excused(seen: Snapshot, kind: str, name: tuple[str, str]) -> bool:
+    return "/".join(filter(None, (kind, *name))) in seen.broken
+
+
+def _sound(seen: Snapshot) -> Iterator[SeenDeployment]:
+    """Give the deployments that live and have no persisting fault."""
+    for deployment in seen.deployments:
+        if not deployment.deleting and not _is_excused(seen, "modeldeployment", deployment.name):
+            yield deployment
+
+
+def _text(name: tuple[str, str]) -> str:
+    return "/".join(filter(None, name))
+
+
+def _some(names: Iterable[str]) -> str:
+    found = sorted(set(names))
+    more = f" and {len(found) - NODES_SHOWN} more" if len(found) > NODES_SHOWN else ""
+    return ", ".join(found[:NODES_SHOWN]) + more

@@ -1,0 +1,64 @@
+"""Which actions, phases, conditions and events occurred in simulated worlds, and which did not."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.simulation.snapshot import Snapshot
+
+WORKFLOWS = Path(__file__).parents[2] / "workflows"
+
+
+class Coverage:
+    """Counts the worlds in which each thing was seen."""
+
+    def __init__(self) -> None:
+        self.actions: Counter[str] = Counter()
+        self.shown: set[tuple[str, str]] = set()
+
+    def acted(self, action: str) -> None:
+        """Count an action of people."""
+        self.actions[action] += 1
+
+    def saw(self, seen: Snapshot) -> None:
+        """Take over what the objects of a moment show."""
+        for found in seen.workflows.values():
+            self.shown.update((found.kind, word) for word in found.shown)
+            self.shown.add((found.kind, f"status/{found.status}"))
+
+
+def report(worlds: list[Coverage]) -> Iterator[str]:
+    """Write what occurred in how many worlds, then what can occur and did not."""
+    actions: Counter[str] = Counter()
+    shown: Counter[tuple[str, str]] = Counter()
+    for each in worlds:
+        actions.update(each.actions)
+        shown.update(each.shown)
+    yield f"{len(worlds)} worlds; actions:"
+    yield from (f"  {count:6} {action}" for action, count in actions.most_common())
+    yield "shown, in so many worlds:"
+    yield from (f"  {count:6} {kind} {word}" for (kind, word), count in sorted(shown.items()))
+    reasons = {word.rpartition("/")[2] for _, word in shown}
+    missing = sorted(possible_reasons() - reasons)
+    yield f"{len(missing)} reasons of the product that no world showed:"
+    yield from (f"         {reason}" for reason in missing)
+
+
+def possible_reasons() -> set[str]:
+    """Find the reasons of events and conditions that the source of the workflows writes out."""
+    found: set[str] = set()
+    for path in WORKFLOWS.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                found.update(_reasons_of(node))
+    return found
+
+
+def _reasons_of(call: ast.Call) -> Iterator[str]:
+    name = getattr(call.func, "attr", "") or getattr(call.func, "id", "")
+    number = {"record_event": 1, "set_condition": 2, "Verdict": 1}.get(name)
+    if number is not None and len(call.args) > number:
+        reason = call.args[number]
+        if isinstance(reason, ast.Constant) and isinstance(reason.value, str):
+            yield reason.value

@@ -1,0 +1,583 @@
+"""What users and operators do in a simulated fleet, drawn from a seed.
+
+A seed draws a fleet, the weights of the actions, and how long people wait between two of them. A
+script ends before its world does: what people have broken they repair, and then they only watch.
+"""
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from api_types import labels, names
+from api_types.messages.signals import receiver_of, signals_of
+from api_types.taints import with_taint, without_taint
+from tests.simulation import manifests
+from tests.simulation.manifests import Json
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Address = tuple[str, str, str]
+"""Kind, namespace and name of an object."""
+
+ENDS_AT = 0.55
+"""The share of the world's time after which nobody asks for anything any more."""
+FIRST_SECONDS = 120.0
+CLUSTERS = ("eu-1", "us-1", "eu-2", "us-2")
+MODELS = ("chat", "code", "embed", "vision")
+TENANTS = ("alice", "bob", "ci")
+KEDA = "system:serviceaccount:keda:keda-operator"
+UNREADABLE: tuple[Any, ...] = (17, "text", [1, 2], {"uid": {}, "requestId": 5}, "x" * 10_000)
+"""Arguments that no message reads."""
+STARTED_AGAIN = ("fleetscheduler", "endpointdirectory", "stackupgrades", "modelreplica", "cloud")
+"""Workflows that nobody applies: others start them again."""
+DELETION_ORDER = (
+    "ModelService",
+    "ModelEndpoint",
+    "ModelDeployment",
+    "ModelCache",
+    "InferenceGateway",
+    "InferenceCluster",
+    "InferenceClass",
+)
+APPLY_ORDER = tuple(reversed(DELETION_ORDER))
+
+
+@dataclass
+class People:
+    """All that act in one world, and the documents that they want to be there.
+
+    `wanted` are the last documents that were applied and not deleted. `earlier` keeps templates to
+    roll back to. `touched`: workflows that an operator terminated.
+    """
+
+    world: "World"
+    draw: Random
+    wanted: dict[Address, Json] = field(default_factory=dict)
+    earlier: dict[Address, list[Json]] = field(default_factory=dict)
+    touched: dict[str, Json | None] = field(default_factory=dict)
+    tasks: list["asyncio.Task[None]"] = field(default_factory=list)
+    requests: int = 0
+
+    # --- the fleet --------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Create the first fleet: classes, clusters, mostly a gateway, and a policy."""
+        self._plant_secrets()
+        for name in manifests.DEVICES:
+            await self.apply(manifests.a_class(name, price=self.draw.choice(("", "1.5", "20"))))
+        for name in CLUSTERS[: self.draw.randint(1, len(CLUSTERS))]:
+            await self.apply(self._a_cluster(name))
+        if self.draw.random() < 0.9:
+            await self.apply(manifests.a_gateway(managed=self.draw.random() < 0.3))
+        if self.draw.random() < 0.8:
+            await self.set_policy()
+
+    def _a_cluster(self, name: str) -> Json:
+        pools = [
+            manifests.a_pool(self.draw, each) for each in ("a", "b")[: self.draw.randint(1, 2)]
+        ]
+        self._resize(name, pools)
+        managed = self.draw.random() < 0.3
+        return manifests.a_cluster(name, pools, region=name[:2], managed=managed)
+
+    def _resize(self, cluster: str, pools: Iterable[Json]) -> None:
+        for pool in pools:
+            gpus, _ = manifests.DEVICES[pool["className"]]
+            self.world.parts.set_nodes(cluster, pool["name"], pool["nodeCount"], gpus)
+
+    def _plant_secrets(self) -> None:
+        secrets = self.world.parts.secrets
+        for namespace in manifests.NAMESPACES:
+            secrets[namespace, "hub"] = {"token": self._a_secret()}
+            secrets[namespace, "bucket"] = {"credentials": self._a_secret()}
+
+    def _a_secret(self) -> str:
+        return f"planted-{self.draw.getrandbits(64):016x}"
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    async def apply(self, document: Json) -> None:
+        """Apply a document, and want it from now on."""
+        address = address_of(document)
+        before = self.wanted.get(address)
+        if before is not None and before != document:
+            self.earlier.setdefault(address, []).append(before)
+        self.wanted[address] = copy.deepcopy(document)
+        await self.insist(lambda: self.world.apply(copy.deepcopy(document)))
+
+    async def signal(self, address: Address, signal: str, **payload: Any) -> None:
+        """Send a signal of a person or a program."""
+        self.requests += 1
+        body = {"requestId": f"request-{self.requests}", "by": self.draw.choice(TENANTS), **payload}
+        await self.insist(lambda: self.world.signal(*address, signal, body))
+
+    async def delete(self, address: Address, **how: Any) -> None:
+        """Delete an object."""
+        self.wanted.pop(address, None)
+        await self.signal(address, "delete", **how)
+
+    async def set_policy(self) -> None:
+        """Write another policy of the fleet."""
+        body = {"by": self.draw.choice(TENANTS), "policy": manifests.a_policy(self.draw)}
+        address = ("FleetScheduler", "", "default")
+        await self.insist(lambda: self.world.signal(*address, "set_policy", body))
+
+    async def insist(self, call: Callable[[], Awaitable[Any]]) -> None:
+        """Repeat a request until Temporal takes it; one to a workflow that does not run is void."""
+        try:
+            await self.world.insist(call)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            self.world.note("void", "request", error.message)
+
+    # --- choosing ---------------------------------------------------------------------------------
+
+    def one(self, kind: str) -> Address | None:
+        """Choose an object of a kind that is wanted."""
+        found = [address for address in self.wanted if address[0] == kind]
+        return self.draw.choice(found) if found else None
+
+    def named(self, kind: str, namespace: str) -> list[str]:
+        """Name the objects of a kind that are wanted in a namespace."""
+        return [name for found, where, name in self.wanted if (found, where) == (kind, namespace)]
+
+    def running(self, *prefixes: str) -> list[str]:
+        """Name the workflows that run."""
+        return [
+            workflow_id
+            for workflow_id, execution in self.world.server.executions.items()
+            if execution.run.is_open and workflow_id.startswith(prefixes)
+        ]
+
+    # --- models -----------------------------------------------------------------------------------
+
+    async def apply_deployment(self) -> None:
+        """Create a deployment, or change all of one."""
+        namespace, name = self.draw.choice(manifests.NAMESPACES), self.draw.choice(MODELS)
+        caches = self.named("ModelCache", namespace)
+        await self.apply(manifests.a_deployment(self.draw, namespace, name, caches))
+
+    async def change_template(self) -> None:
+        """Change the image of a deployment."""
+        if address := self.one("ModelDeployment"):
+            image = f"registry.example/engine:{self.draw.randrange(1000)}"
+            await self.apply(manifests.with_image(self.wanted[address], image))
+
+    async def change_rollout(self) -> None:
+        """Change how a deployment rolls out, or pause it."""
+        if address := self.one("ModelDeployment"):
+            document = copy.deepcopy(self.wanted[address])
+            rollout = manifests.a_rollout(self.draw)
+            document["spec"]["rollout"] = {**rollout, "paused": self.draw.random() < 0.2}
+            await self.apply(document)
+
+    async def roll_back(self) -> None:
+        """Apply an earlier document of a deployment again."""
+        address = self.one("ModelDeployment")
+        if address and self.earlier.get(address):
+            await self.apply(self.draw.choice(self.earlier[address]))
+
+    async def scale(self) -> None:
+        """Scale a deployment, mostly within what may fit."""
+        if address := self.one("ModelDeployment"):
+            count = self.draw.choice((0, 0, 1, 2, 3, 5, 12))
+            await self.signal(address, "scale", replicas=count)
+
+    async def autoscale(self) -> None:
+        """Let an autoscaler set the count again and again for a while."""
+        if address := self.one("ModelDeployment"):
+            for _ in range(self.draw.randint(3, 12)):
+                await self.signal(address, "scale", by=KEDA, replicas=self.draw.randint(0, 4))
+                await asyncio.sleep(self.draw.choice((5, 15, 30, 300)))
+
+    async def write_at_once(self) -> None:
+        """Let several writers change one deployment at the same moment."""
+        if address := self.one("ModelDeployment"):
+            counts = [self.draw.randint(0, 4) for _ in range(3)]
+            image = manifests.with_image(self.wanted[address], f"registry.example/engine:{counts}")
+            await asyncio.gather(
+                self.signal(address, "scale", by="alice", replicas=counts[0]),
+                self.signal(address, "scale", by="bob", replicas=counts[1]),
+                self.replace(image),
+                self.change_template(),
+            )
+
+    async def replace(self, document: Json) -> None:
+        """Change an object with a verdict, which may be a refusal."""
+        try:
+            await self.world.replace(copy.deepcopy(document))
+        except (RPCError, WorkflowUpdateFailedError) as error:
+            self.world.note("void", "replace", str(error.__cause__ or error))
+        else:
+            self.wanted[address_of(document)] = document
+
+    async def delete_deployment(self) -> None:
+        """Delete a deployment."""
+        if address := self.one("ModelDeployment"):
+            await self.delete(address)
+
+    async def create_again(self) -> None:
+        """Delete an object and create it again at once."""
+        kind = self.draw.choice(
+            ("ModelDeployment", "ModelCache", "ModelService", "InferenceCluster")
+        )
+        if address := self.one(kind):
+            document = self.wanted[address]
+            await self.delete(address)
+            await asyncio.sleep(self.draw.choice((0, 0, 1, 30)))
+            await self.apply(document)
+            self._again(document)
+
+    def _again(self, document: Json) -> None:
+        """Apply a document until the earlier object is gone.
+
+        While it is being deleted that is refused.
+        """
+        self.start(self._apply_when_gone(document))
+
+    async def _apply_when_gone(self, document: Json) -> None:
+        address = address_of(document)
+        workflow_id = names.workflow_id(*address)
+        for _ in range(200):
+            await asyncio.sleep(60)
+            if self.wanted.get(address) != document:
+                return
+            seen = self.world.peek(workflow_id, "describe") if self.running(workflow_id) else None
+            if seen is None or "deletionTimestamp" not in seen["metadata"]:
+                await self.apply(document)
+                if seen is not None:
+                    return
+
+    # --- caches, services, endpoints --------------------------------------------------------------
+
+    async def apply_cache(self) -> None:
+        """Create a cache, or change all of one."""
+        namespace, name = (
+            self.draw.choice(manifests.NAMESPACES),
+            self.draw.choice(("llama", "qwen")),
+        )
+        await self.apply(manifests.a_cache(self.draw, namespace, name))
+
+    async def refresh_cache(self) -> None:
+        """Have a cache look for a newer revision."""
+        if address := self.one("ModelCache"):
+            document = copy.deepcopy(self.wanted[address])
+            stamp = str(self.draw.randrange(1000))
+            document["metadata"].setdefault("annotations", {})[labels.REFRESH] = stamp
+            await self.apply(document)
+
+    async def delete_cache(self) -> None:
+        """Delete a cache, whoever uses it."""
+        if address := self.one("ModelCache"):
+            await self.delete(address)
+
+    async def apply_service(self) -> None:
+        """Create a service, or change all of one."""
+        namespace = self.draw.choice(manifests.NAMESPACES)
+        name = self.draw.choice(("talk", "search"))
+        providers = self.named("ModelEndpoint", namespace)
+        await self.apply(manifests.a_service(self.draw, namespace, name, MODELS, providers))
+
+    async def delete_service(self) -> None:
+        """Delete a service."""
+        if address := self.one("ModelService"):
+            await self.delete(address)
+
+    async def apply_endpoint(self) -> None:
+        """Create or change an external endpoint."""
+        namespace = self.draw.choice(manifests.NAMESPACES)
+        name = self.draw.choice(("burst", "spare"))
+        await self.apply(manifests.an_endpoint(self.draw, namespace, name))
+
+    async def delete_endpoint(self) -> None:
+        """Delete an external endpoint."""
+        if address := self.one("ModelEndpoint"):
+            await self.delete(address)
+
+    async def change_gateway(self) -> None:
+        """Delete the gateway, or create it."""
+        if address := self.one("InferenceGateway"):
+            await self.delete(address)
+        document = manifests.a_gateway(managed=self.draw.random() < 0.3)
+        await self.apply(document)
+        self._again(document)
+
+    # --- clusters ---------------------------------------------------------------------------------
+
+    async def apply_cluster(self) -> None:
+        """Create a cluster, or give one other pools."""
+        name = self.draw.choice(CLUSTERS)
+        address = ("InferenceCluster", "", name)
+        document = self._a_cluster(name)
+        if before := self.wanted.get(address):
+            document["metadata"] = {**document["metadata"], **before["metadata"]}
+        await self.apply(document)
+
+    async def resize_pool(self) -> None:
+        """Change the nodes of a pool; its manifest follows."""
+        if address := self.one("InferenceCluster"):
+            document = copy.deepcopy(self.wanted[address])
+            pool = self.draw.choice(document["spec"]["nodePools"])
+            pool["nodeCount"] = self.draw.randint(0, 5)
+            self._resize(address[2], [pool])
+            await self.apply(document)
+
+    async def lose_nodes(self) -> None:
+        """Lose nodes of a pool without a word, and get them back later."""
+        if address := self.one("InferenceCluster"):
+            pool = self.draw.choice(self.wanted[address]["spec"]["nodePools"])
+            fewer = {**pool, "nodeCount": self.draw.randint(0, pool["nodeCount"])}
+            self._resize(address[2], [fewer])
+            await asyncio.sleep(self.draw.choice((60, 1200, 7200)))
+            if address in self.wanted:
+                self._resize(address[2], self.wanted[address]["spec"]["nodePools"])
+
+    async def taint_cluster(self) -> None:
+        """Drain a cluster, or reserve it, and later take that back."""
+        if address := self.one("InferenceCluster"):
+            before = self.wanted[address]
+            reserved = {
+                "key": "example.com/reserved",
+                "effect": self.draw.choice(("NoSchedule", "NoExecute")),
+            }
+            spec = self.draw.choice(
+                (with_taint(before["spec"]), {**before["spec"], "taints": [reserved]})
+            )
+            await self.apply({**before, "spec": spec})
+            await asyncio.sleep(self.draw.choice((60, 1800, 3 * 3600)))
+            if address in self.wanted:
+                now = self.wanted[address]
+                freed = {
+                    key: value
+                    for key, value in without_taint(now["spec"]).items()
+                    if key != "taints"
+                }
+                await self.apply({**now, "spec": freed})
+
+    async def delete_cluster(self) -> None:
+        """Delete a cluster, sometimes with its replicas moved elsewhere, sometimes by force."""
+        if address := self.one("InferenceCluster"):
+            await self.delete(address, evict=self.draw.random() < 0.7)
+            if self.draw.random() < 0.2:
+                await asyncio.sleep(self.draw.choice((1, 600)))
+                await self.force(address)
+
+    async def change_class(self) -> None:
+        """Delete a class, or write it with another price."""
+        name = self.draw.choice(tuple(manifests.DEVICES))
+        address = ("InferenceClass", "", name)
+        if address in self.wanted and self.draw.random() < 0.4:
+            await self.delete(address)
+        else:
+            await self.apply(manifests.a_class(name, price=self.draw.choice(("", "3", "9.25"))))
+
+    # --- operators --------------------------------------------------------------------------------
+
+    async def force(self, address: Address) -> None:
+        """Skip a step of a teardown, or all of it."""
+        await self.signal(address, "force", scope=self.draw.choice(("step", "all")), reason="drawn")
+
+    async def force_deletion(self) -> None:
+        """Delete a deployment or a cluster, and lose patience."""
+        kind = self.draw.choice(
+            ("ModelDeployment", "InferenceCluster", "ModelCache", "ModelService")
+        )
+        if address := self.one(kind):
+            await self.delete(address)
+            await asyncio.sleep(self.draw.choice((0, 5, 60, 600)))
+            await self.force(address)
+
+    async def retry_now(self) -> None:
+        """Have an object make its next attempt at once."""
+        found = [address for address in self.wanted if address[0] != "InferenceClass"]
+        if found:
+            await self.signal(self.draw.choice(found), "retry_now")
+
+    async def cancel(self) -> None:
+        """Request the cancellation of a workflow, which is refused."""
+        if found := self.running(""):
+            handle = self.world.client.get_workflow_handle(self.draw.choice(found))
+            await self.insist(handle.cancel)
+
+    async def terminate(self) -> None:
+        """Terminate a workflow, and sooner or later apply its object again."""
+        if found := self.running(""):
+            workflow_id = self.draw.choice(found)
+            self.touched[workflow_id] = self._document_of(workflow_id)
+            await self.insist(lambda: self.world.terminate(workflow_id, "drawn"))
+            await asyncio.sleep(self.draw.choice((0, 60, 1800)))
+            await self._apply_again(workflow_id)
+
+    def _document_of(self, workflow_id: str) -> Json | None:
+        seen = self.world.peek(workflow_id, "describe")
+        if seen is None or "spec" not in seen:
+            return None
+        metadata = {
+            key: seen["metadata"][key]
+            for key in ("name", "namespace", "labels", "annotations")
+            if seen["metadata"].get(key)
+        }
+        return {
+            "apiVersion": manifests.API_VERSION,
+            "kind": seen["kind"],
+            "metadata": metadata,
+            "spec": seen["spec"],
+        }
+
+    async def _apply_again(self, workflow_id: str) -> None:
+        """Apply what a terminated workflow was for; delete it if nobody wants it any more."""
+        document = self.touched.get(workflow_id)
+        if document is None or workflow_id.startswith(STARTED_AGAIN) or self.running(workflow_id):
+            return
+        address = address_of(document)
+        if address in self.wanted:
+            await self.apply(self.wanted[address])
+        else:
+            await self.apply(document)
+            await self.delete(address)
+
+    async def send_unreadable(self) -> None:
+        """Send a workflow an argument that it cannot read."""
+        if found := self.running(""):
+            workflow_id = self.draw.choice(found)
+            kind = self.world.server.executions[workflow_id].run.kind
+            signal = self.draw.choice(sorted(signals_of(receiver_of(kind))))
+            handle = self.world.client.get_workflow_handle(workflow_id)
+            payload = self.draw.choice(UNREADABLE)
+            self.world.note("script", f"unreadable {signal}", workflow_id)
+            await self.insist(lambda: handle.signal(signal, payload))
+
+    async def rotate_secret(self) -> None:
+        """Write another value of a secret, or lose it for a while."""
+        secrets = self.world.parts.secrets
+        place = self.draw.choice(
+            sorted(secret for secret in secrets if secret[0] in manifests.NAMESPACES)
+        )
+        key = next(iter(secrets[place]))
+        if self.draw.random() < 0.3:
+            del secrets[place]
+            await asyncio.sleep(self.draw.choice((60, 3600)))
+        secrets[place] = {key: self._a_secret()}
+
+    async def drift(self) -> None:
+        """Let somebody edit or delete one of our objects by hand."""
+        places = [*(name for kind, _, name in self.wanted if kind == "InferenceCluster"), "control"]
+        self.world.parts.drift(self.draw.choice(places))
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    async def repair(self) -> None:
+        """Bring back what was terminated, and end what was meant for a while."""
+        for address in sorted(self.wanted, key=lambda each: (APPLY_ORDER.index(each[0]), each)):
+            if not self.running(names.workflow_id(*address)):
+                await self.apply(self.wanted[address])
+        for workflow_id in list(self.touched):
+            await self._apply_again(workflow_id)
+        for workflow_id in self.running("inferencecluster/"):
+            address = ("InferenceCluster", "", workflow_id.partition("/")[2])
+            if address not in self.wanted:
+                await self.delete(address, evict=True)
+
+    async def delete_everything(self) -> None:
+        """Delete every object, in an order that lets each end."""
+        for address in sorted(self.wanted, key=lambda each: (DELETION_ORDER.index(each[0]), each)):
+            await self.delete(
+                address, **({"evict": True} if address[0] == "InferenceCluster" else {})
+            )
+
+    async def all_have_acted(self) -> None:
+        """Wait until nobody acts any more."""
+        while pending := [task for task in self.tasks if not task.done()]:
+            await asyncio.gather(*pending)
+
+    def start(self, acting: Awaitable[None]) -> None:
+        """Let somebody act beside the others."""
+
+        async def act() -> None:
+            await acting
+
+        self.tasks.append(self.world.spawn(act(), "script"))
+
+
+ACTIONS: dict[str, tuple[float, Callable[[People], Awaitable[None]]]] = {
+    "apply a deployment": (8, People.apply_deployment),
+    "change a template": (5, People.change_template),
+    "change a rollout": (2, People.change_rollout),
+    "roll back": (2, People.roll_back),
+    "scale": (8, People.scale),
+    "autoscale": (2, People.autoscale),
+    "write at once": (2, People.write_at_once),
+    "delete a deployment": (4, People.delete_deployment),
+    "create again": (2, People.create_again),
+    "apply a cache": (4, People.apply_cache),
+    "refresh a cache": (2, People.refresh_cache),
+    "delete a cache": (1, People.delete_cache),
+    "apply a service": (4, People.apply_service),
+    "delete a service": (1, People.delete_service),
+    "apply an endpoint": (3, People.apply_endpoint),
+    "delete an endpoint": (1, People.delete_endpoint),
+    "change the gateway": (0.5, People.change_gateway),
+    "apply a cluster": (2, People.apply_cluster),
+    "resize a pool": (3, People.resize_pool),
+    "lose nodes": (2, People.lose_nodes),
+    "taint a cluster": (2, People.taint_cluster),
+    "delete a cluster": (1, People.delete_cluster),
+    "change a class": (1, People.change_class),
+    "set the policy": (2, People.set_policy),
+    "force a deletion": (1, People.force_deletion),
+    "retry now": (1, People.retry_now),
+    "cancel": (1, People.cancel),
+    "terminate": (1, People.terminate),
+    "send what cannot be read": (2, People.send_unreadable),
+    "rotate a secret": (1, People.rotate_secret),
+    "drift": (2, People.drift),
+}
+"""What people do, and how often in relation to each other."""
+_FACTORS = (0.0, 0.3, 1.0, 1.0, 3.0)
+"""How much more often a seed has each action, so that seeds differ in what they are about."""
+_PER_DAY = (20, 60, 150)
+
+
+async def play(world: "World") -> None:
+    """Act until the last request of a world is over."""
+    draw = world.source("script")
+    people = People(world, draw)
+    ends = world.horizon * ENDS_AT
+    weights = {name: weight * draw.choice(_FACTORS) for name, (weight, _) in ACTIONS.items()}
+    weights["apply a deployment"] = max(weights["apply a deployment"], 4.0)
+    pause = 86_400 / draw.choice(_PER_DAY)
+    deletes = draw.random() < 0.25
+    await asyncio.sleep(draw.uniform(0, FIRST_SECONDS))
+    await people.begin()
+    for name in _drawn(draw, weights):
+        await asyncio.sleep(draw.expovariate(1 / pause) if draw.random() < 0.6 else 0.0)
+        if world.clock.seconds() > ends:
+            break
+        world.note("script", name)
+        people.start(ACTIONS[name][1](people))
+    await people.all_have_acted()
+    await people.repair()
+    if deletes:
+        world.note("script", "delete everything")
+        await people.delete_everything()
+    await people.all_have_acted()
+
+
+def _drawn(draw: Random, weights: dict[str, float]) -> Iterator[str]:
+    found = list(weights)
+    while True:
+        yield draw.choices(found, weights=[weights[name] for name in found])[0]
+
+
+def address_of(document: Json) -> Address:
+    """Name the object of a document."""
+    metadata = document["metadata"]
+    return document["kind"], metadata.get("namespace", ""), metadata["name"]

@@ -1,0 +1,235 @@
+"""One moment of a simulated fleet as plain data: states of workflows, and objects that exist.
+
+The auditors read nothing else, so a test writes a moment by hand. `observe.py` reads one from a
+running world.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Pool = tuple[str, str]
+"""A cluster and the name of one of its pools."""
+Name = tuple[str, str]
+"""A namespace and a name."""
+
+
+@dataclass(frozen=True)
+class SeenWorkflow:
+    """The last run of a workflow id.
+
+    Attributes:
+        running: the run is open. `status`: that of the run, as Temporal names it.
+        events: the events of all runs of this id, which grow as the history does.
+        failures: failed workflow tasks.
+        phase: that of the object. `unsettled`: why the object is not at rest, such as the
+        condition that is not True.
+        shown: its phase, reasons of its conditions and reasons of its events, for coverage.
+        deleting: its deletion was requested. `left_behind`: what it lists as left behind,
+        as place/kind/namespace/name.
+
+    """
+
+    workflow_id: str
+    kind: str = ""
+    uid: str = ""
+    running: bool = True
+    status: str = "RUNNING"
+    events: int = 0
+    failures: tuple[str, ...] = ()
+    phase: str = ""
+    unsettled: str = ""
+    deleting: bool = False
+    generation: int = 0
+    left_behind: frozenset[str] = frozenset()
+    shown: frozenset[str] = frozenset()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the object is gone: it ended by itself."""
+        return self.status == "COMPLETED"
+
+
+@dataclass(frozen=True)
+class SeenPlacement:
+    """A replica as its deployment tracks it.
+
+    `reason`: why it is being deleted, empty if it is not.
+    """
+
+    uid: str
+    name: str
+    cluster: str = ""
+    started: bool = True
+    ready: bool = True
+    reason: str = ""
+    waits_for: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SeenDeployment:
+    """A ModelDeployment that runs.
+
+    `scaled`: the count of the last accepted scale, None if there was none; `applied`: that of
+    the last applied spec. `placeable`: the
+    replicas that a new decision would place now. `explained`: the message that says why some
+    are not placed.
+    """
+
+    name: Name
+    uid: str = ""
+    deleting: bool = False
+    wanted: int = 0
+    scaled: int | None = None
+    applied: int | None = None
+    answered: bool = True
+    shortfall: int = 0
+    explained: str = ""
+    placeable: int = 0
+    shown_ready: int = 0
+    placements: tuple[SeenPlacement, ...] = ()
+
+
+@dataclass(frozen=True)
+class SeenReplica:
+    """A ModelReplica that runs.
+
+    `step`: of its teardown; `skipped`: a step was skipped, or abandoned with its cluster.
+    """
+
+    uid: str
+    name: Name
+    deployment: str = ""
+    cluster: str = ""
+    deleting: bool = False
+    ready: bool = True
+    step: int = 0
+    skipped: bool = False
+
+
+@dataclass(frozen=True)
+class SeenEntry:
+    """A ledger entry: `pools` are the nodes that it is charged with."""
+
+    uid: str
+    name: Name = ("", "")
+    cluster: str = ""
+    state: str = "Bound"
+    pools: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SeenPod:
+    """A pod of a replica.
+
+    It asks for so many `devices` of its node, and for the whole node where pools are counted in
+    nodes.
+    """
+
+    cluster: str
+    pool: str
+    owner: str
+    devices: int = 0
+    node: str = "node"
+    ready: bool = True
+    deleting: bool = False
+
+
+@dataclass(frozen=True)
+class SeenPool:
+    """The nodes of a pool, and the devices of each.
+
+    `excused`: it lost nodes, or is counted otherwise, since it last was not too full.
+    """
+
+    nodes: int
+    devices: int = 8
+    by_device: bool = False
+    excused: bool = False
+
+
+@dataclass(frozen=True)
+class SeenObject:
+    """An object of ours at a place.
+
+    A cluster, the control cluster or a cloud. `owner`: the uid of its entity.
+    """
+
+    place: str
+    kind: str
+    name: Name
+    owner: str
+
+    def __str__(self) -> str:
+        namespace, name = self.name
+        return f"{self.place}/{self.kind}/{namespace}/{name}"
+
+
+@dataclass(frozen=True)
+class SeenRoute:
+    """The endpoints in the live route of a service, and those that the service selects."""
+
+    service: Name
+    endpoints: frozenset[str]
+    expected: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class SeenCluster:
+    """An InferenceCluster, of its last run.
+
+    `reachable`: its API server answers. `tearing_down`: its stack is being removed.
+    """
+
+    name: str
+    uid: str = ""
+    ready: bool = True
+    reachable: bool = True
+    tearing_down: bool = False
+    cloud_deleting: bool = False
+    forced: bool = False
+
+
+@dataclass(frozen=True)
+class SeenCopy:
+    """Weights on a cluster.
+
+    Their phase by the cache's status, and whether the volume there is complete.
+    """
+
+    cache: Name
+    cluster: str
+    phase: str
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One moment.
+
+    Attributes:
+        seconds: virtual time. `broken`: workflow ids of which a fault persists, which
+        excuses themselves and nobody else.
+        unreachable: clusters whose API server does not answer now.
+        ledger_differences: the answer of the scheduler's own `audit`. `waits`: what keeps
+        the scheduler from deciding.
+        dropped: endpoints whose workflow is past the withdrawal step without having skipped it.
+        texts: new text of histories, logs and errors; `secrets`: values that may be in none.
+
+    """
+
+    seconds: float = 0
+    broken: frozenset[str] = frozenset()
+    workflows: Mapping[str, SeenWorkflow] = field(default_factory=dict)
+    deployments: tuple[SeenDeployment, ...] = ()
+    replicas: tuple[SeenReplica, ...] = ()
+    ledger: tuple[SeenEntry, ...] = ()
+    ledger_differences: tuple[str, ...] = ()
+    waits: tuple[str, ...] = ()
+    pods: tuple[SeenPod, ...] = ()
+    pools: Mapping[Pool, SeenPool] = field(default_factory=dict)
+    objects: tuple[SeenObject, ...] = ()
+    routes: tuple[SeenRoute, ...] = ()
+    clusters: tuple[SeenCluster, ...] = ()
+    copies: tuple[SeenCopy, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+    secrets: frozenset[str] = frozenset()

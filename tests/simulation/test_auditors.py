@@ -1,0 +1,388 @@
+"""Each auditor accepts a sound moment and refuses one with a single violation, which it names."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.simulation import auditors
+from tests.simulation.snapshot import (
+    SeenCluster,
+    SeenCopy,
+    SeenDeployment,
+    SeenEntry,
+    SeenObject,
+    SeenPlacement,
+    SeenPod,
+    SeenPool,
+    SeenReplica,
+    SeenRoute,
+    SeenWorkflow,
+    Snapshot,
+)
+
+CHAT, REPLICA, SERVICE = ("ml", "chat"), ("ml", "chat-eu-1-0"), ("ml", "talk")
+DEPLOYMENT_ID, REPLICA_ID = "modeldeployment/ml/chat", "modelreplica/ml/chat-eu-1-0"
+PLACEMENT = SeenPlacement("r1", REPLICA[1], "eu-1")
+DEPLOYMENT = SeenDeployment(CHAT, "d1", wanted=1, applied=1, shown_ready=1, placements=(PLACEMENT,))
+REPLICA_RUNS = SeenReplica("r1", REPLICA, "chat", "eu-1")
+POD = SeenPod("eu-1", "gpus", "r1", devices=8)
+OBJECT = SeenObject("eu-1", "Deployment", ("ml", "chat-main"), "r1")
+ROUTE = SeenRoute(SERVICE, frozenset({REPLICA[1]}), frozenset({REPLICA[1]}))
+CLUSTER = SeenCluster("eu-1", "c1")
+SOUND = Snapshot(
+    workflows={
+        "fleetscheduler/default": SeenWorkflow(
+            "fleetscheduler/default", "FleetScheduler", events=100
+        ),
+        DEPLOYMENT_ID: SeenWorkflow(DEPLOYMENT_ID, "ModelDeployment", "d1", events=100),
+        REPLICA_ID: SeenWorkflow(REPLICA_ID, "ModelReplica", "r1", events=100),
+        "inferencecluster/eu-1": SeenWorkflow(
+            "inferencecluster/eu-1", "InferenceCluster", "c1", events=100
+        ),
+    },
+    deployments=(DEPLOYMENT,),
+    replicas=(REPLICA_RUNS,),
+    ledger=(SeenEntry("r1", REPLICA, "eu-1", "Bound", {"gpus": 1}),),
+    pods=(POD,),
+    pools={("eu-1", "gpus"): SeenPool(1)},
+    objects=(OBJECT,),
+    routes=(ROUTE,),
+    clusters=(CLUSTER,),
+    copies=(SeenCopy(("ml", "weights"), "eu-1", "Ready", complete=True),),
+    texts={"the history of a": "nothing of note"},
+    secrets=frozenset({"hunter2"}),
+)
+LATER = replace(
+    SOUND,
+    seconds=7200.0,
+    workflows={
+        name: replace(found, events=found.events + 200) for name, found in SOUND.workflows.items()
+    },
+)
+
+
+def with_workflow(**changed: Any) -> Snapshot:
+    """Return the sound moment with another state of the replica's workflow."""
+    return replace(
+        SOUND,
+        workflows={**SOUND.workflows, REPLICA_ID: replace(SOUND.workflows[REPLICA_ID], **changed)},
+    )
+
+
+def with_deployment(**changed: Any) -> Snapshot:
+    """Return the sound moment with another state of the deployment."""
+    return replace(SOUND, deployments=(replace(DEPLOYMENT, **changed),))
+
+
+def with_replica(**changed: Any) -> Snapshot:
+    """Return the sound moment with another state of the replica."""
+    return replace(SOUND, replicas=(replace(REPLICA_RUNS, **changed),))
+
+
+def with_cluster(**changed: Any) -> Snapshot:
+    """Return the sound moment with another state of the cluster."""
+    return replace(SOUND, clusters=(replace(CLUSTER, **changed),))
+
+
+class Refused(NamedTuple):
+    """A moment, and the sentence with which an auditor refuses it."""
+
+    auditor: auditors.Auditor
+    seen: Snapshot
+    sentence: str
+
+
+TWO_PODS = replace(SOUND, pods=(POD, replace(POD, owner="r2")))
+GONE = {
+    **SOUND.workflows,
+    REPLICA_ID: replace(SOUND.workflows[REPLICA_ID], running=False, status="COMPLETED"),
+}
+REFUSED = [
+    Refused(
+        auditors.no_pool_is_overcommitted, TWO_PODS, "eu-1/gpus: 2 of 1 nodes are used by r1, r2"
+    ),
+    Refused(
+        auditors.no_pool_is_overcommitted,
+        replace(TWO_PODS, pools={("eu-1", "gpus"): SeenPool(1, devices=8, by_device=True)}),
+        "eu-1/gpus: 16 of 8 devices are used by r1, r2",
+    ),
+    Refused(
+        auditors.the_ledger_equals_a_recount,
+        replace(SOUND, ledger_differences=("pool gpus: 1 against 2",)),
+        "the ledger differs from a recount: pool gpus: 1 against 2",
+    ),
+    Refused(
+        auditors.no_workflow_task_fails,
+        with_workflow(failures=("KeyError: 'x'",)),
+        f"a workflow task of {REPLICA_ID} failed: KeyError: 'x'",
+    ),
+    Refused(
+        auditors.no_workflow_task_fails,
+        with_workflow(status="FAILED", running=False),
+        f"{REPLICA_ID} ended as FAILED",
+    ),
+    Refused(
+        auditors.teardowns_keep_their_order,
+        with_replica(deleting=True, step=2),
+        "ml/chat-eu-1-0 is in step 2 of its teardown, and the route of ml/talk still has it",
+    ),
+    Refused(
+        auditors.teardowns_keep_their_order,
+        replace(
+            with_replica(deleting=True, step=3), routes=(), pods=(replace(POD, deleting=True),)
+        ),
+        "a pod of ml/chat-eu-1-0 is deleted in step 3 of the teardown",
+    ),
+    Refused(
+        auditors.teardowns_keep_their_order,
+        with_cluster(tearing_down=True),
+        "the stack of eu-1 is removed, and 1 objects of replicas remain",
+    ),
+    Refused(
+        auditors.teardowns_keep_their_order,
+        with_cluster(cloud_deleting=True),
+        "eu-1 is being deleted at its cloud before its stack is removed",
+    ),
+    Refused(
+        auditors.a_finished_object_left_nothing,
+        replace(SOUND, workflows=GONE),
+        f"{REPLICA_ID} is gone, and left eu-1/Deployment/ml/chat-main without listing it",
+    ),
+    Refused(
+        auditors.evictions_have_a_cause,
+        with_replica(deleting=True),
+        "ml/chat-eu-1-0 is being deleted, and its deployment records no cause",
+    ),
+    Refused(
+        auditors.no_secret_is_shown,
+        replace(SOUND, texts={"the log": "password hunter2 is wrong"}),
+        "the secret value 'hunter2' is in the log",
+    ),
+    Refused(
+        auditors.every_request_is_answered,
+        replace(SOUND, waits=("the account of modelreplica/ml/x",)),
+        "the scheduler waits: the account of modelreplica/ml/x",
+    ),
+    Refused(
+        auditors.every_request_is_answered,
+        with_deployment(answered=False),
+        "ml/chat was never answered by the scheduler",
+    ),
+    Refused(
+        auditors.every_request_is_answered,
+        with_deployment(wanted=3),
+        "ml/chat wants 3 replicas, has 1, and was told that 0 are missing",
+    ),
+    Refused(
+        auditors.every_request_is_answered,
+        with_deployment(wanted=2, shortfall=1),
+        "ml/chat misses 1 replicas, and no message says why",
+    ),
+    Refused(
+        auditors.everything_that_fits_is_placed,
+        with_deployment(wanted=3, shortfall=2, placeable=1),
+        "ml/chat misses 2 replicas, of which a new decision places 1",
+    ),
+    Refused(
+        auditors.what_is_deleted_is_gone,
+        with_workflow(deleting=True, unsettled="step 3 of 12"),
+        f"{REPLICA_ID} is being deleted for ever: step 3 of 12",
+    ),
+    Refused(
+        auditors.objects_are_owned,
+        replace(SOUND, workflows=GONE),
+        "eu-1/Deployment/ml/chat-main belongs to nobody who lives (r1), and is not listed as "
+        "left behind",
+    ),
+    Refused(
+        auditors.every_pod_is_charged,
+        replace(SOUND, ledger=(), replicas=()),
+        "a pod in eu-1/gpus is of replica r1, which has no ledger entry",
+    ),
+    Refused(
+        auditors.every_pod_is_charged,
+        replace(SOUND, replicas=()),
+        "ml/chat-eu-1-0 (r1) is charged as Bound, and does not run",
+    ),
+    Refused(
+        auditors.every_pod_is_charged,
+        replace(SOUND, ledger=(replace(SOUND.ledger[0], state="Releasing"),)),
+        "ml/chat-eu-1-0 (r1) runs, and is charged as Releasing",
+    ),
+    Refused(
+        auditors.every_pod_is_charged,
+        replace(SOUND, ledger=(), pods=()),
+        "ml/chat-eu-1-0 (r1) runs, and is not charged",
+    ),
+    Refused(
+        auditors.deployments_track_what_runs,
+        with_deployment(placements=()),
+        "ml/chat-eu-1-0 (r1) runs, and no deployment tracks it",
+    ),
+    Refused(
+        auditors.deployments_track_what_runs,
+        replace(SOUND, replicas=()),
+        "ml/chat tracks chat-eu-1-0 (r1), which does not run",
+    ),
+    Refused(
+        auditors.deployments_track_what_runs,
+        with_deployment(placements=(replace(PLACEMENT, waits_for=("r0",)),)),
+        "chat-eu-1-0 waits for r0, which is gone",
+    ),
+    Refused(
+        auditors.ready_counts_equal_the_pods,
+        replace(SOUND, pods=(replace(POD, ready=False),)),
+        "ml/chat shows 1 ready replicas, and the pods of 0 are ready",
+    ),
+    Refused(
+        auditors.clusters_show_how_they_are,
+        with_cluster(reachable=False),
+        "eu-1 is Ready, and its API server is silent",
+    ),
+    Refused(
+        auditors.clusters_show_how_they_are,
+        with_cluster(ready=False),
+        "eu-1 is not Ready, and its API server answers",
+    ),
+    Refused(
+        auditors.caches_show_what_is_staged,
+        replace(SOUND, copies=(replace(SOUND.copies[0], phase="Hydrating"),)),
+        "ml/weights is Hydrating on eu-1, where its volume is complete",
+    ),
+    Refused(
+        auditors.every_route_serves,
+        with_replica(deleting=True),
+        "the route of ml/talk has chat-eu-1-0, which is being deleted",
+    ),
+    Refused(
+        auditors.every_route_serves,
+        with_replica(ready=False),
+        "the route of ml/talk has chat-eu-1-0, which is not ready",
+    ),
+    Refused(
+        auditors.every_route_serves,
+        replace(SOUND, routes=(replace(ROUTE, endpoints=frozenset()),)),
+        "the route of ml/talk has nothing, and the service selects chat-eu-1-0",
+    ),
+    Refused(
+        auditors.the_last_writer_of_a_scale_wins,
+        with_deployment(wanted=4, scaled=2),
+        "ml/chat wants 4 replicas; the last scale asked for 2, the last apply for 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "auditor", [*auditors.ALWAYS, *auditors.AT_REST], ids=lambda auditor: auditor.__name__
+)
+def test_every_auditor_accepts_a_sound_moment_and_refuses_another_one(
+    auditor: auditors.Auditor,
+) -> None:
+    assert list(auditor(SOUND)) == []
+    assert any(refused.auditor is auditor for refused in REFUSED)
+
+
+@pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused.sentence)
+def test_an_auditor_names_what_it_refuses(refused: Refused) -> None:
+    assert list(refused.auditor(refused.seen)) == [refused.sentence]
+
+
+EXCUSED = {
+    "a pool that lost nodes": replace(
+        TWO_PODS, pools={("eu-1", "gpus"): SeenPool(1, excused=True)}
+    ),
+    "two pods with half of the devices of a node each": replace(
+        SOUND,
+        pods=(replace(POD, devices=4), replace(POD, devices=4)),
+        pools={("eu-1", "gpus"): SeenPool(1, devices=8, by_device=True)},
+    ),
+    "a replica whose withdrawal was skipped": replace(
+        with_replica(deleting=True, step=3, skipped=True),
+        deployments=(replace(DEPLOYMENT, deleting=True),),
+    ),
+    "a stack whose removal was forced": with_cluster(tearing_down=True, forced=True),
+    "an object that is listed as left behind": replace(
+        SOUND,
+        workflows={
+            **GONE,
+            REPLICA_ID: replace(GONE[REPLICA_ID], left_behind=frozenset({str(OBJECT)})),
+        },
+    ),
+    "a replica that is deleted for a reason": replace(
+        with_replica(deleting=True),
+        deployments=(replace(DEPLOYMENT, placements=(replace(PLACEMENT, reason="Drained"),)),),
+    ),
+    "a terminated workflow": with_workflow(running=False, status="TERMINATED"),
+}
+
+
+@pytest.mark.parametrize("name", EXCUSED)
+def test_what_is_allowed_at_any_time_is_no_finding(name: str) -> None:
+    assert auditors.audit(EXCUSED[name], auditors.ALWAYS) == []
+
+
+def test_a_persisting_fault_excuses_the_object_that_has_it_and_no_other_one() -> None:
+    waiting = replace(
+        SOUND,
+        workflows={
+            **SOUND.workflows,
+            REPLICA_ID: replace(SOUND.workflows[REPLICA_ID], deleting=True, unsettled="no answer"),
+            DEPLOYMENT_ID: replace(
+                SOUND.workflows[DEPLOYMENT_ID], deleting=True, unsettled="waits"
+            ),
+        },
+        broken=frozenset({REPLICA_ID}),
+    )
+    assert list(auditors.what_is_deleted_is_gone(waiting)) == [
+        f"{DEPLOYMENT_ID} is being deleted for ever: waits"
+    ]
+
+
+def test_two_equal_moments_at_rest_differ_in_nothing() -> None:
+    assert auditors.compare(SOUND, LATER) == []
+
+
+GREW = (
+    f"histories_do_not_grow: the history of {DEPLOYMENT_ID} grew by 301 events in 2.0 h at rest; "
+    "150 an hour are the bound"
+)
+BUSY = {**LATER.workflows, DEPLOYMENT_ID: replace(LATER.workflows[DEPLOYMENT_ID], events=401)}
+CHANGED = [
+    (
+        replace(LATER, deployments=(replace(DEPLOYMENT, wanted=2),)),
+        ["nothing_flaps: ml/chat went from 1 to 2 replicas, and nobody asked for it"],
+    ),
+    (
+        replace(LATER, replicas=(replace(REPLICA_RUNS, uid="r2"),)),
+        [
+            "nothing_flaps: ml/chat-eu-1-0 (r1) is gone, and nobody asked for it",
+            "nothing_flaps: ml/chat-eu-1-0 (r2) is new, and nobody asked for it",
+        ],
+    ),
+    (
+        replace(LATER, routes=(replace(ROUTE, endpoints=frozenset({"other"})),)),
+        ["nothing_flaps: the route of ml/talk changed from chat-eu-1-0 to other"],
+    ),
+    (
+        replace(
+            LATER,
+            workflows={
+                **LATER.workflows,
+                DEPLOYMENT_ID: replace(LATER.workflows[DEPLOYMENT_ID], generation=1),
+            },
+        ),
+        [f"nothing_flaps: {DEPLOYMENT_ID} went from generation 0 to 1, and nobody wrote it"],
+    ),
+    (
+        replace(LATER, workflows=BUSY),
+        [GREW],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("later", "sentences"), CHANGED, ids=lambda value: value[0] if isinstance(value, list) else ""
+)
+def test_what_changes_at_rest_is_named(later: Snapshot, sentences: list[str]) -> None:
+    assert auditors.compare(SOUND, later) == sentences

@@ -1,0 +1,67 @@
+"""Lets the auditors look at a world: after its steps, and when it has come to rest."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.simulation import auditors
+from tests.simulation.auditors import Finding
+from tests.simulation.coverage import Coverage
+from tests.simulation.observe import Observer
+from tests.simulation.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Step, World
+
+STEPS_PER_LOOK = 40
+"""A look costs as much as some steps; what is wrong stays so for many more."""
+LOOKS_PER_TEXT = 100
+SETTLED_WITHIN = 4 * 3600
+"""The longest chain of waits of the product: a resync, and back-off after it."""
+SETTLING_PAUSE = 600
+REST_SECONDS = 3 * 3600
+
+
+class Watch:
+    """Looks at a world every so many steps. Raises Finding."""
+
+    def __init__(self, world: "World") -> None:
+        self.observer = Observer(world)
+        self.coverage = Coverage()
+        self._steps = 0
+
+    def __call__(self, world: "World", step: "Step") -> None:
+        """Take note of a step, and look if it is time to."""
+        del world
+        if step.kind == "script":
+            self.coverage.acted(step.subject)
+        self._steps += 1
+        if self._steps % STEPS_PER_LOOK == 0:
+            whole = self._steps % (STEPS_PER_LOOK * LOOKS_PER_TEXT) == 0
+            self._check(self.observer.look(whole=whole, texts=whole))
+
+    def _check(self, seen: Snapshot) -> None:
+        self.coverage.saw(seen)
+        if found := auditors.audit(seen, auditors.ALWAYS):
+            raise Finding(found)
+
+    async def until_settled(self) -> Snapshot:
+        """Wait until nothing is found at rest. Raises Finding after the longest wait."""
+        found: list[str] = []
+        for _ in range(SETTLED_WITHIN // SETTLING_PAUSE):
+            seen = self.observer.look(whole=True, texts=True)
+            self._check(seen)
+            found = auditors.audit(seen, auditors.AT_REST)
+            if not found:
+                return seen
+            await asyncio.sleep(SETTLING_PAUSE)
+        raise Finding(found)
+
+
+async def at_rest(world: "World") -> None:
+    """Check a world that nothing disturbs any more, and that it stays as it is. Raises Finding."""
+    watch = next(each for each in world.observers if isinstance(each, Watch))
+    before = await watch.until_settled()
+    await asyncio.sleep(REST_SECONDS)
+    after = await watch.until_settled()
+    if found := auditors.compare(before, after):
+        raise Finding(found)
