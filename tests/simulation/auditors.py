@@ -1,8 +1,8 @@
-"""What has to hold in a simulated fleet: auditors return a sentence for each violation.
+"""The invariants of a simulated fleet: auditors return a sentence for each violation.
 
-`ALWAYS` holds after every step, whatever goes wrong. `AT_REST` holds when the last fault and the
-last request are over for longer than every bound of the product. `BETWEEN` compares two moments at
-rest: nobody asked for anything in between.
+`ALWAYS` holds after every step, in the middle of any fault. `AT_REST` holds when the last fault and
+the last request are over for longer than every bound of the product. `BETWEEN` compares two moments
+at rest: nobody asked for anything in between.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ Comparison = Callable[[Snapshot, Snapshot], Iterable[str]]
 
 
 class Finding(AssertionError):
-    """What auditors found."""
+    """Auditors found violations."""
 
     def __init__(self, sentences: Iterable[str]) -> None:
         self.sentences = list(sentences)
@@ -42,7 +42,7 @@ class Finding(AssertionError):
 
 
 def no_pool_is_overcommitted(seen: Snapshot) -> Iterator[str]:
-    """I1: the pods of a pool, those that wait too, fit on its nodes unless it became smaller."""
+    """I1: all pods of a pool, running or pending, fit on its nodes unless the pool shrank."""
     for pool, pods in _by_pool(seen.pods).items():
         capacity = seen.pools.get(pool)
         if capacity is None or capacity.excused:
@@ -170,7 +170,7 @@ ALWAYS: tuple[Auditor, ...] = (
 def every_request_is_answered(seen: Snapshot) -> Iterator[str]:
     """I2.
 
-    Each deployment has what it wants, or reasons why not; the scheduler waits for nothing.
+    Each deployment has its replicas, or reasons; the scheduler waits for nothing.
     """
     yield from (f"the scheduler waits: {what}" for what in seen.waits)
     for deployment in _sound(seen):
@@ -200,7 +200,7 @@ def everything_that_fits_is_placed(seen: Snapshot) -> Iterator[str]:
 
 
 def what_is_deleted_is_gone(seen: Snapshot) -> Iterator[str]:
-    """Every deletion has ended, apart from those that wait for users or for a persisting fault."""
+    """Every deletion has ended, unless it waits for users or for the end of a fault."""
     for workflow_id, found in seen.workflows.items():
         if not found.running or not found.deleting or workflow_id in seen.broken:
             continue
@@ -243,7 +243,7 @@ def every_pod_is_charged(seen: Snapshot) -> Iterator[str]:
 
 
 def deployments_track_what_runs(seen: Snapshot) -> Iterator[str]:
-    """A deployment tracks the replicas that run for it, and waits for none that is gone."""
+    """A deployment tracks the replicas that run for it, and waits for no other one."""
     running = {replica.uid: replica for replica in seen.replicas}
     tracked = {
         placement.uid for deployment in seen.deployments for placement in deployment.placements
@@ -331,7 +331,7 @@ def every_route_serves(seen: Snapshot) -> Iterator[str]:
 
 
 def the_last_writer_of_a_scale_wins(seen: Snapshot) -> Iterator[str]:
-    """I6: the count is that of the last scale, or of an apply that changed it after that."""
+    """I6: the wanted count is the count in the last scale, or in an apply after it."""
     for deployment in seen.deployments:
         if deployment.deleting or deployment.applied is None:
             continue
@@ -415,16 +415,16 @@ def histories_do_not_grow(before: Snapshot, after: Snapshot) -> Iterator[str]:
 BETWEEN: tuple[Comparison, ...] = (nothing_flaps, histories_do_not_grow)
 
 
-# --- what they share ------------------------------------------------------------------------------
+# --- helpers --------------------------------------------------------------------------------------
 
 
 def audit(seen: Snapshot, auditors: Iterable[Auditor]) -> list[str]:
-    """Return what some auditors find."""
+    """Return the findings of some auditors."""
     return [f"{auditor.__name__}: {sentence}" for auditor in auditors for sentence in auditor(seen)]
 
 
 def compare(before: Snapshot, after: Snapshot) -> list[str]:
-    """Return what changed between two moments at rest and may not."""
+    """Return the forbidden changes between two moments at rest."""
     return [
         f"{comparison.__name__}: {sentence}"
         for comparison in BETWEEN
@@ -455,7 +455,7 @@ def _is_excused(seen: Snapshot, kind: str, name: tuple[str, str]) -> bool:
 
 
 def _sound(seen: Snapshot) -> Iterator[SeenDeployment]:
-    """Give the deployments that live and have no persisting fault."""
+    """Yield the deployments that live and have no persisting fault."""
     for deployment in seen.deployments:
         if not deployment.deleting and not _is_excused(seen, "modeldeployment", deployment.name):
             yield deployment

@@ -22,14 +22,14 @@ class Coverage:
         self.actions[action] += 1
 
     def saw(self, seen: Snapshot) -> None:
-        """Take over what the objects of a moment show."""
+        """Add the phases and reasons of a moment."""
         for found in seen.workflows.values():
             self.shown.update((found.kind, word) for word in found.shown)
             self.shown.add((found.kind, f"status/{found.status}"))
 
 
 def report(worlds: list[Coverage]) -> Iterator[str]:
-    """Write what occurred in how many worlds, then what can occur and did not."""
+    """Write how often everything occurred, then the reasons that no world showed."""
     actions: Counter[str] = Counter()
     shown: Counter[tuple[str, str]] = Counter()
     for each in worlds:

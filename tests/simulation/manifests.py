@@ -38,7 +38,7 @@ def a_class(name: str, *, price: str = "", gpus: int = 0, provisioning: Json | N
 
 
 def a_pool(draw: Random, name: str, nodes_max: int = 4) -> Json:
-    """Return a pool of one of the classes."""
+    """Return a pool of nodes of a drawn class."""
     return {
         "name": name,
         "className": draw.choice(tuple(DEVICES)),
@@ -82,7 +82,7 @@ def a_gateway(*, managed: bool = False) -> Json:
 
 
 def a_cache(draw: Random, namespace: str, name: str) -> Json:
-    """Return a cache of one of the sources, for all clusters or those of a region."""
+    """Return a cache with a drawn source, for all clusters or for one region."""
     source = draw.choice(("HuggingFace", "HuggingFace", "S3", "OCI"))
     blocks = {
         "HuggingFace": {

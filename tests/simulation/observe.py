@@ -1,4 +1,4 @@
-"""Reads one moment of a running world, and remembers what a moment cannot show."""
+"""Reads one moment of a running world, and remembers facts of earlier moments."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -39,7 +39,7 @@ class Observer:
     """Looks at a world.
 
     Attributes:
-        broken: workflow ids of which a script lets a fault persist.
+        broken: ids of workflows that a persisting fault affects.
         ended: the last look at each run that is in no cache any more.
 
     """
@@ -56,7 +56,7 @@ class Observer:
         self._read_logs = 0
 
     def look(self, *, whole: bool = False, texts: bool = False) -> Snapshot:
-        """Read the present moment. `whole`: with what takes long; `texts`: with all new text."""
+        """Read the present moment. `whole`: also the slow parts; `texts`: also all new text."""
         objects = {
             execution.run.workflow_id: execution.run.workflow
             for execution in self.world.server.executions.values()
@@ -156,7 +156,7 @@ class Observer:
         pods: Iterable[SeenPod],
         ledger: Iterable[SeenEntry],
     ) -> None:
-        """End the excuse of pools of which the scheduler knows the nodes, and where all fits."""
+        """End the excuse of pools whose nodes the scheduler knows and where all fits."""
         charged: dict[Pool, int] = {}
         for entry in ledger:
             for name, count in entry.pools.items():
@@ -190,7 +190,7 @@ class Observer:
 
 
 def _shown(before: SeenWorkflow, product: Any) -> SeenWorkflow:
-    """Read what an object shows of itself; what was seen before where it is in no cache."""
+    """Read the status of an object; keep the last known one where it is in no cache."""
     if product is None:
         return before
     state = product.state
@@ -215,7 +215,7 @@ def _shown(before: SeenWorkflow, product: Any) -> SeenWorkflow:
 
 
 def _left_behind(product: Entity[Any]) -> Iterator[str]:
-    """Name what an object lists as left behind; a label stands for all objects of the owner."""
+    """Name the left-behind objects that an object lists; a label stands for all of its owner."""
     for item in product.state.left_behind:
         place = "control" if item.location == "control cluster" else item.location
         yield f"{place}/{item.kind}/{item.namespace}/{item.name}"
@@ -372,7 +372,7 @@ def _copies(objects: Mapping[str, Any], parts: Any) -> Iterator[SeenCopy]:
 
 
 def _routes(objects: Mapping[str, Any], parts: Any) -> Iterator[SeenRoute]:
-    """Give the routes of services that run, or whose route is still there."""
+    """Yield the routes of services that run, or whose route is still there."""
     live = {(each.namespace, each.service): frozenset(each.endpoints) for each in parts.routes()}
     gateway = objects.get(names.workflow_id("InferenceGateway", "", "default"))
     isolates = None
@@ -384,7 +384,7 @@ def _routes(objects: Mapping[str, Any], parts: Any) -> Iterator[SeenRoute]:
         service = services.get(name)
         wanted = None
         if (
-            has_gateway
+            isolates is not None
             and service is not None
             and not service.state.deleting
             and service.state.spec

@@ -1,7 +1,7 @@
-"""What users and operators do in a simulated fleet, drawn from a seed.
+"""The users and operators of a simulated fleet, drawn from a seed.
 
 A seed draws a fleet, the weights of the actions, and how long people wait between two of them. A
-script ends before its world does: what people have broken they repair, and then they only watch.
+script ends before its world does: people repair everything that they broke, and then only watch.
 """
 
 import asyncio
@@ -186,7 +186,7 @@ class People:
             await self.apply(self.draw.choice(self.earlier[address]))
 
     async def scale(self) -> None:
-        """Scale a deployment, mostly within what may fit."""
+        """Scale a deployment, mostly within the capacity of the fleet."""
         if address := self.one("ModelDeployment"):
             count = self.draw.choice((0, 0, 1, 2, 3, 5, 12))
             await self.signal(address, "scale", replicas=count)
@@ -275,7 +275,7 @@ class People:
             await self.apply(document)
 
     async def delete_cache(self) -> None:
-        """Delete a cache, whoever uses it."""
+        """Delete a cache, also one in use."""
         if address := self.one("ModelCache"):
             await self.delete(address)
 
@@ -433,7 +433,7 @@ class People:
         }
 
     async def _apply_again(self, workflow_id: str) -> None:
-        """Apply what a terminated workflow was for; delete it if nobody wants it any more."""
+        """Apply the object of a terminated workflow; delete it if nobody wants it any more."""
         document = self.touched.get(workflow_id)
         if document is None or workflow_id.startswith(STARTED_AGAIN) or self.running(workflow_id):
             return
@@ -468,14 +468,14 @@ class People:
         secrets[place] = {key: self._a_secret()}
 
     async def drift(self) -> None:
-        """Let somebody edit or delete one of our objects by hand."""
+        """Let somebody edit or delete a managed object by hand."""
         places = [*(name for kind, _, name in self.wanted if kind == "InferenceCluster"), "control"]
         self.world.parts.drift(self.draw.choice(places))
 
     # --- the end ----------------------------------------------------------------------------------
 
     async def repair(self) -> None:
-        """Bring back what was terminated, and end what was meant for a while."""
+        """Apply terminated objects again, and end temporary measures."""
         for address in sorted(self.wanted, key=lambda each: (APPLY_ORDER.index(each[0]), each)):
             if not self.running(names.workflow_id(*address)):
                 await self.apply(self.wanted[address])
@@ -540,7 +540,7 @@ ACTIONS: dict[str, tuple[float, Callable[[People], Awaitable[None]]]] = {
     "rotate a secret": (1, People.rotate_secret),
     "drift": (2, People.drift),
 }
-"""What people do, and how often in relation to each other."""
+"""The actions of people, and how often they occur in relation to each other."""
 _FACTORS = (0.0, 0.3, 1.0, 1.0, 3.0)
 """How much more often a seed has each action, so that seeds differ in what they are about."""
 _PER_DAY = (20, 60, 150)

@@ -18,13 +18,13 @@ class SeenWorkflow:
     """The last run of a workflow id.
 
     Attributes:
-        running: the run is open. `status`: that of the run, as Temporal names it.
+        running: the run is open. `status`: its status, as Temporal names it.
         events: the events of all runs of this id, which grow as the history does.
         failures: failed workflow tasks.
-        phase: that of the object. `unsettled`: why the object is not at rest, such as the
+        phase: the phase of the object. `unsettled`: why the object is not at rest, such as the
         condition that is not True.
         shown: its phase, reasons of its conditions and reasons of its events, for coverage.
-        deleting: its deletion was requested. `left_behind`: what it lists as left behind,
+        deleting: its deletion was requested. `left_behind`: the objects that it lists,
         as place/kind/namespace/name.
 
     """
@@ -69,8 +69,8 @@ class SeenPlacement:
 class SeenDeployment:
     """A ModelDeployment that runs.
 
-    `scaled`: the count of the last accepted scale, None if there was none; `applied`: that of
-    the last applied spec. `placeable`: the
+    `scaled`: the count of the last accepted scale, None if there was none; `applied`: the
+    count in the last applied spec. `placeable`: the
     replicas that a new decision would place now. `explained`: the message that says why some
     are not placed.
     """
@@ -166,7 +166,7 @@ class SeenObject:
 
 @dataclass(frozen=True)
 class SeenRoute:
-    """The endpoints in the live route of a service, and those that the service selects."""
+    """The endpoints in the live route of a service, and the endpoints that it selects."""
 
     service: Name
     endpoints: frozenset[str]
@@ -207,11 +207,11 @@ class Snapshot:
     """One moment.
 
     Attributes:
-        seconds: virtual time. `broken`: workflow ids of which a fault persists, which
-        excuses themselves and nobody else.
+        seconds: virtual time. `broken`: ids of workflows that a
+        persisting fault affects; no other one is excused.
         unreachable: clusters whose API server does not answer now.
-        ledger_differences: the answer of the scheduler's own `audit`. `waits`: what keeps
-        the scheduler from deciding.
+        ledger_differences: the answer of the scheduler's own `audit`. `waits`: the
+        reasons why the scheduler does not decide.
         dropped: endpoints whose workflow is past the withdrawal step without having skipped it.
         texts: new text of histories, logs and errors; `secrets`: values that may be in none.
 
