@@ -1,0 +1,113 @@
+"""The plan of faults of one seed: which kinds strike, how often, and when the world is quiet.
+
+A plan ends well before its run does: the system has to come to rest after the last fault.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# How often each kind strikes: the probability at each occasion, before the factor of the seed.
+RATES: dict[str, float] = {
+    "worker.kill.task": 0.002,
+    "worker.kill.activity": 0.002,
+    "message.lost": 0.01,
+    "message.doubled": 0.01,
+    "message.late": 0.01,
+    "reply.lost": 0.01,
+    "receiver.full": 0.002,
+    "receiver.silent": 0.002,
+    "visibility.late": 0.05,
+    "visibility.incomplete": 0.01,
+    "heartbeat.lost": 0.01,
+    "cluster.error": 0.01,
+    "cluster.stall": 0.002,
+    "cluster.lie": 0.002,
+    "cloud.error": 0.02,
+    "cloud.stall": 0.005,
+    "cloud.lie": 0.005,
+    "helm.error": 0.02,
+    "hub.error": 0.02,
+}
+# Faults that come by themselves: how many in a day, before the factor of the seed.
+PER_DAY: dict[str, float] = {
+    "clock.step": 6.0,
+    "temporal.outage": 4.0,
+    "worker.kill": 12.0,
+    "queue.unserved": 4.0,
+}
+_FACTORS = (0.0, 0.0, 0.3, 1.0, 3.0)
+_QUIET_FROM = 0.6
+_GAPS = 3
+_GAP_OF_PHASE = 0.15
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A time span in which faults strike, in seconds."""
+
+    begins: float
+    ends: float
+
+
+class Faults:
+    """Draws faults. `note` logs each one."""
+
+    def __init__(
+        self,
+        seed: int,
+        horizon: float,
+        seconds: Callable[[], float],
+        note: Callable[[str, str], None],
+    ) -> None:
+        self._draw = random.Random(f"faults/{seed}")
+        self._seconds = seconds
+        self._note = note
+        self._muted = False
+        names = (*RATES, *PER_DAY)
+        self.factors = {name: self._draw.choice(_FACTORS) for name in names}
+        if self._draw.random() < 0.1:
+            self.factors = dict.fromkeys(names, 0.0)
+        self.last = horizon * _QUIET_FROM
+        edges = sorted(self._draw.uniform(0, self.last) for _ in range(_GAPS))
+        self.phases = _phases(self.last, edges)
+
+    @property
+    def active(self) -> bool:
+        """Whether faults strike now."""
+        return not self._muted and any(
+            each.begins <= self._seconds() < each.ends for each in self.phases
+        )
+
+    def end(self) -> None:
+        """Let no fault strike any more."""
+        self._muted = True
+
+    def strikes(self, name: str, subject: str = "") -> bool:
+        """Draw whether a fault strikes at this occasion."""
+        rate = RATES[name] * self.factors[name]
+        if not rate or not self.active or self._draw.random() >= rate:
+            return False
+        self._note(name, subject)
+        return True
+
+    def between(self, low: float, high: float) -> float:
+        """Draw an amount."""
+        return self._draw.uniform(low, high)
+
+    def next_after(self, name: str) -> float | None:
+        """Draw the seconds until a fault comes that comes by itself; None if this seed has none of that name."""
+        per_day = PER_DAY[name] * self.factors[name]
+        return self._draw.expovariate(per_day / 86_400) if per_day else None
+
+
+def _phases(last: float, edges: list[float]) -> list[Phase]:
+    """Return the spans between gaps, of which one begins at each edge."""
+    phases, begins = list[Phase](), 0.0
+    for edge in edges:
+        if edge > begins:
+            phases.append(Phase(begins, edge))
+        begins = max(begins, edge + last * _GAP_OF_PHASE)
+    if begins < last:
+        phases.append(Phase(begins, last))
+    return phases
