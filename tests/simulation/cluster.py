@@ -3,7 +3,7 @@
 import asyncio
 import bisect
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -23,6 +23,7 @@ from activities.cluster_objects.cluster_api import (
     WatchExpired,
     whole,
 )
+from activities.cluster_objects.ownership import owner_of
 from api_types.errors import (
     ClusterUnreachable,
     CredentialsInvalid,
@@ -33,13 +34,13 @@ from api_types.errors import (
     StackMissing,
     Throttled,
 )
-from api_types.labels import FIELD_MANAGER, POOL
+from api_types.labels import FIELD_MANAGER, MANAGED_BY, POOL, RENDER_HASH
 from tests.simulation import kinds
 from tests.simulation.collector import Collector
 from tests.simulation.fields import copied
 from tests.simulation.kubelet import Kubelets
 from tests.simulation.network_controllers import NetworkControllers
-from tests.simulation.reconciling import ClusterBehaviour, Hub
+from tests.simulation.reconciling import ClusterBehaviour, Hub, key_above, key_of
 from tests.simulation.storage_controllers import StorageControllers
 from tests.simulation.store import (
     ObjectKey,
@@ -55,6 +56,7 @@ from tests.simulation.workload_controllers import WorkloadControllers
 ResultT = TypeVar("ResultT")
 Mood = Literal["answers", "silent", "refuses", "throttles", "fails"]
 Strikes = Callable[[str, str], bool]
+Pause = Callable[[float, float], Awaitable[None]]
 
 _LATENCY = (0.002, 0.06)
 _READ_SECONDS = 30.0
@@ -76,12 +78,13 @@ def no_faults(_name: str, _subject: str) -> bool:
 class ApiServer:
     """A cluster: its objects, its controllers, and how its API server answers at present.
 
-    `strikes` draws faults of single requests. `tokens` are the credentials that it accepts; none means all.
+    `strikes` draws faults of single requests, `pause` lets the time of a part of one pass. `tokens` are the credentials that it accepts; none means all.
     """
 
     name: str
     draw: random.Random
     strikes: Strikes = no_faults
+    pause: Pause | None = None
     behaviour: ClusterBehaviour = field(default_factory=ClusterBehaviour)
     version: str = "v1.35.4"
     mood: Mood = "answers"
@@ -111,6 +114,13 @@ class ApiServer:
         self.mood = "refuses"
         self.cut()
         self.hub.stop()
+
+    async def wait(self, low: float = _LATENCY[0], high: float = _LATENCY[1]) -> None:
+        """Let a part of a request take its time. Raises what `pause` does, if the process of the caller is gone."""
+        if self.pause is not None:
+            await self.pause(low, high)
+        else:
+            await asyncio.sleep(self.draw.uniform(low, high))
 
     # --- what an administrator does -----------------------------------------------------------------------------------------------
 
@@ -183,6 +193,43 @@ class ApiServer:
         self.store.set_status(
             ObjectKey("", "Node", "", node), conditions=[{"type": "Ready", "status": str(ready)}]
         )
+
+    def replica_of(self, pod: Json) -> str:
+        """Give the uid of the ModelReplica whose workload made a pod; empty if that is gone."""
+        item: Json | None = pod
+        while item is not None:
+            if owner := owner_of(item).uid:
+                return owner
+            references = item["metadata"].get("ownerReferences", ())
+            namespace = item["metadata"]["namespace"]
+            item = self.store.get(key_above(references[0], namespace)) if references else None
+        return ""
+
+    def drift(self, item: Json) -> str:
+        """Delete or edit an object by hand; give what was done."""
+        key = key_of(item)
+        how = self.draw.choice(("delete", "edit", "edit", "label"))
+        if how == "delete" or "spec" not in item:
+            self.store.delete(key)
+            return f"delete {key.kind} {key.namespace}/{key.name}"
+
+        def change(content: Json) -> Json:
+            metadata = content["metadata"]
+            if how == "label":
+                marks = {
+                    name: value
+                    for name, value in metadata.get("labels", {}).items()
+                    if name != MANAGED_BY
+                }
+                return {**content, "metadata": {**metadata, "labels": marks}}
+            if "replicas" in content.get("spec", {}):
+                more = content["spec"]["replicas"] + 1
+                return {**content, "spec": {**content["spec"], "replicas": more}}
+            notes = {**metadata.get("annotations", {}), RENDER_HASH: "by hand"}
+            return {**content, "metadata": {**metadata, "annotations": notes}}
+
+        self.store.edit(key, change)
+        return f"{how} {key.kind} {key.namespace}/{key.name}"
 
     # --- how it answers -----------------------------------------------------------------------------------------------------------
 
@@ -327,7 +374,7 @@ class ClusterClient(ClusterApi):
                 await changed.wait()
         except TimeoutError:
             return
-        await asyncio.sleep(server.draw.uniform(*_LATENCY))
+        await server.wait()
         while clock() < server.stalled_until or server.mood == "silent":
             # Nothing comes, and the connection looks as if all were well.
             if clock() - started >= _WATCH_DEAD_SECONDS:
@@ -409,7 +456,7 @@ class ClusterClient(ClusterApi):
         server = self.server
         async with self._answering(self._limit.turn()):
             where = f"cluster {server.name}: {doing}"
-            await asyncio.sleep(server.draw.uniform(*_LATENCY))
+            await server.wait()
             await self._endure(where)
             if server.tokens and self._token not in server.tokens:
                 self._limit.record_response()
@@ -431,14 +478,14 @@ class ClusterClient(ClusterApi):
                 raise _error(where, refused) from None
             if writes and server.strikes("cluster.lost", where):
                 raise ClusterUnreachable(f"{where}: no response: the connection was closed")
-            await asyncio.sleep(server.draw.uniform(*_LATENCY))
+            await server.wait()
             self._limit.record_response()
             return result
 
     async def _endure(self, where: str) -> None:
         server = self.server
         if server.mood == "silent" or server.strikes("cluster.stall", where):
-            await asyncio.sleep(_READ_SECONDS)
+            await server.wait(_READ_SECONDS, _READ_SECONDS)
             raise ClusterUnreachable(f"{where}: no response")
         if server.mood == "refuses":
             raise ClusterUnreachable(f"{where}: connection refused")

@@ -9,6 +9,7 @@ from tests.simulation.reconciling import (
     CONTROLLER,
     Hub,
     Part,
+    claims_of,
     is_deleted,
     is_ready,
     key_of,
@@ -25,6 +26,8 @@ class Kubelets(Part):
         super().__init__(hub)
         self._devices_of: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._addresses = 0
+        # The uids of volume claims that a download has filled.
+        self.filled: dict[str, None] = {}
         # Pods without a node, in the order of their creation.
         self._pending: dict[ObjectKey, None] = {}
         hub.on("Pod", self._pod)
@@ -81,6 +84,11 @@ class Kubelets(Part):
                 "message": why,
             }
             self.store.set_status(key, conditions=[condition])
+
+    def devices_of(self, pod: Json) -> int:
+        """Count the devices that a pod asks for, as far as that is known."""
+        held = self._devices_of[pod["spec"].get("nodeName", "")].get(pod["metadata"]["uid"])
+        return self._devices(pod)[0] if held is None else held
 
     def _devices(self, pod: Json) -> tuple[int, str]:
         """Count the devices of a pod; or say why they are not known."""
@@ -345,7 +353,7 @@ class Kubelets(Part):
         ended = {
             "exitCode": 1 if failed else 0,
             "finishedAt": now,
-            "message": "the hub reset the connection" if failed else self.behaviour.commit,
+            "message": "the hub reset the connection" if failed else self.behaviour.staged(pod),
         }
         states = [
             {"name": each["name"], "ready": False, "state": {"terminated": ended}}
@@ -355,6 +363,10 @@ class Kubelets(Part):
             key, ready=False, phase="Failed" if failed else "Succeeded", containerStatuses=states
         )
         self._release(pod)
+        for name in [] if failed else claims_of(pod):
+            claim = self.store.get(ObjectKey("", "PersistentVolumeClaim", key.namespace, name))
+            if claim is not None:
+                self.filled[claim["metadata"]["uid"]] = None
 
     def _node(self, key: ObjectKey, before: Json | None, after: Json | None) -> None:
         self._schedule_soon()

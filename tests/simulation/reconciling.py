@@ -35,7 +35,8 @@ class ClusterBehaviour:
     image_fails: float = 0.0
     crashes: float = 0.0
     download_fails: float = 0.0
-    commit: str = "a" * 40
+    # What a download reports that it has put into its volume, by its pod.
+    staged: Callable[[Json], str] = lambda _pod: "a" * 40
 
 
 class Hub:
@@ -183,6 +184,11 @@ def key_of(item: Json) -> ObjectKey:
         metadata.get("namespace", ""),
         metadata["name"],
     )
+
+
+def key_above(reference: Json, namespace: str) -> ObjectKey:
+    """Give the key of what an owner reference names."""
+    return ObjectKey(group_of(reference), reference["kind"], namespace, reference["name"])
 
 
 def group_of(reference: Json) -> str:

@@ -1,0 +1,455 @@
+"""The world outside of the control plane: clusters, the control cluster, secrets, hubs, charts and clouds, and the activities that reach them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from activities.caches.activities import CacheActivities
+from activities.caches.revisions import RevisionActivities
+from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
+from activities.cluster_objects.ownership import owner_of
+from activities.clusters.activities import ClusterActivities
+from activities.clusters.permissions import Usage
+from activities.render.cache.artifact import SOURCES
+from activities.render_settings import render_settings
+from activities.routing.activities import RoutingActivities
+from activities.routing.control_cluster import ControlCluster
+from activities.secrets.store import SecretMissing
+from activities.stack.activities import StackActivities
+from activities.workloads.activities import WorkloadActivities
+from api_types import labels
+from api_types.errors import CredentialsInvalid
+from api_types.messages.cluster_work import Connection
+from api_types.settings import Settings
+from tests.simulation import kinds
+from tests.simulation.cluster import ApiServer, ClusterClient
+from tests.simulation.fields import Json
+from tests.simulation.helm import HelmInMemory, HelmOfWorker
+from tests.simulation.reconciling import is_deleted, is_ready
+from tests.simulation.secret_vault import ModelHub, Place, SecretVault
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+CONTROL = "control"
+_CONTROL_SECRET = "control-kubeconfig"  # noqa: S105 - the name of a Secret
+_KEY = "kubeconfig"
+_FORCE_AFTER = timedelta(seconds=600)
+
+
+class PodView(NamedTuple):
+    """A pod of an engine, as auditors see it."""
+
+    cluster: str
+    namespace: str
+    name: str
+    pool: str
+    node: str
+    owner: str
+    devices: int
+    ready: bool
+    deleting: bool
+
+
+class NodeView(NamedTuple):
+    """A node of a pool."""
+
+    cluster: str
+    pool: str
+    name: str
+    ready: bool
+    schedulable: bool
+
+
+class ObjectView(NamedTuple):
+    """An object of ours. `place`: a cluster, `control`, or a cloud; `owner`: the uid of its entity, empty if it names none."""
+
+    place: str
+    kind: str
+    namespace: str
+    name: str
+    owner: str
+
+
+class RouteView(NamedTuple):
+    """The route of a service on the control cluster, with the endpoints that it names."""
+
+    namespace: str
+    service: str
+    endpoints: tuple[str, ...]
+
+
+class VolumeView(NamedTuple):
+    """The volume of a cache on a cluster; `complete`: a Job has filled it."""
+
+    cluster: str
+    namespace: str
+    claim: str
+    cache: str
+    complete: bool
+
+
+class SimPool(ClusterPool):
+    """The clients of one worker."""
+
+    def __init__(self, parts: "Parts", store: SecretVault) -> None:
+        self._parts, self._store = parts, store
+        self._open: dict[str, tuple[str, ClusterClient]] = {}
+
+    async def at(self, connection: Connection) -> ClusterApi:
+        """See `ClusterPool`."""
+        text = await self._text(connection)
+        known = self._open.get(connection.cluster)
+        if known is None or known[0] != text:
+            name, _, token = text.partition(" ")
+            known = self._open[connection.cluster] = (
+                text,
+                ClusterClient(self._parts.server_of(name), token),
+            )
+        return known[1]
+
+    async def server(self, connection: Connection) -> ApiServer:
+        """Give the API server itself, for Helm."""
+        return self._parts.server_of((await self._text(connection)).partition(" ")[0])
+
+    async def _text(self, connection: Connection) -> str:
+        try:
+            return (
+                await self._store.get(labels.SYSTEM_NAMESPACE, connection.name, connection.key)
+            ).decode()
+        except SecretMissing as error:
+            raise CredentialsInvalid(
+                f"cluster {connection.cluster}: {error}; put the kubeconfig there"
+            ) from None
+
+
+class Parts:
+    """Everything outside. It survives workers."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.draw = world.source("parts")
+        self.settings = Settings(
+            secrets={"propagation": "all"},
+            control_cluster={"name": _CONTROL_SECRET},
+            workloads={},
+            teardown={"force_after": 600},
+        )
+        self.vault = SecretVault(world.latency)
+        self.hub = ModelHub(world.latency, self._strikes, world.source("hub"))
+        self.helm = HelmInMemory(world.latency, self._strikes, world.clock.seconds)
+        self.servers: dict[str, ApiServer] = {}
+        self._managed: dict[str, bool] = {}
+        self._nowhere = self._new_server("nowhere")
+        self._nowhere.mood = "refuses"
+        self._control_ready = False
+        self.servers[CONTROL] = self._new_server(CONTROL)
+        self._add_system_nodes(self.servers[CONTROL])
+        self.secrets[labels.SYSTEM_NAMESPACE, _CONTROL_SECRET] = {_KEY: f"{CONTROL} 1"}
+
+    @property
+    def secrets(self) -> dict[Place, dict[str, str]]:
+        """The contents of the secret store."""
+        return self.vault.contents
+
+    # --- for scripts --------------------------------------------------------------------------------------------------------------
+
+    def add_cluster(self, name: str, *, managed: bool = False) -> bool:
+        """Create a cluster and its kubeconfig. `managed`: bare, for a stack that the control plane installs; else an administrator's stack.
+
+        Gives whether the cluster that exists is a bare one.
+        """
+        if name not in self.servers:
+            server = self.servers[name] = self._new_server(name)
+            self._managed[name] = managed
+            self._add_system_nodes(server)
+            for each in ("rwx", "standard"):
+                manifest = {
+                    "apiVersion": "storage.k8s.io/v1",
+                    "kind": "StorageClass",
+                    "metadata": {"name": each},
+                }
+                server.create(
+                    {**manifest, "provisioner": "sim", "allowVolumeExpansion": each == "rwx"}
+                )
+            if managed:
+                server.behaviour.gateway_runs = server.behaviour.lws_runs = False
+            else:
+                server.serve(*kinds.STACK)
+                self._create_gateway(server, labels.GATEWAY_NAME, "envoy")
+        self.secrets.setdefault(
+            (labels.SYSTEM_NAMESPACE, f"{name}-kubeconfig"), {_KEY: f"{name} 1"}
+        )
+        return self._managed[name]
+
+    def prepare_control(self, *, managed: bool = False) -> None:
+        """Prepare the control cluster: with an administrator's Traefik, or bare, for a gateway that the control plane installs."""
+        if self._control_ready:
+            return
+        self._control_ready = True
+        server = self.servers[CONTROL]
+        if managed:
+            server.behaviour.gateway_runs = False
+        else:
+            server.serve(*kinds.GATEWAY, *kinds.TRAEFIK)
+            self._create_gateway(server, labels.CONTROL_GATEWAY_NAME, "traefik")
+
+    def set_nodes(self, cluster: str, pool: str, count: int, gpus: int = 8) -> None:
+        """Give a pool of a cluster so many nodes."""
+        self.add_cluster(cluster)
+        self.servers[cluster].set_nodes(pool, count, gpus)
+
+    def cordon(self, cluster: str, node: str, *, on: bool) -> None:
+        """Let a node take no new pods, or take them again."""
+        self.servers[cluster].cordon(node, on=on)
+
+    def drift(self, place: str) -> None:
+        """Let somebody delete or edit one of our objects by hand."""
+        server = self.servers.get(place)
+        ours = (
+            []
+            if server is None
+            else [
+                each
+                for each in server.store.everything()
+                if owner_of(each).uid and not is_deleted(each)
+            ]
+        )
+        if server is not None and ours:
+            self.world.note(
+                "script", f"drift at {place}", server.drift(ours[self.draw.randrange(len(ours))])
+            )
+
+    # --- for auditors -------------------------------------------------------------------------------------------------------------
+
+    def pods(self) -> Iterator[PodView]:
+        """Give the pods of engines on all clusters."""
+        for name, server in self.servers.items():
+            for pod in server.store.find("", "Pod"):
+                pool = pod["spec"].get("nodeSelector", {}).get(labels.POOL, "")
+                if pool and pod.get("status", {}).get("phase") not in ("Failed", "Succeeded"):
+                    yield PodView(
+                        cluster=name,
+                        namespace=pod["metadata"]["namespace"],
+                        name=pod["metadata"]["name"],
+                        pool=pool,
+                        node=pod["spec"].get("nodeName", ""),
+                        owner=server.replica_of(pod),
+                        devices=server.kubelets.devices_of(pod),
+                        ready=is_ready(pod),
+                        deleting=is_deleted(pod),
+                    )
+
+    def nodes(self) -> Iterator[NodeView]:
+        """Give the nodes of pools on all clusters."""
+        for name, server in self.servers.items():
+            for node in server.store.find("", "Node"):
+                pool = (node["metadata"].get("labels") or {}).get(labels.POOL, "")
+                if pool:
+                    schedulable = not node["spec"].get("unschedulable", False)
+                    yield NodeView(
+                        name, pool, node["metadata"]["name"], is_ready(node), schedulable
+                    )
+
+    def reachable(self, cluster: str) -> bool:
+        """Tell whether the API server of a cluster answers."""
+        found = self.servers.get(cluster)
+        return found is not None and found.mood == "answers"
+
+    def objects(self) -> Iterator[ObjectView]:
+        """Give everything of ours that exists outside."""
+        for name, server in self.servers.items():
+            for item in server.store.everything():
+                owner = owner_of(item)
+                metadata = item["metadata"]
+                if owner.uid:
+                    yield ObjectView(
+                        name,
+                        item["kind"],
+                        metadata.get("namespace", ""),
+                        metadata["name"],
+                        owner.uid,
+                    )
+                elif (
+                    item["kind"] == "Secret"
+                    and (metadata.get("labels") or {}).get("owner") == "helm"
+                ):
+                    yield ObjectView(
+                        name, "Release", metadata["namespace"], metadata["labels"]["name"], ""
+                    )
+
+    def routes(self) -> Iterator[RouteView]:
+        """Give the routes of services."""
+        for route in self.servers[CONTROL].store.find("gateway.networking.k8s.io", "HTTPRoute"):
+            owner = owner_of(route)
+            if owner.kind == "ModelService":
+                backends = [
+                    each
+                    for rule in route["spec"].get("rules", ())
+                    for each in rule.get("backendRefs", ())
+                ]
+                endpoints = (
+                    self._endpoint_of(owner.namespace, each["name"])
+                    for each in backends
+                    if each.get("weight", 1)
+                )
+                yield RouteView(owner.namespace, owner.name, tuple(dict.fromkeys(endpoints)))
+
+    def volumes(self) -> Iterator[VolumeView]:
+        """Give the volumes of caches on all clusters."""
+        for name, server in self.servers.items():
+            for claim in server.store.find("", "PersistentVolumeClaim"):
+                owner = owner_of(claim)
+                if owner.kind == "ModelCache":
+                    metadata = claim["metadata"]
+                    complete = metadata["uid"] in server.kubelets.filled
+                    yield VolumeView(
+                        name, metadata["namespace"], metadata["name"], owner.uid, complete
+                    )
+
+    def _endpoint_of(self, namespace: str, service: str) -> str:
+        for item in self.servers[CONTROL].store.find("", "Service", namespace):
+            if item["metadata"]["name"] == service:
+                return owner_of(item).name
+        return service
+
+    # --- for workers --------------------------------------------------------------------------------------------------------------
+
+    def new_worker(self) -> Sequence[Callable[..., Any]]:
+        """Give the activities of one worker process on clusters; what they remember dies with it."""
+        settings, render = self.settings, render_settings(self.settings)
+        pool = SimPool(self, self.vault)
+        helm = HelmOfWorker(pool, self.helm)
+        control = ControlCluster(pool, settings.control_cluster)
+        found = settings.control_cluster
+        clusters = ClusterActivities(
+            pool,
+            settings={
+                "withdraw_after_seconds": settings.cluster.unreachable_after,
+                "drain_seconds": settings.teardown.drain_seconds,
+                "cache_attempts_max": settings.cache.max_attempts,
+                "cache_evict_grace_seconds": settings.cache.evict_grace,
+                "gateway_scheme": settings.gateway.scheme,
+                "renderer": "simulated",
+                "control_cluster": f"{found.namespace}/{found.name}/{found.key}",
+            },
+            toleration_keys=settings.workloads.toleration_keys,
+            store=self.vault,
+            usage=Usage(force_delete=True),
+        )
+        workloads = WorkloadActivities(
+            pool, self.vault, render, _FORCE_AFTER, settings.workloads.adopt_renderer, "simulated"
+        )
+        caches = CacheActivities(pool, self.vault, render, _FORCE_AFTER)
+        revisions = RevisionActivities(self.vault, dict.fromkeys(SOURCES, self.hub))
+        routing = RoutingActivities(control)
+        stack = StackActivities(pool, helm, settings.stack, control.api, control.connection)
+        return [
+            clusters.connect_cluster,
+            clusters.await_worker,
+            clusters.await_connection,
+            clusters.watch_cluster,
+            clusters.empty_cluster,
+            workloads.apply_replica,
+            workloads.await_copies,
+            workloads.prune_replica,
+            workloads.teardown_replica_step,
+            caches.apply_cache,
+            caches.delete_cache_objects,
+            caches.await_credential,
+            revisions.resolve_revision,
+            routing.connect_gateway,
+            routing.watch_gateway,
+            routing.apply_endpoint_backend,
+            routing.remove_endpoint_backend,
+            routing.apply_service_route,
+            routing.remove_service_route,
+            stack.preflight_stack,
+            stack.apply_stack_objects,
+            stack.apply_chart_crds,
+            stack.helm_ensure,
+            stack.stack_readiness,
+            stack.restart_ai_gateway,
+            stack.await_no_routes,
+            stack.remove_stack_objects,
+            stack.helm_uninstall,
+            stack.purge_definitions,
+            stack.remove_finalizer,
+            stack.list_load_balancers,
+            stack.run_install_step,
+        ]
+
+    def server_of(self, name: str) -> ApiServer:
+        """Give the API server that a kubeconfig names."""
+        if name == CONTROL:
+            self.prepare_control()
+        return self.servers.get(name, self._nowhere)
+
+    # --- inside -------------------------------------------------------------------------------------------------------------------
+
+    def _new_server(self, name: str) -> ApiServer:
+        server = ApiServer(
+            name, self.world.source(f"cluster/{name}"), self._strikes, self.world.latency
+        )
+        server.behaviour.staged = self._staged
+        return server
+
+    def _strikes(self, name: str, subject: str) -> bool:
+        return self.world.faults.strikes(name, subject)
+
+    def _staged(self, pod: Json) -> str:
+        """Say which revision a download has put into its volume."""
+        found = {
+            each["name"]: each.get("value", "")
+            for container in pod["spec"]["containers"]
+            for each in container.get("env", ())
+        }
+        origin = next(
+            (
+                found[name]
+                for name in ("MODELPLANE_REPO", "MODELPLANE_IMAGE", "MODELPLANE_BUCKET")
+                if name in found
+            ),
+            "",
+        )
+        source = (
+            "OCI" if "MODELPLANE_IMAGE" in found or "MODELPLANE_BUCKET" in found else "HuggingFace"
+        )
+        return found.get("MODELPLANE_REVISION") or self.hub.commit(origin, source)
+
+    def _add_system_nodes(self, server: ApiServer) -> None:
+        for number in range(2):
+            server.add_node(f"system-{number}", "", 0)
+
+    def _create_gateway(self, server: ApiServer, name: str, gateway_class: str) -> None:
+        api = "gateway.networking.k8s.io/v1"
+        server.create(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": labels.SYSTEM_NAMESPACE}}
+        )
+        spec = {"controllerName": f"sim/{gateway_class}"}
+        server.create(
+            {
+                "apiVersion": api,
+                "kind": "GatewayClass",
+                "metadata": {"name": gateway_class},
+                "spec": spec,
+            }
+        )
+        metadata = {
+            "name": name,
+            "namespace": labels.SYSTEM_NAMESPACE,
+            "annotations": {labels.MIDDLEWARES: "enabled"},
+        }
+        server.create(
+            {
+                "apiVersion": api,
+                "kind": "Gateway",
+                "metadata": metadata,
+                "spec": {"gatewayClassName": gateway_class},
+            }
+        )
+
+
+def make_parts(world: "World") -> Parts:
+    """Build the outside of a world."""
+    return Parts(world)
