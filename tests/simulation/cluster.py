@@ -122,7 +122,7 @@ class ApiServer:
         else:
             await asyncio.sleep(self.draw.uniform(low, high))
 
-    # --- what an administrator does -----------------------------------------------------------------------------------------------
+    # --- what an administrator does ---------------------------------------------------------------
 
     def serve(self, *served: Kind) -> None:
         """Install definitions, as an administrator does who prepares a cluster."""
@@ -231,7 +231,7 @@ class ApiServer:
         self.store.edit(key, change)
         return f"{how} {key.kind} {key.namespace}/{key.name}"
 
-    # --- how it answers -----------------------------------------------------------------------------------------------------------
+    # --- how it answers ---------------------------------------------------------------------------
 
     def cut(self) -> None:
         """End all connections."""
@@ -447,7 +447,7 @@ class ClusterClient(ClusterApi):
 
         return await self._call(f"delete {target}", write, writes=True)
 
-    # --- one request --------------------------------------------------------------------------------------------------------------
+    # --- one request ------------------------------------------------------------------------------
 
     async def _call(
         self, doing: str, effect: Callable[[], ResultT], *, writes: bool = False

@@ -23,10 +23,12 @@ from api_types.messages.cluster_work import Connection
 from api_types.settings import Settings
 from tests.simulation import kinds
 from tests.simulation.cluster import ApiServer, ClusterClient
+from tests.simulation.cluster_faults import ClusterFaults
 from tests.simulation.fields import Json
 from tests.simulation.helm import HelmInMemory, HelmOfWorker
 from tests.simulation.reconciling import is_deleted, is_ready
 from tests.simulation.secret_vault import ModelHub, Place, SecretVault
+from tests.simulation.store import ObjectKey
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -152,7 +154,7 @@ class Parts:
         """The contents of the secret store."""
         return self.vault.contents
 
-    # --- for scripts --------------------------------------------------------------------------------------------------------------
+    # --- for scripts ------------------------------------------------------------------------------
 
     def add_cluster(self, name: str, *, managed: bool = False) -> bool:
         """Create a cluster and its kubeconfig. `managed`: bare, for a stack that the control plane installs; else an administrator's stack.
@@ -182,17 +184,18 @@ class Parts:
         )
         return self._managed[name]
 
-    def prepare_control(self, *, managed: bool = False) -> None:
+    def prepare_control(self, *, managed: bool = False) -> bool:
         """Prepare the control cluster: with an administrator's Traefik, or bare, for a gateway that the control plane installs."""
-        if self._control_ready:
-            return
-        self._control_ready = True
-        server = self.servers[CONTROL]
-        if managed:
-            server.behaviour.gateway_runs = False
-        else:
-            server.serve(*kinds.GATEWAY, *kinds.TRAEFIK)
-            self._create_gateway(server, labels.CONTROL_GATEWAY_NAME, "traefik")
+        if not self._control_ready:
+            self._control_ready = True
+            self._managed[CONTROL] = managed
+            server = self.servers[CONTROL]
+            if managed:
+                server.behaviour.gateway_runs = False
+            else:
+                server.serve(*kinds.GATEWAY, *kinds.TRAEFIK)
+                self._create_gateway(server, labels.CONTROL_GATEWAY_NAME, "traefik")
+        return self._managed[CONTROL]
 
     def set_nodes(self, cluster: str, pool: str, count: int, gpus: int = 8) -> None:
         """Give a pool of a cluster so many nodes."""
@@ -220,7 +223,7 @@ class Parts:
                 "script", f"drift at {place}", server.drift(ours[self.draw.randrange(len(ours))])
             )
 
-    # --- for auditors -------------------------------------------------------------------------------------------------------------
+    # --- for auditors -----------------------------------------------------------------------------
 
     def pods(self) -> Iterator[PodView]:
         """Give the pods of engines on all clusters."""
@@ -260,23 +263,21 @@ class Parts:
         """Give everything of ours that exists outside."""
         for name, server in self.servers.items():
             for item in server.store.everything():
-                owner = owner_of(item)
                 metadata = item["metadata"]
-                if owner.uid:
-                    yield ObjectView(
-                        name,
-                        item["kind"],
-                        metadata.get("namespace", ""),
-                        metadata["name"],
-                        owner.uid,
-                    )
-                elif (
-                    item["kind"] == "Secret"
-                    and (metadata.get("labels") or {}).get("owner") == "helm"
-                ):
-                    yield ObjectView(
-                        name, "Release", metadata["namespace"], metadata["labels"]["name"], ""
-                    )
+                where = metadata.get("namespace", ""), metadata["name"]
+                for uid in _owners(item):
+                    yield ObjectView(name, item["kind"], *where, uid)
+                marks = metadata.get("labels") or {}
+                if item["kind"] == "Secret" and marks.get("owner") == "helm":
+                    owner = self._owner_of_stack(server)
+                    yield ObjectView(name, "Release", where[0], marks["name"], owner)
+
+    def _owner_of_stack(self, server: ApiServer) -> str:
+        """Give the uid of whoever has installed releases on a cluster, as the marks there say it."""
+        marked = server.store.get(ObjectKey("", "Namespace", "", labels.SYSTEM_NAMESPACE))
+        classes = server.store.find("gateway.networking.k8s.io", "GatewayClass")
+        found = (owner_of(each).uid for each in (marked, *classes) if each is not None)
+        return next(filter(None, found), "")
 
     def routes(self) -> Iterator[RouteView]:
         """Give the routes of services."""
@@ -313,7 +314,7 @@ class Parts:
                 return owner_of(item).name
         return service
 
-    # --- for workers --------------------------------------------------------------------------------------------------------------
+    # --- for workers ------------------------------------------------------------------------------
 
     def new_worker(self) -> Sequence[Callable[..., Any]]:
         """Give the activities of one worker process on clusters; what they remember dies with it."""
@@ -385,7 +386,7 @@ class Parts:
             self.prepare_control()
         return self.servers.get(name, self._nowhere)
 
-    # --- inside -------------------------------------------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------
 
     def _new_server(self, name: str) -> ApiServer:
         server = ApiServer(
@@ -450,6 +451,16 @@ class Parts:
         )
 
 
+def _owners(item: Json) -> list[str]:
+    """Give the uids of the entities that an object is of; a shared copy is of all that use it."""
+    notes = item["metadata"].get("annotations") or {}
+    users = [uid for name, uid in notes.items() if name.startswith(labels.USER_PREFIX)]
+    uid = owner_of(item).uid
+    return users or ([uid] if uid else [])
+
+
 def make_parts(world: "World") -> Parts:
-    """Build the outside of a world."""
-    return Parts(world)
+    """Build the outside of a world, with its faults."""
+    parts = Parts(world)
+    ClusterFaults(parts).start()
+    return parts

@@ -75,7 +75,9 @@ class People:
         for name in CLUSTERS[: self.draw.randint(1, len(CLUSTERS))]:
             await self.apply(self._a_cluster(name))
         if self.draw.random() < 0.9:
-            await self.apply(manifests.a_gateway(managed=self.draw.random() < 0.3))
+            managed = self.draw.random() < 0.3
+            managed = self.world.parts.prepare_control(managed=managed)
+            await self.apply(manifests.a_gateway(managed=managed))
         if self.draw.random() < 0.8:
             await self.set_policy()
 
@@ -83,8 +85,9 @@ class People:
         pools = [
             manifests.a_pool(self.draw, each) for each in ("a", "b")[: self.draw.randint(1, 2)]
         ]
-        self._resize(name, pools)
         managed = self.draw.random() < 0.3
+        managed = self.world.parts.add_cluster(name, managed=managed)
+        self._resize(name, pools)
         return manifests.a_cluster(name, pools, region=name[:2], managed=managed)
 
     def _resize(self, cluster: str, pools: Iterable[Json]) -> None:
@@ -306,7 +309,8 @@ class People:
         """Delete the gateway, or create it."""
         if address := self.one("InferenceGateway"):
             await self.delete(address)
-        document = manifests.a_gateway(managed=self.draw.random() < 0.3)
+        managed = self.world.parts.prepare_control(managed=self.draw.random() < 0.3)
+        document = manifests.a_gateway(managed=managed)
         await self.apply(document)
         self._again(document)
 

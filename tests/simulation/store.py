@@ -71,7 +71,7 @@ class ObjectStore:
         self._objects: defaultdict[tuple[str, str], dict[tuple[str, str], Json]] = defaultdict(dict)
         self._dependents: defaultdict[str, dict[ObjectKey, None]] = defaultdict(dict)
 
-    # --- reading ------------------------------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def get(self, key: ObjectKey) -> Json | None:
         """Give a stored object."""
@@ -101,7 +101,7 @@ class ObjectStore:
         for objects in list(self._objects.values()):
             yield from list(objects.values())
 
-    # --- what clients write -------------------------------------------------------------------------------------------------------
+    # --- what clients write -----------------------------------------------------------------------
 
     def apply(self, manifest: Json, manager: str, *, dry_run: bool = False) -> Json:
         """Apply server-side, taking over fields of others."""
@@ -229,7 +229,7 @@ class ObjectStore:
             self._put(key, {**live, "metadata": marked})
         return True
 
-    # --- what controllers write ---------------------------------------------------------------------------------------------------
+    # --- what controllers write -------------------------------------------------------------------
 
     def set_status(self, key: ObjectKey, **parts: Any) -> Json | None:
         """StoredChange parts of a status; nothing is written if they are so already."""
@@ -292,7 +292,7 @@ class ObjectStore:
             version < self.compacted and version < self._latest.get((group, kind), 0)
         )
 
-    # --- inside -------------------------------------------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------
 
     def _updated(self, key: ObjectKey, live: Json, content: Json, manager: str) -> Json:
         before = fields.content(live)
