@@ -26,12 +26,11 @@ PROJECT = "fake-project"
 PROVISIONER = "provisioner"
 
 
-class FakeGoogle:
-    """The cloud.
+class FakeProject:
+    """The project of a fake Google Cloud without the servers through which clients reach it.
 
-    `reads` is after how many reads an operation is done, `page_size` the most that one page of a list has, `token_seconds` how long an
-    access token lives by the clock. Ports are free ones where they are 0. `credential` is that of an earlier fake, which is to be accepted
-    again; without one a new key is made.
+    `reads` is after how many reads an operation is done, `page_size` the most that one page of a
+    list has, `token_seconds` how long an access token lives by the clock.
     """
 
     def __init__(
@@ -41,37 +40,18 @@ class FakeGoogle:
         reads: int = 2,
         page_size: int = 100,
         token_seconds: int = 3600,
-        grpc_port: int = 0,
-        http_port: int = 0,
-        credential: str = "",
     ) -> None:
         self.project = project
         self._reads, self._page_size = reads, page_size
         self._tokens = Tokens(token_seconds)
         self.email = f"{PROVISIONER}@{project}.iam.gserviceaccount.com"
         """The account of the credential."""
+        self.token_url = ""
+        """The token endpoint of OAuth2."""
         self._endpoints: dict[str, Endpoint] = {}
         self._new_endpoint: Callable[[str], Endpoint] | None = None
-        self._dispatcher = Dispatcher(self._new_world())
-        self._http = HttpServer(self._dispatcher, http_port)
-        try:
-            self._grpc = GrpcServer(self._dispatcher, grpc_port)
-        except BaseException:
-            self._http.stop()
-            raise
-        self.grpc_target = f"127.0.0.1:{self._grpc.port}"
-        """Where all gRPC services listen, without TLS."""
-        self.compute_url = self._http.url
-        """Where the compute API listens, without a path."""
-        self.token_url = self._http.url + TOKEN_PATH
-        """The token endpoint of OAuth2."""
-        self.review_url = self._http.url + REVIEW_PATH
-        """The webhook for an API server's token authentication (`tokenReview` of a fleet file): the TokenReview of version v1."""
-        if credential:
-            self.credential = self._tokens.known_key(self.email, credential, self.token_url)
-        else:
-            _, self.credential = self._tokens.new_key(self.email, project, self.token_url)
-        """The JSON key of an account that may do everything in the project."""
+        self.dispatcher = Dispatcher(self._new_world())
+        """Every call goes through it."""
         self.reset()
 
     def _new_world(self) -> World:
@@ -79,27 +59,16 @@ class FakeGoogle:
         world.endpoint = self._endpoint
         return world
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """End both servers."""
-        self._grpc.stop()
-        self._http.stop()
-
     def reset(self) -> None:
         """Begin anew: no faults, no calls, no objects but those at the beginning. The credential stays, and what `connect` was given."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             for each in self._world.objects.values():
                 if isinstance(each, iam_admin_v1.ServiceAccount) and each.email != self.email:
                     self._tokens.drop_account(each.email)
             self._tokens.restore(self.email)
             self._tokens.refuse(0)
-            self._dispatcher.clear()
-            world = self._dispatcher.world = self._new_world()
+            self.dispatcher.clear()
+            world = self.dispatcher.world = self._new_world()
             world.token_uri = self.token_url
             account = f"{world.root}/serviceAccounts/{self.email}"
             world.objects[account] = iam_admin_v1.ServiceAccount(name=account, email=self.email, project_id=self.project, unique_id="1")
@@ -109,7 +78,7 @@ class FakeGoogle:
 
     @property
     def _world(self) -> World:
-        return self._dispatcher.world
+        return self.dispatcher.world
 
     # What is read.
 
@@ -119,12 +88,12 @@ class FakeGoogle:
 
     def remains(self) -> list[str]:
         """Give what is there beyond what the project began with; see `World.remains`."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             return self._world.remains()
 
     def objects(self) -> list[str]:
         """Give the full names of all objects."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             return sorted(self._world.objects)
 
     def object_of(self, name: str) -> Any:
@@ -136,7 +105,7 @@ class FakeGoogle:
 
     def members(self, role: str) -> list[str]:
         """Give who has a role in the project."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             return self._world.policy.members(role)
 
     def enabled(self, service: str) -> bool:
@@ -145,44 +114,44 @@ class FakeGoogle:
 
     def account_of(self, token: str) -> str | None:
         """Give the account of an access token that is accepted now."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             return self._tokens.account_of(token)
 
     def tokens(self) -> list[str]:
         """Give the access tokens that were issued, to search for where none may be."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             return self._tokens.issued()
 
     # What goes wrong.
 
     def fault(self, *faults: Fault) -> None:
         """Plant faults."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             self._world.script.add(*faults)
 
     def faults_left(self) -> list[Fault]:
         """Give the faults that were not met in full."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             return self._world.script.left()
 
     def clear_faults(self) -> None:
         """Drop all faults."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             self._world.script.clear()
 
     def revoke(self, email: str | None = None) -> None:
         """Refuse the tokens of an account, and issue none for it, until `restore`; without an account that of the credential."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             self._tokens.revoke(email or self.email)
 
     def restore(self, email: str | None = None) -> None:
         """Accept an account again."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             self._tokens.restore(email or self.email)
 
     def expire_tokens(self) -> None:
         """End every access token that was issued; new ones can be had."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             self._tokens.expire_all()
 
     def deny(self, *permissions: str) -> None:
@@ -206,39 +175,39 @@ class FakeGoogle:
 
     def plant(self, name: str, **fields: object) -> str:
         """Make an object of compute by its full name, such as `projects/p/zones/z/instances/i`. Gives the name."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             return leftovers.put(self._world, name, **fields)
 
     def plant_message(self, name: str, message: container_v1.Cluster | container_v1.NodePool | filestore_v1.Instance) -> str:
         """Make a cluster, pool or Filestore instance by its full name. Gives the name."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             self._world.objects[name] = message
             return name
 
     def plant_leftover(self, cluster: str, kind: Kind) -> list[str]:
         """Make what software in a cluster makes: see `leftovers.add`. Raises KeyError for a cluster that is not there."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             return leftovers.add(self._world, self._world.objects[cluster], kind)
 
     def plant_member(self, role: str, member: str) -> None:
         """Give a role of the project to a member, such as `deleted:serviceAccount:a@p.iam.gserviceaccount.com?uid=1`."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             self._world.policy.add(role, member)
 
     def begin_operation(self, cluster: str, kind: str = "UPGRADE_MASTER", reads: int = 3) -> str:
         """Let Google begin an operation on a cluster or pool, such as an automatic upgrade. Gives the full name of the operation."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             return interference.begin_operation(self._world, cluster, kind, reads).name
 
     def remove(self, name: str) -> None:
         """Delete an object by hand, with all its parts and whatever runs on it."""
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             interference.vanish(self._world, name)
 
     def finish(self) -> None:
         """Let everything that takes time be done: operations, and effects that come after their answer."""
-        self._dispatcher.finish_late_effects()
-        with self._dispatcher.lock:
+        self.dispatcher.finish_late_effects()
+        with self.dispatcher.lock:
             self._world.operations.finish_all()
 
     # Real API servers.
@@ -248,7 +217,7 @@ class FakeGoogle:
 
         It is asked at the first read of a cluster that is ready, with its full name, while no other call is answered.
         """
-        with self._dispatcher.lock:
+        with self.dispatcher.lock:
             self._endpoints = {}
             self._new_endpoint = new_endpoint.__getitem__ if isinstance(new_endpoint, Mapping) else new_endpoint
 
@@ -256,3 +225,54 @@ class FakeGoogle:
         if cluster not in self._endpoints:
             self._endpoints[cluster] = self._new_endpoint(cluster) if self._new_endpoint else NO_ENDPOINT
         return self._endpoints[cluster]
+
+
+class FakeGoogle(FakeProject):
+    """The cloud, with its servers.
+
+    Ports are free ones where they are 0. `credential` is that of an earlier fake, which is to be
+    accepted again; without one a new key is made. Further arguments are those of `FakeProject`.
+    """
+
+    def __init__(
+        self,
+        project: str = PROJECT,
+        *,
+        reads: int = 2,
+        page_size: int = 100,
+        token_seconds: int = 3600,
+        grpc_port: int = 0,
+        http_port: int = 0,
+        credential: str = "",
+    ) -> None:
+        super().__init__(project, reads=reads, page_size=page_size, token_seconds=token_seconds)
+        self._http = HttpServer(self.dispatcher, http_port)
+        try:
+            self._grpc = GrpcServer(self.dispatcher, grpc_port)
+        except BaseException:
+            self._http.stop()
+            raise
+        self.grpc_target = f"127.0.0.1:{self._grpc.port}"
+        """Where all gRPC services listen, without TLS."""
+        self.compute_url = self._http.url
+        """Where the compute API listens, without a path."""
+        self.token_url = self._http.url + TOKEN_PATH
+        self.review_url = self._http.url + REVIEW_PATH
+        """The webhook for an API server's token authentication (`tokenReview` of a fleet file): the TokenReview of version v1."""
+        if credential:
+            self.credential = self._tokens.known_key(self.email, credential, self.token_url)
+        else:
+            _, self.credential = self._tokens.new_key(self.email, project, self.token_url)
+        """The JSON key of an account that may do everything in the project."""
+        self.reset()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End both servers."""
+        self._grpc.stop()
+        self._http.stop()

@@ -26,9 +26,8 @@ class GrpcServer:
     def __init__(self, dispatcher: Dispatcher, port: int = 0) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fake-google")
         self._server = grpc.server(self._threads, options=_OPTIONS)
-        for service in SERVICES:
-            handlers = {wire_name(function): _handler(dispatcher, service, function, kind) for function, kind in service.methods}
-            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.full_name, handlers),))
+        for name, handlers in method_handlers(dispatcher).items():
+            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
         self.port = int(self._server.add_insecure_port(f"127.0.0.1:{port}"))
         self._server.start()
 
@@ -36,6 +35,14 @@ class GrpcServer:
         """End the server and its threads; calls in progress are broken off."""
         self._server.stop(grace=None).wait()
         self._threads.shutdown(wait=True)
+
+
+def method_handlers(dispatcher: Dispatcher) -> dict[str, dict[str, grpc.RpcMethodHandler]]:
+    """Return the handlers of all methods, by the full name of the service and the name on the wire."""
+    return {
+        service.full_name: {wire_name(function): _handler(dispatcher, service, function, kind) for function, kind in service.methods}
+        for service in SERVICES
+    }
 
 
 def _handler(dispatcher: Dispatcher, service: Service, function: Function, kind: Any) -> Any:

@@ -38,6 +38,24 @@ class HttpServer:
         self._thread.join()
 
 
+def compute_answer(dispatcher: Dispatcher, verb: str, url: str, body: bytes, token: str | None = None) -> dict[str, Any]:
+    """Answer a call of the compute API. Raises CloudError, or ConnectionCut for no answer."""
+    parts = urlsplit(url)
+    query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    path, document = parse(parts.path), json.loads(body or b"{}")
+    method = compute.method_of(verb, path)
+    target = f"{path.full_name}/{document.get('name', '')}" if method == "insert" else path.full_name
+    message = {key: value for key, value in query.items() if key != "$alt"}
+    message |= {"body": document} if document else {}
+    request = Request(_COMPUTE, path.service, method, target, message, token)
+
+    def act() -> dict[str, Any]:
+        check_enabled(dispatcher.world, _COMPUTE)
+        return dict(compute.answer(dispatcher.world, method, path, query, document))
+
+    return dispatcher.run(request, act)
+
+
 class _Server(ThreadingHTTPServer):
     # With it the end of the server waits for the threads of its connections.
     daemon_threads = False
@@ -112,21 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._token(body)
         if url.path == REVIEW_PATH and self.command == "POST":
             return 200, self._review(json.loads(body))
-        return 200, self._compute(url.path, {key: values[-1] for key, values in parse_qs(url.query).items()}, body)
-
-    def _compute(self, url_path: str, query: dict[str, str], body: bytes) -> dict[str, Any]:
-        dispatcher = self.server.dispatcher
-        path, document = parse(url_path), json.loads(body or b"{}")
-        method = compute.method_of(self.command, path)
-        target = f"{path.full_name}/{document.get('name', '')}" if method == "insert" else path.full_name
-        message = {key: value for key, value in query.items() if key != "$alt"} | ({"body": document} if document else {})
-        request = Request(_COMPUTE, path.service, method, target, message, self._bearer())
-
-        def act() -> dict[str, Any]:
-            check_enabled(dispatcher.world, _COMPUTE)
-            return dict(compute.answer(dispatcher.world, method, path, query, document))
-
-        return dispatcher.run(request, act)
+        return 200, compute_answer(self.server.dispatcher, self.command, self.path, body, self._bearer())
 
     def _bearer(self) -> str | None:
         header = self.headers.get("Authorization")
