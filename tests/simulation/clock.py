@@ -117,6 +117,8 @@ def virtual_time(clock: Clock, draw: random.Random) -> Iterator[None]:
             (product_clock, "datetime", VirtualDatetime),
             (time, "monotonic", clock.seconds),
             (time, "time", lambda: clock.now().timestamp()),
+            # In a thread of its own it would block; a call for a thread runs in this one.
+            (time, "sleep", lambda _seconds: None),
             (uuid, "uuid4", lambda: uuid.UUID(int=draw.getrandbits(128), version=4)),
         ):
             stack.enter_context(patch.object(owner, name, value))

@@ -184,6 +184,13 @@ class ApiServer:
             if (each["metadata"].get("labels") or {}).get(POOL, "") == pool
         ]
 
+    def pools(self) -> list[str]:
+        """Name the pools that have nodes."""
+        found = (
+            (each["metadata"].get("labels") or {}).get(POOL) for each in self.store.find("", "Node")
+        )
+        return list(dict.fromkeys(filter(None, found)))
+
     def cordon(self, node: str, *, on: bool) -> None:
         """Let a node take no new pods, or take them again."""
         self.store.set_spec(ObjectKey("", "Node", "", node), unschedulable=on)

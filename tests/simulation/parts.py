@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from activities.caches.activities import CacheActivities
 from activities.caches.revisions import RevisionActivities
+from activities.clouds.accounts import CloudAccounts
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
 from activities.cluster_objects.ownership import owner_of
 from activities.clusters.activities import ClusterActivities
@@ -18,7 +19,7 @@ from activities.secrets.store import SecretMissing
 from activities.stack.activities import StackActivities
 from activities.workloads.activities import WorkloadActivities
 from api_types import labels
-from api_types.errors import CredentialsInvalid
+from api_types.errors import CredentialsInvalid, Unsupported
 from api_types.messages.cluster_work import Connection
 from api_types.settings import Settings
 from tests.simulation import kinds
@@ -31,11 +32,14 @@ from tests.simulation.secret_vault import ModelHub, Place, SecretVault
 from tests.simulation.store import ObjectKey
 
 if TYPE_CHECKING:
+    from tests.simulation.clouds import GoogleInMemory
     from tests.simulation.world import World
 
 CONTROL = "control"
 _CONTROL_SECRET = "control-kubeconfig"  # noqa: S105 - the name of a Secret
 _KEY = "kubeconfig"
+_TOKEN_SECONDS = 60.0
+_CLOUDS = 0.2
 _FORCE_AFTER = timedelta(seconds=600)
 
 
@@ -97,6 +101,8 @@ class SimPool(ClusterPool):
     def __init__(self, parts: "Parts", store: SecretVault) -> None:
         self._parts, self._store = parts, store
         self._open: dict[str, tuple[str, ClusterClient]] = {}
+        # Set where the seed has clouds.
+        self.accounts: CloudAccounts | None = None
 
     async def at(self, connection: Connection) -> ClusterApi:
         """See `ClusterPool`."""
@@ -115,6 +121,12 @@ class SimPool(ClusterPool):
         return self._parts.server_of((await self._text(connection)).partition(" ")[0])
 
     async def _text(self, connection: Connection) -> str:
+        if connection.cloud is not None:
+            if self.accounts is None:
+                raise Unsupported(f"cluster {connection.cluster}: no clouds")
+            server, _ = await self.accounts.endpoint(connection.cloud)
+            token, _ = await self.accounts.token(connection.cloud, _TOKEN_SECONDS)
+            return f"{server.removeprefix('https://')} {token}"
         try:
             return (
                 await self._store.get(labels.SYSTEM_NAMESPACE, connection.name, connection.key)
@@ -148,6 +160,9 @@ class Parts:
         self.servers[CONTROL] = self._new_server(CONTROL)
         self._add_system_nodes(self.servers[CONTROL])
         self.secrets[labels.SYSTEM_NAMESPACE, _CONTROL_SECRET] = {_KEY: f"{CONTROL} 1"}
+        self.google = (
+            self._google() if world.fleet == "clouds" or self.draw.random() < _CLOUDS else None
+        )
 
     @property
     def secrets(self) -> dict[Place, dict[str, str]]:
@@ -206,6 +221,16 @@ class Parts:
         """Let a node take no new pods, or take them again."""
         self.servers[cluster].cordon(node, on=on)
 
+    def annotate(self, cluster: str, kind: str, name: str, key: str, value: str) -> None:
+        """Let an administrator annotate an object of a cluster by hand."""
+
+        def change(item: Json) -> Json:
+            metadata = item["metadata"]
+            annotations = {**(metadata.get("annotations") or {}), key: value}
+            return {**item, "metadata": {**metadata, "annotations": annotations}}
+
+        self.servers[cluster].store.edit(ObjectKey("", kind, "", name), change)
+
     def drift(self, place: str) -> None:
         """Let somebody delete or edit one of our objects by hand."""
         server = self.servers.get(place)
@@ -227,7 +252,8 @@ class Parts:
 
     def pods(self) -> Iterator[PodView]:
         """Give the pods of engines on all clusters."""
-        for name, server in self.servers.items():
+        for server in self.servers.values():
+            name = server.name
             for pod in server.store.find("", "Pod"):
                 pool = pod["spec"].get("nodeSelector", {}).get(labels.POOL, "")
                 if pool and pod.get("status", {}).get("phase") not in ("Failed", "Succeeded"):
@@ -245,7 +271,8 @@ class Parts:
 
     def nodes(self) -> Iterator[NodeView]:
         """Give the nodes of pools on all clusters."""
-        for name, server in self.servers.items():
+        for server in self.servers.values():
+            name = server.name
             for node in server.store.find("", "Node"):
                 pool = (node["metadata"].get("labels") or {}).get(labels.POOL, "")
                 if pool:
@@ -256,12 +283,13 @@ class Parts:
 
     def reachable(self, cluster: str) -> bool:
         """Tell whether the API server of a cluster answers."""
-        found = self.servers.get(cluster)
-        return found is not None and found.mood == "answers"
+        found = [each for each in self.servers.values() if each.name == cluster]
+        return any(each.mood == "answers" for each in found)
 
     def objects(self) -> Iterator[ObjectView]:
         """Give everything of ours that exists outside."""
-        for name, server in self.servers.items():
+        for server in self.servers.values():
+            name = server.name
             for item in server.store.everything():
                 metadata = item["metadata"]
                 where = metadata.get("namespace", ""), metadata["name"]
@@ -271,6 +299,10 @@ class Parts:
                 if item["kind"] == "Secret" and marks.get("owner") == "helm":
                     owner = self._owner_of_stack(server)
                     yield ObjectView(name, "Release", where[0], marks["name"], owner)
+
+        for each in self.google.objects() if self.google else ():
+            kind = each.name.rsplit("/", 2)[-2]
+            yield ObjectView("gke", kind, "", each.name, each.owner)
 
     def _owner_of_stack(self, server: ApiServer) -> str:
         """Give the uid of whoever has installed releases on a cluster, as the marks there say it."""
@@ -298,7 +330,8 @@ class Parts:
 
     def volumes(self) -> Iterator[VolumeView]:
         """Give the volumes of caches on all clusters."""
-        for name, server in self.servers.items():
+        for server in self.servers.values():
+            name = server.name
             for claim in server.store.find("", "PersistentVolumeClaim"):
                 owner = owner_of(claim)
                 if owner.kind == "ModelCache":
@@ -313,6 +346,22 @@ class Parts:
             if item["metadata"]["name"] == service:
                 return owner_of(item).name
         return service
+
+    def _google(self) -> "GoogleInMemory":
+        # The libraries of clouds take seconds to import, and most seeds have no cloud.
+        from tests.simulation import clouds  # noqa: PLC0415
+
+        self.secrets[labels.SYSTEM_NAMESPACE, clouds.SECRET] = {"credentials": clouds.CREDENTIAL}
+        return clouds.GoogleInMemory(self)
+
+    def add_cloud_cluster(self, host: str, cluster: str) -> None:
+        """Let the API server of a cluster that a cloud has created be there."""
+        server = self.servers[host] = self._new_server(cluster)
+        server.behaviour.gateway_runs = server.behaviour.lws_runs = False
+
+    def remove_cloud_cluster(self, host: str) -> None:
+        """Let a cluster be gone with all that is on it."""
+        self.servers.pop(host).stop()
 
     # --- for workers ------------------------------------------------------------------------------
 
@@ -345,7 +394,9 @@ class Parts:
         revisions = RevisionActivities(self.vault, dict.fromkeys(SOURCES, self.hub))
         routing = RoutingActivities(control)
         stack = StackActivities(pool, helm, settings.stack, control.api, control.connection)
+        clouds = self.google.activities(pool, helm, self.vault) if self.google else []
         return [
+            *clouds,
             clusters.connect_cluster,
             clusters.await_worker,
             clusters.await_connection,
