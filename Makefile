@@ -25,6 +25,7 @@ help:
 	@echo "make fuzz          broken manifests, kubeconfigs, selectors, messages and answers, for MINUTES=30"
 	@echo "make fuzz-front    requests that its own OpenAPI documents let clients send to the front, for MINUTES=30"
 	@echo "make explore       ten million steps of the protocol between the entities, with faults"
+	@echo "make simulate      whole fleets in virtual time, with faults: SEEDS=1-1000, DAYS=0.5; repeat one with SEEDS=7"
 	@echo "make faults-clouds 500 random lives of clusters at each fake cloud: faults, dead workers, lost credentials"
 	@echo "make testbed       start a testbed for tests that stays up; make testbed-down stops it"
 	@echo "make keda          build KEDA, which make test-long does when it is missing"
@@ -97,6 +98,12 @@ mutate: PACKAGE := scheduler
 mutate: SAMPLE := 50
 mutate: venv
 	$(BIN)/python -m tests.mutants drawn --package $(PACKAGE) --sample $(SAMPLE) $(if $(SEED),--seed $(SEED)) $(if $(MAP),--map $(MAP))
+
+# Whole fleets with workers, clusters and clouds in one process each; it prints how to repeat what it finds.
+simulate: SEEDS := 1-1000
+simulate: DAYS := 0.5
+simulate: venv
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --days $(DAYS)
 
 # LIVES of them at each; MODELPLANE_TEST_SEED for others than those of every run. It prints how each ended, and how to repeat one.
 faults-clouds: LIVES := 500

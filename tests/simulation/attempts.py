@@ -37,6 +37,8 @@ _TOLERANT = tolerant(DATA_CONVERTER).payload_converter
 _THROTTLE = 0.8
 _THROTTLE_MAX_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
+# No activity fails so by design: Temporal would repeat it for ever.
+_DEFECTS = (AssertionError, AttributeError, LookupError, NameError, NotImplementedError, TypeError)
 _LOCAL_STARTS = (0.0005, 0.005)
 
 
@@ -71,7 +73,7 @@ class Attempts:
         self._server = server
         self._world = server.world
 
-    # --- remote activities -------------------------------------------------------------------------------------------
+    # --- remote activities ----------------------------------------------------------------------
 
     def start(self, run: Run, command: WorkflowCommand) -> None:
         """Schedule an activity."""
@@ -245,7 +247,7 @@ class Attempts:
             for each in limits:
                 each.cancel()
 
-    # --- local activities --------------------------------------------------------------------------------------------
+    # --- local activities -----------------------------------------------------------------------
 
     def start_local(self, task: OpenTask, command: WorkflowCommand) -> PendingActivity:
         """Start a local activity within a workflow task; its result goes to the task."""
@@ -383,6 +385,8 @@ class _Attempt:
                 return Outcome("cancelled")
             if cancelled and not self._environment._cancelled:
                 raise
+            if isinstance(error, _DEFECTS):
+                self._world.broke(error)
             return _failed(error)
 
     def _heartbeat(self, *details: Any) -> None:

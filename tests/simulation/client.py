@@ -6,6 +6,7 @@ dies with it.
 
 import asyncio
 import contextlib
+import functools
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -32,7 +33,15 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from client.temporal.converter import DATA_CONVERTER
-from tests.simulation.runs import CONTINUED, TERMINATED, Run, value_of
+from tests.simulation.runs import (
+    COMPLETED,
+    CONTINUED,
+    FAILED,
+    RUNNING,
+    TERMINATED,
+    Run,
+    value_of,
+)
 from tests.simulation.server import Row
 from tests.simulation.workers import Worker, WorkerDied
 
@@ -49,7 +58,14 @@ _OUTAGE_SECONDS = 5.0
 _QUERY_SECONDS = 30.0
 _PAGE = 1000
 _UNSET = object()
-_NAMES = {"CONTINUED_AS_NEW": "ContinuedAsNew"}
+_NAMES = {
+    RUNNING: "Running",
+    COMPLETED: "Completed",
+    FAILED: "Failed",
+    TERMINATED: "Terminated",
+    CONTINUED: "ContinuedAsNew",
+}
+"""The statuses as list filters have them."""
 
 
 class SimClient:
@@ -360,6 +376,7 @@ class Listing:
 _TERM = re.compile(r'^(\w+) (=|IN|>=|>) (?:\((.*)\)|"([^"]*)"|(\d+))$')
 
 
+@functools.cache
 def parse_filter(query: str) -> Callable[[Row], bool]:
     """Parse a list filter, as far as the product writes them."""
     terms: list[tuple[str, str, list[str]]] = []
@@ -381,23 +398,18 @@ def parse_filter(query: str) -> Callable[[Row], bool]:
     return holds
 
 
-def _term(
-    row: Row, attributes: Mapping[str, Any], name: str, operator: str, values: Sequence[str]
-) -> bool:
+def _term(row: Row, name: str, operator: str, values: Sequence[str]) -> bool:
+    if name == "ExecutionStatus":
+        return _NAMES[row.status] in values
     if name == "CloseTime":
-        moment = datetime.fromisoformat(values[0].replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(values[0])
         if row.close_time is None:
             return False
         return row.close_time >= moment if operator == ">=" else row.close_time > moment
-    found = {
-        "ExecutionStatus": _NAMES.get(row.status, row.status.title()),
-        "WorkflowId": row.workflow_id,
-        "WorkflowType": row.kind,
-    }.get(name, attributes.get(name))
+    found = row.workflow_id if name == "WorkflowId" else row.attributes.get(name)
     if operator in (">", ">="):
-        return found is not None and (
-            found > int(values[0]) if operator == ">" else found >= int(values[0])
-        )
+        number = int(found) if found is not None else -1
+        return number > int(values[0]) or (operator == ">=" and number == int(values[0]))
     return found is not None and str(found) in values
 
 

@@ -83,7 +83,7 @@ class Server:
         self._up.set()
         self._versions = 0
 
-    # --- outages -----------------------------------------------------------------------------------------------------
+    # --- outages --------------------------------------------------------------------------------
 
     def go_down(self) -> None:
         """Answer nothing from now on."""
@@ -99,7 +99,7 @@ class Server:
         """Wait until it answers, as the SDK's worker does with what it has to report."""
         await self._up.wait()
 
-    # --- executions --------------------------------------------------------------------------------------------------
+    # --- executions -----------------------------------------------------------------------------
 
     def find(self, workflow_id: str, run_id: str | None = None) -> Run:
         """Find a run, the newest without a run id. Raises RPCError."""
@@ -265,7 +265,7 @@ class Server:
                 future.exception()
         self.publish(run)
 
-    # --- commands ----------------------------------------------------------------------------------------------------
+    # --- commands -------------------------------------------------------------------------------
 
     def apply(self, run: Run, command: WorkflowCommand) -> None:
         """Do what a workflow has decided."""
@@ -395,7 +395,7 @@ class Server:
         # A continued run is never queried: a later one answers.
         run.recorded.clear()
 
-    # --- queries -----------------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------
 
     async def query(self, run: Run, name: str, arguments: Sequence[Any]) -> WorkflowCommand:
         """Query a run, on the worker that has it or on any."""
@@ -420,7 +420,7 @@ class Server:
         finally:
             tasks.drop(instance, run)
 
-    # --- visibility --------------------------------------------------------------------------------------------------
+    # --- visibility -----------------------------------------------------------------------------
 
     def publish(self, run: Run) -> None:
         """Let visibility know of a run, later."""

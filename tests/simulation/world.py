@@ -72,6 +72,15 @@ class Result:
     faults: int = 0
     digest: str = ""
     wall: float = 0.0
+    fleet: str = ""
+
+    @property
+    def command(self) -> str:
+        """The command that repeats it."""
+        return (
+            f"python -m tests.simulation --seed {self.seed} --days {self.days:g} "
+            f"--fleet {self.fleet} --verbose"
+        )
 
     def __str__(self) -> str:
         """Show it in a line."""
@@ -126,7 +135,7 @@ class World:
             *self.parts.new_worker(),
         ]
 
-    # --- for other modules -------------------------------------------------------------------------------------------
+    # --- for other modules ----------------------------------------------------------------------
 
     def source(self, name: str) -> random.Random:
         """Return a source of random numbers of its own, so that one part does not change what another one draws."""
@@ -200,7 +209,7 @@ class World:
             raise AssertionError(f"{workflow_id} cannot answer {query}: {answer.failed.message}")
         return value_of(answer.succeeded.response)
 
-    # --- what users do -----------------------------------------------------------------------------------------------
+    # --- what users do --------------------------------------------------------------------------
 
     async def apply(self, manifest: dict[str, Any], by: str = "simulation") -> None:
         """Apply a manifest by signal-with-start, as `modelplane apply` does. Raises RPCError."""
@@ -256,11 +265,12 @@ class World:
         """Draw a request id."""
         return f"{self.draw.getrandbits(96):024x}"
 
-    # --- the run -----------------------------------------------------------------------------------------------------
+    # --- the run --------------------------------------------------------------------------------
 
     async def live(self) -> None:
         """Run until the horizon, and let the auditors judge. Raises Finding."""
         self.observers.insert(0, watching.Watch(self))
+        asyncio.get_running_loop().set_exception_handler(self._uncaught)
         playing = self.spawn(self._play(), "script")
         for name in PER_DAY:
             self.spawn(self._strike_now_and_then(name), name)
@@ -269,6 +279,12 @@ class World:
         if self._broken.done():
             self._broken.result()
         await watching.at_rest(self)
+
+    def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        del loop
+        error = context.get("exception")
+        if error is not None and not isinstance(error, WorkerDied):
+            self.broke(error)
 
     async def _play(self) -> None:
         await script.play(self)
@@ -345,6 +361,7 @@ class World:
             replays=self.replays,
             tasks=sum(run.tasks for each in self.server.executions.values() for run in each.runs),
             faults=self.struck,
+            fleet=self.fleet,
             digest=self._digest.hexdigest(),
             wall=wall,
         )

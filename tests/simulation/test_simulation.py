@@ -1,0 +1,83 @@
+"""Seeds of the simulation, and broken products that it has to find.
+
+`make simulate` runs as many seeds as wanted. A seed that found a defect of the product is kept in `KEPT`.
+"""
+
+import random
+from typing import NamedTuple
+
+import pytest
+from temporalio import workflow
+
+from tests.simulation.world import Result, simulate
+from workflows.fleet_scheduler import charging
+from workflows.fleet_scheduler.inbox import Inbox
+
+pytestmark = pytest.mark.slow
+
+SEEDS = range(1, 101)
+SEEDS_OF_A_TEST = 10
+DAYS = 0.05
+FLEET = "small"
+
+
+class Kept(NamedTuple):
+    """A seed that found a defect: `found` says which one."""
+
+    seed: int
+    days: float
+    fleet: str
+    found: str
+
+
+KEPT: list[Kept] = []
+
+
+def report(results: list[Result]) -> str:
+    """Show what was found, with the last steps before it and the way to repeat it."""
+    return "\n\n".join(
+        "\n".join((str(result), *result.steps, result.finding, result.command))
+        for result in results
+        if result.finding
+    )
+
+
+@pytest.mark.parametrize("first", SEEDS[::SEEDS_OF_A_TEST])
+def test_fleets_keep_every_promise_whatever_fails(first: int) -> None:
+    seeds = range(first, first + SEEDS_OF_A_TEST)
+    assert report([simulate(seed, DAYS, FLEET) for seed in seeds]) == ""
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=lambda kept: f"{kept.seed}-{kept.days}")
+def test_a_seed_that_found_a_defect_finds_it_no_more(kept: Kept) -> None:
+    assert report([simulate(kept.seed, kept.days, kept.fleet)]) == ""
+
+
+def test_a_seed_is_one_run() -> None:
+    first, second = (simulate(22, DAYS, FLEET) for _ in range(2))
+    assert first.replays > 0
+    assert (first.digest, first.count) == (second.digest, second.count)
+
+
+def finding_of(seeds: range) -> str:
+    """Return the first finding of some seeds."""
+    results = (simulate(seed, DAYS, FLEET) for seed in seeds)
+    return next((result.finding for result in results if result.finding), "")
+
+
+def test_a_scheduler_that_forgets_what_it_charged_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(charging, "apply", lambda *_: None)
+    assert "ledger" in finding_of(range(1, 11))
+
+
+def test_a_scheduler_that_loses_releases_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Inbox, "_released", lambda *_: None)
+    assert finding_of(range(1, 31)) != ""
+
+
+def test_a_workflow_that_decides_otherwise_in_a_replay_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of_no_run = random.Random(1)
+    monkeypatch.setattr(workflow, "random", lambda: of_no_run)
+    assert "nondeterminism" in finding_of(range(1, 31))
