@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up down test test-fast test-long soak campaign explore fuzz fuzz-front faults-clouds coverage testbed testbed-down check \
-  check-types check-rest fmt lock bench bench-front programs keda oracle venv clean mutants mutate compiled
+  check-types check-rest fmt lock bench bench-front programs keda oracle venv clean mutants mutate compiled simulate
 
 help:
 	@echo "make demo          a whole fleet on this machine, gateways included, with a first model on two clusters that answers"
