@@ -162,7 +162,8 @@ def testbed(testbed_owner: Testbed, testbed_home: Path, lent_home: Path | None, 
     """The default fleet, up for the whole session. The first process of a lane starts a shared one, the others wait for it."""
     try:
         with turn(testbed_home):
-            running = started(testbed_owner, Summary.of(pytestconfig))
+            already = testbed_owner.running() if lent_home else None
+            running = already or started(testbed_owner, Summary.of(pytestconfig))
         yield running
     finally:
         if kept_home() is None and lent_home is None:
