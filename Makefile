@@ -19,8 +19,8 @@ help:
 	@echo "make test          all checks, and all tests but those of make test-long; it ends with a table of where the time went"
 	@echo "make test-long     the tests marked long: losses, upgrades of stacks, clusters at fake clouds, KEDA (built once, cached)"
 	@echo "make test-fast     the tests that need no real parts, with few random cases"
-	@echo "make soak          campaign, explore, faults-clouds, fuzz and fuzz-front in turn: before a release, and after a change to"
-	@echo "                   the scheduler, to a workflow or to a reader of input"
+	@echo "make soak          simulate, campaign, explore, faults-clouds, fuzz, fuzz-front and mutants in turn: before a release, and"
+	@echo "                   after a change to the scheduler, to a workflow or to a reader of input"
 	@echo "make campaign      many random cases from a new seed"
 	@echo "make fuzz          broken manifests, kubeconfigs, selectors, messages and answers, for MINUTES=30"
 	@echo "make fuzz-front    requests that its own OpenAPI documents let clients send to the front, for MINUTES=30"
@@ -60,7 +60,7 @@ test-long: venv programs keda oracle
 	$(PYTEST_ALL) --lanes computing=1,own=5 -m "long or keda"
 
 # Hours of random cases, outside CI. It ends at the first finding.
-soak: campaign explore faults-clouds fuzz fuzz-front
+soak: simulate campaign explore faults-clouds fuzz fuzz-front mutants
 
 # For the inner loop: what it leaves out is counted at its end.
 test-fast: venv
