@@ -20,9 +20,10 @@ from client.history.scheduler_runs import replay
 from client.refs.targets import Target
 from client.temporal.control_plane import ControlPlane
 from client.temporal.converter import DATA_CONVERTER
+from tests.workflows.histories.recorded import recorded, title
 from workflows.fleet_scheduler.recorded_decisions import DecisionReader
 
-RECORDED = sorted((Path(__file__).parents[2] / "histories" / "FleetScheduler").glob("*.json"))
+RECORDED = recorded("FleetScheduler")
 # A replay takes a tenth of a second. One that waits for what is not recorded would never end.
 SECONDS = 20
 
@@ -49,7 +50,7 @@ async def read(events: list[dict[str, Any]]) -> DecisionReader:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RECORDED, ids=title)
 async def test_a_history_is_read_wherever_it_ends(path: Path) -> None:
     events = json.loads(path.read_text())["events"]
     numbers = []
@@ -81,7 +82,7 @@ class Recorded(ControlPlane):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", RECORDED[-1:], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RECORDED[-1:], ids=title)
 async def test_what_precedes_an_event_that_cannot_be_replayed_is_read(path: Path) -> None:
     plane = Recorded(path)
     everything = await read(json.loads(path.read_text())["events"])

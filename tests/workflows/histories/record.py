@@ -1,12 +1,13 @@
-"""Record one lifecycle of each workflow type, as histories of the present version: `pytest tests/workflows/histories/record.py`.
+"""Record one lifecycle of each workflow type: `pytest tests/workflows/histories/record.py`.
 
-It is no test and is run by hand, before a release. What is recorded stays: later versions must replay it.
+It is no test and is run by hand: before a release with `RELEASE=0.1.0`, which names the folder, else for the present commit. A recorded
+history stays, because later versions must replay it: a file that exists is not written again.
 """
 
 import json
+import os
 import uuid
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,10 @@ from tests.workflows.environment.short_runs import server_with_short_runs
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, plane_of, simulated_plane
 from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway, a_service, an_endpoint, selecting
 from tests.workflows.histories import wire_names
+from tests.workflows.histories.recorded import HISTORIES, LIFE, git
 from tests.workflows.stack_upgrades.simulated_stacks import SimulatedStacks, a_managed_cluster
 
 SHORT_RUN_OF_CLOUDS = 200
-HISTORIES = Path(__file__).parents[2] / "histories"
 
 
 def scrubbed(value: Any) -> Any:
@@ -75,13 +76,15 @@ async def test_record_a_life_of_each_workflow_type(plane: ControlPlane, hub: Loc
     await record(plane.client, ids)
 
 
-async def record(client: Client, ids: dict[str, str], what: str = "") -> None:
+async def record(client: Client, ids: dict[str, str], life: str = LIFE) -> None:
     """Write the history of one workflow of each kind."""
     for kind, workflow_id in ids.items():
         history = await client.get_workflow_handle(workflow_id).fetch_history()
-        file = HISTORIES / kind / f"{version('modelplane-temporal')}{what}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(scrubbed(history.to_json_dict()), separators=(",", ":")) + "\n")
+        made_by = os.environ.get("RELEASE") or git(HISTORIES, "rev-parse", "--short=8", "HEAD").strip()
+        path = HISTORIES / made_by / kind / f"{life}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x") as file:
+            file.write(json.dumps(scrubbed(history.to_json_dict()), separators=(",", ":")) + "\n")
 
 
 @pytest.mark.testbed
@@ -101,7 +104,7 @@ async def test_record_the_deletion_of_a_cluster_in_use_and_of_its_class() -> Non
         for kind, name, namespace in (("ModelDeployment", "life", "ml"), ("InferenceCluster", "eu", ""), ("InferenceClass", "h100-8x", "")):
             await plane.gone(kind, name, namespace)
         ids = {kind: names.workflow_id(kind, "", name) for kind, name in (("InferenceCluster", "eu"), ("InferenceClass", "h100-8x"))}
-        await record(plane.client, ids, "-deleted")
+        await record(plane.client, ids, "deleted")
 
 
 @pytest.mark.testbed
@@ -136,7 +139,7 @@ async def test_record_a_service_with_its_endpoints_and_the_gateway() -> None:
             "EndpointDirectory": names.endpoint_directory_id("ml"),
         }
         await record(plane.client, ids)
-        await record(plane.client, {"ModelReplica": names.workflow_id("ModelReplica", "ml", replica)}, "-routed")
+        await record(plane.client, {"ModelReplica": names.workflow_id("ModelReplica", "ml", replica)}, "routed")
 
 
 @pytest.mark.testbed
@@ -146,7 +149,7 @@ async def test_record_a_gateway_that_is_installed() -> None:
         await plane.ready("InferenceGateway", "default")
         await plane.delete("InferenceGateway", "default")
         await plane.gone("InferenceGateway", "default")
-        await record(plane.client, {"InferenceGateway": names.workflow_id("InferenceGateway", "", "default")}, "-installed")
+        await record(plane.client, {"InferenceGateway": names.workflow_id("InferenceGateway", "", "default")}, "installed")
 
 
 @pytest.mark.testbed
@@ -158,7 +161,7 @@ async def test_record_a_stack_that_is_installed_and_removed(
         await managed.ready()
         await managed.delete()
         await managed.gone()
-        await record(managed.plane.client, {"InferenceCluster": names.workflow_id("InferenceCluster", "", CLUSTER)}, "-stack")
+        await record(managed.plane.client, {"InferenceCluster": names.workflow_id("InferenceCluster", "", CLUSTER)}, "stack")
 
 
 @pytest.mark.testbed
@@ -182,7 +185,7 @@ async def test_record_stacks_that_are_upgraded() -> None:
             await plane.delete("InferenceCluster", cluster)
             await plane.gone("InferenceCluster", cluster)
         await record(fleet.client, {"StackUpgrades": names.STACK_UPGRADES_ID})
-        await record(fleet.client, {"InferenceCluster": names.workflow_id("InferenceCluster", "", "eu")}, "-upgraded")
+        await record(fleet.client, {"InferenceCluster": names.workflow_id("InferenceCluster", "", "eu")}, "upgraded")
 
 
 async def test_record_a_cluster_at_a_cloud() -> None:

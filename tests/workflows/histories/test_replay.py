@@ -14,9 +14,9 @@ from api_types.resources.kinds import SERVED
 from scheduler.placement.cycle import SchedulingCycle
 from scheduler.placement.score import ClusterScorer
 from tests.workflows.environment.replaying import replayer
+from tests.workflows.histories.recorded import recorded, title
 from workflows import registry
 
-HISTORIES = Path(__file__).parents[2] / "histories"
 TYPES = sorted([*(info.kind for info in SERVED), "FleetScheduler", "EndpointDirectory", "StackUpgrades", "CloudCluster"])
 
 
@@ -26,17 +26,17 @@ def test_every_kind_that_is_served_has_its_workflow() -> None:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_there_is_a_recorded_history_of_every_workflow_type(kind: str) -> None:
-    assert sorted((HISTORIES / kind).glob("*.json")) != []
+    assert recorded(kind) != []
 
 
 @pytest.mark.parametrize("kind", [info.kind for info in SERVED])
 def test_there_is_a_recorded_history_of_every_kind_to_its_end(kind: str) -> None:
-    lives = [json.loads(path.read_text())["events"] for path in (HISTORIES / kind).glob("*.json")]
+    lives = [json.loads(path.read_text())["events"] for path in recorded(kind)]
     assert any("workflowExecutionCompletedEventAttributes" in events[-1] for events in lives)
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["", "attributes without names"])
-@pytest.mark.parametrize("path", sorted(HISTORIES.glob("*/*.json")), ids=lambda path: f"{path.parent.name} {path.stem}")
+@pytest.mark.parametrize("path", recorded(), ids=title)
 async def test_a_recorded_history_replays(path: Path, named: bool) -> None:
     """Search attributes that were registered a moment ago have no names on every server: a workflow may see none of its own."""
     history = json.loads(path.read_text())
@@ -48,17 +48,17 @@ async def test_a_recorded_history_replays(path: Path, named: bool) -> None:
     assert result.replay_failure is None
 
 
-@pytest.mark.parametrize("path", sorted(HISTORIES.glob("*/*.json")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", recorded(), ids=title)
 async def test_a_workflow_goes_on_when_the_clock_of_the_server_was_set_back(path: Path) -> None:
     """As a worker runs it, behind the guard of `runner.py`."""
     history = json.loads(path.read_text())
     workflow_id = history["events"][0]["workflowExecutionStartedEventAttributes"]["workflowId"]
-    recorded = WorkflowHistory.from_json(workflow_id, history).events
-    tasks = [at for at, event in enumerate(recorded) if event.HasField("workflow_task_completed_event_attributes")]
+    whole = WorkflowHistory.from_json(workflow_id, history).events
+    tasks = [at for at, event in enumerate(whole) if event.HasField("workflow_task_completed_event_attributes")]
     assert len(tasks) > 2
     for earlier, task in pairwise(tasks):
         # What arrived after the task is left out: the guard would refuse it. The event before its end is its start.
-        events = copy.deepcopy(recorded[: task + 1])
+        events = copy.deepcopy(whole[: task + 1])
         events[-2].event_time.FromNanoseconds(events[earlier - 1].event_time.ToNanoseconds() - 1)
         replayed = await replayer(registry.runner()).replay_workflow(WorkflowHistory(workflow_id, events), raise_on_replay_failure=False)
         assert replayed.replay_failure is None, f"event {task}"
@@ -71,7 +71,7 @@ def local_activities(history: dict[str, Any]) -> set[str]:
     return {json.loads(base64.b64decode(payload))["activity_type"] for payload in payloads}
 
 
-@pytest.mark.parametrize("path", sorted(HISTORIES.glob("FleetScheduler/*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", recorded("FleetScheduler"), ids=title)
 async def test_w5_a_history_replays_in_a_build_that_scores_clusters_differently(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     def never(*_: Any) -> None:
         raise AssertionError("a decision that is in the history is made again")

@@ -14,8 +14,9 @@ from api_types.clock import utc_now
 from testbed.running import Running
 from tests.workflows.environment.harness import connected
 from tests.workflows.environment.replaying import completed_part, replay_all, replayer
+from tests.workflows.histories.recorded import LIFE, recorded
 
-RECORDED = Path(__file__).parents[2] / "histories" / "ModelReplica" / "0.1.0.json"
+RECORDED = recorded("ModelReplica", LIFE)[-1]
 # Within so many events is a signal that makes the replica call a local activity.
 EVENTS = 60
 # The first replay of a process loads all workflows, also where every processor is busy.

@@ -3,14 +3,13 @@
 import base64
 import copy
 import json
-from pathlib import Path
 from typing import Any
 
 from temporalio.client import WorkflowHistory
 
 from tests.workflows.environment.replaying import replayer
+from tests.workflows.histories.recorded import LIFE, recorded
 
-HISTORIES = Path(__file__).parents[2] / "histories"
 SUPPORTED = {"gatewayClass": "c", "request": True, "backendRequest": True}
 
 
@@ -18,7 +17,7 @@ class Recorded:
     """A recorded history whose signals can be changed, by the id of their event."""
 
     def __init__(self, kind: str) -> None:
-        self._events: list[dict[str, Any]] = json.loads((HISTORIES / kind / "0.1.0.json").read_text())["events"]
+        self._events: list[dict[str, Any]] = json.loads(recorded(kind, LIFE)[0].read_text())["events"]
 
     def read(self, event: int, signal: str) -> Any:
         """Read the message of a signal."""
