@@ -33,7 +33,7 @@ LEFT_OUT = "not testbed and not oracle"
 class Trial:
     """A mutant, the tests that may kill it, and the one that did: empty for a survivor.
 
-    `undecided`: its tests did not end in time. It may make them hang, or they take that long anyway.
+    `undecided`: its tests did not end in time, or the one that failed does so without it too.
     """
 
     module: str
@@ -75,9 +75,8 @@ class Trials:
         killer = _in_a_fork(session, items, trial, self._limit) if items else ""
         if killer == NOT_SWAPPABLE:
             killer = _in_a_process(trial, self._limit)
-        if "::" in killer and not self._passes(session, killer):
-            raise pytest.UsageError(f"{killer} fails without a mutant too")
-        trial.killer, trial.undecided = killer, killer == NOT_ENDED
+        trial.killer = killer
+        trial.undecided = killer == NOT_ENDED or ("::" in killer and not self._passes(session, killer))
 
     def _passes(self, session: pytest.Session, test: str) -> bool:
         """Whether a killer passes without a mutant."""

@@ -13,6 +13,7 @@ from workflows.model_cache.status import (
     no_clusters,
     phase_of,
     ready_verdict,
+    removal_progress,
     revision_verdict,
     status_fields,
     unresolved,
@@ -179,3 +180,14 @@ def test_wkl_88_of_many_clusters_that_cannot_stage_some_are_named() -> None:
 )
 def test_the_condition_of_the_revision(pin: PinnedRevision, verdict: tuple[str, str, str]) -> None:
     assert revision_verdict(pin) == verdict
+
+
+def test_the_removal_says_from_which_clusters_and_what_prevents_it() -> None:
+    stagings = [
+        a_staging(),
+        a_staging(site=a_site("uk-1", connection=None)),
+        a_staging(site=a_site("us-1", connection=None), error=Failure("ClusterUnreachable", "silence")),
+    ]
+    assert removal_progress(stagings) == (
+        "removing Job, credential and volume from eu-1; uk-1 (not connected); us-1 (ClusterUnreachable: silence)"
+    )
