@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from client.output.plan_text import decision_lines, plan_lines
+from client.planning.live_fleet import LiveFleet
+from client.planning.proposed_changes import ProposedChanges
 from tests.client.conftest import Cli
 from tests.client.fleetfiles import Tree, a_class, a_cluster, a_deployment, a_file, a_list, a_replica
+from tests.client.planning.test_live_plan import a_live, published, stored
 
 NOT_READY = {"conditions": [{"type": "Ready", "status": "False", "reason": "Installing"}]}
 
@@ -219,6 +222,34 @@ def test_bad_usage_is_refused_before_anything_is_asked(cli: Cli, story: str, wor
     result = cli(*words)
     assert (result.code, result.out) == (2, ""), story
     assert say in " ".join(result.err.split())
+
+
+def test_the_options_of_a_live_plan_are_the_changes_that_it_plans(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    proposed: list[ProposedChanges] = []
+
+    async def read(changes: ProposedChanges) -> LiveFleet:
+        proposed.append(changes)
+        return a_live(
+            a_class(),
+            published("eu", ("h200", 1), ("spare", 2)),
+            stored(a_deployment(replicas=1)),
+            a_replica("chat-e", "eu"),
+        )
+
+    monkeypatch.setattr("client.commands.preview.plan._live", read)
+    pool = cli("plan", "--delete-pool", "eu/h200", "-o", "json")
+    assert pool.code == 0, pool.err
+    (decision,) = json.loads(pool.out)["decisions"]
+    (placement,) = decision["placements"]
+    assert placement["engines"] == [{"name": "main", "pool": "spare", "nodes": 1}]
+
+    pools = ["--delete-pool", "eu/spare", "--delete-pool", "eu/h200"]
+    assert cli("plan", *pools, "--drain", "eu", "--scale", "md/chat=3", "-n", "ml").code == 0
+    both, scales = (("eu", "spare"), ("eu", "h200")), {("ml", "chat"): 3}
+    assert proposed == [
+        ProposedChanges([], pools=(("eu", "h200"),)),
+        ProposedChanges([], drained=("eu",), pools=both, scales=scales),
+    ]
 
 
 def test_all_mistakes_of_a_policy_are_reported_at_once(cli: Cli, tmp_path: Path) -> None:
