@@ -29,6 +29,7 @@ from tests.testbed.dataplane.streams import Streams
 from tests.workflows.conftest import apply_clusters
 from tests.workflows.environment.harness import Json, a_deployment, condition, eventually, message, reason
 from tests.workflows.environment.simulated_control import a_service, an_endpoint, selecting
+from tests.workflows.environment.topologies import run
 
 LOG = logging.getLogger(__name__)
 
@@ -89,6 +90,27 @@ async def test_tokens_stream_through_both_gateways(services: Services) -> None:
         assert json.loads(lines[0])["object"] == "chat.completion.chunk"
         # Not in one piece at the end: a gateway that buffers would do that.
         assert arrivals[-1] - arrivals[0] > 0.5
+
+
+async def test_curl_sends_through_both_gateways_and_names_the_replica_that_answered(
+    services: Services,
+) -> None:
+    placed = await services.deploy("qwen", 2)
+    await services.plane.apply(a_service("whole", selecting({DEPLOYMENT: "qwen"})))
+    await services.ready("whole", 2)
+    await services.live("whole", *placed)
+
+    async def curl(path: str) -> tuple[int, list[str]]:
+        options = ["-n", TEAM, "--gateway", services.gateway]
+        code, said = await run(services.plane, "curl", "whole", path, *options)
+        return code, said.splitlines()
+
+    code, (status, *body) = await curl("/v1/models")
+    (answer,) = (json.loads(line) for line in body)
+    answers = [f"200 OK from {name} on {cluster}" for name, cluster in placed.items()]
+    assert (code, status in answers, answer["object"]) == (0, True, "list"), status
+    code, (status, *_) = await curl("/nowhere")
+    assert (code, status.split(" from ")[0]) == (1, "404 Not Found"), status
 
 
 # spec/stack-and-routing.md 7.1: what clients ask for behind the address of a service, and what the engine is asked for.
