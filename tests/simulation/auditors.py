@@ -47,17 +47,20 @@ def no_pool_is_overcommitted(seen: Snapshot) -> Iterator[str]:
         capacity = seen.pools.get(pool)
         if capacity is None or capacity.excused:
             continue
-        if capacity.by_device:
-            demand, room, unit = (
-                sum(pod.devices for pod in pods),
-                capacity.nodes * capacity.devices,
-                "devices",
-            )
-        else:
-            demand, room, unit = len(pods), capacity.nodes, "nodes"
+        demand = sum(_demand(own, by_device=capacity.by_device) for own in _by_owner(pods).values())
+        room = capacity.nodes * (capacity.devices if capacity.by_device else 1)
         if demand > room:
+            unit = "devices" if capacity.by_device else "nodes"
             owners = _some(pod.owner for pod in pods)
             yield f"{'/'.join(pool)}: {demand} of {room} {unit} are used by {owners}"
+
+
+def _demand(pods: Iterable[SeenPod], *, by_device: bool) -> int:
+    """Count the room that the pods of one replica need: a new pod waits for the one before it."""
+    counts: Counter[bool] = Counter()
+    for pod in pods:
+        counts[pod.deleting] += pod.devices if by_device else 1
+    return max(counts.values(), default=0)
 
 
 def the_ledger_equals_a_recount(seen: Snapshot) -> Iterator[str]:
@@ -269,9 +272,7 @@ def deployments_track_what_runs(seen: Snapshot) -> Iterator[str]:
 
 def ready_counts_equal_the_pods(seen: Snapshot) -> Iterator[str]:
     """A deployment counts the replicas as ready whose pods are, on clusters that answer."""
-    pods: dict[str, list[SeenPod]] = {}
-    for pod in seen.pods:
-        pods.setdefault(pod.owner, []).append(pod)
+    pods = _by_owner(seen.pods)
     silent = {cluster.name for cluster in seen.clusters if not cluster.reachable}
     for deployment in _sound(seen):
         staying = [each for each in deployment.placements if not each.reason]
@@ -436,6 +437,13 @@ def _by_pool(pods: Iterable[SeenPod]) -> Mapping[Pool, list[SeenPod]]:
     found: dict[Pool, list[SeenPod]] = {}
     for pod in pods:
         found.setdefault((pod.cluster, pod.pool), []).append(pod)
+    return found
+
+
+def _by_owner(pods: Iterable[SeenPod]) -> Mapping[str, list[SeenPod]]:
+    found: dict[str, list[SeenPod]] = {}
+    for pod in pods:
+        found.setdefault(pod.owner, []).append(pod)
     return found
 
 

@@ -15,7 +15,6 @@ DEVICES = {"h100-8x": (8, "80Gi"), "l4-4x": (4, "24Gi"), "old-2x": (2, "16Gi")}
 """The classes: GPUs of a node, and the memory of each."""
 PRIORITIES = {"low": -10, "high": 100}
 REGION = "modelplane.ai/region"
-PINNED = "a" * 40
 
 
 def a_class(name: str, *, price: str = "", gpus: int = 0, provisioning: Json | None = None) -> Json:
@@ -37,12 +36,12 @@ def a_class(name: str, *, price: str = "", gpus: int = 0, provisioning: Json | N
     return {"apiVersion": API_VERSION, "kind": "InferenceClass", "metadata": metadata, "spec": spec}
 
 
-def a_pool(draw: Random, name: str, nodes_max: int = 4) -> Json:
+def a_pool(draw: Random, name: str, classes: Sequence[str] = tuple(DEVICES)) -> Json:
     """Return a pool of nodes of a drawn class."""
     return {
         "name": name,
-        "className": draw.choice(tuple(DEVICES)),
-        "nodeCount": draw.randint(1, nodes_max),
+        "className": draw.choice(classes),
+        "nodeCount": draw.randint(1, 4),
     }
 
 

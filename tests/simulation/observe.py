@@ -125,7 +125,8 @@ class Observer:
             pool = (node.cluster, node.pool)
             nodes[pool] = nodes.get(pool, 0) + 1
         by_device, devices = _accounting(scheduler)
-        for pool in {*nodes, *self._nodes}:
+        pools = {*nodes, *self._nodes, *self._excused}
+        for pool in pools:
             shrank = nodes.get(pool, 0) < self._nodes.get(pool, 0)
             if shrank or self._by_device(pool) != by_device.get(pool, False):
                 self._excused.add(pool)
@@ -140,7 +141,7 @@ class Observer:
                 by_device.get(pool, False),
                 pool in self._excused,
             )
-            for pool in {*nodes, *self._nodes}
+            for pool in pools
         }
         if scheduler is not None:
             self._excuse_no_more(found, scheduler, pods, ledger)

@@ -6,6 +6,7 @@ script ends before its world does: people repair everything that they broke, and
 
 import asyncio
 import copy
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from random import Random
@@ -26,15 +27,37 @@ if TYPE_CHECKING:
 Address = tuple[str, str, str]
 """Kind, namespace and name of an object."""
 
-ENDS_AT = 0.55
-"""The share of the world's time after which nobody asks for anything any more."""
+ENDS_AT = 0.9
+"""The share of the time with faults after which nobody begins anything any more."""
 FIRST_SECONDS = 120.0
-CLUSTERS = ("eu-1", "us-1", "eu-2", "us-2")
-MODELS = ("chat", "code", "embed", "vision")
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names that the people of a fleet choose from."""
+
+    clusters: tuple[str, ...] = ("eu-1", "us-1", "eu-2", "us-2")
+    classes: tuple[str, ...] = tuple(manifests.DEVICES)
+    namespaces: tuple[str, ...] = manifests.NAMESPACES
+    models: tuple[str, ...] = ("chat", "code", "embed", "vision")
+    caches: tuple[str, ...] = ("llama", "qwen")
+    services: tuple[str, ...] = ("talk", "search")
+    endpoints: tuple[str, ...] = ("burst", "spare")
+
+
+FLEETS = {
+    "small": Names(),
+    "tiny": Names(
+        ("eu-1", "us-1"), ("h100-8x",), ("ml",), ("chat", "code"), ("llama",), ("talk",), ("burst",)
+    ),
+}
 TENANTS = ("alice", "bob", "ci")
 KEDA = "system:serviceaccount:keda:keda-operator"
 UNREADABLE: tuple[Any, ...] = (17, "text", [1, 2], {"uid": {}, "requestId": 5}, "x" * 10_000)
 """Arguments that no message reads."""
+ADVICE = re.compile(r"kubectl annotate --overwrite namespace (\S+) (\S+)=([0-9a-f-]+)")
+"""How an administrator gives the stack of a terminated cluster to the one that follows it."""
+_POLLS = 15
 STARTED_AGAIN = ("fleetscheduler", "endpointdirectory", "stackupgrades", "modelreplica", "cloud")
 """Workflows that nobody applies: others start them again."""
 DELETION_ORDER = (
@@ -59,6 +82,7 @@ class People:
 
     world: "World"
     draw: Random
+    names: Names
     wanted: dict[Address, Json] = field(default_factory=dict)
     earlier: dict[Address, list[Json]] = field(default_factory=dict)
     touched: dict[str, Json | None] = field(default_factory=dict)
@@ -70,9 +94,9 @@ class People:
     async def begin(self) -> None:
         """Create the first fleet: classes, clusters, mostly a gateway, and a policy."""
         self._plant_secrets()
-        for name in manifests.DEVICES:
+        for name in self.names.classes:
             await self.apply(manifests.a_class(name, price=self.draw.choice(("", "1.5", "20"))))
-        for name in CLUSTERS[: self.draw.randint(1, len(CLUSTERS))]:
+        for name in self.names.clusters[: self.draw.randint(1, len(self.names.clusters))]:
             await self.apply(self._a_cluster(name))
         if self.draw.random() < 0.9:
             managed = self.draw.random() < 0.3
@@ -83,7 +107,8 @@ class People:
 
     def _a_cluster(self, name: str) -> Json:
         pools = [
-            manifests.a_pool(self.draw, each) for each in ("a", "b")[: self.draw.randint(1, 2)]
+            manifests.a_pool(self.draw, each, self.names.classes)
+            for each in ("a", "b")[: self.draw.randint(1, 2)]
         ]
         managed = self.draw.random() < 0.3
         managed = self.world.parts.add_cluster(name, managed=managed)
@@ -97,7 +122,7 @@ class People:
 
     def _plant_secrets(self) -> None:
         secrets = self.world.parts.secrets
-        for namespace in manifests.NAMESPACES:
+        for namespace in self.names.namespaces:
             secrets[namespace, "hub"] = {"token": self._a_secret()}
             secrets[namespace, "bucket"] = {"credentials": self._a_secret()}
 
@@ -141,6 +166,16 @@ class People:
                 raise
             self.world.note("void", "request", error.message)
 
+    async def pause(self, *choices: float) -> None:
+        """Wait for one of some times, but no longer than anybody acts."""
+        left = self.world.faults.last - self.world.clock.seconds()
+        await asyncio.sleep(max(0.0, min(self.draw.choice(choices), left)))
+
+    @property
+    def are_done(self) -> bool:
+        """Whether it is too late to begin anything."""
+        return self.world.clock.seconds() >= self.world.faults.last
+
     # --- choosing ---------------------------------------------------------------------------------
 
     def one(self, kind: str) -> Address | None:
@@ -164,7 +199,10 @@ class People:
 
     async def apply_deployment(self) -> None:
         """Create a deployment, or change all of one."""
-        namespace, name = self.draw.choice(manifests.NAMESPACES), self.draw.choice(MODELS)
+        namespace, name = (
+            self.draw.choice(self.names.namespaces),
+            self.draw.choice(self.names.models),
+        )
         caches = self.named("ModelCache", namespace)
         await self.apply(manifests.a_deployment(self.draw, namespace, name, caches))
 
@@ -199,7 +237,7 @@ class People:
         if address := self.one("ModelDeployment"):
             for _ in range(self.draw.randint(3, 12)):
                 await self.signal(address, "scale", by=KEDA, replicas=self.draw.randint(0, 4))
-                await asyncio.sleep(self.draw.choice((5, 15, 30, 300)))
+                await self.pause(5, 15, 30, 300)
 
     async def write_at_once(self) -> None:
         """Let several writers change one deployment at the same moment."""
@@ -235,7 +273,7 @@ class People:
         if address := self.one(kind):
             document = self.wanted[address]
             await self.delete(address)
-            await asyncio.sleep(self.draw.choice((0, 0, 1, 30)))
+            await self.pause(0, 0, 1, 30)
             await self.apply(document)
             self._again(document)
 
@@ -250,8 +288,8 @@ class People:
         address = address_of(document)
         workflow_id = names.workflow_id(*address)
         for _ in range(200):
-            await asyncio.sleep(60)
-            if self.wanted.get(address) != document:
+            await self.pause(60)
+            if self.wanted.get(address) != document or self.are_done:
                 return
             seen = self.world.peek(workflow_id, "describe") if self.running(workflow_id) else None
             if seen is None or "deletionTimestamp" not in seen["metadata"]:
@@ -264,8 +302,8 @@ class People:
     async def apply_cache(self) -> None:
         """Create a cache, or change all of one."""
         namespace, name = (
-            self.draw.choice(manifests.NAMESPACES),
-            self.draw.choice(("llama", "qwen")),
+            self.draw.choice(self.names.namespaces),
+            self.draw.choice(self.names.caches),
         )
         await self.apply(manifests.a_cache(self.draw, namespace, name))
 
@@ -284,10 +322,12 @@ class People:
 
     async def apply_service(self) -> None:
         """Create a service, or change all of one."""
-        namespace = self.draw.choice(manifests.NAMESPACES)
-        name = self.draw.choice(("talk", "search"))
+        namespace = self.draw.choice(self.names.namespaces)
+        name = self.draw.choice(self.names.services)
         providers = self.named("ModelEndpoint", namespace)
-        await self.apply(manifests.a_service(self.draw, namespace, name, MODELS, providers))
+        await self.apply(
+            manifests.a_service(self.draw, namespace, name, self.names.models, providers)
+        )
 
     async def delete_service(self) -> None:
         """Delete a service."""
@@ -296,8 +336,8 @@ class People:
 
     async def apply_endpoint(self) -> None:
         """Create or change an external endpoint."""
-        namespace = self.draw.choice(manifests.NAMESPACES)
-        name = self.draw.choice(("burst", "spare"))
+        namespace = self.draw.choice(self.names.namespaces)
+        name = self.draw.choice(self.names.endpoints)
         await self.apply(manifests.an_endpoint(self.draw, namespace, name))
 
     async def delete_endpoint(self) -> None:
@@ -318,7 +358,7 @@ class People:
 
     async def apply_cluster(self) -> None:
         """Create a cluster, or give one other pools."""
-        name = self.draw.choice(CLUSTERS)
+        name = self.draw.choice(self.names.clusters)
         address = ("InferenceCluster", "", name)
         document = self._a_cluster(name)
         if before := self.wanted.get(address):
@@ -340,7 +380,7 @@ class People:
             pool = self.draw.choice(self.wanted[address]["spec"]["nodePools"])
             fewer = {**pool, "nodeCount": self.draw.randint(0, pool["nodeCount"])}
             self._resize(address[2], [fewer])
-            await asyncio.sleep(self.draw.choice((60, 1200, 7200)))
+            await self.pause(60, 1200, 7200)
             if address in self.wanted:
                 self._resize(address[2], self.wanted[address]["spec"]["nodePools"])
 
@@ -356,7 +396,7 @@ class People:
                 (with_taint(before["spec"]), {**before["spec"], "taints": [reserved]})
             )
             await self.apply({**before, "spec": spec})
-            await asyncio.sleep(self.draw.choice((60, 1800, 3 * 3600)))
+            await self.pause(60, 1800, 3 * 3600)
             if address in self.wanted:
                 now = self.wanted[address]
                 freed = {
@@ -371,12 +411,12 @@ class People:
         if address := self.one("InferenceCluster"):
             await self.delete(address, evict=self.draw.random() < 0.7)
             if self.draw.random() < 0.2:
-                await asyncio.sleep(self.draw.choice((1, 600)))
+                await self.pause(1, 600)
                 await self.force(address)
 
     async def change_class(self) -> None:
         """Delete a class, or write it with another price."""
-        name = self.draw.choice(tuple(manifests.DEVICES))
+        name = self.draw.choice(self.names.classes)
         address = ("InferenceClass", "", name)
         if address in self.wanted and self.draw.random() < 0.4:
             await self.delete(address)
@@ -396,7 +436,7 @@ class People:
         )
         if address := self.one(kind):
             await self.delete(address)
-            await asyncio.sleep(self.draw.choice((0, 5, 60, 600)))
+            await self.pause(0, 5, 60, 600)
             await self.force(address)
 
     async def retry_now(self) -> None:
@@ -417,7 +457,7 @@ class People:
             workflow_id = self.draw.choice(found)
             self.touched[workflow_id] = self._document_of(workflow_id)
             await self.insist(lambda: self.world.terminate(workflow_id, "drawn"))
-            await asyncio.sleep(self.draw.choice((0, 60, 1800)))
+            await self.pause(0, 60, 1800)
             await self._apply_again(workflow_id)
 
     def _document_of(self, workflow_id: str) -> Json | None:
@@ -442,11 +482,25 @@ class People:
         if document is None or workflow_id.startswith(STARTED_AGAIN) or self.running(workflow_id):
             return
         address = address_of(document)
-        if address in self.wanted:
-            await self.apply(self.wanted[address])
-        else:
-            await self.apply(document)
+        is_wanted = address in self.wanted
+        await self.apply(self.wanted.get(address, document))
+        if address[0] == "InferenceCluster":
+            await self._heed(address)
+        if not is_wanted:
             await self.delete(address)
+
+    async def _heed(self, address: Address) -> None:
+        """Do as a condition advises, where the stack of a cluster belonged to a terminated one."""
+        for _ in range(_POLLS):
+            await asyncio.sleep(60)
+            seen = self.world.peek(names.workflow_id(*address), "describe") or {}
+            advice = ADVICE.search(str(seen.get("status", {}).get("conditions")))
+            if advice:
+                place, key, value = advice.groups()
+                self.world.note("script", "heed advice", advice.group())
+                self.world.parts.annotate(address[2], "Namespace", place, key, value)
+                await self.signal(address, "retry_now")
+                return
 
     async def send_unreadable(self) -> None:
         """Send a workflow an argument that it cannot read."""
@@ -463,12 +517,12 @@ class People:
         """Write another value of a secret, or lose it for a while."""
         secrets = self.world.parts.secrets
         place = self.draw.choice(
-            sorted(secret for secret in secrets if secret[0] in manifests.NAMESPACES)
+            sorted(secret for secret in secrets if secret[0] in self.names.namespaces)
         )
         key = next(iter(secrets[place]))
         if self.draw.random() < 0.3:
             del secrets[place]
-            await asyncio.sleep(self.draw.choice((60, 3600)))
+            await self.pause(60, 3600)
         secrets[place] = {key: self._a_secret()}
 
     async def drift(self) -> None:
@@ -553,8 +607,8 @@ _PER_DAY = (20, 60, 150)
 async def play(world: "World") -> None:
     """Act until the last request of a world is over."""
     draw = world.source("script")
-    people = People(world, draw)
-    ends = world.horizon * ENDS_AT
+    people = People(world, draw, FLEETS[world.fleet])
+    ends = world.faults.last * ENDS_AT
     weights = {name: weight * draw.choice(_FACTORS) for name, (weight, _) in ACTIONS.items()}
     weights["apply a deployment"] = max(weights["apply a deployment"], 4.0)
     pause = 86_400 / draw.choice(_PER_DAY)

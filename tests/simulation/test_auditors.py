@@ -297,6 +297,9 @@ EXCUSED = {
         pods=(replace(POD, devices=4), replace(POD, devices=4)),
         pools={("eu-1", "gpus"): SeenPool(1, devices=8, by_device=True)},
     ),
+    "a pod that waits for the node of the one that it replaces": replace(
+        SOUND, pods=(replace(POD, deleting=True), replace(POD, node="", ready=False))
+    ),
     "a replica whose withdrawal was skipped": replace(
         with_replica(deleting=True, step=3, skipped=True),
         deployments=(replace(DEPLOYMENT, deleting=True),),

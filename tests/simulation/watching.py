@@ -12,13 +12,14 @@ from tests.simulation.snapshot import Snapshot
 if TYPE_CHECKING:
     from tests.simulation.world import Step, World
 
-STEPS_PER_LOOK = 40
+STEPS_PER_LOOK = 20
 """A look costs as much as some steps; what is wrong stays so for many more."""
-LOOKS_PER_TEXT = 100
+LOOKS_PER_TEXT = 50
 SETTLED_WITHIN = 4 * 3600
 """The longest chain of waits of the product: a resync, and back-off after it."""
 SETTLING_PAUSE = 600
-REST_SECONDS = 3 * 3600
+REST_SECONDS, SHORT_REST_SECONDS = 3 * 3600, 3600
+SHORT_WORLD = 10_000
 
 
 class Watch:
@@ -61,7 +62,8 @@ async def at_rest(world: "World") -> None:
     """Check a world that nothing disturbs any more, and that it stays as it is. Raises Finding."""
     watch = next(each for each in world.observers if isinstance(each, Watch))
     before = await watch.until_settled()
-    await asyncio.sleep(REST_SECONDS)
+    is_short = world.horizon < SHORT_WORLD
+    await asyncio.sleep(SHORT_REST_SECONDS if is_short else REST_SECONDS)
     after = await watch.until_settled()
     if found := auditors.compare(before, after):
         raise Finding(found)
