@@ -320,7 +320,7 @@ class ClusterClient(ClusterApi):
 
         def read() -> Json | None:
             found = self.server.store.get(key) if target.kind in self.server.served else None
-            return None if found is None else copied(in_version(found, target.kind))
+            return None if found is None else _apart(in_version(found, target.kind))
 
         return await self._call(f"read {target}", read)
 
@@ -485,7 +485,9 @@ class ClusterClient(ClusterApi):
                 raise _error(where, refused) from None
             if writes and server.strikes("cluster.lost", where):
                 raise ClusterUnreachable(f"{where}: no response: the connection was closed")
-            await server.wait()
+            if writes:
+                # Whoever dies here leaves the effect behind.
+                await server.wait()
             self._limit.record_response()
             return result
 
@@ -601,6 +603,11 @@ def _event(change: StoredChange, selection: Selection) -> Event | None:
         return None
     metadata = {**before["metadata"], "resourceVersion": str(change.version)}
     return Event("DELETED", _shown({**before, "metadata": metadata}, selection))
+
+
+def _apart(item: Json) -> Json:
+    """Return an object of its own; what is in it is shared, for nobody changes that in place."""
+    return {**item, "metadata": {**item["metadata"]}}
 
 
 def _copied(item: Json | None) -> Json | None:

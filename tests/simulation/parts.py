@@ -149,7 +149,7 @@ class Parts:
             workloads={},
             teardown={"force_after": 600},
         )
-        self.vault = SecretVault(world.latency)
+        self.vault = SecretVault()
         self.hub = ModelHub(world.latency, self._strikes, world.source("hub"))
         self.helm = HelmInMemory(world.latency, self._strikes, world.clock.seconds)
         self.servers: dict[str, ApiServer] = {}
