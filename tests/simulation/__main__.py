@@ -1,6 +1,7 @@
 """Simulate whole fleets: `python -m tests.simulation --seeds 1-1000 --days 0.5 --fleet small`.
 
-Each seed prints one line. A finding prints its sentences and the last steps before it, and the exit code is 1.
+Each seed prints one line. A finding prints its sentences and the last steps before it, and the
+exit code is 1.
 `--seed N --verbose` repeats one and prints every step.
 """
 
@@ -18,7 +19,7 @@ from tests.simulation.world import Result, simulate
 def main() -> int:
     """Simulate the seeds of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seeds", default="1-20", help="a range or a list, such as 1-1000 or 3,7,9")
+    parser.add_argument("--seeds", default="1-20", help="ranges and numbers, as in 1-1000,2007")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--days", type=float, default=0.5, help="the virtual days of each seed")
     parser.add_argument("--fleet", default="small", help="the size of the fleet")

@@ -1,7 +1,7 @@
-"""Activities: their attempts on workers, with heartbeats, timeouts, retries and cancellation as Temporal has them.
+"""Activities: attempts on workers, with heartbeats, timeouts, retries and cancellation.
 
-The server's part is the life of an activity: it is scheduled, taken by a worker, repeated. A worker's part is one attempt, in the
-SDK's own environment for activities.
+The server's part is the life of an activity: it is scheduled, taken by a worker, repeated. A
+worker's part is one attempt, in the SDK's own environment for activities.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _CONVERTER = DATA_CONVERTER.payload_converter
 _TOLERANT = tolerant(DATA_CONVERTER).payload_converter
-# The SDK sends a heartbeat when this part of the timeout has passed since the last one, and answers come with it.
+# The SDK sends a heartbeat when this part of the timeout has passed since the last one.
 _THROTTLE = 0.8
 _THROTTLE_MAX_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
@@ -58,7 +58,7 @@ class _Call(ActivityInboundInterceptor):
     def __init__(self) -> None:
         """Have nothing inside."""
 
-    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         found = input.fn(*input.args)
         return await found if asyncio.iscoroutine(found) else found
 
@@ -156,7 +156,7 @@ class Attempts:
                     self._world.note(
                         "attempt",
                         pending.run.workflow_id,
-                        f"{pending.name} attempt {pending.attempt} {outcome.kind} {_words(outcome)}",
+                        f"{pending.name} attempt {pending.attempt} {_words(outcome)}",
                     )
                 await self._pause(pending, delay)
                 pending.attempt += 1
@@ -166,7 +166,7 @@ class Attempts:
             return outcome, state
 
     def _too_late(self, outcome: Outcome, pending: PendingActivity) -> Outcome:
-        # A timeout of the attempt becomes that of the whole activity, with the last failure as its cause.
+        # A timeout of the attempt becomes one of the whole activity, caused by the last failure.
         if outcome.kind != "timeout":
             return outcome
         return _timed_out(TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE, pending)
@@ -238,8 +238,9 @@ class Attempts:
                     attempt.cancel()
                 pending.changed.clear()
                 changed = asyncio.ensure_future(pending.changed.wait())
+                either: list[asyncio.Future[Any]] = [outcome, changed]
                 try:
-                    await asyncio.wait({outcome, changed}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     changed.cancel()
             return outcome.result()
@@ -330,7 +331,7 @@ class _Attempt:
         self._worker.spawn(self._work(), f"{self._pending.name} of {self._pending.run.workflow_id}")
 
     def give_up(self) -> None:
-        """Cancel it as the SDK does when it took too long, or the server does not know it any more."""
+        """Cancel it as the SDK does when it took too long, or the server has forgotten it."""
         if self._worker.alive:
             self._environment.cancel(activity.ActivityCancellationDetails(timed_out=True))
 

@@ -1,7 +1,7 @@
 """The part of `temporalio.client.Client` that activities and scripts use, on the simulated server.
 
-Each call takes some time and may fail as a call over a network does: before its effect, after it, or late. A client of a worker
-dies with it.
+Each call takes some time and may fail as a call over a network does: before its effect, after it,
+or late. A client of a worker dies with it.
 """
 
 import asyncio
@@ -58,6 +58,7 @@ _OUTAGE_SECONDS = 5.0
 _QUERY_SECONDS = 30.0
 _PAGE = 1000
 _UNSET = object()
+_ALL_EVENTS = WorkflowHistoryEventFilterType.ALL_EVENT
 _NAMES = {
     RUNNING: "Running",
     COMPLETED: "Completed",
@@ -90,7 +91,7 @@ class SimClient:
         workflow: str,
         arg: Any = _UNSET,
         *,
-        id: str,  # noqa: A002 - the SDK's name
+        id: str,
         task_queue: str,
         args: Sequence[Any] = (),
         id_conflict_policy: WorkflowIDConflictPolicy = WorkflowIDConflictPolicy.UNSPECIFIED,
@@ -160,7 +161,7 @@ class SimClient:
         def act() -> None:
             try:
                 result = effect()
-            except Exception as error:  # noqa: BLE001 - the caller gets it
+            except Exception as error:
                 if not future.done():
                     future.set_exception(error)
             else:
@@ -173,7 +174,7 @@ class SimClient:
         return result
 
     async def _pass(self) -> None:
-        """Reach the server. Raises RPCError in an outage, as the SDK does after its own attempts."""
+        """Reach the server. Raises RPCError in an outage, as the SDK does after some attempts."""
         self._alive()
         await asyncio.sleep(self._world.latency_of_calls())
         if self._server.down:
@@ -275,7 +276,7 @@ class Handle:
         arg: Any = _UNSET,
         *,
         args: Sequence[Any] = (),
-        id: str,  # noqa: A002 - the SDK's name
+        id: str,
         rpc_timeout: timedelta | None = None,
         **_: Any,
     ) -> Any:
@@ -297,12 +298,12 @@ class Handle:
     async def fetch_history_events(
         self,
         *,
-        event_filter_type: WorkflowHistoryEventFilterType = WorkflowHistoryEventFilterType.ALL_EVENT,
+        event_filter_type: WorkflowHistoryEventFilterType = _ALL_EVENTS,
         **_: Any,
     ) -> AsyncIterator[HistoryEvent]:
-        """Give the events by which the product tells what became of a run: its first task, and its end."""
+        """Return the events that the product reads: of the first task of a run, and of its end."""
         run = await self._client.call(lambda: self._server.find(self.id, self.run_id), self.id)
-        if event_filter_type is WorkflowHistoryEventFilterType.ALL_EVENT and run.tasks:
+        if event_filter_type is _ALL_EVENTS and run.tasks:
             yield HistoryEvent(event_type=EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED)
         if not run.is_open:
             yield _closing(run)
@@ -448,6 +449,6 @@ def _unavailable(why: str) -> RPCError:
 
 
 def _again(effect: Callable[[], Any]) -> None:
-    """Have the effect of a message that was sent twice. A receiver that has ended meanwhile refuses it."""
+    """Have the effect of a message once more. A receiver that has ended meanwhile refuses it."""
     with contextlib.suppress(RPCError, WorkflowAlreadyStartedError):
         effect()

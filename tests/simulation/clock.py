@@ -1,7 +1,7 @@
-"""The time of a simulation: it passes only while nothing else is left to do, so hours of waiting cost nothing.
+"""The time of a simulation: it passes only while nothing else is left to do.
 
-Two clocks are apart. The monotonic one drives timers and timeouts. The wall clock is what workflows and activities read;
-a fault steps it in either direction.
+Two clocks are apart. The monotonic one drives timers and timeouts. The wall clock is what workflows
+and activities read; a fault steps it in either direction.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop in virtual time. A call for a thread runs at once, and its result arrives a drawn time later."""
+    """An event loop in virtual time. A call for a thread runs at once; its result comes later."""
 
     def __init__(self, draw: random.Random) -> None:
         self._virtual = _Selector()
@@ -57,12 +57,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., ResultT], *args: Any
     ) -> "asyncio.Future[ResultT]":
-        """Call the function now. As in a thread, its effect stays when nobody waits for its result any more."""
+        """Call the function now. As in a thread, its effect stays when nobody waits for it."""
         del executor
         future: asyncio.Future[ResultT] = self.create_future()
         try:
             result = contextvars.copy_context().run(func, *args)
-        except Exception as error:  # noqa: BLE001 - the caller gets it
+        except Exception as error:
             self.call_later(self._latency(), _fail, future, error)
         else:
             self.call_later(self._latency(), _finish, future, result)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 # How often each kind strikes: the probability at each occasion, before the factor of the seed.
 RATES: dict[str, float] = {
-    "worker.kill.task": 0.002,
-    "worker.kill.activity": 0.002,
+    "worker.kill.task": 0.01,
+    "worker.kill.activity": 0.01,
     "message.lost": 0.01,
     "message.doubled": 0.01,
     "message.late": 0.01,
@@ -30,12 +30,12 @@ RATES: dict[str, float] = {
     "helm.error": 0.02,
     "hub.error": 0.02,
 }
-# Faults that come by themselves: how many in a day, before the factor of the seed.
-PER_DAY: dict[str, float] = {
-    "clock.step": 6.0,
-    "temporal.outage": 4.0,
-    "worker.kill": 12.0,
-    "queue.unserved": 4.0,
+# Faults that come by themselves: how many in a run, before the factor of the seed.
+PER_RUN: dict[str, float] = {
+    "clock.step": 2.0,
+    "temporal.outage": 2.0,
+    "worker.kill": 5.0,
+    "queue.unserved": 2.0,
 }
 _FACTORS = (0.0, 0.0, 0.3, 1.0, 3.0)
 _QUIET_FROM = 0.6
@@ -65,7 +65,7 @@ class Faults:
         self._seconds = seconds
         self._note = note
         self._muted = False
-        names = (*RATES, *PER_DAY)
+        names = (*RATES, *PER_RUN)
         self.factors = {name: self._draw.choice(_FACTORS) for name in names}
         if self._draw.random() < 0.1:
             self.factors = dict.fromkeys(names, 0.0)
@@ -97,9 +97,9 @@ class Faults:
         return self._draw.uniform(low, high)
 
     def next_after(self, name: str) -> float | None:
-        """Draw the seconds until a fault comes that comes by itself; None if this seed has none of that name."""
-        per_day = PER_DAY[name] * self.factors[name]
-        return self._draw.expovariate(per_day / 86_400) if per_day else None
+        """Draw the seconds until the next fault that comes by itself, None without one."""
+        in_run = PER_RUN[name] * self.factors[name]
+        return self._draw.expovariate(in_run / self.last) if in_run else None
 
 
 def _phases(last: float, edges: list[float]) -> list[Phase]:

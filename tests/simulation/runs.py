@@ -1,4 +1,4 @@
-"""What the simulated Temporal knows of an execution: its runs with their histories, timers, activities and inboxes."""
+"""What the simulated Temporal knows of an execution: its runs, histories and activities."""
 
 import asyncio
 import builtins
@@ -88,7 +88,7 @@ class PendingActivity:
 
 @dataclass(frozen=True)
 class RecordedTask:
-    """A completed workflow task: its activations, each with the commands it gave, and the patches that it recorded."""
+    """A completed workflow task: activations with their commands, and the recorded patches."""
 
     activations: list[tuple[WorkflowActivation, bytes]]
     patches: list[str]

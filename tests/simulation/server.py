@@ -1,8 +1,9 @@
 """Temporal in virtual time: executions and their runs, messages, timers, and visibility.
 
-It keeps what the real server promises and the product relies on: a signal is never lost once it is accepted; a task sees all that
-arrived before it; commands that end a run are refused while something is unread; visibility is late. What the product does not use
-(child workflows, schedules, cron) is refused.
+It keeps what the real server promises and the product relies on: a signal is never lost once it is
+accepted; a task sees all that arrived before it; commands that end a run are refused while a
+message is unread; visibility is late. It refuses child workflows, schedules and cron, which the
+product does not use.
 """
 
 import asyncio
@@ -145,7 +146,12 @@ class Server:
                     raise WorkflowAlreadyStartedError(workflow_id, kind, run_id=run.run_id)
             fields = {key: _CONVERTER.to_payloads([value])[0] for key, value in memo.items()}
             run = self._new_run(
-                kind, workflow_id, queue, self.payloads(arguments), fields, dict(attributes)
+                kind,
+                workflow_id,
+                queue,
+                self.payloads(arguments),
+                memo=fields,
+                attributes=dict(attributes),
             )
             self.world.note("start", workflow_id)
         if signal is not None:
@@ -158,6 +164,7 @@ class Server:
         workflow_id: str,
         queue: str,
         arguments: Sequence[Payload],
+        *,
         memo: dict[str, Payload],
         attributes: dict[str, Payload],
         before: Run | None = None,
@@ -375,20 +382,16 @@ class Server:
         self.close(run, FAILED)
 
     def _continue_as_new_workflow_execution(self, run: Run, command: WorkflowCommand) -> None:
-        next_run = command.continue_as_new_workflow_execution
-        memo = {key: payload for key, payload in next_run.memo.items()} or dict(run.memo_fields)
-        fields = dict(next_run.search_attributes.indexed_fields.items()) or dict(
-            run.attribute_fields
-        )
-        queue = next_run.task_queue or run.queue
+        wanted = command.continue_as_new_workflow_execution
+        fields = dict(wanted.search_attributes.indexed_fields.items())
         self.close(run, CONTINUED)
         following = self._new_run(
-            next_run.workflow_type or run.kind,
+            wanted.workflow_type or run.kind,
             run.workflow_id,
-            queue,
-            next_run.arguments,
-            memo,
-            fields,
+            wanted.task_queue or run.queue,
+            wanted.arguments,
+            memo=dict(wanted.memo.items()) or dict(run.memo_fields),
+            attributes=fields or dict(run.attribute_fields),
             before=run,
         )
         run.next_run_id = following.run_id
@@ -420,6 +423,13 @@ class Server:
         finally:
             tasks.drop(instance, run)
 
+    def replay_all(self) -> None:
+        """Replay every run that is in a cache. Raises Nondeterminism."""
+        for execution in self.executions.values():
+            run = execution.run
+            if run.instance is not None and run.worker is not None and not run.task_open:
+                self.tasks.drop(self.tasks.replayed(run, run.worker), run)
+
     # --- visibility -----------------------------------------------------------------------------
 
     def publish(self, run: Run) -> None:
@@ -445,7 +455,7 @@ class Server:
             self.rows[row.run_id] = row
 
     def listed(self, holds: Callable[[Row], bool]) -> list[Row]:
-        """Return the rows of visibility that a filter wants, the newest first, as the server sorts them."""
+        """Return the rows of visibility that a filter wants, the newest first."""
         found = [row for row in self.rows.values() if holds(row)]
         found.sort(key=lambda row: (row.start_time, row.run_id), reverse=True)
         return [

@@ -1,8 +1,9 @@
 """Workflow tasks: what a worker does with what arrived for a run, and how a run is replayed.
 
-A task has one activation or more: each local activity that ends within it gives another. Its commands reach the server together
-when it is complete; a worker that dies before leaves nothing but what its local activities have done. The commands of a replay
-are compared with the recorded ones, byte for byte.
+A task has one activation or more: each local activity that ends within it gives another. Its
+commands reach the server together when it is complete; a worker that dies before leaves nothing but
+what its local activities have done. The commands of a replay are compared with the recorded ones,
+byte for byte.
 """
 
 import asyncio
@@ -112,7 +113,7 @@ class Tasks:
                 run.activities.pop(job.resolve_activity.seq, None)
 
     def _lost(self, run: Run, *, died: bool) -> None:
-        """Notice that the worker of a task has died: the server does so when the time of the task is up."""
+        """Notice that the worker of a task has died, when the time of the task is up."""
         if not died or not run.task_open:
             return
         asyncio.get_running_loop().call_later(TASK_SECONDS, self._give_back, run)
@@ -193,7 +194,7 @@ class Tasks:
         return [job for command in commands for job in self._take(task, command)]
 
     def _take(self, task: OpenTask, command: WorkflowCommand) -> list[WorkflowActivationJob]:
-        """Take a command: local activities start at once, all others reach the server with the end of the task."""
+        """Take a command: local activities start at once, all others wait for the task's end."""
         kind, run = kind_of(command), task.run
         if kind == "schedule_local_activity":
             started = self._server.attempts.start_local(task, command)
@@ -274,7 +275,7 @@ class Tasks:
             self._close(run)
             return
         if task.closes and run.inbox:
-            # The server refuses commands that end a run of which the workflow has not read all: UNHANDLED_COMMAND.
+            # The server refuses to end a run that has not read all: UNHANDLED_COMMAND.
             task.worker.evict(run)
             self._take_back(run)
             self._world.note("unhandled", run.workflow_id)
@@ -341,7 +342,8 @@ class Tasks:
             raise AssertionError(
                 f"a query {name} of {run.workflow_id} failed: {_text(completion.failed.failure)}"
             )
-        return completion.successful.commands[0]
+        answer: WorkflowCommand = completion.successful.commands[0]
+        return answer
 
     def drop(self, instance: WorkflowInstance, run: Run) -> None:
         """End an instance that is in no cache."""
@@ -383,7 +385,8 @@ def _order(job: WorkflowActivationJob) -> int:
 
 
 def _bytes(completion: WorkflowActivationCompletion) -> bytes:
-    return completion.successful.SerializeToString(deterministic=True)
+    found: bytes = completion.successful.SerializeToString(deterministic=True)
+    return found
 
 
 def _text(failure: Failure) -> str:

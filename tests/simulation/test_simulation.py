@@ -1,6 +1,6 @@
 """Seeds of the simulation, and broken products that it has to find.
 
-`make simulate` runs as many seeds as wanted. A seed that found a defect of the product is kept in `KEPT`.
+`make simulate` runs as many seeds as wanted. A seed that found a defect is kept in `KEPT`.
 """
 
 import random

@@ -1,6 +1,7 @@
 """Worker processes: what each has in memory, and how it dies.
 
-A worker that is killed stops at the await that it has reached. Its workflows leave the cache, and what its activities did stays done.
+A worker that is killed stops at the await that it has reached. Its workflows leave the cache, and
+what its activities did stays done.
 """
 
 import asyncio
@@ -78,7 +79,7 @@ class Worker:
         self._cache[run.run_id] = run
 
     def evict(self, run: Run) -> None:
-        """Remove a run from the cache, as the SDK does: its coroutines end, and no command of theirs counts."""
+        """Remove a run from the cache, as the SDK does: its coroutines end without commands."""
         self._cache.pop(run.run_id, None)
         instance, run.instance, run.worker = run.instance, None, None
         if instance is not None:
@@ -164,7 +165,7 @@ class Workers:
         self.all.append(Worker(self._world, self._number, self._make()))
 
     def pick(self, queue: str, name: str = "") -> Worker | None:
-        """Return a worker that serves a queue, None if there is none; `name`: an activity that it has."""
+        """Return a worker that serves a queue, or None; `name`: an activity that it must have."""
         serving = [each for each in self.all if queue not in each.refused]
         serving = [each for each in serving if not name or name in each.activities]
         return self._draw.choice(serving) if serving else None
@@ -190,7 +191,7 @@ class Workers:
 
 
 def outside_loop(call: Callable[[], Any]) -> Any:
-    """Call code of the workflow runner, which has an event loop of its own, from within a coroutine."""
+    """Call the workflow runner, which has an event loop of its own, from within a coroutine."""
     loop = asyncio.get_running_loop()
     asyncio._set_running_loop(None)
     try:

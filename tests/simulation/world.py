@@ -1,10 +1,11 @@
-"""One simulated fleet: its clock, its Temporal, its workers, its clusters and clouds, its faults and what happened so far."""
+"""One simulated fleet: its clock, Temporal, workers, clusters and clouds, and its faults."""
 
 import asyncio
 import contextlib
 import hashlib
 import logging
 import random
+import sys
 import time
 import traceback
 from collections import deque
@@ -24,7 +25,8 @@ from tests.simulation import parts, script, watching
 from tests.simulation.auditors import Finding
 from tests.simulation.client import SimClient
 from tests.simulation.clock import Clock, VirtualLoop, virtual_time
-from tests.simulation.faults import PER_DAY, Faults
+from tests.simulation.coverage import Coverage
+from tests.simulation.faults import PER_RUN, Faults
 from tests.simulation.runs import value_of
 from tests.simulation.server import Server
 from tests.simulation.workers import CURRENT, Worker, WorkerDied, Workers
@@ -55,7 +57,8 @@ class Step:
     def __str__(self) -> str:
         """Show it in a line."""
         hours, rest = divmod(self.seconds, 3600)
-        return f"{self.number:6} {int(hours):3}:{int(rest // 60):02}:{rest % 60:06.3f} {self.kind} {self.subject} {self.detail}".rstrip()
+        moment = f"{int(hours):3}:{int(rest // 60):02}:{rest % 60:06.3f}"
+        return f"{self.number:6} {moment} {self.kind} {self.subject} {self.detail}".rstrip()
 
 
 @dataclass
@@ -73,6 +76,7 @@ class Result:
     digest: str = ""
     wall: float = 0.0
     fleet: str = ""
+    coverage: Coverage = field(default_factory=Coverage)
 
     @property
     def command(self) -> str:
@@ -85,8 +89,8 @@ class Result:
     def __str__(self) -> str:
         """Show it in a line."""
         return (
-            f"seed {self.seed}: {self.days:g} days, {self.count} steps, {self.tasks} tasks, {self.replays} replays, "
-            f"{self.faults} faults, {self.wall:.1f} s, {self.digest[:12]}"
+            f"seed {self.seed}: {self.days:g} days, {self.count} steps, {self.tasks} tasks, "
+            f"{self.replays} replays, {self.faults} faults, {self.wall:.1f} s, {self.digest[:12]}"
             + (" FINDING" if self.finding else "")
         )
 
@@ -138,7 +142,7 @@ class World:
     # --- for other modules ----------------------------------------------------------------------
 
     def source(self, name: str) -> random.Random:
-        """Return a source of random numbers of its own, so that one part does not change what another one draws."""
+        """Return a source of random numbers that no other part draws from."""
         return random.Random(f"{name}/{self.seed}")
 
     @property
@@ -153,7 +157,7 @@ class World:
         self.steps.append(step)
         self._digest.update(f"{step.seconds:.6f} {kind} {subject} {detail}\n".encode())
         if self.verbose:
-            print(step, flush=True)
+            sys.stdout.write(f"{step}\n")
         for observer in self.observers:
             observer(self, step)
 
@@ -179,7 +183,7 @@ class World:
             self._broken.set_exception(error)
 
     async def latency(self, low: float = _LATENCY[0], high: float = _LATENCY[1]) -> None:
-        """Let a call over a network take its time. Raises WorkerDied if the caller's process is gone."""
+        """Let a call take its time. Raises WorkerDied if the caller's process is gone."""
         self.alive()
         await asyncio.sleep(self.draw.uniform(low, high))
         self.alive()
@@ -199,7 +203,7 @@ class World:
         return SimClient(self, worker)
 
     def peek(self, workflow_id: str, query: str, *arguments: Any) -> Any:
-        """Query a workflow at once, without any time passing; None if it is in no cache or had no task yet."""
+        """Query a workflow in no time; None if it is in no cache or had no task yet."""
         execution = self.server.executions.get(workflow_id)
         run = execution.run if execution else None
         if run is None or run.instance is None or not run.tasks or run.task_open:
@@ -228,7 +232,10 @@ class World:
         )
 
     async def replace(self, manifest: dict[str, Any], by: str = "simulation") -> Any:
-        """Change an object by the update with a validator, as the front does. Raises RPCError, WorkflowUpdateFailedError."""
+        """Change an object by the update, as the front does.
+
+        Raises RPCError and WorkflowUpdateFailedError.
+        """
         kind, meta = manifest["kind"], manifest["metadata"]
         message = Replace(request_id=self.request_id(), by=by, manifest=manifest)
         handle = self.client.get_workflow_handle(
@@ -269,16 +276,18 @@ class World:
 
     async def live(self) -> None:
         """Run until the horizon, and let the auditors judge. Raises Finding."""
-        self.observers.insert(0, watching.Watch(self))
+        self.watch = watching.Watch(self)
+        self.observers.insert(0, self.watch)
         asyncio.get_running_loop().set_exception_handler(self._uncaught)
         playing = self.spawn(self._play(), "script")
-        for name in PER_DAY:
+        for name in PER_RUN:
             self.spawn(self._strike_now_and_then(name), name)
         main = self.spawn(self._until_rest(playing), "rest")
         await asyncio.wait({main, self._broken}, return_when=asyncio.FIRST_COMPLETED)
         if self._broken.done():
             self._broken.result()
         await watching.at_rest(self)
+        self.server.replay_all()
 
     def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         del loop
@@ -362,6 +371,7 @@ class World:
             tasks=sum(run.tasks for each in self.server.executions.values() for run in each.runs),
             faults=self.struck,
             fleet=self.fleet,
+            coverage=self.watch.coverage,
             digest=self._digest.hexdigest(),
             wall=wall,
         )
@@ -403,7 +413,8 @@ def simulate(seed: int, days: float, fleet: str = "small", *, verbose: bool = Fa
 
 async def _run(seed: int, days: float, fleet: str, begun: float, *, verbose: bool) -> Result:
     clock = Clock(asyncio.get_running_loop())
-    with virtual_time(clock, random.Random(f"uuids/{seed}")):
+    uuids = random.Random(f"uuids/{seed}")
+    with virtual_time(clock, uuids):
         world = World(seed, days, fleet, clock, verbose=verbose)
         finding = ""
         try:
@@ -411,7 +422,7 @@ async def _run(seed: int, days: float, fleet: str, begun: float, *, verbose: boo
                 await world.live()
         except Finding as error:
             finding = str(error)
-        except Exception as error:  # noqa: BLE001 - whatever a part of the fleet raises is a finding
+        except Exception as error:
             finding = "".join(traceback.format_exception(error))
         finally:
             world.workers.end()
