@@ -58,7 +58,7 @@ class _Call(ActivityInboundInterceptor):
     def __init__(self) -> None:
         """Have nothing inside."""
 
-    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
         found = input.fn(*input.args)
         return await found if asyncio.iscoroutine(found) else found
 

@@ -1,4 +1,4 @@
-"""What the charts that the product installs bring to a cluster, as far as the product looks at it."""
+"""The contents of the charts that the product installs, as far as the product looks at them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _GPU_CLASS = "gpu.nvidia.com"
 
 @dataclass(frozen=True)
 class SimulatedChart:
-    """A chart: its workloads by kind, further objects, and kinds in `crds/` and in its templates."""
+    """A chart: workloads by kind, further objects, and kinds in `crds/` and in its templates."""
 
     deployments: tuple[str, ...] = ()
     daemon_sets: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ CHARTS: Mapping[str, SimulatedChart] = {
 
 
 def rendered(name: str, namespace: str) -> list[Json]:
-    """Give the objects of a chart without its `crds/`."""
+    """Return the objects of a chart without its `crds/`."""
     chart = CHARTS[name]
     objects = [kinds.definition_of(kind) for kind in chart.templated]
     objects += [_object(kind, each) for kind, each in chart.cluster_objects]
@@ -101,7 +101,7 @@ def rendered(name: str, namespace: str) -> list[Json]:
 
 
 def definitions(name: str) -> list[Json]:
-    """Give the definitions in `crds/` of a chart."""
+    """Return the definitions in `crds/` of a chart."""
     found = [kinds.definition_of(kind) for kind in CHARTS[name].crds]
     marks = {
         "gateway.networking.k8s.io/bundle-version": charts.GATEWAY_API_VERSION,

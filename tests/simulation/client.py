@@ -91,7 +91,7 @@ class SimClient:
         workflow: str,
         arg: Any = _UNSET,
         *,
-        id: str,
+        id: str,  # noqa: A002 - the SDK's name
         task_queue: str,
         args: Sequence[Any] = (),
         id_conflict_policy: WorkflowIDConflictPolicy = WorkflowIDConflictPolicy.UNSPECIFIED,
@@ -161,7 +161,7 @@ class SimClient:
         def act() -> None:
             try:
                 result = effect()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the caller gets it
                 if not future.done():
                     future.set_exception(error)
             else:
@@ -276,7 +276,7 @@ class Handle:
         arg: Any = _UNSET,
         *,
         args: Sequence[Any] = (),
-        id: str,
+        id: str,  # noqa: A002 - the SDK's name
         rpc_timeout: timedelta | None = None,
         **_: Any,
     ) -> Any:

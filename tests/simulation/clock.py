@@ -62,7 +62,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future: asyncio.Future[ResultT] = self.create_future()
         try:
             result = contextvars.copy_context().run(func, *args)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             self.call_later(self._latency(), _fail, future, error)
         else:
             self.call_later(self._latency(), _finish, future, result)

@@ -1,4 +1,7 @@
-"""Google Cloud in virtual time: the fake behind the product's own provider, and a simulated cluster for each that is created."""
+"""Google Cloud in virtual time: the fake behind the product's own provider.
+
+Each cluster that is created has a simulated API server.
+"""
 
 import asyncio
 import random
@@ -28,8 +31,8 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import ApiServer
     from tests.simulation.parts import Parts
 
-CREDENTIAL = "simulated-google"  # noqa: S105 - no secret: the fake has none
-SECRET = "gke-gcp"
+CREDENTIAL = "simulated-google"
+SECRET = "gke-gcp"  # noqa: S105 - the name of a Secret
 REGION = "europe-west4"
 INSTALLATION = "simulated"
 PLACE = "gke"
@@ -87,7 +90,7 @@ class GoogleInMemory:
         self._clusters[owner.base] = account.cluster
 
     def activities(self, pool: Any, helm: Any, store: Any) -> list[Callable[..., Any]]:
-        """Return the activities of a worker on clouds, and let its clients reach created clusters."""
+        """Return the activities of a worker on clouds, whose clients reach created clusters."""
         settings = ProvisionSettings(installation_id=INSTALLATION)
 
         def factory(text: str, region: str) -> Provider:
@@ -120,7 +123,7 @@ class GoogleInMemory:
         return Endpoint(host, _CA)
 
     async def _follow(self) -> None:
-        """Let created clusters have the nodes of their pools, and go with what they are at the cloud."""
+        """Give created clusters the nodes of their pools, and remove them with their object."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             for name, host in list(self._hosts.items()):

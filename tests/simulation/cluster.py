@@ -78,7 +78,8 @@ def no_faults(_name: str, _subject: str) -> bool:
 class ApiServer:
     """A cluster: its objects, its controllers, and how its API server answers at present.
 
-    `strikes` draws faults of single requests, `pause` lets the time of a part of one pass. `tokens` are the credentials that it accepts; none means all.
+    `strikes` draws faults of single requests, `pause` lets the time of a part of one pass. `tokens`
+    are the credentials that it accepts; an empty set accepts all.
     """
 
     name: str
@@ -116,7 +117,7 @@ class ApiServer:
         self.hub.stop()
 
     async def wait(self, low: float = _LATENCY[0], high: float = _LATENCY[1]) -> None:
-        """Let a part of a request take its time. Raises what `pause` does, if the process of the caller is gone."""
+        """Let a part of a request take its time. Raises what `pause` does for a dead caller."""
         if self.pause is not None:
             await self.pause(low, high)
         else:
@@ -135,7 +136,7 @@ class ApiServer:
         return self.store.create(manifest, "kubectl")
 
     def set_nodes(self, pool: str, count: int, devices: int = 8) -> None:
-        """Give a pool so many nodes, each with so many devices; those of the end go."""
+        """Return a pool so many nodes, each with so many devices; those of the end go."""
         there = self.nodes_of(pool)
         for name in there[count:]:
             self._remove_node(name)
@@ -202,7 +203,7 @@ class ApiServer:
         )
 
     def replica_of(self, pod: Json) -> str:
-        """Give the uid of the ModelReplica whose workload made a pod; empty if that is gone."""
+        """Return the uid of the ModelReplica whose workload made a pod; empty if that is gone."""
         item: Json | None = pod
         while item is not None:
             if owner := owner_of(item).uid:
@@ -213,7 +214,7 @@ class ApiServer:
         return ""
 
     def drift(self, item: Json) -> str:
-        """Delete or edit an object by hand; give what was done."""
+        """Delete or edit an object by hand; return what was done."""
         key = key_of(item)
         how = self.draw.choice(("delete", "edit", "edit", "label"))
         if how == "delete" or "spec" not in item:
@@ -253,7 +254,7 @@ class ApiServer:
         self.cut()
 
     def watching(self, kind: Kind) -> "asyncio.Event":
-        """Give an event that is set when an object of a kind changes."""
+        """Return an event that is set when an object of a kind changes."""
         event = asyncio.Event()
         self._watches.setdefault((kind.group, kind.kind), []).append(event)
         return event
@@ -266,7 +267,7 @@ class ApiServer:
         for event in self._watches.get((change.key.group, change.key.kind), ()):
             event.set()
 
-    def _define(self, definition: Json, served: bool) -> None:  # noqa: FBT001 - as the collector calls it
+    def _define(self, definition: Json, served: bool) -> None:
         if served:
             found = kinds.defined_by(definition)
             self.served |= kinds.resources(found)
@@ -396,12 +397,9 @@ class ClusterClient(ClusterApi):
         def write() -> Json:
             self._check_served(target.kind)
             self._check_namespace(target)
-            return copied(
-                in_version(
-                    self.server.store.apply(copied(manifest), FIELD_MANAGER, dry_run=dry_run),
-                    target.kind,
-                )
-            )
+            store = self.server.store
+            stored = store.apply(copied(manifest), FIELD_MANAGER, dry_run=dry_run)
+            return _apart(in_version(stored, target.kind))
 
         return await self._call(f"apply {target}", write, writes=not dry_run)
 
@@ -468,7 +466,8 @@ class ClusterClient(ClusterApi):
             if server.tokens and self._token not in server.tokens:
                 self._limit.record_response()
                 raise CredentialsInvalid(
-                    f"{where}: the API server does not accept this credential (401); put a valid kubeconfig into the secret store"
+                    f"{where}: the API server does not accept this credential (401); put a valid "
+                    "kubeconfig into the secret store"
                 )
             if server.strikes("cluster.error", where):
                 self._limit.record_response()
@@ -549,11 +548,13 @@ class ClusterClient(ClusterApi):
         found = self.server.store.get(ObjectKey("", "Namespace", "", target.namespace))
         if found is None:
             raise ServerError(
-                f"cluster {self.server.name}: {target}: the namespace is gone; it is created again at the next attempt"
+                f"cluster {self.server.name}: {target}: the namespace is gone; it is created again "
+                "at the next attempt"
             )
         if found["metadata"].get("deletionTimestamp"):
             raise ServerError(
-                f"cluster {self.server.name}: {target}: the namespace is being deleted and can be used again when it is gone"
+                f"cluster {self.server.name}: {target}: the namespace is being deleted and can be "
+                "used again when it is gone"
             )
 
 
@@ -588,7 +589,7 @@ def _since(changes: Sequence[StoredChange], version: int) -> list[StoredChange]:
 
 
 def _event(change: StoredChange, selection: Selection) -> Event | None:
-    """Give what a watch is told of a change: an object that leaves the selection is deleted for it."""
+    """Return the event of a change; an object that leaves the selection is deleted for a watch."""
     if (change.key.group, change.key.kind) != (selection.kind.group, selection.kind.kind):
         return None
     before = (

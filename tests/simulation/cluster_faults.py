@@ -1,4 +1,4 @@
-"""The faults of clusters that come by themselves: outages, lost nodes, evicted pods, credentials that go, finalizers that hang.
+"""The faults of clusters that come by themselves, such as outages and lost nodes.
 
 Each one ends before the world is quiet.
 """

@@ -120,7 +120,7 @@ class Collector(Part):
             ]
             stored = [each["name"] for each in item["spec"]["versions"] if each.get("storage")]
             self.store.set_status(key, conditions=conditions, storedVersions=stored)
-        self._on_definition(item, True)  # noqa: FBT003 - whether it is served
+        self._on_definition(item, True)  # noqa: FBT003 - served
 
     def _clean_definition(self, key: ObjectKey) -> None:
         item = self.store.get(key)
@@ -133,5 +133,5 @@ class Collector(Part):
         if self.store.find(group, kind):
             self.later(self._clean_definition, key, after=(1.0, 5.0))
             return
-        self._on_definition(item, False)  # noqa: FBT003 - whether it is served
+        self._on_definition(item, False)  # noqa: FBT003 - not served
         self.without_finalizer(key, _CLEANUP)

@@ -61,7 +61,7 @@ class Faults:
         seconds: Callable[[], float],
         note: Callable[[str, str], None],
     ) -> None:
-        self._draw = random.Random(f"faults/{seed}")
+        self._draw = random.Random(f"faults/{seed}")  # noqa: S311 - repeatable on purpose
         self._seconds = seconds
         self._note = note
         self._muted = False

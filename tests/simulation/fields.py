@@ -1,7 +1,8 @@
-"""Server-side apply as far as the product can see it: who owns which field, and what a second apply changes.
+"""Server-side apply as far as the product sees it: the owners of fields, and what an apply changes.
 
-Field sets are in the form of `metadata.managedFields[].fieldsV1`: `f:name` for a field, `k:{…}` for an element of a list with keys, `v:…` for one
-of a set, `.` for the element itself. A list without keys is one field.
+Field sets are in the form of `metadata.managedFields[].fieldsV1`: `f:name` for a field, `k:{…}` for
+an element of a list with keys, `v:…` for one of a set, `.` for the element itself. A list without
+keys is one field.
 """
 
 import json
@@ -11,7 +12,8 @@ from typing import Any
 Json = dict[str, Any]
 Fields = dict[str, Any]
 
-# The keys of lists that are merged element by element, by the name of the field; with the value that the server fills in for an absent one.
+# The keys of lists that are merged element by element, by the name of the field; with the value
+# that the server fills in for an absent one.
 _KEYS: Mapping[str, Mapping[str, Any]] = {
     "containers": {"name": None},
     "initContainers": {"name": None},
@@ -65,7 +67,7 @@ def content(manifest: Mapping[str, Any]) -> Json:
 
 
 def field_set(value: Any, name: str = "") -> Fields:
-    """Give the fields of a value; empty for a leaf."""
+    """Return the fields of a value; empty for a leaf."""
     if isinstance(value, dict):
         return {f"f:{key}": field_set(inner, key) for key, inner in value.items()}
     if isinstance(value, list) and name in _SETS:
@@ -76,7 +78,7 @@ def field_set(value: Any, name: str = "") -> Fields:
 
 
 def merged(live: Any, applied: Any, name: str = "") -> Any:
-    """Give a value after an apply: fields that the apply does not name stay."""
+    """Return a value after an apply: fields that the apply does not name stay."""
     if isinstance(live, dict) and isinstance(applied, dict):
         return {
             **live,
@@ -97,7 +99,7 @@ def merged(live: Any, applied: Any, name: str = "") -> Any:
 
 
 def without(value: Any, dropped: Fields, name: str = "") -> Any:
-    """Give a value without these fields."""
+    """Return a value without these fields."""
     if isinstance(value, dict):
         kept = {}
         for key, inner in value.items():
@@ -123,7 +125,7 @@ def without(value: Any, dropped: Fields, name: str = "") -> Any:
 
 
 def minus(fields: Fields, others: Fields) -> Fields:
-    """Give the fields that are not among `others`."""
+    """Return the fields that are not among `others`."""
     left: Fields = {}
     for step, inner in fields.items():
         if step not in others:
@@ -134,7 +136,7 @@ def minus(fields: Fields, others: Fields) -> Fields:
 
 
 def union(fields: Fields, others: Fields) -> Fields:
-    """Give the fields of both."""
+    """Return the fields of both."""
     return {
         **fields,
         **{
@@ -146,7 +148,7 @@ def union(fields: Fields, others: Fields) -> Fields:
 
 
 def changed(before: Any, after: Any, name: str = "") -> Fields:
-    """Give the fields whose value differs, of those that `after` has."""
+    """Return the fields whose value differs, of those that `after` has."""
     if isinstance(before, dict) and isinstance(after, dict):
         found = {}
         for key, inner in after.items():
@@ -173,7 +175,7 @@ def changed(before: Any, after: Any, name: str = "") -> Fields:
 
 
 def removed(before: Any, after: Any, name: str = "") -> Fields:
-    """Give the fields that only `before` has."""
+    """Return the fields that only `before` has."""
     return minus(field_set(before, name), field_set(after, name))
 
 

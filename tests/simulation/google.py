@@ -1,9 +1,9 @@
-"""The official clients of Google Cloud, answered in this process by the fake: no sockets, no threads."""
+"""The official clients of Google Cloud, answered by the fake without sockets and threads."""
 
 import io
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import grpc
 import requests
@@ -144,7 +144,7 @@ class DirectChannel(grpc.Channel):  # type: ignore[misc]  # the library has no t
         method: str,
         request_serializer: Any = None,
         response_deserializer: Any = None,
-        _registered_method: bool = False,  # noqa: FBT001, FBT002 - as the base class has it
+        _registered_method: bool = False,
     ) -> Any:
         """Return a method; one that the fake does not have is refused when it is called."""
         handler = self._methods.get(method)
@@ -167,7 +167,7 @@ class DirectChannel(grpc.Channel):  # type: ignore[misc]  # the library has no t
     def close(self) -> None:
         """Close nothing."""
 
-    def __enter__(self) -> "DirectChannel":
+    def __enter__(self) -> Self:
         """Open nothing."""
         return self
 
@@ -182,9 +182,9 @@ class _Adapter(BaseAdapter):
         super().__init__()
         self._project = project
 
-    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:  # type: ignore[override]
+    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
         """Answer a request."""
-        body = request.body or b""
+        body: Any = request.body or b""
         content = body.encode() if isinstance(body, str) else bytes(body)
         try:
             verb, url = str(request.method), str(request.url)
@@ -246,7 +246,7 @@ class DirectClients:
         transport = client.get_transport_class("rest")(
             host=_HOST, credentials=AnonymousCredentials()
         )
-        transport._session.mount("https://", _Adapter(self._fake))  # noqa: SLF001
+        transport._session.mount("https://", _Adapter(self._fake))
         return client(transport=transport)
 
 

@@ -219,11 +219,12 @@ class ClusterHelm(HelmPort):
         )
 
     def _recovered(self, secret: Json) -> Json | None:
-        """Give the revision to go on from, where the helm that wrote the last one cannot run any more."""
+        """Return the revision to go on from. Raises ReleasePending while its helm may still run."""
         state, known = self._state(secret), self._helm.revisions[secret["metadata"]["uid"]]
         if self._helm.clock() - known.since < OPERATION_SECONDS + 20:
             raise ReleasePending(
-                f"release {state.namespace}/{state.name}: another operation is in progress ({state.status})"
+                f"release {state.namespace}/{state.name}: another operation is in progress "
+                f"({state.status})"
             )
         self._store.delete(key_of(secret))
         return self._newest(state.name, state.namespace)
@@ -251,7 +252,8 @@ class ClusterHelm(HelmPort):
         )
         if secret is None:
             raise ReleasePending(
-                f"release {release.namespace}/{release.name}: cannot re-use a name that is still in use"
+                f"release {release.namespace}/{release.name}: cannot re-use a name that is still "
+                "in use"
             )
         self._helm.revisions[secret["metadata"]["uid"]] = _Revision(
             release.chart, values_digest(release.values), self._helm.clock()
@@ -284,7 +286,7 @@ class ClusterHelm(HelmPort):
             live = self._store.get(key_of(item))
             if live is not None and _release_of(live) != (release.namespace, release.name):
                 raise NameConflict(
-                    f"release {release.name}: {ObjectId.of(item)} exists: invalid ownership metadata"
+                    f"release {release.name}: {ObjectId.of(item)}: invalid ownership metadata"
                 )
 
     def _install(self, release: Release, objects: list[Json], before: Json | None) -> None:

@@ -77,7 +77,7 @@ STACK = (*ENVOY, *LWS, *MONITORS, *INFERENCE)
 
 
 def resources(served: Iterable[Kind]) -> dict[Kind, Resource]:
-    """Give how each kind is addressed."""
+    """Return how each kind is addressed."""
     return {
         kind: Resource(kind, plural(kind.kind), kind.kind not in _CLUSTER_SCOPED, _VERBS)
         for kind in served
@@ -85,12 +85,12 @@ def resources(served: Iterable[Kind]) -> dict[Kind, Resource]:
 
 
 def plural(kind: str) -> str:
-    """Give the plural of a kind."""
+    """Return the plural of a kind."""
     return _PLURALS.get(kind) or f"{kind.lower()}{'es' if kind.endswith('s') else 's'}"
 
 
 def defined_by(definition: Json) -> list[Kind]:
-    """Give what a definition serves."""
+    """Return what a definition serves."""
     spec = definition["spec"]
     return [
         Kind(f"{spec['group']}/{each['name']}", spec["names"]["kind"])
@@ -100,7 +100,7 @@ def defined_by(definition: Json) -> list[Kind]:
 
 
 def definition_of(kind: Kind) -> Json:
-    """Give the definition of a kind, as a chart has it."""
+    """Return the definition of a kind, as a chart has it."""
     name = f"{plural(kind.kind)}.{kind.group}"
     version = {"name": kind.api_version.rpartition("/")[2], "served": True, "storage": True}
     scope = "Cluster" if kind.kind in _CLUSTER_SCOPED else "Namespaced"
@@ -119,7 +119,7 @@ def definition_of(kind: Kind) -> Json:
 
 
 def by_definition(served: Mapping[Kind, Resource], definition: Json) -> list[Kind]:
-    """Give the kinds among those served that a definition has."""
+    """Return the kinds among those served that a definition has."""
     spec = definition["spec"]
     return [
         kind for kind in served if (kind.group, kind.kind) == (spec["group"], spec["names"]["kind"])

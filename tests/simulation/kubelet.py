@@ -1,6 +1,7 @@
 """The scheduler and the kubelets: where pods run, and what they go through there."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from api_types import clock
@@ -18,6 +19,9 @@ from tests.simulation.reconciling import (
 )
 from tests.simulation.store import ObjectKey
 
+# How containers name what their environment is read from.
+_REFERENCES = {"secretKeyRef": "Secret", "secretRef": "Secret", "configMapKeyRef": "ConfigMap"}
+
 
 class Kubelets(Part):
     """The scheduler, and the kubelets of all nodes. A node has `status.devices` devices."""
@@ -25,7 +29,7 @@ class Kubelets(Part):
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
         self._devices_of: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        self._addresses = 0
+        self._addresses = 10 << 24
         # The uids of volume claims that a download has filled.
         self.filled: dict[str, None] = {}
         # Pods without a node, in the order of their creation.
@@ -103,7 +107,7 @@ class Kubelets(Part):
             if template is None:
                 return (
                     0,
-                    f'waiting for resource claim: resourceclaimtemplate.resource.k8s.io "{name}" not found',
+                    f'resourceclaimtemplate.resource.k8s.io "{name}" not found',
                 )
             for request in template["spec"]["spec"]["devices"]["requests"]:
                 needed += request.get("exactly", request).get("count", 1)
@@ -204,24 +208,11 @@ class Kubelets(Part):
             self.later(self._become_ready, key, uid, after=self.behaviour.ready)
 
     def _missing_reference(self, pod: Json) -> str:
-        namespace = pod["metadata"]["namespace"]
-        for container in pod["spec"].get("containers", ()):
-            sources = [each.get("valueFrom", {}) for each in container.get("env", ())] + list(
-                container.get("envFrom", ())
-            )
-            for source in sources:
-                for field_name, kind in (
-                    ("secretKeyRef", "Secret"),
-                    ("secretRef", "Secret"),
-                    ("configMapKeyRef", "ConfigMap"),
-                ):
-                    reference = source.get(field_name)
-                    if reference and not reference.get("optional"):
-                        if (
-                            self.store.get(ObjectKey("", kind, namespace, reference["name"]))
-                            is None
-                        ):
-                            return f'{kind.lower()} "{reference["name"]}" not found'
+        """Say which Secret or ConfigMap is missing that the containers of a pod need."""
+        for kind, reference in _references(pod):
+            key = ObjectKey("", kind, pod["metadata"]["namespace"], reference["name"])
+            if not reference.get("optional") and self.store.get(key) is None:
+                return f'{kind.lower()} "{key.name}" not found'
         return ""
 
     def _waiting(self, key: ObjectKey, pod: Json, reason: str, message: str) -> None:
@@ -249,7 +240,7 @@ class Kubelets(Part):
             key,
             phase="Running",
             startTime=pod.get("status", {}).get("startTime", now),
-            podIP=f"10.{self._addresses >> 16 & 255}.{self._addresses >> 8 & 255}.{self._addresses & 255}",
+            podIP=".".join(str(self._addresses >> bits & 255) for bits in (24, 16, 8, 0)),
             containerStatuses=running,
             conditions=[
                 {"type": "PodScheduled", "status": "True"},
@@ -328,7 +319,8 @@ class Kubelets(Part):
         if pod is None or pod["metadata"]["uid"] != uid:
             return
         if not self._has_node(pod):
-            # Nobody says that its containers have ended. The node comes back, or its object is deleted and the pod with it.
+            # Nobody says that its containers have ended. The node comes back, or the pod is deleted
+            # with the object of the node.
             self.later(self._pod_ended, key, uid, after=(20.0, 60.0))
             return
         if pod["metadata"].get("finalizers"):
@@ -337,7 +329,7 @@ class Kubelets(Part):
         self.store.remove(key)
 
     def _has_node(self, pod: Json) -> bool:
-        """Tell whether a kubelet acts on a pod; that of a node whose object is gone has nothing to end any more."""
+        """Return whether a kubelet acts on a pod, or its node is gone with all containers."""
         node = self.store.get(ObjectKey("", "Node", "", pod["spec"].get("nodeName", "")))
         return node is None or is_ready(node)
 
@@ -411,3 +403,12 @@ class Kubelets(Part):
 
 def _is_of_job(pod: Json) -> bool:
     return any(each["kind"] == "Job" for each in pod["metadata"].get("ownerReferences", ()))
+
+
+def _references(pod: Json) -> Iterator[tuple[str, Json]]:
+    for container in pod["spec"].get("containers", ()):
+        variables = [each.get("valueFrom", {}) for each in container.get("env", ())]
+        for source in (*variables, *container.get("envFrom", ())):
+            for name, kind in _REFERENCES.items():
+                if name in source:
+                    yield kind, source[name]

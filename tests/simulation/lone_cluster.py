@@ -1,4 +1,4 @@
-"""One simulated cluster by itself in virtual time, and objects for it, for tests of the stand-ins."""
+"""One simulated cluster by itself in virtual time, and objects for tests of the stand-ins."""
 
 import asyncio
 import random

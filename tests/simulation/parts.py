@@ -1,4 +1,7 @@
-"""The world outside of the control plane: clusters, the control cluster, secrets, hubs, charts and clouds, and the activities that reach them."""
+"""The world outside of the control plane, and the activities that reach it.
+
+Clusters, the control cluster, secrets, hubs, charts and clouds survive the workers.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -68,7 +71,10 @@ class NodeView(NamedTuple):
 
 
 class ObjectView(NamedTuple):
-    """An object of ours. `place`: a cluster, `control`, or a cloud; `owner`: the uid of its entity, empty if it names none."""
+    """An object of ours at a `place`: a cluster, `control`, or a cloud.
+
+    `owner` is the uid of its entity, empty if it names none.
+    """
 
     place: str
     kind: str
@@ -117,7 +123,7 @@ class SimPool(ClusterPool):
         return known[1]
 
     async def server(self, connection: Connection) -> ApiServer:
-        """Give the API server itself, for Helm."""
+        """Return the API server itself, for Helm."""
         return self._parts.server_of((await self._text(connection)).partition(" ")[0])
 
     async def _text(self, connection: Connection) -> str:
@@ -172,9 +178,10 @@ class Parts:
     # --- for scripts ------------------------------------------------------------------------------
 
     def add_cluster(self, name: str, *, managed: bool = False) -> bool:
-        """Create a cluster and its kubeconfig. `managed`: bare, for a stack that the control plane installs; else an administrator's stack.
+        """Create a cluster and its kubeconfig; return whether the one that exists is managed.
 
-        Gives whether the cluster that exists is a bare one.
+        A managed one is bare, for a stack that the control plane installs; others have that of an
+        administrator.
         """
         if name not in self.servers:
             server = self.servers[name] = self._new_server(name)
@@ -200,7 +207,7 @@ class Parts:
         return self._managed[name]
 
     def prepare_control(self, *, managed: bool = False) -> bool:
-        """Prepare the control cluster: with an administrator's Traefik, or bare, for a gateway that the control plane installs."""
+        """Prepare the control cluster; return whether it is managed, as in `add_cluster`."""
         if not self._control_ready:
             self._control_ready = True
             self._managed[CONTROL] = managed
@@ -213,7 +220,7 @@ class Parts:
         return self._managed[CONTROL]
 
     def set_nodes(self, cluster: str, pool: str, count: int, gpus: int = 8) -> None:
-        """Give a pool of a cluster so many nodes."""
+        """Return a pool of a cluster so many nodes."""
         self.add_cluster(cluster)
         self.servers[cluster].set_nodes(pool, count, gpus)
 
@@ -251,7 +258,7 @@ class Parts:
     # --- for auditors -----------------------------------------------------------------------------
 
     def pods(self) -> Iterator[PodView]:
-        """Give the pods of engines on all clusters."""
+        """Return the pods of engines on all clusters."""
         for server in self.servers.values():
             name = server.name
             for pod in server.store.find("", "Pod"):
@@ -270,7 +277,7 @@ class Parts:
                     )
 
     def nodes(self) -> Iterator[NodeView]:
-        """Give the nodes of pools on all clusters."""
+        """Return the nodes of pools on all clusters."""
         for server in self.servers.values():
             name = server.name
             for node in server.store.find("", "Node"):
@@ -282,12 +289,12 @@ class Parts:
                     )
 
     def reachable(self, cluster: str) -> bool:
-        """Tell whether the API server of a cluster answers."""
+        """Return whether the API server of a cluster answers."""
         found = [each for each in self.servers.values() if each.name == cluster]
         return any(each.mood == "answers" for each in found)
 
     def objects(self) -> Iterator[ObjectView]:
-        """Give everything of ours that exists outside."""
+        """Return everything of ours that exists outside."""
         for server in self.servers.values():
             name = server.name
             for item in server.store.everything():
@@ -305,14 +312,14 @@ class Parts:
             yield ObjectView("gke", kind, "", each.name, each.owner)
 
     def _owner_of_stack(self, server: ApiServer) -> str:
-        """Give the uid of whoever has installed releases on a cluster, as the marks there say it."""
+        """Return the uid of the entity that has installed the releases of a cluster."""
         marked = server.store.get(ObjectKey("", "Namespace", "", labels.SYSTEM_NAMESPACE))
         classes = server.store.find("gateway.networking.k8s.io", "GatewayClass")
         found = (owner_of(each).uid for each in (marked, *classes) if each is not None)
         return next(filter(None, found), "")
 
     def routes(self) -> Iterator[RouteView]:
-        """Give the routes of services."""
+        """Return the routes of services."""
         for route in self.servers[CONTROL].store.find("gateway.networking.k8s.io", "HTTPRoute"):
             owner = owner_of(route)
             if owner.kind == "ModelService":
@@ -329,7 +336,7 @@ class Parts:
                 yield RouteView(owner.namespace, owner.name, tuple(dict.fromkeys(endpoints)))
 
     def volumes(self) -> Iterator[VolumeView]:
-        """Give the volumes of caches on all clusters."""
+        """Return the volumes of caches on all clusters."""
         for server in self.servers.values():
             name = server.name
             for claim in server.store.find("", "PersistentVolumeClaim"):
@@ -366,7 +373,7 @@ class Parts:
     # --- for workers ------------------------------------------------------------------------------
 
     def new_worker(self) -> Sequence[Callable[..., Any]]:
-        """Give the activities of one worker process on clusters; what they remember dies with it."""
+        """Return the activities of one worker process; what they remember dies with it."""
         settings, render = self.settings, render_settings(self.settings)
         pool = SimPool(self, self.vault)
         helm = HelmOfWorker(pool, self.helm)
@@ -432,7 +439,7 @@ class Parts:
         ]
 
     def server_of(self, name: str) -> ApiServer:
-        """Give the API server that a kubeconfig names."""
+        """Return the API server that a kubeconfig names."""
         if name == CONTROL:
             self.prepare_control()
         return self.servers.get(name, self._nowhere)
@@ -503,7 +510,7 @@ class Parts:
 
 
 def _owners(item: Json) -> list[str]:
-    """Give the uids of the entities that an object is of; a shared copy is of all that use it."""
+    """Return the uids of the entities that an object is of; a shared copy is of all that use it."""
     notes = item["metadata"].get("annotations") or {}
     users = [uid for name, uid in notes.items() if name.startswith(labels.USER_PREFIX)]
     uid = owner_of(item).uid

@@ -1,4 +1,4 @@
-"""What the controllers of a simulated cluster share: a queue of work in virtual time, and how long things take there."""
+"""The base of the controllers of a simulated cluster: a queue of work in virtual time."""
 
 import asyncio
 import random
@@ -19,7 +19,10 @@ NAME_MAX = 58
 
 @dataclass
 class ClusterBehaviour:
-    """How long things take on a cluster, in seconds, and the chances of failures. Faults change it while a simulation runs."""
+    """How long things take on a cluster, in seconds, and the chances of failures.
+
+    Faults change it while a simulation runs.
+    """
 
     reaction: Range = (0.02, 1.0)
     start: Range = (1.0, 60.0)
@@ -40,7 +43,7 @@ class ClusterBehaviour:
 
 
 class Hub:
-    """Tells controllers of changes of the kinds that they follow, and runs their work a moment later, once for several changes."""
+    """Tells controllers of changes, and runs their work a moment later, once for several."""
 
     def __init__(
         self, store: ObjectStore, draw: random.Random, behaviour: ClusterBehaviour
@@ -82,7 +85,7 @@ class Hub:
         self.store.listeners.clear()
 
     def owned(self, owner: Json, kind: str) -> list[tuple[ObjectKey, Json]]:
-        """Give the objects of a kind that have an owner."""
+        """Return the objects of a kind that have an owner."""
         found = (
             (each, self.store.get(each))
             for each in self.store.dependents(owner["metadata"]["uid"])
@@ -91,7 +94,7 @@ class Hub:
         return [(each, item) for each, item in found if item is not None]
 
     def pods_of(self, owner: Json) -> list[Json]:
-        """Give the pods that an owner counts: not those that have ended, unless it is a Job."""
+        """Return the pods that an owner counts: not those that have ended, unless it is a Job."""
         pods = [item for _, item in self.owned(owner, "Pod")]
         return pods if owner["kind"] == "Job" else [pod for pod in pods if not has_ended(pod)]
 
@@ -130,7 +133,7 @@ class Hub:
         )
 
     def generated(self, base: str) -> str:
-        """Give a name as the API server generates it."""
+        """Return a name as the API server generates it."""
         return f"{f'{base}-'[:NAME_MAX]}{self.draw.getrandbits(20):05x}"
 
     def _changed(self, change: StoredChange) -> None:
@@ -176,7 +179,7 @@ class Part:
 
 
 def key_of(item: Json) -> ObjectKey:
-    """Give the key of a stored object."""
+    """Return the key of a stored object."""
     metadata = item["metadata"]
     return ObjectKey(
         item["apiVersion"].rpartition("/")[0],
@@ -187,17 +190,17 @@ def key_of(item: Json) -> ObjectKey:
 
 
 def key_above(reference: Json, namespace: str) -> ObjectKey:
-    """Give the key of what an owner reference names."""
+    """Return the key of what an owner reference names."""
     return ObjectKey(group_of(reference), reference["kind"], namespace, reference["name"])
 
 
 def group_of(reference: Json) -> str:
-    """Give the API group of what an owner reference names."""
+    """Return the API group of what an owner reference names."""
     return str(reference["apiVersion"]).rpartition("/")[0]
 
 
 def owner_reference(owner: Json) -> Json:
-    """Give the reference by which a controller owns an object."""
+    """Return the reference by which a controller owns an object."""
     metadata = owner["metadata"]
     named = {
         "apiVersion": owner["apiVersion"],
@@ -209,7 +212,7 @@ def owner_reference(owner: Json) -> Json:
 
 
 def is_owned_by(item: Json, owner: Json) -> bool:
-    """Tell whether an object has an owner."""
+    """Return whether an object has an owner."""
     return any(
         each["uid"] == owner["metadata"]["uid"]
         for each in item["metadata"].get("ownerReferences", ())
@@ -217,18 +220,18 @@ def is_owned_by(item: Json, owner: Json) -> bool:
 
 
 def is_deleted(item: Json) -> bool:
-    """Tell whether the deletion of an object was requested."""
+    """Return whether the deletion of an object was requested."""
     return bool(item["metadata"].get("deletionTimestamp"))
 
 
 def is_ready(item: Json) -> bool:
-    """Tell whether a pod or a node is Ready."""
+    """Return whether a pod or a node is Ready."""
     conditions = item.get("status", {}).get("conditions", ())
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def has_ended(pod: Json) -> bool:
-    """Tell whether a pod has ended for good."""
+    """Return whether a pod has ended for good."""
     return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
@@ -256,7 +259,7 @@ def claims_of(pod: Json) -> list[str]:
 def condition_of(
     item: Json, kind: str, *, true: bool = True, reason: str = "", message: str = ""
 ) -> Json:
-    """Give a condition for the present generation of an object."""
+    """Return a condition for the present generation of an object."""
     found = {
         "type": kind,
         "status": str(true),
@@ -266,7 +269,7 @@ def condition_of(
 
 
 def part_of(amount: int | str, whole: int, *, up: bool) -> int:
-    """Give a number of pods that is written as a number or as a share."""
+    """Return a number of pods that is written as a number or as a share."""
     if isinstance(amount, int):
         return amount
     share = whole * int(amount.removesuffix("%"))

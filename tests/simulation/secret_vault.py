@@ -49,7 +49,7 @@ class SecretVault(SecretReader):
 
 @dataclass
 class ModelHub:
-    """Every hub, bucket and registry. Their contents change with `moves`, which a fault counts up."""
+    """Every hub, bucket and registry. Their contents change with each of `moves`."""
 
     pause: Pause
     strikes: Callable[[str, str], bool]
@@ -79,11 +79,11 @@ class ModelHub:
         return digest[:40] if artifact.source == SOURCE_HUGGINGFACE else f"sha256:{digest}"
 
     def commit(self, origin: str, source: str = SOURCE_HUGGINGFACE) -> str:
-        """Give what an origin holds at present."""
+        """Return what an origin holds at present."""
         digest = hashlib.sha256(f"{origin}  {self.moves}".encode()).hexdigest()
         return f"sha256:{digest}" if source == SOURCE_OCI else digest[:40]
 
 
 def encoded(text: str) -> str:
-    """Give a value as a Secret has it."""
+    """Return a value as a Secret has it."""
     return base64.b64encode(text.encode()).decode()

@@ -1,7 +1,7 @@
-"""The objects of one API server: what a request does to them, and the changes that watches are told.
+"""The objects of one API server, and their changes.
 
-Stored objects are never changed in place: each write stores another dictionary, so whoever holds one may keep it. Times come from `api_types.clock`,
-which the simulation moves.
+Stored objects are never changed in place: each write stores another dictionary. Times come from
+`api_types.clock`, which the simulation moves.
 """
 
 import random
@@ -74,11 +74,11 @@ class ObjectStore:
     # --- reading ----------------------------------------------------------------------------------
 
     def get(self, key: ObjectKey) -> Json | None:
-        """Give a stored object."""
+        """Return a stored object."""
         return self._objects[key.group, key.kind].get((key.namespace, key.name))
 
     def all_of(self, kind: str, namespace: str = "") -> Iterator[Json]:
-        """Give the objects of a kind, of whichever group, in the order of their creation."""
+        """Return the objects of a kind, of whichever group, in the order of their creation."""
         for (_, name), objects in list(self._objects.items()):
             if name == kind:
                 yield from [
@@ -93,11 +93,11 @@ class ObjectStore:
         return [item for (where, _), item in objects.items() if not namespace or where == namespace]
 
     def dependents(self, uid: str) -> list[ObjectKey]:
-        """Give the objects that name an owner."""
+        """Return the objects that name an owner."""
         return list(self._dependents.get(uid, ()))
 
     def everything(self) -> Iterator[Json]:
-        """Give all objects."""
+        """Return all objects."""
         for objects in list(self._objects.values()):
             yield from list(objects.values())
 
@@ -156,7 +156,7 @@ class ObjectStore:
         return self.get(key) or stored
 
     def replace(self, manifest: Json, manager: str) -> Json | None:
-        """Replace an object whose resource version is still that of the manifest; None otherwise."""
+        """Replace an object of the resource version that the manifest has; None otherwise."""
         key = ObjectKey.of(ObjectId.of(manifest))
         live = self.get(key)
         if live is None or live["metadata"]["resourceVersion"] != manifest["metadata"].get(
@@ -168,7 +168,7 @@ class ObjectStore:
     def edit(
         self, key: ObjectKey, change: Callable[[Json], Json], manager: str = HANDS
     ) -> Json | None:
-        """StoredChange the content of an object as a person with kubectl does; None if there is no such object."""
+        """Change the content of an object as a person with kubectl does; None if there is none."""
         live = self.get(key)
         return (
             None
@@ -232,7 +232,7 @@ class ObjectStore:
     # --- what controllers write -------------------------------------------------------------------
 
     def set_status(self, key: ObjectKey, **parts: Any) -> Json | None:
-        """StoredChange parts of a status; nothing is written if they are so already."""
+        """Change parts of a status; nothing is written if they are so already."""
         live = self.get(key)
         if live is None:
             return None
@@ -244,7 +244,7 @@ class ObjectStore:
         return self.get(key)
 
     def set_spec(self, key: ObjectKey, **parts: Any) -> None:
-        """StoredChange parts of a spec as a controller does, such as the node of a pod."""
+        """Change parts of a spec as a controller does, such as the node of a pod."""
         live = self.get(key)
         if live is not None and any(
             live.get("spec", {}).get(name) != value for name, value in parts.items()
@@ -252,7 +252,7 @@ class ObjectStore:
             self._put(key, {**live, "spec": {**live.get("spec", {}), **parts}})
 
     def set_finalizers(self, key: ObjectKey, finalizers: list[str]) -> None:
-        """StoredChange the finalizers; an object that is being deleted goes with the last one."""
+        """Change the finalizers; an object that is being deleted goes with the last one."""
         live = self.get(key)
         if live is None or live["metadata"].get("finalizers", []) == finalizers:
             return
@@ -287,7 +287,10 @@ class ObjectStore:
         self.changes.clear()
 
     def has_expired(self, group: str, kind: str, version: int) -> bool:
-        """Tell whether a watch of a kind cannot go on from a version. Bookmarks keep those current of which nothing changes."""
+        """Return whether a watch of a kind cannot go on from a version.
+
+        Bookmarks keep a watch current while nothing of its kind changes.
+        """
         return version < self._expired or (
             version < self.compacted and version < self._latest.get((group, kind), 0)
         )
@@ -420,13 +423,13 @@ class ObjectStore:
 
 
 def matches(item: Mapping[str, Any], selector: str) -> bool:
-    """Tell whether an object has the labels of a selector: `a=b`, `a`, `!a`, `a in (b,c)`."""
+    """Return whether an object has the labels of a selector: `a=b`, `a`, `!a`, `a in (b,c)`."""
     marks = item["metadata"].get("labels") or {}
     return all(_holds(marks, each) for each in _parts(selector))
 
 
 def has_fields(item: Mapping[str, Any], selector: str) -> bool:
-    """Tell whether the fields of an object have these values."""
+    """Return whether the fields of an object have these values."""
     return all(
         _value(item, path.split(".")) == value
         for path, _, value in (each.partition("=") for each in selector.split(",") if each)
@@ -434,14 +437,14 @@ def has_fields(item: Mapping[str, Any], selector: str) -> bool:
 
 
 def is_ours(item: Mapping[str, Any]) -> bool:
-    """Tell whether an object carries the label of this project."""
+    """Return whether an object carries the label of this project."""
     return bool(
         (item["metadata"].get("labels") or {}).get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE
     )
 
 
 def in_version(item: Json, kind: Kind) -> Json:
-    """Give an object as a version of its API serves it."""
+    """Return an object as a version of its API serves it."""
     return (
         item if item["apiVersion"] == kind.api_version else {**item, "apiVersion": kind.api_version}
     )

@@ -78,6 +78,6 @@ def test_a_scheduler_that_loses_releases_is_found(monkeypatch: pytest.MonkeyPatc
 def test_a_workflow_that_decides_otherwise_in_a_replay_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    of_no_run = random.Random(1)
+    of_no_run = random.Random(1)  # noqa: S311 - repeatable on purpose
     monkeypatch.setattr(workflow, "random", lambda: of_no_run)
     assert "nondeterminism" in finding_of(range(1, 31))

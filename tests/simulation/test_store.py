@@ -16,7 +16,7 @@ KEY = ObjectKey("apps", "Deployment", "ml", "engine")
 
 
 def a_store() -> ObjectStore:
-    return ObjectStore("eu-1", random.Random(1))  # noqa: S311 - repeatable
+    return ObjectStore("eu-1", random.Random(1))  # noqa: S311 - repeatable on purpose
 
 
 def deployment(replicas: int = 1, **containers: str) -> Json:

@@ -86,7 +86,7 @@ class WorkloadControllers(Part):
         others: list[Any],
         pods: Mapping[str, list[Json]],
     ) -> int:
-        """Scale the others down and give the size of the current one, within what the strategy allows."""
+        """Scale the others down and return the size of the current one, as the strategy allows."""
         rolling = spec.get("strategy", {}).get("rollingUpdate", {})
         surge = part_of(rolling.get("maxSurge", "25%"), desired, up=True)
         unavailable = part_of(rolling.get("maxUnavailable", "25%"), desired, up=False)
@@ -101,7 +101,7 @@ class WorkloadControllers(Part):
         total = sum(found["spec"]["replicas"] for _, found in others)
         least = desired - unavailable
         ready = sum(map(is_ready, [pod for each in pods.values() for pod in each]))
-        # Those of before that serve nobody go first, as long as the ones that replace them are not counted on.
+        # Earlier pods that are not ready go first, beyond the next ones that are not ready yet.
         unready_max = max(0, total + size - least - sum(not is_ready(pod) for pod in own))
         ready_max = max(0, ready - least)
         for each, found in others:
@@ -113,7 +113,7 @@ class WorkloadControllers(Part):
             total -= unready + serving
         held = sum(len(pods[found["metadata"]["uid"]]) for _, found in others)
         room = desired + surge - max(total, held)
-        return min(desired, max(size, room))
+        return int(min(desired, max(size, room)))
 
     def _create_set(self, key: ObjectKey, item: Json, name: str, replicas: int) -> None:
         template = item["spec"]["template"]
