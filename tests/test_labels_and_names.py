@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,22 +16,25 @@ PARTS = ("api_types", "scheduler", "activities", "workflows", "client", "front")
 PRODUCT = [ROOT / "worker.py", *(path for part in PARTS for path in (ROOT / part).rglob("*.py"))]
 KEY = re.compile(rf"{re.escape(labels.RESERVED_PREFIX)}(?!v\d|\0)")
 OWN_PREFIXES = ("modelcache-", "mpx-")
+Text = ast.Constant | ast.JoinedStr
 
 
-def literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Every literal text with its line, but docstrings; the parts of an f-string are joined, with the group for its constant."""
-    docstrings = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and isinstance(node.body[0], ast.Expr)
-    }
-    # A text below an attribute of a class documents it.
-    docstrings |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-            yield node.lineno, node.value
-        elif isinstance(node, ast.JoinedStr):
+@cache
+def texts(source: str) -> tuple[Text, ...]:
+    """Return the literal texts and f-strings of a module, without docstrings. Both checks read all modules: each is parsed once."""
+    nodes = list(ast.walk(ast.parse(source)))
+    # A text that stands alone documents a module, a class, a function, or the attribute above it.
+    documents = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    return tuple(node for node in nodes if isinstance(node, Text) and id(node) not in documents)
+
+
+def literals(source: str) -> Iterator[tuple[int, str]]:
+    """Yield each literal text with its line. The parts of an f-string are joined, with the group for its constant."""
+    for node in texts(source):
+        if isinstance(node, ast.JoinedStr):
             yield node.lineno, "".join(_part(value) for value in node.values)
+        elif isinstance(node.value, str):
+            yield node.lineno, node.value
 
 
 def _part(value: ast.expr) -> str:
@@ -41,14 +45,14 @@ def _part(value: ast.expr) -> str:
 
 def own_keys(source: str) -> list[str]:
     """Literals with a key of the project's own API group; `modelplane.ai/v1alpha1` is no key."""
-    return [f"{line}: {text}" for line, text in literals(ast.parse(source)) if KEY.search(text)]
+    return [f"{line}: {text}" for line, text in literals(source) if KEY.search(text)]
 
 
 def own_names(source: str) -> list[str]:
     """Literals that start like a name that the platform generates, or end like one made of a workload's or a picker's name."""
     made = [
         f"{node.lineno}: {ast.unparse(node)}"
-        for node in ast.walk(ast.parse(source))
+        for node in texts(source)
         if isinstance(node, ast.JoinedStr)
         and isinstance(node.values[0], ast.FormattedValue)
         and re.search(r"\b(workload|picker|claim|replica)$", ast.unparse(node.values[0].value))
@@ -56,7 +60,7 @@ def own_names(source: str) -> list[str]:
         and isinstance(node.values[1], ast.Constant)
         and re.match("-.", str(node.values[1].value))
     ]
-    return made + [f"{line}: {text}" for line, text in literals(ast.parse(source)) if text.startswith(OWN_PREFIXES)]
+    return made + [f"{line}: {text}" for line, text in literals(source) if text.startswith(OWN_PREFIXES)]
 
 
 def test_no_other_module_writes_a_label_of_the_project() -> None:

@@ -177,17 +177,13 @@ def iterated_sets(sources: Mapping[str, str]) -> list[str]:
     """Where a set is read in order."""
     trees = {name: ast.parse(source) for name, source in sources.items()}
     known = known_sets(trees.values())
-    return sorted(
-        {
-            f"{name}:{iterable.lineno}: {ast.unparse(iterable)}"
-            for name, tree in trees.items()
-            for scope, nodes in scopes(tree, known)
-            for node in nodes
-            if id(node) not in harmless(nodes)
-            for iterable in read_in_order(node)
-            if scope.is_set(iterable)
-        }
-    )
+    found = set[str]()
+    for name, tree in trees.items():
+        for scope, nodes in scopes(tree, known):
+            allowed = harmless(nodes)
+            read = [iterable for node in nodes if id(node) not in allowed for iterable in read_in_order(node)]
+            found |= {f"{name}:{each.lineno}: {ast.unparse(each)}" for each in read if scope.is_set(each)}
+    return sorted(found)
 
 
 def test_what_runs_in_workflow_code_reads_no_set_in_order() -> None:

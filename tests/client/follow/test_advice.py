@@ -74,10 +74,15 @@ def texts(node: ast.AST) -> Iterator[str]:
 
 
 @cache
+def nodes_of(file: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(file.read_text())))
+
+
+@cache
 def reasons_of(kind: str) -> set[str]:
     paths = [ROOT / source for source in SOURCES[kind]]
     files = [file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path])]
-    values = [node for file in files for node in ast.walk(ast.parse(file.read_text())) if is_plain(node)]
+    values = [node for file in files for node in nodes_of(file) if is_plain(node)]
     return {text for value in values for text in texts(value)} | OF_ERRORS.get(kind, set())
 
 
@@ -223,7 +228,7 @@ def unmet_reasons_of(kind: str) -> set[str]:
     for source in [path for path in SOURCES[kind] if path.startswith("workflows")] + [ADMISSION]:
         path = ROOT / source
         for file in path.rglob("*.py") if path.is_dir() else [path]:
-            for node in ast.walk(ast.parse(file.read_text())):
+            for node in nodes_of(file):
                 if not isinstance(node, ast.Call):
                     continue
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
