@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from google.auth.credentials import Credentials
 from google.auth.transport.requests import AuthorizedSession
 
-from activities.clouds.gke.clients import COMPUTE_CLIENTS, COMPUTE_PREFIX, LEGACY_HEALTH_CHECKS, LegacyHealthChecks, fetch_token
+from activities.clouds.gke.clients import LEGACY_HEALTH_CHECKS, LegacyHealthChecks, compute_client_class, fetch_token
 from activities.clouds.gke.credential import read_key
 from activities.clouds.provider import BearerToken
 from testbed.clouds.gcp.clients import Clients, credentials, token_of
@@ -80,7 +80,7 @@ class FakeClients:
         if service == LEGACY_HEALTH_CHECKS:
             return LegacyHealthChecks(AuthorizedSession(_Held(self._held)), f"{self._google.compute_url}/compute/v1")
         scheme, _, host = self._google.compute_url.partition("://")
-        client = COMPUTE_CLIENTS[service.removeprefix(COMPUTE_PREFIX)]
+        client = compute_client_class(service)
         return client(transport=client.get_transport_class("rest")(host=host, url_scheme=scheme, credentials=_Held(self._held)))
 
     def token(self) -> BearerToken:

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from google.api_core import exceptions
 from google.auth.transport.requests import AuthorizedSession, Request
-from google.cloud import compute_v1, container_v1, filestore_v1, iam_admin_v1, resourcemanager_v3, service_usage_v1
+from google.cloud import container_v1, filestore_v1, iam_admin_v1, resourcemanager_v3, service_usage_v1
 from google.oauth2 import service_account
 
 from activities.clouds.gke.credential import ServiceAccountKey, read_key
@@ -19,33 +19,36 @@ from activities.clouds.gke.failures import translated
 from activities.clouds.provider import BearerToken
 from api_types.errors import CredentialsInvalid
 
+if TYPE_CHECKING:
+    from google.cloud import compute_v1
+
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 TIMEOUT_SECONDS = 30.0
 
 COMPUTE_PREFIX = "compute."
-COMPUTE_CLIENTS: Mapping[str, Any] = {
-    "addresses": compute_v1.AddressesClient,
-    "backend_services": compute_v1.RegionBackendServicesClient,
-    "disks": compute_v1.DisksClient,
-    "firewalls": compute_v1.FirewallsClient,
-    "forwarding_rules": compute_v1.ForwardingRulesClient,
-    "global_operations": compute_v1.GlobalOperationsClient,
-    "health_checks": compute_v1.HealthChecksClient,
-    "instances": compute_v1.InstancesClient,
-    "machine_types": compute_v1.MachineTypesClient,
-    "network_endpoint_groups": compute_v1.NetworkEndpointGroupsClient,
-    "networks": compute_v1.NetworksClient,
-    "projects": compute_v1.ProjectsClient,
-    "region_health_checks": compute_v1.RegionHealthChecksClient,
-    "region_operations": compute_v1.RegionOperationsClient,
-    "routers": compute_v1.RoutersClient,
-    "routes": compute_v1.RoutesClient,
-    "regions": compute_v1.RegionsClient,
-    "subnetworks": compute_v1.SubnetworksClient,
-    "target_pools": compute_v1.TargetPoolsClient,
-    "zone_operations": compute_v1.ZoneOperationsClient,
+COMPUTE_CLIENTS: Mapping[str, str] = {
+    "addresses": "AddressesClient",
+    "backend_services": "RegionBackendServicesClient",
+    "disks": "DisksClient",
+    "firewalls": "FirewallsClient",
+    "forwarding_rules": "ForwardingRulesClient",
+    "global_operations": "GlobalOperationsClient",
+    "health_checks": "HealthChecksClient",
+    "instances": "InstancesClient",
+    "machine_types": "MachineTypesClient",
+    "network_endpoint_groups": "NetworkEndpointGroupsClient",
+    "networks": "NetworksClient",
+    "projects": "ProjectsClient",
+    "region_health_checks": "RegionHealthChecksClient",
+    "region_operations": "RegionOperationsClient",
+    "routers": "RoutersClient",
+    "routes": "RoutesClient",
+    "regions": "RegionsClient",
+    "subnetworks": "SubnetworksClient",
+    "target_pools": "TargetPoolsClient",
+    "zone_operations": "ZoneOperationsClient",
 }
-"""Clients of Compute Engine by the second part of a service such as `compute.networks`."""
+"""Names of the clients of Compute Engine by the second part of a service such as `compute.networks`: see `compute_client_class`."""
 
 GRPC_CLIENTS: Mapping[str, Any] = {
     "container": container_v1.ClusterManagerClient,
@@ -57,6 +60,13 @@ GRPC_CLIENTS: Mapping[str, Any] = {
 
 LEGACY_HEALTH_CHECKS = "compute.http_health_checks"
 """Of these the library has no client: `LegacyHealthChecks`."""
+
+
+def compute_client_class(service: str) -> Any:
+    """Return the client class of a service such as `compute.networks`."""
+    from google.cloud import compute_v1  # noqa: PLC0415 - its hundred services take seconds to load, which a fleet without GKE does not pay
+
+    return getattr(compute_v1, COMPUTE_CLIENTS[service.removeprefix(COMPUTE_PREFIX)])
 
 
 class GoogleClients(Protocol):
@@ -88,11 +98,13 @@ class LegacyHealthChecks:
         self._session = session
         self._base = base
 
-    def delete_unary(self, request: Mapping[str, str], *, timeout: float, retry: None = None) -> compute_v1.Operation:
+    def delete_unary(self, request: Mapping[str, str], *, timeout: float, retry: None = None) -> "compute_v1.Operation":
         """Begin to delete one. Raises what the clients of Compute Engine raise."""
         del retry
         path = f"{self._base}/projects/{request['project']}/global/httpHealthChecks/{request['http_health_check']}"
         answer = self._checked(self._session.delete(path, timeout=timeout))
+        from google.cloud import compute_v1  # noqa: PLC0415 - see `compute_client_class`
+
         operation: compute_v1.Operation = compute_v1.Operation.from_json(answer.text, ignore_unknown_fields=True)
         return operation
 
@@ -151,7 +163,7 @@ class KeyClients:
     def _new_compute_client(self, service: str) -> Any:
         if service == LEGACY_HEALTH_CHECKS:
             return LegacyHealthChecks(AuthorizedSession(self._credentials), "https://compute.googleapis.com/compute/v1")
-        return COMPUTE_CLIENTS[service.removeprefix(COMPUTE_PREFIX)](credentials=self._credentials)
+        return compute_client_class(service)(credentials=self._credentials)
 
     def token(self) -> BearerToken:
         """Fetch an access token from Google."""

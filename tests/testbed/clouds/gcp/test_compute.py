@@ -1,17 +1,23 @@
 """The compute API of the fake, asked with the official clients."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from google.api_core import exceptions
-from google.cloud import compute_v1
 
 from testbed.clouds.gcp.clients import Clients, compute_client
 from testbed.clouds.gcp.fake import FakeGoogle
+from tests.environment.late import Late
 from tests.testbed.clouds.gcp.objects import REGION, plant_network
 
-_DONE = compute_v1.Operation.Status.DONE
+if TYPE_CHECKING:
+    from google.cloud import compute_v1
+else:
+    compute_v1 = Late("google.cloud.compute_v1")
+
 Client = Callable[[type[Any]], Any]
 
 
@@ -57,7 +63,7 @@ def test_a_network_is_there_when_its_operation_is_done(google: FakeGoogle, clien
     operation = insert_network(networks, google)
     operations = client(compute_v1.GlobalOperationsClient)
     statuses = [operations.get(project=google.project, operation=operation.name).status for _ in range(2)]
-    assert statuses == [compute_v1.Operation.Status.RUNNING, _DONE]
+    assert statuses == [compute_v1.Operation.Status.RUNNING, compute_v1.Operation.Status.DONE]
     network = networks.get(project=google.project, network="prod")
     assert (network.description, network.auto_create_subnetworks) == ("ours", False)
     assert [each.name for each in networks.list(project=google.project)] == ["default", "prod"]
@@ -83,7 +89,7 @@ def test_23_an_old_request_id_creates_nothing_even_when_the_object_is_gone(googl
     google.finish()
     networks.delete_unary(project=google.project, network="prod")
     google.finish()
-    assert insert_network(networks, google, request_id="1").status == _DONE
+    assert insert_network(networks, google, request_id="1").status == compute_v1.Operation.Status.DONE
     assert google.remains() == []
     insert_network(networks, google, request_id="2")
 

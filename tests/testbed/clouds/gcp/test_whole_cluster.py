@@ -1,15 +1,20 @@
 """A whole cluster with the calls that the product plans: all its objects are created, and gone in the end."""
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from google.cloud import compute_v1
 
 from activities.clouds.graph import Call, DesiredObject, arguments
 from testbed.clouds.gcp.clients import Clients, compute_client
 from testbed.clouds.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import PROJECT, a_pool, gke
+from tests.environment.late import Late
+
+if TYPE_CHECKING:
+    from google.cloud import compute_v1
+else:
+    compute_v1 = Late("google.cloud.compute_v1")
 
 
 @pytest.fixture

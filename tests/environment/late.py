@@ -1,0 +1,20 @@
+"""Modules that are loaded when a test uses them, because they take seconds and every process collects all tests."""
+
+import importlib
+from typing import Any
+
+
+class Late:
+    """The classes of a module that loads when a test first uses one of them.
+
+    Type checkers need the import itself: assign this in the `else` branch of `if TYPE_CHECKING:`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        # pytest asks everything in a test module for marks and fixtures.
+        if not attribute[0].isupper():
+            raise AttributeError(attribute)
+        return getattr(importlib.import_module(self._name), attribute)
