@@ -6,7 +6,6 @@ Not here: answers that are right. Whatever is asked, the front must answer, and 
 """
 
 import asyncio
-import contextlib
 import json
 import tempfile
 from collections.abc import Callable, Collection, Mapping
@@ -18,7 +17,6 @@ import requests
 from aiohttp import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.errors import Unsatisfiable
 from yarl import URL
 
 from api_types.resources.kinds import BY_KIND
@@ -64,6 +62,8 @@ def ask_all(version: str, kinds: Collection[str], mode: str, count: int) -> int:
     sent = 0
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         for operation in operations(version, kinds):
+            if mode == "negative" and not can_be_wrong(operation):
+                continue
 
             @random_cases(count)
             @given(operation.as_strategy(GenerationMode(mode), feedback=NO_FEEDBACK), st.booleans())
@@ -76,10 +76,13 @@ def ask_all(version: str, kinds: Collection[str], mode: str, count: int) -> int:
                 problem = runner.run(problem_of(request))
                 assert not problem, f"{request.method} {request.url}\n{request.headers}\n{request.body!r}\n{problem}"
 
-            # Nothing is wrong for an operation that takes any text and has no body.
-            with contextlib.suppress(Unsatisfiable):
-                one()
+            one()
     return sent
+
+
+def can_be_wrong(operation: Any) -> bool:
+    """Return whether a request can break the document: a path takes any text. Hypothesis tries hundreds of times to find that out."""
+    return bool(len(operation.body) or len(operation.query) or len(operation.headers))
 
 
 def aimed_at_held(case: Any) -> Any:
