@@ -7,7 +7,6 @@ others wait already.
 
 import asyncio
 import dataclasses
-import time
 from datetime import timedelta
 from typing import Any
 
@@ -40,14 +39,15 @@ class RetriedQueries(Interceptor):
 class _Retry(OutboundInterceptor):
     async def query_workflow(self, input: QueryWorkflowInput) -> Any:  # noqa: A002 - the SDK calls it by this name
         limit = input.rpc_timeout.total_seconds() if input.rpc_timeout else LIMIT_SECONDS
-        deadline = time.monotonic() + limit
+        now = asyncio.get_running_loop().time
+        deadline = now() + limit
         lost = 0
         while True:
-            seconds = _attempt_seconds(lost, limit, deadline - time.monotonic())
+            seconds = _attempt_seconds(lost, limit, deadline - now())
             try:
                 return await super().query_workflow(dataclasses.replace(input, rpc_timeout=timedelta(seconds=seconds)))
             except (WorkflowQueryFailedError, RPCError) as error:
-                if not _may_pass(error) or time.monotonic() + PAUSE_SECONDS >= deadline:
+                if not _may_pass(error) or now() + PAUSE_SECONDS >= deadline:
                     raise
                 lost += isinstance(error, RPCError) and error.status in _LOST
             await asyncio.sleep(PAUSE_SECONDS)

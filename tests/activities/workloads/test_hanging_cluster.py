@@ -21,11 +21,11 @@ from tests.activities.environment.orders import an_apply
 from tests.environment.api_server import ApiServer, api_server
 
 SLOTS = 10
-SILENT_SECONDS = 0.5
+SILENT_SECONDS = 2.0
 # As the retry policy of an apply has it.
 RETRY_SECONDS = 1
 # A request to a server that hangs ends after 30 s.
-WITHIN_SECONDS = 15
+WITHIN_SECONDS = 25
 REQUESTS_AT_ONCE = 4
 
 
@@ -64,11 +64,15 @@ class Slots:
     def __init__(self, workloads: WorkloadActivities) -> None:
         self._workloads = workloads
         self._free = asyncio.Semaphore(SLOTS)
+        self.taken = asyncio.Event()
+        """Set once an apply has each of them."""
         self.unreachable = 0
 
     async def apply(self, order: ApplyReplica) -> Applied:
         while True:
             async with self._free:
+                if self._free.locked():
+                    self.taken.set()
                 try:
                     return await asked_by(f"modelreplica/{order.namespace}/{order.name}").run(self._workloads.apply_replica, order)
                 except ClusterUnreachable:
@@ -76,6 +80,7 @@ class Slots:
             await asyncio.sleep(RETRY_SECONDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("applies_at_once", [SLOTS, 2], ids=["as many as slots", "two at once"])
 async def test_applies_go_on_beside_a_cluster_that_hangs_and_to_that_one_when_it_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, applies_at_once: int
@@ -89,7 +94,7 @@ async def test_applies_go_on_beside_a_cluster_that_hangs_and_to_that_one_when_it
         slots = Slots(WorkloadActivities(pool, SecretDirectory(tmp_path), RenderSettings()))
         hanging = [asyncio.create_task(slots.apply(an_order("hanging", number))) for number in range(4 * SLOTS)]
         # The hanging cluster has every slot before the others ask for one.
-        await asyncio.sleep(SILENT_SECONDS / 2)
+        await slots.taken.wait()
         others = [slots.apply(an_order(name, number)) for name in names[1:] for number in range(5)]
         async with asyncio.timeout(WITHIN_SECONDS):
             applied = await asyncio.gather(*others)

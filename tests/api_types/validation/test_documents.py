@@ -1,7 +1,6 @@
 """YAML and JSON are read as users write them (spec/api.md 1, step 1)."""
 
 import json
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -12,6 +11,7 @@ from api_types.validation import documents
 from api_types.validation.manifests import InvalidManifest, Problem, admit, admit_all, parse
 from client.manifests.checks import CHECKS
 from tests.api_types.builders import a_cluster, merged
+from tests.environment.effort import effort_below
 
 
 def value(text: str) -> Any:
@@ -161,6 +161,7 @@ def test_an_alias_to_its_own_list_ends_as_an_error() -> None:
         admit(document, CHECKS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["a: " + "[" * 5000 + "]" * 5000, "[" * 5000 + "]" * 5000], ids=["yaml", "json"])
 def test_nesting_that_no_parser_survives_is_an_error_of_the_file(text: str) -> None:
     with pytest.raises(InvalidManifest) as caught:
@@ -183,12 +184,11 @@ SLOW = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [case[1] for case in SLOW], ids=[case[0] for case in SLOW])
 def test_no_text_takes_longer_than_its_length(text: str) -> None:
-    started = time.process_time()
-    with suppress(InvalidManifest):
+    with effort_below(500), suppress(InvalidManifest):
         parse(text, "slow.yaml")
-    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize("text", ["{}" * 6, "--- {}\n" * 6, json.dumps({"apiVersion": "v1", "kind": "List", "items": [{}] * 6})])
@@ -261,6 +261,7 @@ def test_an_error_is_one_line_that_no_terminal_obeys() -> None:
     assert "b\\u202ec" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_of_many_errors_the_first_are_shown_and_the_rest_is_counted() -> None:
     spec = {f"f{n}" + "x" * 5000: 1 for n in range(2000)}
     with pytest.raises(InvalidManifest) as caught:

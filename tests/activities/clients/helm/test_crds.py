@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import tarfile
-import time
 from collections.abc import Callable
 
 import pytest
@@ -192,7 +191,6 @@ def test_a_damaged_chart_is_refused_or_read_and_nothing_else() -> None:
     whole = with_crd("top", with_crd("sub")).archive
     unpacked = gzip.decompress(whole)
     random = generator()
-    began = time.monotonic()
     for number in range(cases(400)):
         damaged = bytearray(whole if number % 2 else unpacked)
         for _ in range(random.randint(1, 8)):
@@ -204,4 +202,3 @@ def test_a_damaged_chart_is_refused_or_read_and_nothing_else() -> None:
         except Unpackable:
             continue
         assert len(found) <= 2
-    assert time.monotonic() - began < 120

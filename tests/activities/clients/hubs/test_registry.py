@@ -6,7 +6,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from ipaddress import ip_network
 from pathlib import Path
@@ -21,6 +20,7 @@ from activities.clients.hubs.oci import OciRegistry
 from activities.clients.outward import requests
 from activities.render.cache.artifact import SOURCE_HUGGINGFACE, SOURCE_OCI, Artifact
 from api_types.errors import CredentialsInvalid, InvalidInput, ModelplaneError, ServerError, Unsupported
+from tests.environment.effort import effort_below
 from tests.environment.impostor import (
     HERE,
     INSIDE,
@@ -305,7 +305,8 @@ async def test_a_private_network_that_the_operator_lists_is_connected_to(certifi
 
 
 async def test_a_tenant_cannot_tell_an_open_port_from_a_closed_one(certificate: Certificate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "REQUEST_SECONDS", 0.5)
+    # Long enough for a busy machine to answer, because each reason is told apart.
+    monkeypatch.setattr(requests, "REQUEST_SECONDS", 3.0)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         closed = str(probe.getsockname()[1])
@@ -339,7 +340,8 @@ async def test_what_a_registry_itself_refuses_is_told(certificate: Certificate) 
 
 async def test_a_registry_that_drips_is_given_up(certificate: Certificate, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "REQUEST_SECONDS", 0.5)
-    async with asyncio.timeout(5), impostor(lambda _: dripping(0.1), certificate) as server:
+    # It drips for ever, so nothing but its limit ends the request.
+    async with asyncio.timeout(60), impostor(lambda _: dripping(0.1), certificate) as server:
         assert isinstance(await failed(an_image(named(server))), ServerError)
 
 
@@ -449,7 +451,6 @@ async def test_the_memory_of_a_worker_does_not_grow_with_what_a_registry_sends(c
 
 def test_a_challenge_of_one_long_word_is_read_at_once() -> None:
     """Searched anew from each of its letters it would take half a minute."""
-    started = time.process_time()
-    assert oci._CHALLENGE.findall("a" * 100_000) == []
-    assert time.process_time() - started < 2
+    with effort_below(200):
+        assert oci._CHALLENGE.findall("a" * 100_000) == []
     assert dict(oci._CHALLENGE.findall('realm="https://t.example/token",service="r",scope="s"'))["service"] == "r"

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.activities.environment import operator
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, RecordingClient, cluster_from, eventually, target
 from tests.activities.environment.tcp_proxy import TcpProxy
 from tests.activities.render.builders import a_gang, a_member, an_engine
+from tests.environment.effort import effort_below
 from tests.environment.waiting import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.testbed
@@ -120,10 +120,11 @@ async def test_an_owner_is_signalled_at_most_once_a_second_and_only_about_change
         await _until(client, order, lambda seen: seen.endpoints_ready == 4)
         times = [at for at, name, _ in client.signals if name == _id(order)]
         assert all(later - earlier >= 0.99 for earlier, later in pairwise(times))
-        signalled, used = len(client.signals), time.process_time()
-        await asyncio.sleep(3)
+        signalled = len(client.signals)
+        # The watch of a quiet cluster costs almost nothing.
+        with effort_below(15):
+            await asyncio.sleep(3)
         assert len(client.signals) == signalled
-        assert (time.process_time() - used) / 3 < 0.05, "the watch of a quiet cluster costs almost nothing"
         digests = [observed.digest for observed in client.of(_id(order))]
         assert all(earlier != later for earlier, later in pairwise(digests))
         assert applied.inventory

@@ -7,7 +7,6 @@ import contextlib
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -127,14 +126,12 @@ def test_sigterm_ends_a_download_at_once_with_a_code_that_is_retried(hub: LocalH
         target = job.pid
         if around:
             target = int(Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text())
-        asked = time.monotonic()
         subprocess.run(["kill", f"-{signal.SIGTERM}", str(target)], check=True)
+        # Less than the 30 s after which a container is killed.
         code = job.wait(timeout=20)
-        took = time.monotonic() - asked
         assert job.stderr
         assert job.stderr.read().splitlines()[-1].startswith("stopped by SIGTERM")
-    # Far less than the 30 s after which a container is killed; a busy machine takes its time.
-    assert (code, took < 10) == (TERMINATED, True)
+    assert code == TERMINATED
     assert TERMINATED not in FINAL_EXIT_CODES
     assert finish(hub, tmp_path).returncode == 0
 
