@@ -7,6 +7,7 @@ from tests.bench.policies import GROWTH, SCENARIOS, measure
 SMALL = 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_each_decision_gives_what_the_scenario_says(name: str) -> None:
     scenario = SCENARIOS[name]

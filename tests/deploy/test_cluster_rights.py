@@ -109,6 +109,7 @@ async def denial(cluster: ClusterApi, usage: Usage = ALL) -> str:
     return ""
 
 
+@pytest.mark.slow
 async def test_each_missing_right_is_named() -> None:
     for right in needed_rights(everything(), ALL):
         message = await denial(Denying(right))

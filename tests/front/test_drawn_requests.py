@@ -22,6 +22,7 @@ CASES, CASES_OF_OTHERS = 6, 2
 CASES_BELOW_V1 = 8
 
 
+@pytest.mark.slow
 @pytest.mark.random
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
@@ -29,12 +30,14 @@ def test_every_operation_is_answered_or_refused_in_words(kind: str, mode: str) -
     assert ask_all("v3", (kind,), mode, cases(CASES)) >= len(operations("v3", (kind,)))
 
 
+@pytest.mark.slow
 @pytest.mark.random
 @pytest.mark.parametrize("mode", MODES)
 def test_every_operation_of_the_other_kinds_is_answered_or_refused_in_words(mode: str) -> None:
     assert ask_all("v3", OTHERS, mode, cases(CASES_OF_OTHERS)) >= len(operations("v3", OTHERS))
 
 
+@pytest.mark.slow
 @pytest.mark.random
 @pytest.mark.parametrize("mode", MODES)
 def test_every_request_below_v1_is_answered_or_refused_in_words(mode: str) -> None:
@@ -61,6 +64,7 @@ async def test_a_request_for_a_count_that_is_drawn_is_one_of_a_known_caller(tmp_
         assert (status, b'"replicas":3' in told.replace(b" ", b"")) == (200, True), told
 
 
+@pytest.mark.slow
 async def test_a_failure_of_ours_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise KeyError

@@ -308,6 +308,7 @@ async def test_what_is_created_anew_while_its_end_is_looked_at_stays(
 # --- failures -----------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failure", "told"),
     [(silent(), "no worker answers"), (ZeroDivisionError(), "an error of this server")],

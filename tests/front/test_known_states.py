@@ -233,6 +233,7 @@ class Refusing(TreesOfTenants):
         return await super().replace(target, message, create=create)
 
 
+@pytest.mark.slow
 @pytest.mark.random
 async def test_each_write_ends_as_if_the_object_had_been_asked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet_of_tenants, "TreesOfTenants", Refusing)

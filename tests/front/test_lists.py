@@ -162,6 +162,7 @@ async def test_others_are_answered_while_a_client_reads_fast(monkeypatch: pytest
     assert len(set(at)) == len(at)
 
 
+@pytest.mark.slow
 async def test_others_are_answered_while_a_watch_looks_for_what_it_has_to_tell(
     projection: Projection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,7 @@ async def test_a_large_table_is_whole_and_has_no_length_before_it_was_made(fleet
     assert (await fleet.answer("HEAD", PATH, Accept=TABLE))[:2] == (200, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accept", ["application/json", TABLE], ids=["objects", "rows"])
 async def test_a_large_answer_that_is_read_a_little_all_the_time_ends(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, accept: str) -> None:
     monkeypatch.setattr(sending, "WRITE_SECONDS", 3.0)
@@ -222,6 +223,7 @@ async def test_a_watch_ends_between_two_lines_when_its_user_may_no_more(fleet: F
     assert [each async for each in lines] == []
 
 
+@pytest.mark.slow
 async def test_a_watch_that_fails_has_no_second_answer_in_its_first(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(fleet, 2, 10)
     line = watching._whole

@@ -114,6 +114,7 @@ async def test_every_route_and_document_is_listed_here(both: tuple[Fleet, Fleet]
     assert (status, tuple(json.loads(body)["paths"])) == (200, DOCUMENTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 async def test_another_tenants_objects_are_neither_read_nor_changed_nor_told_of(both: tuple[Fleet, Fleet], path: str) -> None:
     info = next(info for info in SERVED if f"/{info.plural}" in path)

@@ -21,6 +21,7 @@ def findings(outcome: Outcome) -> str:
     return "\n\n".join(f"{found.signature}\n{found.detail}\n{found.text[:2000]!a}" for found in outcome.findings.values())
 
 
+@pytest.mark.slow
 @pytest.mark.random
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_input_is_read_or_refused_in_words(target: str) -> None:
@@ -30,6 +31,7 @@ def test_every_input_is_read_or_refused_in_words(target: str) -> None:
     assert outcome.count > len(corpus.inputs(target)) + cases(CASES) / 2
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_inputs() -> None:
     text = corpus.inputs("plan")["fleet.yaml"]
     assert [mutated(text, generator()) for _ in range(20)] == [mutated(text, generator()) for _ in range(20)]
@@ -84,6 +86,7 @@ def test_a_finding_is_kept_as_it_is(tmp_path: Path) -> None:
     assert list(corpus.inputs("words", tmp_path).values()) == ["a\ud800\r\n"]
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_without_a_result_is_a_finding() -> None:
     outcome = Outcome()
     run_batch("no-such-target", SEED, outcome)

@@ -59,6 +59,7 @@ async def test_an_api_server_that_quotes_a_request(status: int) -> None:
     assert canaries.seen_in("\n".join(texts)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [400, 403, 422, 429, 500])
 @pytest.mark.parametrize(("kind", "field"), [("Secret", "data"), ("ConfigMap", "binaryData")])
 async def test_an_api_server_that_quotes_what_it_is_given(kind: str, field: str, status: int) -> None:

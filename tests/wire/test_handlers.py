@@ -56,6 +56,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workflow, "time", lambda: NOW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name", "definition"), HANDLERS, ids=[f"{kind.kind}-{name}" for kind, name, _ in HANDLERS])
 def test_what_is_no_message_is_refused_and_never_raises(kind: Any, name: str, definition: Any) -> None:
     model = signals_of(receiver_of(kind.kind))[name].message

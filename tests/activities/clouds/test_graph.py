@@ -92,6 +92,7 @@ def test_no_two_objects_have_a_key_or_a_kind_and_a_name_in_common(clusters: list
         assert len(set(named)) == len(named)
 
 
+@pytest.mark.slow
 @pytest.mark.random
 def test_equal_input_gives_equal_objects(clusters: list[Desired]) -> None:
     assert list(random_clusters()) == clusters

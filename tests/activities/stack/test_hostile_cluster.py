@@ -312,6 +312,7 @@ def _with_list(kind: Kind, item: Json) -> HostileCluster:
     return cluster
 
 
+@pytest.mark.slow
 @pytest.mark.random
 async def test_whatever_a_cluster_answers_an_activity_gives_a_bounded_result_or_an_error_of_this_project() -> None:
     """Of all that a cluster may answer some, by the seed; a campaign tries all of it."""

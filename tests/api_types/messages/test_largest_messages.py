@@ -249,6 +249,7 @@ WHOLE: dict[str, Callable[[], Message]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", WHOLE)
 def test_the_largest_lawful_message_is_one_payload_and_comes_back_whole(what: str) -> None:
     message = WHOLE[what]()

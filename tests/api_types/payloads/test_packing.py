@@ -66,6 +66,7 @@ def test_what_is_small_stays_readable_and_what_is_large_is_packed() -> None:
     assert expand(compact(many)) == many
 
 
+@pytest.mark.slow
 def test_a_compact_field_is_read_in_full_as_the_converter_brings_it() -> None:
     converter = DATA_CONVERTER.payload_converter
     for size in (1, 1_000):
@@ -114,6 +115,7 @@ def test_what_cannot_be_unpacked_is_a_problem_of_its_field_and_raises_nothing_el
         Holder.model_validate({"items": {"$packed": packed}})
 
 
+@pytest.mark.slow
 def test_a_short_text_that_unpacks_to_gigabytes_is_refused_before_it_takes_the_memory() -> None:
     bomb = b85(b'{"shared":[],"tree":[' + b" " * 16 * EXPANDED_BYTES_MAX + b"]}")
     assert len(bomb) < PLAIN_BYTES_MAX * 16
@@ -132,6 +134,7 @@ def test_references_to_references_that_make_billions_of_values_are_refused() -> 
         Holder.model_validate({"items": {"$packed": pack({"shared": shared, "tree": [{"$shared": 9}]})}})
 
 
+@pytest.mark.slow
 def test_a_short_text_of_many_small_values_is_refused_before_they_are_made() -> None:
     bomb = b85(b'{"shared":[],"tree":[' + b",".join([b"[]"] * 10_000_000) + b"]}")
     assert len(bomb) < PLAIN_BYTES_MAX
@@ -143,6 +146,7 @@ def test_a_short_text_of_many_small_values_is_refused_before_they_are_made() -> 
     assert peak < 3 * EXPANDED_BYTES_MAX
 
 
+@pytest.mark.slow
 def test_references_that_double_line_by_line_are_refused_before_their_number_takes_the_memory() -> None:
     shared: list[Any] = [[1, 1], *([{"$shared": number}, {"$shared": number}] for number in range(50_000))]
     packed = pack({"shared": shared, "tree": []})

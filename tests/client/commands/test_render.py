@@ -191,6 +191,7 @@ def test_ruling_h6_facts_are_those_of_the_cluster_that_is_assumed(cli: Cli, tmp_
 DEPLOYMENTS = [file for file in sorted(EXAMPLES.glob("models/*.yaml")) if "kind: ModelDeployment" in file.read_text()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", DEPLOYMENTS, ids=lambda file: file.stem)
 def test_ruling_h6_every_example_of_a_model_is_rendered_alone(cli: Cli, file: Path) -> None:
     result = cli("render", "-f", str(file))

@@ -36,6 +36,7 @@ class FailingStarts:
         raise self.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "told"),
     [

@@ -186,6 +186,7 @@ def places(tree: Any) -> Iterator[tuple[Any, Any]]:
         yield from places(tree[key])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", COMMANDS, ids=[" ".join(words) for words in COMMANDS])
 async def test_no_change_of_an_answer_ends_a_command_with_a_traceback(
     line: Line, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -158,6 +158,7 @@ NO_ANSWERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", NO_ANSWERS.values(), ids=list(NO_ANSWERS))
 async def test_of_a_write_without_an_answer_it_is_said_that_it_may_be_done(
     line: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: Said

@@ -200,6 +200,7 @@ async def test_an_object_that_another_user_creates_or_deletes_meanwhile_is_writt
     assert issubclass(AlreadyExists, Conflict)
 
 
+@pytest.mark.slow
 async def test_a_command_about_many_objects_does_not_use_up_what_the_front_answers_at_once() -> None:
     async with answering(always(Said(200, deployment(), seconds=0.05))) as front, front_objects(FrontAccess(front.url)) as objects:
         found = await asyncio.gather(*(objects.exists(QWEN) for _ in range(80)))

@@ -278,6 +278,7 @@ async def test_a_user_with_a_name_that_cannot_be_shown_may_scale(fleet: Fleet) -
     assert "[31mhpa" in {entry["manager"] for entry in tree["metadata"]["managedFields"]}
 
 
+@pytest.mark.slow
 async def test_ten_thousand_fields_are_refused_in_time(fleet: Fleet) -> None:
     await write(fleet, labelled(a="1"))
     before = fleet.plane.trees[KEY]

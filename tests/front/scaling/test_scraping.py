@@ -181,6 +181,7 @@ async def slow(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [

@@ -25,6 +25,7 @@ def test_importing_the_package_loads_no_engine() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_the_engine_needs_neither_pydantic_nor_temporal() -> None:
     code = (
         "import sys; from scheduler.cel import check_selector; check_selector('true');"
@@ -130,6 +131,7 @@ def test_depth_does_not_depend_on_the_callers_own_stack() -> None:
     assert sys.getrecursionlimit() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [0, 300, 600, 800])
 def test_nested_values_do_not_depend_on_the_callers_own_stack(levels: int) -> None:
     nested = "[" * 200 + "1" + "]" * 200

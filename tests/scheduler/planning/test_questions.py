@@ -27,6 +27,7 @@ def test_18_6_4_a_drain_check_names_the_replicas_that_are_not_evicted() -> None:
     assert [(entry.deployment, tolerates) for entry, tolerates in check.stays] == [("orphan", False), ("tolerant", True)]
 
 
+@pytest.mark.slow
 def test_18_6_4_headroom_is_the_largest_count_that_fits() -> None:
     world = two_clusters()
     found = headroom(world, deployment(want=2), NOW)

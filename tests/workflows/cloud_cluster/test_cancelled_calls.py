@@ -21,6 +21,7 @@ ADDRESS = "net/eip"
 _WITHIN = 30.0
 
 
+@pytest.mark.slow
 async def test_prv_71_9_5_what_a_call_creates_after_the_deletion_was_ordered_is_deleted_too(
     eks: CloudPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:

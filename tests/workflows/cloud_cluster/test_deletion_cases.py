@@ -109,6 +109,7 @@ def test_case_71_an_address_is_released_whose_allocation_was_not_answered_when_t
     assert aws.remains() == []
 
 
+@pytest.mark.slow
 def test_case_69_a_filestore_instance_that_is_left_is_deleted_and_then_its_network() -> None:
     with FakeGoogle() as google:
         google.fault(Leak(kind="filestore"))

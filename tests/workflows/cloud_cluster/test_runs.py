@@ -16,6 +16,7 @@ from tests.workflows.environment.short_runs import runs, server_with_short_runs
 _EVENTS = {"EKS": 200, "GKE": 80}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "pool"), [("EKS", an_eks_pool()), ("GKE", a_pool())], ids=["case 78 EKS", "case 78 GKE"])
 async def test_a_life_over_many_runs_creates_everything_once_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, source: str, pool: dict[str, Any]

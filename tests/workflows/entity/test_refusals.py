@@ -123,6 +123,7 @@ async def test_the_next_run_does_not_show_what_was_refused_in_the_run_before(
     assert shown(replica) == ""
 
 
+@pytest.mark.slow
 def test_every_other_activity_is_executed_until_it_is_accepted() -> None:
     """Those whose failures no module handles: a workflow would end with the first."""
     direct = set()

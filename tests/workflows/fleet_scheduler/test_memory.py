@@ -42,6 +42,7 @@ def objects() -> int:
     return len(gc.get_objects()) + gc.get_freeze_count()
 
 
+@pytest.mark.slow
 def test_successive_runs_of_a_large_fleet_do_not_grow_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     async def sleep(*_: Any, **__: Any) -> None:
         return

@@ -290,6 +290,7 @@ def test_a_cluster_that_makes_up_replicas_holds_up_itself_and_fills_nothing() ->
     assert made.state.unresponsive == {workflow_id("ModelReplica", "ml", "forgotten-1"): ["c"]}
 
 
+@pytest.mark.slow
 def test_a_cluster_that_makes_up_queues_fills_nothing_that_is_carried_for_all() -> None:
     made = cache_with(Clock(), cluster("a", 2))
     name, reported = report("c")

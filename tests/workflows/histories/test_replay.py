@@ -35,6 +35,7 @@ def test_there_is_a_recorded_history_of_every_kind_to_its_end(kind: str) -> None
     assert any("workflowExecutionCompletedEventAttributes" in events[-1] for events in lives)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [True, False], ids=["", "attributes without names"])
 @pytest.mark.parametrize("path", recorded(), ids=title)
 async def test_a_recorded_history_replays(path: Path, named: bool) -> None:
@@ -48,6 +49,7 @@ async def test_a_recorded_history_replays(path: Path, named: bool) -> None:
     assert result.replay_failure is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", recorded(), ids=title)
 async def test_a_workflow_goes_on_when_the_clock_of_the_server_was_set_back(path: Path) -> None:
     """As a worker runs it, behind the guard of `runner.py`."""

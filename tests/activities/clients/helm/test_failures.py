@@ -113,6 +113,7 @@ def test_warnings_alone_are_better_than_nothing() -> None:
     assert "unable to find" in failures.of_cluster(WARNINGS[0], DOING).message
 
 
+@pytest.mark.slow
 def test_an_error_is_bounded_and_on_one_line() -> None:
     error = failures.of_cluster("Error: first\n" + "  * line\n" * 100_000, DOING)
     assert error.message.startswith(f"{DOING}: first * line * line")

@@ -51,6 +51,7 @@ async def raised(artifact: Artifact, credential: str = ADMINISTRATOR) -> Modelpl
     return caught.value
 
 
+@pytest.mark.slow
 async def test_wkl_85_the_pin_is_the_digest_that_a_job_stages(s3: LocalS3, tmp_path: Path) -> None:
     artifact = an_artifact(s3.address)
     pin = await resolved(artifact)
@@ -73,6 +74,7 @@ async def test_wkl_85_the_pin_is_the_digest_that_a_job_stages(s3: LocalS3, tmp_p
     assert sorted(path.name for path in tmp_path.rglob("*.bin")) == ["a b+c=d&e.bin", "\u00e4%20.bin"]
 
 
+@pytest.mark.slow
 async def test_the_request_is_signed_as_the_server_computes_it(s3: LocalS3) -> None:
     wanted = await resolved(an_artifact(s3.address))
     login, other = s3.login("models"), s3.login("another")
@@ -83,6 +85,7 @@ async def test_the_request_is_signed_as_the_server_computes_it(s3: LocalS3) -> N
             assert isinstance(await raised(an_artifact(s3.address), refused), CredentialsInvalid)
 
 
+@pytest.mark.slow
 async def test_a_listing_of_several_pages_is_read_to_its_end(s3: LocalS3, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {f"f{number}": b"x" for number in range(7)}
     s3.put("paged", files)

@@ -94,6 +94,7 @@ def bomb() -> bytes:
     return gzip.compress(bytes(300 * MIB), 9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pods", "says"),
     [
@@ -156,6 +157,7 @@ async def test_headers_that_are_too_large_are_not_read(failure: Any) -> None:
     assert sent < 16 * MIB
 
 
+@pytest.mark.slow
 async def test_a_list_whose_objects_are_large_is_read_in_smaller_pages(certificate: Certificate) -> None:
     content = "x" * MIB
 
@@ -175,6 +177,7 @@ async def test_a_list_whose_objects_are_large_is_read_in_smaller_pages(certifica
     assert listing.resource_version == "9"
 
 
+@pytest.mark.slow
 async def test_smaller_pages_of_which_one_expires_are_of_one_version(certificate: Certificate) -> None:
     content, kept, versions = "x" * MIB, list(range(30)), ["9", "12"]
 
@@ -321,6 +324,7 @@ async def test_the_memory_of_a_worker_does_not_grow_with_what_a_server_sends(cer
     assert int(grown_kib) < 64 * 1024
 
 
+@pytest.mark.slow
 async def test_a_list_of_more_objects_than_a_cluster_has_is_refused_with_the_page_that_has_them(failure: Any) -> None:
     tiny = b",".join([b'{"metadata":{"name":"a"}}'] * 160_000)
     page = b'{"metadata":{"continue":"c"},"items":[' + tiny + b"]}"

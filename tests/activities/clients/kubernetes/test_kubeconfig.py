@@ -243,6 +243,7 @@ async def test_one_client_is_made_for_a_kubeconfig_that_several_tasks_read_at_on
     await pool.close()
 
 
+@pytest.mark.slow
 async def test_a_kubeconfig_that_is_slow_to_read_stops_no_other_task(tmp_path: Path) -> None:
     store = SecretDirectory(tmp_path)
     text = "a: x\n" + " y\n" * 300_000

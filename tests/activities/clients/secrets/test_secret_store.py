@@ -194,6 +194,7 @@ async def test_a_new_entry_is_seen_whole_or_not_at_all(tmp_path: Path, monkeypat
     assert seen == set()
 
 
+@pytest.mark.slow
 def test_the_directory_form_needs_no_kubernetes_sdk(tmp_path: Path) -> None:
     code = (
         "import sys; from activities.secrets.selection import secret_store; from api_types.settings import *; from pathlib import Path;"

@@ -86,6 +86,7 @@ def test_prv_7_1_nothing_of_the_machine_logs_in(monkeypatch: pytest.MonkeyPatch,
     assert made._request_signer._credentials.token is None
 
 
+@pytest.mark.slow
 def test_prv_10_1_parameters_are_validated_before_a_call(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     # By botocore itself: this is what happens in production.
     monkeypatch.setattr(requests, "problems", lambda *_: [])
@@ -137,6 +138,7 @@ def test_prv_46_a_token_in_another_partition_is_of_its_hosts() -> None:
     assert url.startswith("https://sts.cn-north-1.amazonaws.com.cn/?")
 
 
+@pytest.mark.slow
 async def test_prv_7_8_the_endpoint_is_that_of_the_cluster_once_it_has_one(aws: FakeAws, world: World) -> None:
     with pytest.raises(NotYet):
         world.provider.endpoint(world.account)

@@ -15,6 +15,7 @@ def aws(served: FakeAws) -> FakeAws:
     return served
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "operation", "deleting"),
     [

@@ -22,6 +22,7 @@ def writes(aws: FakeAws) -> list[str]:
     return [each.operation for each in aws.ledger() if not each.operation.startswith(READS)]
 
 
+@pytest.mark.slow
 async def test_prv_6_a_cluster_is_created_and_a_second_run_changes_nothing_and_a_delete_leaves_nothing(aws: FakeAws, world: World) -> None:
     desired = world.plan(an_eks_pool(nodeCount=2, maxNodeCount=4))
     assert (desired.refused, desired.warnings) == ((), ())

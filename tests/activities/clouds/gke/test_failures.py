@@ -182,6 +182,7 @@ def test_i8_of_an_answer_to_a_refused_login_only_the_code_is_kept() -> None:
     assert error.message == "fetch a token: Google refuses the credential: invalid_grant"
 
 
+@pytest.mark.slow
 def test_a_text_has_a_limit() -> None:
     error = failures.failure_of(grpc_error(api.InvalidArgument, "x" * 1_000_000), "do it")
     assert len(error.message) < 700

@@ -30,6 +30,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pool", "block", "at", "text"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_what_google_would_refuse_is_refused_before_anything_is_created(
     google: FakeGoogle, pool: dict[str, Any], block: dict[str, Any], at: str, text: str
@@ -117,6 +118,7 @@ CHECKS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("call", "text"), CHECKS)
 def test_a_check_that_may_not_run_is_a_warning(google: FakeGoogle, call: str, text: str) -> None:
     google.fault(Refuse(call=call, code="PERMISSION_DENIED", message="Required permission"))

@@ -35,6 +35,7 @@ def activities(google: FakeGoogle) -> CloudActivities:
     return CloudActivities(accounts, InCluster(unused, unused), settings)
 
 
+@pytest.mark.slow
 async def test_f19_tokens_that_are_ended_are_replaced_by_every_activity_that_runs(google: FakeGoogle) -> None:
     cloud = activities(google)
     order = AuditCloud(account=ACCOUNT.model_copy(update={"project": google.project}))

@@ -122,6 +122,7 @@ def _eks(stack: ExitStack) -> Case:
     return Case(eks_fake(aws), [an_eks_pool("efa", className="p5en", fabric={"type": "EFA"})], aws.reset, [])
 
 
+@pytest.mark.slow
 @SOURCES
 def test_prv_24_the_points_are_those_of_every_object(cases: Callable[[str], Case], source: str) -> None:
     case = cases(source)
@@ -136,6 +137,7 @@ def test_prv_24_the_points_are_those_of_every_object(cases: Callable[[str], Case
     assert {"conn", "sc"} <= created
 
 
+@pytest.mark.slow
 @SOURCES
 @pytest.mark.parametrize("moment", [BEFORE, AFTER, POLLING])
 def test_prv_24_a_worker_that_dies_at_every_point_makes_nothing_twice_and_leaves_nothing(

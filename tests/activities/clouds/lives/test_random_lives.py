@@ -44,6 +44,7 @@ def seeds(source: str) -> list[tuple[int, int]]:
     return [*((FIXED_SEED, number) for number in FOUND[source]), *((SEED, number) for number in range(cases(LIVES[source])))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "number"), seeds("GKE"))
 def test_a_life_at_google_cloud(google: FakeGoogle, seed: int, number: int) -> None:
     google.reset()

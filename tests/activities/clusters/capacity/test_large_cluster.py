@@ -15,6 +15,7 @@ def a_report(admission: object) -> dict[str, object]:
     return {"metadata": {"name": "a"}, "status": {"capacity": {"admission": admission}}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", [ADMITTED, PENDING])
 def test_the_admission_of_eight_thousand_workloads_is_one_payload(state: str) -> None:
     reason = condition_text({"reason": "Gated", "message": "x" * 32_000})

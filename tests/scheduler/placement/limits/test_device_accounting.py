@@ -168,6 +168,7 @@ def multisets() -> Iterator[tuple[int, int, tuple[int, ...]]]:
                     yield size, nodes, pods
 
 
+@pytest.mark.slow
 def test_what_is_called_safe_never_strands_a_pod() -> None:
     """Every multiset of small pods, every order, every choice of nodes; and strictness is bounded."""
     strict = 0

@@ -112,6 +112,7 @@ def test_what_is_no_token_is_refused(aws: FakeAws, text: str) -> None:
         aws.verify_token(text, CLUSTER)
 
 
+@pytest.mark.slow
 def test_an_api_server_that_asks_who_a_token_is_of_gets_the_access_that_the_account_gives() -> None:
     with FakeAws(role="provisioner") as aws:
         cloud = Infrastructure(aws).build(way_out=False)
@@ -132,6 +133,7 @@ def test_an_api_server_that_asks_who_a_token_is_of_gets_the_access_that_the_acco
         assert reviewed(token(aws.credential))["user"]["groups"] == []
 
 
+@pytest.mark.slow
 def test_a_cluster_hands_out_the_endpoint_that_is_given_for_it() -> None:
     asked: list[str] = []
 

@@ -85,6 +85,7 @@ def test_what_is_not_found_yet_cannot_be_used(aws: FakeAws) -> None:
     iam.get_role(RoleName="node")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["subnet", "gateway", "address", "group", "table", "system"])
 def test_each_kind_of_object_can_be_invisible(aws: FakeAws, kind: str) -> None:
     cloud = Infrastructure(aws)

@@ -62,6 +62,7 @@ def test_who_calls_is_the_principal_of_the_credential(aws: FakeAws) -> None:
     assert aws.client("sts", session).get_caller_identity()["Arn"] == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("service", "operation", "wrong_key", "wrong_secret"),
     [

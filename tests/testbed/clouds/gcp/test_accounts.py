@@ -93,6 +93,7 @@ def test_the_key_of_google_cannot_be_deleted(clients: Clients, account: str) -> 
         clients.iam.delete_service_account_key(name=key.name)
 
 
+@pytest.mark.slow
 def test_an_account_has_at_most_ten_keys(clients: Clients, account: str) -> None:
     for _ in range(10):
         clients.iam.create_service_account_key(name=account)

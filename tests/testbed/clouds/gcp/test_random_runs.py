@@ -113,6 +113,7 @@ class Client:
         return self.google.enabled("file.googleapis.com")
 
 
+@pytest.mark.slow
 @pytest.mark.random
 @pytest.mark.parametrize("number", range(cases(60)))
 def test_trying_again_comes_through_any_faults(google: FakeGoogle, clients: Clients, number: int) -> None:

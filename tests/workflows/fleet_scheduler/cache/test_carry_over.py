@@ -107,6 +107,7 @@ def waiting(namespace: str, number: int, size: int) -> PlacementRequest:
     return place(deployment(engine("main", alone(ask(*selectors))), name=f"d-{number}", namespace=namespace))
 
 
+@pytest.mark.slow
 def test_sch_14_requests_of_one_namespace_that_have_no_room_are_left_out_and_asked_for_again() -> None:
     clock = Clock()
     made = cache_with(clock, cluster("a", 1))

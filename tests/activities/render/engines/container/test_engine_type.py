@@ -64,6 +64,7 @@ def test_wkl_12_followers_have_none_as_the_picker_does_not_see_them() -> None:
     assert "labels" not in pod(rendered, role="Worker")["metadata"]
 
 
+@pytest.mark.slow
 def test_wkl_32_both_engines_of_a_pair_have_one() -> None:
     rendered = render_pair()
     assert [pod(rendered, name)["metadata"]["labels"][LABEL] for name in ("alpha", "beta")] == ["vllm", "vllm"]
