@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _STEPS = 100_000
-# No machine is ten times as fast as one of 2025, so less than this needs no comparison.
+# A unit takes longer on every machine, so a block that is shorter needs no comparison.
 _SHORTEST_UNIT_SECONDS = 0.001
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class Late:
-    """The classes of a module that loads when a test first uses one of them.
+    """Stand in for a module, and load it when a test first uses a class of it.
 
     Type checkers need the import itself: assign this in the `else` branch of `if TYPE_CHECKING:`.
     """

@@ -30,10 +30,9 @@ from google.cloud.service_usage_v1.services.service_usage.transports import (
 from requests.adapters import BaseAdapter
 
 from activities.clouds.gke.clients import (
-    COMPUTE_CLIENTS,
-    COMPUTE_PREFIX,
     LEGACY_HEALTH_CHECKS,
     LegacyHealthChecks,
+    compute_client_class,
 )
 from activities.clouds.provider import BearerToken
 from testbed.clouds.gcp.calls.errors import CloudError, ConnectionCut
@@ -242,7 +241,7 @@ class DirectClients:
             session = AuthorizedSession(AnonymousCredentials())
             session.mount("https://", _Adapter(self._fake))
             return LegacyHealthChecks(session, f"https://{_HOST}/compute/v1")
-        client = COMPUTE_CLIENTS[service.removeprefix(COMPUTE_PREFIX)]
+        client = compute_client_class(service)
         transport = client.get_transport_class("rest")(
             host=_HOST, credentials=AnonymousCredentials()
         )

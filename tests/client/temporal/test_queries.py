@@ -14,7 +14,7 @@ from tests.activities.clouds.lives.virtual_time import run
 from tests.random_cases import generator
 
 ANSWER = 7
-# What the command line gives a query. All of it is virtual time.
+# The limit of the command line for a query, in virtual time.
 CALLER_SECONDS = 3.0
 
 

@@ -19,7 +19,7 @@ LARGE = DeviceEntry(
     attributes=tuple((f"a{n:02}", "string", "x" * 63) for n in range(32)),
     capacity=tuple((f"m{n:02}", "80Gi") for n in range(32)),
 )
-# Far above what the steps take, far below what each selector would take without them.
+# The allowed steps take far less. Without them each selector would take far more.
 EFFORT_MAX = 200
 
 
