@@ -72,17 +72,21 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no t
         self._counts = counts
         self._root = root
         self._budgets = Budgets.load()
+        self._known: Mapping[WorkerController, frozenset[str]] = {}
 
     def schedule(self) -> None:
         """Make the units from all collections; each process knows only the tests of its lane."""
         if self.collection is None:
-            collected = [test for each in self.registered_collections.values() for test in each]
-            self.collection: list[str] | None = list(dict.fromkeys(collected))
-            for test in dict.fromkeys(collected):
-                self.workqueue.setdefault(self._split_scope(test), {})[test] = False
-            known = [set(each) for each in self.registered_collections.values()]
-            split = [unit for unit, tests in self.workqueue.items() if not any(each.issuperset(tests) for each in known)]
+            self._known = {node: frozenset(tests) for node, tests in self.registered_collections.items()}
+            tests = dict.fromkeys(test for each in self.registered_collections.values() for test in each)
+            self.collection: list[str] | None = list(tests)
+            units: dict[str, dict[str, bool]] = {}
+            for test in tests:
+                units.setdefault(self._split_scope(test), {})[test] = False
+            split = [unit for unit, its in units.items() if not any(known.issuperset(its) for known in self._known.values())]
             assert not split, f"no process has collected all tests of {split}"
+            for unit in sorted(units, key=lambda unit: -self._budgets.of(unit.partition("::")[0]).wall):
+                self.workqueue[unit] = units[unit]
         for node in self.nodes:
             self._reschedule(node)
 
@@ -109,6 +113,4 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no t
             self._assign_work_unit(node)
 
     def _next_unit(self, node: WorkerController) -> str | None:
-        known = set(self.registered_collections[node])
-        units = [unit for unit, tests in self.workqueue.items() if known.issuperset(tests)]
-        return max(units, key=lambda unit: self._budgets.of(unit.partition("::")[0]).wall, default=None)
+        return next((unit for unit, tests in self.workqueue.items() if self._known[node].issuperset(tests)), None)
