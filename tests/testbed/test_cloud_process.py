@@ -99,22 +99,22 @@ def test_a_page_in_a_browser_is_answered_by_no_fake(headers: dict[str, str]) -> 
     clouds: Any = SimpleNamespace(remains=lambda: {"secret": "names"}, calls=dict)
     port = free_port()
     with cloud_process.controlled(clouds, port):
-        assert httpx.get(f"http://127.0.0.1:{port}/remains", headers=headers).status_code == 404
-        assert httpx.get(f"http://127.0.0.1:{port}/remains").json() == {"secret": "names"}
+        assert httpx.get(f"http://127.0.0.1:{port}/remains", headers=headers, timeout=60).status_code == 404
+        assert httpx.get(f"http://127.0.0.1:{port}/remains", timeout=60).json() == {"secret": "names"}
     with FakeGoogle() as google:
         review = {"spec": {"token": "x"}}
-        assert httpx.post(google.review_url, headers=headers, json=review).status_code == 403
-        assert httpx.post(google.review_url, json=review).status_code == 200
+        assert httpx.post(google.review_url, headers=headers, json=review, timeout=60).status_code == 403
+        assert httpx.post(google.review_url, json=review, timeout=60).status_code == 200
     with FakeAws() as aws:
-        assert httpx.post(f"{aws.url}/_fake/about", headers=headers, content=b"{}").status_code == 403
-        assert httpx.post(f"{aws.url}/_fake/about", content=b"{}").json()["region"] == "us-east-2"
+        assert httpx.post(f"{aws.url}/_fake/about", headers=headers, content=b"{}", timeout=60).status_code == 403
+        assert httpx.post(f"{aws.url}/_fake/about", content=b"{}", timeout=60).json()["region"] == "us-east-2"
 
 
 def test_of_the_own_paths_of_aws_the_local_fleet_has_that_for_tokens_alone() -> None:
     with FakeAws(only_reviews=True) as aws:
         for command in ("about", "reset", "remains", "plant-endpoint"):
-            assert httpx.post(f"{aws.url}/_fake/{command}", content=b"{}").status_code == 500
-        assert httpx.post(aws.review_url, json={"spec": {"token": "x"}}).status_code == 200
+            assert httpx.post(f"{aws.url}/_fake/{command}", content=b"{}", timeout=60).status_code == 500
+        assert httpx.post(aws.review_url, json={"spec": {"token": "x"}}, timeout=60).status_code == 200
 
 
 def test_what_is_handed_out_is_in_no_manifest_of_the_fleet_and_the_credentials_are(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with
         here = f"{sys.executable} -m client.main"
         assert f"Next          {here} get all, {here} describe md/demo, {here} down\n" in up.stdout
         # It answers, and has no route yet.
-        assert httpx.get(f"{gateway[1]}/v1/models", trust_env=False).status_code == httpx.codes.NOT_FOUND
+        assert httpx.get(f"{gateway[1]}/v1/models", trust_env=False, timeout=60).status_code == httpx.codes.NOT_FOUND
         reference = cast(dict[str, str], read_settings(home / "config.yaml")["controlCluster"])
         assert b"current-context: control" in asyncio.run(SecretDirectory(home / "secrets").get(**reference))
         before = json.loads(modelplane(home, "get", "md/demo", "-o", "json").stdout)
@@ -110,7 +110,7 @@ def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with
         assert local_gateway_url(home) is None
         assert modelplane(home, "get", "md").returncode == ExitCode.UNREACHABLE
         with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{url[1]}/healthz", trust_env=False)
+            httpx.get(f"{url[1]}/healthz", trust_env=False, timeout=60)
 
         # Without --fleet it is the same fleet as before, not the built-in one.
         # A Temporal that the environment names belongs to another fleet: the clusters are registered with the one that was started.

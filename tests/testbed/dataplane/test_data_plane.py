@@ -100,7 +100,7 @@ def pods(wired: Running, eventually: Callable[..., None]) -> set[str]:
 
 def answers(url: str) -> tuple[set[str], set[str]]:
     """Ask eight times; answer which pods were reached, and at which paths."""
-    answers = [httpx.get(url, trust_env=False) for _ in range(8)]
+    answers = [httpx.get(url, trust_env=False, timeout=60) for _ in range(8)]
     if any(answer.status_code != httpx.codes.OK for answer in answers):
         return set(), {str(answer.status_code) for answer in answers}
     return {answer.json()["pod"] for answer in answers}, {answer.json()["path"] for answer in answers}
@@ -133,7 +133,7 @@ def test_a_request_to_the_control_gateway_goes_through_the_clusters_gateway(
 
 def test_a_chat_completion_streams_through_the_gateway(wired: Running, pods: set[str], eventually: Callable[..., None]) -> None:
     url = f"{wired.clusters['lab'].gateway_url}/ml/engine/v1/chat/completions"
-    eventually(lambda: httpx.post(url, json={"model": "qwen"}, trust_env=False).status_code, equals=200)
+    eventually(lambda: httpx.post(url, json={"model": "qwen"}, trust_env=False, timeout=60).status_code, equals=200)
     with httpx.stream("POST", url, json={"model": "qwen", "stream": True}, trust_env=False) as answer:
         lines = [line.removeprefix("data: ") for line in answer.iter_lines() if line]
     assert lines.pop() == "[DONE]"
@@ -165,7 +165,7 @@ def test_a_data_plane_can_be_added_to_a_running_fleet(plain: Running, gateway_be
 
     control = control_of(wired)
     assert control_gateway(control)["spec"]["gatewayClassName"] == "traefik"
-    assert httpx.get(control.gateway_url, trust_env=False).headers["content-type"].startswith("text/plain")
+    assert httpx.get(control.gateway_url, trust_env=False, timeout=60).headers["content-type"].startswith("text/plain")
 
 
 def _read(path: Path) -> bytes:

@@ -143,7 +143,7 @@ def let_pods_go(lab: Lab, eventually: Callable[..., None], *, drained: bool) -> 
     for each, rendered in before.items():
         lab.apply(rendered)
         eventually(lambda rendered=rendered: lab.settled(rendered))
-        eventually(lambda each=each: httpx.get(f"{urls[each]}/v1/models", trust_env=False).status_code, equals=200)
+        eventually(lambda each=each: httpx.get(f"{urls[each]}/v1/models", trust_env=False, timeout=60).status_code, equals=200)
     old = {each: lab.names(rendered) for each, rendered in before.items()}
     nodes = sorted(pod["spec"]["nodeName"] for pod in lab.pods(before["moved"]))
     after = {

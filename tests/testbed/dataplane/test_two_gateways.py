@@ -150,13 +150,13 @@ def to(cluster: str, weight: int = 1) -> Document:
 
 def answers(url: str, count: int = 8) -> list[Document]:
     """What engines say that arrived; a refusal is its status alone."""
-    with httpx.Client(trust_env=False) as client:
+    with httpx.Client(trust_env=False, timeout=60) as client:
         said = [client.get(url) for _ in range(count)]
     return [each.json() if each.is_success else {"status": each.status_code} for each in said]
 
 
 def status(url: str) -> int:
-    return httpx.get(url, trust_env=False).status_code
+    return httpx.get(url, trust_env=False, timeout=60).status_code
 
 
 def reaches(url: str, pods: set[str]) -> bool:
@@ -171,7 +171,7 @@ def test_each_backend_has_its_own_prefix_and_the_rest_of_the_path_arrives(fleet:
     said = answers(f"{url}/v1/echo?limit=2")
     assert {(each["path"], each["query"]) for each in said} == {("/v1/echo", "limit=2")}
     assert {each["pod"] for each in said} == everywhere
-    answer = httpx.get(f"{url}/v1/models", trust_env=False)
+    answer = httpx.get(f"{url}/v1/models", trust_env=False, timeout=60)
     assert answer.headers["x-pod-ip"] in everywhere
     assert [model["id"] for model in answer.json()["data"]] == ["Qwen/Qwen3-8B"]
 
@@ -215,7 +215,7 @@ def test_a_provider_gets_its_prefix_before_the_path(prefix: str, arrives: str, f
 
 def arrived(url: str) -> str:
     """The path that an engine got; none has such a path but `/v1/echo`. Of a refusal by a gateway, its status."""
-    answer = httpx.get(url, trust_env=False)
+    answer = httpx.get(url, trust_env=False, timeout=60)
     if answer.is_success:
         return str(answer.json()["path"])
     message = answer.json()["error"]["message"] if "x-pod-ip" in answer.headers else f"{answer.status_code}"
@@ -315,7 +315,7 @@ def test_what_a_route_answers_that_leads_nowhere(
     fleet.control.apply(route(f"ms-{name}", "modelplane", f"/{NAMESPACE}/{name}/", *backends, filters=filters))
     url = f"{fleet.url}/{NAMESPACE}/{name}/v1/models"
     eventually(lambda: status(url), equals=want, within=LOOK_SECONDS)
-    assert httpx.get(url, trust_env=False).headers.get("retry-after") == ("5" if filters else None)
+    assert httpx.get(url, trust_env=False, timeout=60).headers.get("retry-after") == ("5" if filters else None)
 
 
 def test_a_backend_without_a_ready_endpoint_keeps_its_share(fleet: Fleet, eventually: Callable[..., None]) -> None:
@@ -359,7 +359,7 @@ def test_a_changed_route_is_live_at_once(fleet: Fleet, eventually: Callable[...,
     eventually(lambda: reaches(f"{url}/v1/echo", fleet.pods("eu")))
     pods = {cluster: fleet.pods(cluster) for cluster in CLUSTERS}
     took = []
-    with httpx.Client(trust_env=False) as client:
+    with httpx.Client(trust_env=False, timeout=60) as client:
         for number in range(1, 6):
             cluster = CLUSTERS[number % 2]
             fleet.publish("moving", to(cluster))

@@ -80,7 +80,7 @@ class WorkerProcess:
         """Start it and wait until it serves; one that does not is ended."""
         settings = {**self.settings, "MODELPLANE_WORKER__LISTEN": self._listen}
         self._pid = self._forks.start(settings, self._log, self._module)
-        with httpx.Client(base_url=f"http://{self._listen}") as http:
+        with httpx.Client(base_url=f"http://{self._listen}", timeout=60) as http:
             for pause in pauses(shortest=SOON_SECONDS):
                 if (code := self._exit_code()) is not None:
                     raise AssertionError(f"the worker ended with {code}:\n{self._log.read_text()[-4000:]}")
@@ -101,7 +101,7 @@ class WorkerProcess:
         return self._pid
 
     def metrics(self) -> str:
-        return httpx.get(f"http://{self._listen}/metrics").text
+        return httpx.get(f"http://{self._listen}/metrics", timeout=60).text
 
     def kill(self) -> None:
         """End it with SIGKILL, if it runs."""

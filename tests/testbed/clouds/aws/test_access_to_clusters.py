@@ -121,7 +121,7 @@ def test_an_api_server_that_asks_who_a_token_is_of_gets_the_access_that_the_acco
 
         def reviewed(text: str) -> Any:
             review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": text}}
-            return httpx.post(aws.review_url, json=review).json()["status"]
+            return httpx.post(aws.review_url, json=review, timeout=60).json()["status"]
 
         entries = cloud.eks.list_access_entries(clusterName=CLUSTER)["accessEntries"]
         (who,) = [each for each in entries if each.endswith("role/provisioner")]

@@ -158,7 +158,7 @@ def test_a_token_that_expired_is_refused(google: FakeGoogle, with_token: Clients
 def test_a_token_expires_by_the_clock(google: FakeGoogle) -> None:
     assert google
     with FakeGoogle(token_seconds=0) as other:
-        answer = httpx.post(other.token_url, data={"grant_type": "urn:other"})
+        answer = httpx.post(other.token_url, data={"grant_type": "urn:other"}, timeout=60)
         assert answer.json()["error"] == "invalid_grant"
         held = credentials(other.credential)
         assert other.account_of(token_of(held)) is None
@@ -188,7 +188,7 @@ def test_an_api_server_is_told_who_a_token_belongs_to(google: FakeGoogle, client
 
     def review(text: str) -> object:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": text}}
-        return httpx.post(google.review_url, json=body).json()["status"]
+        return httpx.post(google.review_url, json=body, timeout=60).json()["status"]
 
     email = account.rpartition("/")[2]
     assert review(token) == {"authenticated": True, "user": {"username": email, "groups": []}}

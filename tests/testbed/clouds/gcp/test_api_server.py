@@ -58,7 +58,7 @@ def test_the_account_of_a_ready_cluster_logs_in_at_its_api_server(
     token = token_of(credentials(key))
 
     trusted = ssl.create_default_context(cadata=base64.b64decode(ready.master_auth.cluster_ca_certificate).decode())
-    with httpx.Client(base_url=f"https://{ready.endpoint}", verify=trusted) as api:
+    with httpx.Client(base_url=f"https://{ready.endpoint}", verify=trusted, timeout=60) as api:
 
         def nodes(bearer: str) -> int:
             try:

@@ -40,7 +40,7 @@ _CREATE_POOL = "container.create_node_pool"
 
 @pytest.fixture
 def http(google: FakeGoogle) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"{google.compute_url}/compute/v1/projects/{google.project}") as client:
+    with httpx.Client(base_url=f"{google.compute_url}/compute/v1/projects/{google.project}", timeout=60) as client:
         yield client
 
 

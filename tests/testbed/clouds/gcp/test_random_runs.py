@@ -119,7 +119,7 @@ class Client:
 def test_trying_again_comes_through_any_faults(google: FakeGoogle, clients: Clients, number: int) -> None:
     draw = Random(SEED + number)  # noqa: S311  (repeatable on purpose)
     google.fault(*random_faults(draw, draw.randint(1, 8)))
-    with httpx.Client() as http:
+    with httpx.Client(timeout=60) as http:
         client = Client(google, clients, http)
         for step in (client.enabled, client.network, client.subnet, client.ready_cluster, client.ready_pool):
             client.again_and_again(step)
