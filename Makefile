@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up down test test-fast test-long soak campaign explore fuzz fuzz-front faults-clouds coverage testbed testbed-down check \
-  check-types check-rest fmt lock bench bench-front programs keda oracle venv clean mutants mutate compiled simulate
+  check-types check-rest fmt lock bench bench-front programs keda image oracle venv clean mutants mutate compiled simulate
 
 help:
 	@echo "make demo          a whole fleet on this machine, gateways included, with a first model on two clusters that answers"
@@ -29,6 +29,7 @@ help:
 	@echo "make faults-clouds 500 random lives of clusters at each fake cloud: faults, dead workers, lost credentials"
 	@echo "make testbed       start a testbed for tests that stays up; make testbed-down stops it"
 	@echo "make keda          build KEDA, which make test-long does when it is missing"
+	@echo "make image         build the container image as root, which make test-long does when the product has changed"
 	@echo "make mutants       break each kept line of code alone, and show that its test fails"
 	@echo "make mutate        break random lines: PACKAGE=scheduler SAMPLE=50 SEED=1; it prints those that no near test notices"
 	@echo "make check, fmt    linters, types, import contracts, dependencies, dead code; format"
@@ -56,7 +57,7 @@ test: venv programs oracle
 	$(PYTEST_ALL) --lanes $(LANES) -m "not long and not keda"
 
 # Each takes a minute or more of two processors.
-test-long: venv programs keda oracle
+test-long: venv programs keda image oracle
 	$(PYTEST_ALL) --lanes computing=1,own=5 -m "long or keda"
 
 # Hours of random cases, outside CI. It ends at the first finding.
@@ -170,6 +171,10 @@ programs: venv
 # A build of about ten minutes, once.
 keda: venv
 	$(BIN)/python -m testbed install --keda
+
+# Debian stands in for the base images, so no registry is needed; without root it says so and makes nothing.
+image: venv
+	$(BIN)/python -m tests.environment.product_image
 
 oracle: venv
 	$(BIN)/python -c "from tests.oracle.client import build; print('oracle:', build())"

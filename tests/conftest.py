@@ -17,6 +17,7 @@ from testbed.programs.install import Installer, InstallFailed, needed
 from testbed.programs.versions import KEDA_TOOLS
 from testbed.running import ClusterRunning, Running
 from testbed.testbed import Testbed
+from tests.environment import container_engine
 from tests.environment.shared_testbed import Lent, kept_home, shared_testbed, started, turn
 from tests.environment.summary import Summary
 from tests.environment.times import Times
@@ -103,8 +104,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs the oracle, and refuse a test that needs the testbed and does not say so."""
+    container_engine.leave_out_without_root(config, items)
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "oracle" in fixtures:

@@ -45,6 +45,10 @@ class Summary:
         """Count a start that is tried again."""
         self._failed_starts.append(reason)
 
+    def leave_out(self, reason: str, tests: int) -> None:
+        """Note tests that cannot run on this machine, and why."""
+        self._left_out[reason] += tests
+
     def pytest_report_header(self) -> str:
         return random_cases.described()
 
