@@ -1,6 +1,7 @@
 """A GKE cluster at the fake Google Cloud, worked on as its workflow does: objects in order, what they report, epochs, retries."""
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from api_types.sections.clouds import GkeSettings
 from client.local.fake_google import FakeClients
 from testbed.clouds.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import INSTALLATION, UID, a_cluster, classes
+from tests.simulation.google import DirectClients
 
 REGION = "europe-west4"
 SECRET = "gke-default"  # noqa: S105 - the name of a Secret
@@ -209,10 +211,16 @@ class Cloud:
         return [f"{call.name} {call.outcome}" for call in calls if not call.method.startswith("get_") and not call.method.startswith(reads)]
 
 
-def a_cloud(google: FakeGoogle, *pools: dict[str, Any], settings: GkeSettings | None = None, **block: Any) -> Cloud:
-    provider = GkeProvider(
-        google.credential, REGION, settings or GkeSettings(), clients=lambda text: FakeClients(google, text), look_seconds=0.001
-    )
+def a_cloud(
+    google: FakeGoogle,
+    *pools: dict[str, Any],
+    settings: GkeSettings | None = None,
+    direct: bool = True,
+    **block: Any,
+) -> Cloud:
+    """Make a cluster that does not exist yet. Unless `direct`, calls go over HTTP and gRPC and carry a token."""
+    clients = DirectClients(google, time.time) if direct else FakeClients(google, google.credential)
+    provider = GkeProvider(google.credential, REGION, settings or GkeSettings(), clients=lambda _: clients, look_seconds=0.001)
     account = CloudAccount(provider="GKE", cluster="prod", cluster_uid=UID, secret=SECRET, region=REGION, installation=INSTALLATION)
     return Cloud(google, provider, provider.pinned(account), list(pools), block)
 

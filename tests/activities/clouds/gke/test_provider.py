@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from functools import partial
 
 import pytest
 
@@ -15,8 +16,11 @@ from testbed.clouds.gcp.calls.faults import EtagRace, LoseAnswer, Refuse, Thrott
 from testbed.clouds.gcp.fake import FakeGoogle
 from testbed.clouds.gcp.services.world import Endpoint
 from tests.activities.clouds.builders import a_pool
-from tests.activities.clouds.gke.cloud import REGION, SECRET, a_cloud, run
+from tests.activities.clouds.gke.cloud import REGION, SECRET, run
+from tests.activities.clouds.gke.cloud import a_cloud as any_cloud
 
+# A credential takes part only in calls over HTTP and gRPC.
+a_cloud = partial(any_cloud, direct=False)
 KINDS = ["Service", "Network", "Subnetwork", "ServiceAccount", "IAM binding", "Cluster", "NodePool"]
 
 
