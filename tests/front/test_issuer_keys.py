@@ -50,10 +50,10 @@ async def test_after_a_pause_no_withdrawn_key_opens_anything_though_its_name_is_
 async def test_old_keys_hold_while_an_issuer_is_silent_and_one_request_alone_waits(
     tmp_path: Path, issuer: TokenIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(issuer_module, "ANSWER_SECONDS", 0.1)
     async with served(tmp_path, issuer) as front:
         assert (await front.ask(issuer.token()))[0] == 200
         issuer.silent = asyncio.Event()
+        monkeypatch.setattr(issuer_module, "ANSWER_SECONDS", 0.1)
         front.clock.now += HOLD_SECONDS
         assert (await front.ask(issuer.token()))[0] == 200
         monkeypatch.setattr(issuer_module, "ANSWER_SECONDS", 600.0)

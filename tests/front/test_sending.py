@@ -90,7 +90,8 @@ async def test_an_answer_to_a_write_counts_too_and_is_not_refused_for_it(fleet: 
 async def test_the_connection_of_a_client_that_does_not_read_is_ended(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     if size < sending.PART_BYTES:
         monkeypatch.setattr(sending, "PART_BYTES", 1 << 30)
-    monkeypatch.setattr(sending, "WRITE_SECONDS", 0.3)
+    # Longer than the pauses between two looks at the requests.
+    monkeypatch.setattr(sending, "WRITE_SECONDS", 2.0)
     fill(fleet, LARGE * 300_000 // size, size)
 
     async def counted() -> int:

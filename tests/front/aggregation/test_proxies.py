@@ -210,7 +210,7 @@ async def test_a_kind_without_a_namespace_is_asked_about_without_one() -> None:
 
 
 async def test_an_answer_holds_for_a_moment_for_that_user_and_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reviews, "HOLDS_SECONDS", 0.2)
+    monkeypatch.setattr(reviews, "HOLDS_SECONDS", 600.0)
     asked: list[dict[str, Any]] = []
 
     def review(spec: dict[str, Any]) -> bool:
@@ -223,7 +223,7 @@ async def test_an_answer_holds_for_a_moment_for_that_user_and_request_alone(monk
     assert not await found.allows(replace(ALICE, extra=()), GET)
     assert await found.allows(ALICE, Attempt("update", GET.resource, GET.namespace, GET.name))
     assert len(asked) == 3
-    await asyncio.sleep(0.25)
+    monkeypatch.setattr(reviews, "HOLDS_SECONDS", 0.0)
     assert await found.allows(ALICE, GET)
     assert len(asked) == 4
 
@@ -362,7 +362,8 @@ async def test_what_an_api_server_denies_is_not_allowed_though_another_of_its_au
 
 
 async def test_after_a_failure_nothing_is_asked_or_logged_for_a_moment_and_what_is_known_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reviews, "SILENT_SECONDS", 0.3)
+    # Longer than a busy machine takes for the questions below.
+    monkeypatch.setattr(reviews, "SILENT_SECONDS", 3.0)
     asked: list[str] = []
     fails: list[Exception] = []
 
