@@ -65,6 +65,53 @@ AT_THE_DOOR = (
     Mutant(START, "_argument", "len(arguments) > most", "False", STARTS),
 )
 
+# Who may start a workflow under which id and with what, and which messages of other entities are taken.
+DEPLOYMENT = "workflows/model_deployment/workflow.py"
+UNUSABLE = "tests/workflows/entity/test_unusable_messages.py"
+AT_OTHER_DOORS = (
+    Mutant(
+        "workflows/inference_gateway/workflow.py",
+        "InferenceGatewayWorkflow.__init__",
+        "check_only_id(self.kind, INFERENCE_GATEWAY.workflow_id)",
+        "",
+        STARTS,
+    ),
+    Mutant(
+        "workflows/fleet_scheduler/workflow.py",
+        "FleetSchedulerWorkflow.__init__",
+        "check_only_id(self.kind, FLEET_SCHEDULER_ID)",
+        "",
+        STARTS,
+    ),
+    Mutant(
+        "workflows/stack_upgrades/workflow.py", "StackUpgradesWorkflow.__init__", "check_only_id(self.kind, STACK_UPGRADES_ID)", "", STARTS
+    ),
+    Mutant(
+        "workflows/stack_upgrades/workflow.py", "StackUpgradesWorkflow.__init__", "read_carried(arguments, UpgradesState)", "None", STARTS
+    ),
+    Mutant(
+        "workflows/endpoint_directory/workflow.py",
+        "EndpointDirectoryWorkflow.__init__",
+        "read_carried(arguments, DirectoryState)",
+        "None",
+        STARTS,
+    ),
+    Mutant("workflows/cloud_cluster/workflow.py", "CloudClusterWorkflow.__init__", "read_carried(arguments, CloudState)", "None", STARTS),
+    Mutant("workflows/cloud_cluster/workflow.py", "CloudClusterWorkflow.__init__", "not cluster", "False", STARTS),
+    Mutant(DEPLOYMENT, "ModelDeploymentWorkflow.placed", "check_placed(message)", "", UNUSABLE),
+    Mutant(DEPLOYMENT, "ModelDeploymentWorkflow.evict", "check_evicted(message)", "", UNUSABLE),
+    Mutant(DEPLOYMENT, "ModelDeploymentWorkflow.scale", "self.accept_request(message.request_id)", "True", UNUSABLE),
+    Mutant(DEPLOYMENT, "ModelDeploymentWorkflow.record_event", "not self.accept_request(message.request_id)", "False", UNUSABLE),
+    Mutant(
+        "workflows/model_replica/workflow.py",
+        "ModelReplicaWorkflow.set_template",
+        "check_spec(ModelReplicaSpec, message.spec)",
+        "",
+        UNUSABLE,
+    ),
+    Mutant("workflows/entity/handles.py", "_check_time", "raise UnusableMessage(problem)", "", UNUSABLE),
+)
+
 # What may not change once an object exists.
 UPDATE_RULES = (
     Mutant(UPDATES, "_cluster", "was != now", "False", DOOR),
@@ -188,4 +235,4 @@ SURVIVORS = (
     ),
 )
 
-KEPT: tuple[Mutant, ...] = (*AT_THE_DOOR, *UPDATE_RULES, *TEARDOWN, *SURVIVORS)
+KEPT: tuple[Mutant, ...] = (*AT_THE_DOOR, *AT_OTHER_DOORS, *UPDATE_RULES, *TEARDOWN, *SURVIVORS)

@@ -7,12 +7,28 @@ import pytest
 from temporalio import workflow
 
 from api_types.errors import InvalidInput
+from tests.workflows.environment.serverless import Serverless
+from workflows import registry
 from workflows.entity.start import check_only_id, is_continued, read_carried, read_first
 from workflows.entity.state import EntityState
 from workflows.inference_cluster.workflow import InferenceClusterWorkflow
 from workflows.model_deployment.workflow import ModelDeploymentWorkflow
 
 STATE = {"uid": "made up"}
+IDS = {
+    "CloudCluster": "cloud/eu/u",
+    "EndpointDirectory": "endpointdirectory/ml",
+    "FleetScheduler": "fleetscheduler/default",
+    "InferenceClass": "inferenceclass/h200",
+    "InferenceCluster": "inferencecluster/eu",
+    "InferenceGateway": "inferencegateway/default",
+    "ModelCache": "modelcache/ml/weights",
+    "ModelDeployment": "modeldeployment/ml/qwen",
+    "ModelEndpoint": "modelendpoint/ml/out",
+    "ModelService": "modelservice/ml/chat",
+    "StackUpgrades": "stackupgrades/default",
+}
+WORKFLOWS: dict[str, Any] = {workflow_type.__temporal_workflow_definition.name: workflow_type for workflow_type in registry.WORKFLOWS}
 
 
 def a_run(monkeypatch: pytest.MonkeyPatch, workflow_id: str = "modeldeployment/ml/qwen", **fields: Any) -> Any:
@@ -95,3 +111,30 @@ def test_a_kind_of_which_there_is_one_has_one_id(monkeypatch: pytest.MonkeyPatch
         check_only_id("FleetScheduler", "fleetscheduler/default")
     a_run(monkeypatch, "fleetscheduler/default")
     check_only_id("FleetScheduler", "fleetscheduler/default")
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_a_first_run_of_every_type_refuses_a_state_and_an_id_that_is_not_its_own(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    Serverless(monkeypatch, IDS[kind])
+    a_run(monkeypatch, IDS[kind])
+    with pytest.raises(InvalidInput, match="start argument 1: must be null"):
+        WORKFLOWS[kind]({})
+    with pytest.raises(InvalidInput, match="start arguments: there are 3"):
+        WORKFLOWS[kind](None, None, None)
+    for other in ("other/ml/x/y", f"{IDS[kind]}/more", IDS[kind].partition("/")[0]):
+        a_run(monkeypatch, other)
+        with pytest.raises(InvalidInput, match="id: must be"):
+            WORKFLOWS[kind](None)
+
+
+@pytest.mark.parametrize("kind", ["FleetScheduler", "InferenceGateway", "StackUpgrades"])
+def test_a_workflow_of_which_there_is_one_starts_under_no_other_name(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    Serverless(monkeypatch, IDS[kind])
+    a_run(monkeypatch, f"{kind.lower()}/other")
+    with pytest.raises(InvalidInput, match=f"id: must be {IDS[kind]} for the {kind}, of which there is one"):
+        WORKFLOWS[kind](None)
+
+
+def test_every_type_of_workflow_is_tried() -> None:
+    """A ModelReplica is started with what it is, and has tests of its own for that."""
+    assert {*IDS, "ModelReplica"} == set(WORKFLOWS)
