@@ -28,7 +28,7 @@ IDS = {
     "ModelService": "modelservice/ml/chat",
     "StackUpgrades": "stackupgrades/default",
 }
-WORKFLOWS: dict[str, Any] = {workflow_type.__temporal_workflow_definition.name: workflow_type for workflow_type in registry.WORKFLOWS}
+WORKFLOWS: dict[str, Any] = {str(workflow._Definition.must_from_class(each).name): each for each in registry.WORKFLOWS}
 
 
 def a_run(monkeypatch: pytest.MonkeyPatch, workflow_id: str = "modeldeployment/ml/qwen", **fields: Any) -> Any:
