@@ -95,7 +95,7 @@ class Lives:
         await self.plane.apply(stays_on_the_other(f"coming-{number}", self.namespace, 2))
 
     async def end(self, number: int) -> None:
-        """Let what is under way end, and wait until all of it has."""
+        """Release the held pods, and wait until every life of the round has ended."""
         self.hold(f"leaving-{number}", held=False)
         self.hold(f"moving-{number}", held=False)
         await self.plane.gone("ModelDeployment", f"leaving-{number}", self.namespace)
