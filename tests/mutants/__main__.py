@@ -24,7 +24,7 @@ def main() -> int:
     drawn.add_argument("--sample", type=int, default=50)
     drawn.add_argument("--seed", type=int, default=None)
     drawn.add_argument("--map", type=Path, default=None, help="a coverage file with contexts, which names the tests of each line")
-    drawn.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds of one mutant's tests")
+    drawn.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="processor seconds of one mutant's tests")
     chosen = parser.parse_args()
     if chosen.command == "kept":
         return try_kept([each for each in KEPT if chosen.only in str(each)])

@@ -32,7 +32,7 @@ OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
     ast.BitAnd: ast.BitOr,
 }
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
-# What these calls do is seen by people who debug, and by no test.
+# No test reads the log.
 NOT_MUTATED = ("logger.", "log.", "logging.", "warnings.")
 
 

@@ -65,7 +65,7 @@ AT_THE_DOOR = (
     Mutant(START, "_argument", "len(arguments) > most", "False", STARTS),
 )
 
-# Who may start a workflow under which id and with what, and which messages of other entities are taken.
+# Ids and arguments of starts, and messages of other entities.
 DEPLOYMENT = "workflows/model_deployment/workflow.py"
 UNUSABLE = "tests/workflows/entity/test_unusable_messages.py"
 AT_OTHER_DOORS = (

@@ -1,4 +1,4 @@
-"""The tests near a module: those that import it or lie where its tests lie, or those that ran its line."""
+"""Find the tests near a module, by their imports and folders, or by the lines that they ran."""
 
 import ast
 from collections import defaultdict

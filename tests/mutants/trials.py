@@ -1,4 +1,4 @@
-"""Tests against mutants: a pytest session collects once, and each mutant lives in a fork of it.
+"""Run tests against mutants: a pytest session collects once, and each mutant lives in a fork of it.
 
 In the fork only the mutant's tests run, up to the first that fails. A mutant outside of functions
 is imported by a process of its own.
@@ -7,6 +7,7 @@ is imported by a process of its own.
 import ast
 import os
 import pickle
+import resource
 import signal
 import subprocess
 import sys
@@ -21,8 +22,9 @@ import pytest
 from tests.mutants.edits import ROOT
 from tests.mutants.swapping import ChangedModule, NotSwappableError, swap
 
-# What the tests of one mutant get.
-LIMIT_SECONDS = 120.0
+# Processor time for the tests of one mutant, and how much longer they may wait, so that a loaded machine decides nothing.
+LIMIT_SECONDS = 60.0
+WAITING = 10
 NOT_SWAPPABLE, NOT_ENDED, PROCESS_ENDED = "not swappable", "(did not end)", "(the process ended)"
 CASES = "MODELPLANE_TEST_CASES"
 FEW_CASES = "0.05"
@@ -115,6 +117,7 @@ def _in_a_fork(session: pytest.Session, items: Sequence[pytest.Item], trial: Tri
     with tempfile.TemporaryFile() as answer:
         process = os.fork()
         if not process:
+            _limit_processor(limit)
             _run_and_exit(session, items, trial, answer.fileno())
         if not _ended(process, limit):
             return NOT_ENDED
@@ -159,11 +162,18 @@ class _Watcher:
             self.failed = report.nodeid
 
 
+def _limit_processor(limit: float) -> None:
+    """Let the kernel end this process with SIGXCPU after that processor time."""
+    resource.setrlimit(resource.RLIMIT_CPU, (round(limit), round(limit) + 1))
+
+
 def _ended(process: int, limit: float) -> bool:
-    deadline = time.monotonic() + limit
+    """Wait for a process; False for one that reached a limit."""
+    deadline = time.monotonic() + WAITING * limit
     while time.monotonic() < deadline:
-        if os.waitpid(process, os.WNOHANG)[0]:
-            return True
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            return not (os.WIFSIGNALED(status) and os.WTERMSIG(status) in {signal.SIGXCPU, signal.SIGKILL})
         time.sleep(0.02)
     os.killpg(process, signal.SIGKILL)
     os.waitpid(process, 0)
@@ -177,7 +187,7 @@ def _in_a_process(trial: Trial, limit: float) -> str:
         handed.write_bytes(pickle.dumps(trial))
         command = [sys.executable, "-m", "tests.mutants.trials", str(handed)]
         try:
-            subprocess.run(command, cwd=ROOT, timeout=limit, capture_output=True, check=False)
+            subprocess.run(command, cwd=ROOT, timeout=WAITING * limit, capture_output=True, check=False)
         except subprocess.TimeoutExpired:
             return NOT_ENDED
         found = handed.with_suffix(".failed")

@@ -1,4 +1,4 @@
-"""What a teardown deletes, in which way, and what it leaves alone. The cluster is in memory."""
+"""A teardown deletes its own objects, pods without grace only after a limit, and leaves those of others. The cluster is in memory."""
 
 from datetime import timedelta
 from pathlib import Path
