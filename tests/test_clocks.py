@@ -47,6 +47,7 @@ def upper_limits(source: str) -> Iterator[int]:
                     yield comparison.lineno
 
 
+@pytest.mark.slow
 def test_no_test_asserts_an_upper_limit_of_time() -> None:
     sources = {path: path.read_text() for path in sorted(TESTS.rglob("*.py"))}
     names = {path: str(path.relative_to(TESTS.parent)) for path in sources}

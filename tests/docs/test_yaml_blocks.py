@@ -73,6 +73,7 @@ def test_the_table_of_grants_has_every_field_in_the_order_of_the_code_and_no_oth
     assert listed == [field.alias or name for name, field in PodPolicy.model_fields.items()]
 
 
+@pytest.mark.slow
 def test_the_table_of_startup_times_is_what_is_rendered() -> None:
     """The probe is asked in whole periods, so it has up to one more."""
     table = {cache: int(seconds) for cache, seconds in rows(ENGINES, "| Volume of the cache, GiB | Seconds |")}

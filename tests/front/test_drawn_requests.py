@@ -44,6 +44,7 @@ def test_every_request_below_v1_is_answered_or_refused_in_words(mode: str) -> No
     assert ask_all(BELOW_V1, (), mode, cases(CASES_BELOW_V1)) >= len(operations(BELOW_V1))
 
 
+@pytest.mark.slow
 async def test_every_path_below_v1_is_drawn(tmp_path: Path) -> None:
     async with a_fleet(tmp_path) as fleet:
         served = fleet.client.app

@@ -69,6 +69,7 @@ async def test_others_are_answered_while_a_list_is_made(projection: Projection, 
     assert tree["metadata"] == {"resourceVersion": str(START + MANY - 1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [FORMS["table"], Form(table=True, included="Object"), FORMS["metadata"]])
 async def test_rows_and_metadata_are_made_as_their_client_reads_them(
     projection: Projection, monkeypatch: pytest.MonkeyPatch, form: Form

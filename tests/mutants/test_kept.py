@@ -62,6 +62,7 @@ def test_a_mutant_that_does_not_apply_any_more_is_an_error(symbol: str, find: st
         Mutant(HERE, symbol, find, "return 0", "").applied()
 
 
+@pytest.mark.slow
 def test_random_mutants_are_repeated_by_their_seed_and_change_the_code() -> None:
     first, again = (drawn.draw("workflows/entity", 20, 7) for _ in range(2))
     assert [(each.module, each.number, each.what) for each in first] == [(each.module, each.number, each.what) for each in again]

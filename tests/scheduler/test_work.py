@@ -85,6 +85,7 @@ def test_a_selector_that_is_stopped_at_once_is_little_work() -> None:
     assert 0 < compile_selector(stopped).match(entry).work < 50
 
 
+@pytest.mark.slow
 def test_what_runs_of_it_stays() -> None:
     world = large_fleet()
     put_replicas(world, deployment(want=2), "c-00/0", "c-01/0")

@@ -55,6 +55,7 @@ def clusters() -> list[Desired]:
     return list(random_clusters())
 
 
+@pytest.mark.slow
 @pytest.mark.random
 def test_random_clusters_can_be_created(clusters: list[Desired]) -> None:
     assert all(made.objects for made in clusters)

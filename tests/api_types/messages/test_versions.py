@@ -61,6 +61,7 @@ def test_a_bounded_number_of_superseded_objects_is_kept() -> None:
     assert not version.accepts(str(SUPERSEDED_MAX * 2 - 2), 5)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, SUPERSEDED_MAX), st.integers(0, 5))))
 def test_what_is_known_never_goes_back(sent: list[tuple[int, int]]) -> None:
     """Objects of one name follow one another; their messages arrive late, twice and out of order."""

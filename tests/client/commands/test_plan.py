@@ -93,6 +93,7 @@ def test_the_help_says_what_compat_does(cli: Cli) -> None:
     assert "`reference` places by the rules of the original Modelplane scheduler, its known errors included, to compare the two" in text
 
 
+@pytest.mark.slow
 def test_the_tree_for_machines_leaves_nothing_out(cli: Cli, tmp_path: Path) -> None:
     (decision,) = planned(cli, tmp_path, a_class(), a_cluster("eu", nodes=1), a_deployment(replicas=1))
     name = decision["placements"][0]["replica"]

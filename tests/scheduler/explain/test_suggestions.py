@@ -318,6 +318,7 @@ def test_18_2_3_a_name_that_stands_for_nothing_is_told(policy: Mapping[str, str]
     assert explained(world, deployment(policy=PlacementPolicy(**policy))).warnings[0].endswith(text)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_18_2_5_a_page_holds_at_most_a_megabyte_and_the_next_one_goes_on() -> None:
     many = [pool(f"p{i}", 0, gpu("24Gi")) for i in range(8)]
     found = explained(fleet(*(cluster(f"c{i:04}", *many) for i in range(400))), deployment())

@@ -14,6 +14,7 @@ from tests.workflows.cloud_cluster.control_plane import CloudPlane, Json, row
 GKE_KEYS = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "cluster", "pool/gpu", "conn", "nodes/system", "sc"]
 
 
+@pytest.mark.slow
 async def test_case_1_a_gke_cluster_is_created_and_deleted_without_remains(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     seen = await gke.ready()

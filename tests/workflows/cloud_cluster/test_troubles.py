@@ -262,6 +262,7 @@ async def test_a_retry_during_an_audit_is_made_right_after_it(gke: CloudPlane, m
         await gke.gone()
 
 
+@pytest.mark.slow
 async def test_an_audit_that_is_refused_says_so_and_waits(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()

@@ -23,6 +23,7 @@ EVENTS = 60
 STUCK_SECONDS = 120
 
 
+@pytest.mark.slow
 async def test_a_run_that_goes_on_is_replayed_as_far_as_its_tasks_were_completed() -> None:
     recorded = json.loads(RECORDED.read_text())["events"][:EVENTS]
     workflow_id = recorded[0]["workflowExecutionStartedEventAttributes"]["workflowId"]

@@ -22,6 +22,7 @@ def large(generation: int, replicas: int, environment: int) -> Json:
     return document
 
 
+@pytest.mark.slow
 @pytest.mark.random
 @pytest.mark.parametrize(
     ("replicas", "environment"),

@@ -27,6 +27,7 @@ async def found(plane: ControlPlane, here: Sequence[str] = ()) -> list[Owner]:
     return owners
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_services_and_endpoints_that_have_no_objects_are_found_also_when_one_answers_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(absent, "_RETRY_SECONDS", 0.1)

@@ -29,6 +29,7 @@ async def ready(plane: ControlPlane) -> Json:
     return await plane.ready("InferenceGateway", "default")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_stk_65_what_a_spec_no_longer_has_is_taken_away_and_at_the_end_all_of_it() -> None:
     control, gateway = SimulatedControl(), a_gateway(installed=True)
@@ -53,6 +54,7 @@ async def test_stk_65_what_a_spec_no_longer_has_is_taken_away_and_at_the_end_all
         assert control.done == REMOVED
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("step", "why", "withheld"),
@@ -73,6 +75,7 @@ async def test_what_needs_a_step_waits_until_it_is_complete(step: str, why: str,
         assert {f"install {each}" for each in withheld} < set(control.done)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_a_step_that_is_not_complete_or_fails_is_named_and_taken_again() -> None:
     control = SimulatedControl(waits={"traefik": "Deployment traefik-system/traefik: 0/1 pods are available"})
@@ -94,6 +97,7 @@ async def test_a_step_that_is_not_complete_or_fails_is_named_and_taken_again() -
         assert control.done[-3:] == REMOVED[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("lost", ["in an outage", "once more before it was accepted"])
 async def test_a_gateway_that_is_lost_is_installed_again_until_it_is_accepted(lost: str) -> None:

@@ -102,6 +102,7 @@ async def test_a_listing_of_several_pages_is_read_to_its_end(s3: LocalS3, monkey
     assert "name the folder of the model as prefix" in error.message
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_pinned_is_said_by_its_kind(s3: LocalS3) -> None:
     s3.put("evil", {"../x": b"x"})
     for artifact, kind, said in (

@@ -99,6 +99,7 @@ def test_a_region_that_is_none_is_refused() -> None:
         AwsClients(read_credential(TEXT), "not a region").read("ec2", "describe_vpcs")
 
 
+@pytest.mark.slow
 def test_prv_46_a_token_is_signed_for_one_cluster_and_used_for_ten_minutes(aws: FakeAws, world: World) -> None:
     before = len(aws.ledger())
     now = utc_now().timestamp()
@@ -158,6 +159,7 @@ def test_the_account_is_pinned_and_a_credential_of_another_one_is_refused(aws: F
         world.provider.handler(elsewhere, "VPC")
 
 
+@pytest.mark.slow
 def test_prv_18_a_revoked_credential_is_invalid_and_finds_nothing_gone(aws: FakeAws, world: World) -> None:
     (vpc,) = [each for each in world.plan().objects if each.key == "net/vpc"]
     aws.revoke()

@@ -57,6 +57,7 @@ def test_prv_8_zones_are_those_that_the_account_has() -> None:
         assert zones == {"ca-central-1a", "ca-central-1b", "ca-central-1d"}
 
 
+@pytest.mark.slow
 def test_prv_9_a_zone_that_is_not_there_is_refused_before_anything_is_created(aws: FakeAws, world: World) -> None:
     desired = world.plan(an_eks_pool(zones=["us-east-2f"]))
     assert (reasons(desired), desired.objects, aws.remains()) == ([("InvalidInput", "pool gpu")], (), [])
@@ -129,6 +130,7 @@ async def test_prv_15_no_template_is_made_before_the_cluster_reports_its_group(a
     assert group in str(created)
 
 
+@pytest.mark.slow
 async def test_prv_25_a_vpc_that_is_not_listed_yet_is_found_by_the_second_look(
     aws: FakeAws, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +169,7 @@ async def test_prv_28_throttling_passes_without_a_word(aws: FakeAws, world: Worl
     assert aws.made("CreateRole") == 1
 
 
+@pytest.mark.slow
 async def test_prv_30_a_quota_is_named_and_the_rest_goes_on(aws: FakeAws, world: World) -> None:
     aws.fault(Fault(Kind.REFUSE, operation="CreateVpc", code="VpcLimitExceeded", message="The maximum number of VPCs has been reached."))
     desired = world.plan()

@@ -34,6 +34,7 @@ def kinds(left: list[Leftover]) -> list[str]:
     return [each.kind for each in left]
 
 
+@pytest.mark.slow
 async def test_prv_70_a_cluster_that_is_being_created_is_waited_for_and_deleted(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
@@ -330,6 +331,7 @@ async def test_tags_make_nothing_ours_that_is_in_another_network(aws: FakeAws, w
     assert {each.id: each.ours for each in swept(lost)} == dict.fromkeys(theirs.values(), False)
 
 
+@pytest.mark.slow
 async def test_a_launch_template_that_is_a_copy_of_ours_is_named_and_ends_no_deletion(aws: FakeAws, world: World) -> None:
     owner, ec2 = world.wanted(world.plan().objects[0]).owner.digits, aws.client("ec2")
     specification: Any = [{"ResourceType": "launch-template", "Tags": tagged(owner, "lt/gpu")}]

@@ -86,6 +86,7 @@ def test_prv_9_3_a_firewall_rule_stays_while_it_says_whose_the_rest_is(cloud: Cl
     assert len(of_kind(cloud.audit(), "Firewall")) == 2
 
 
+@pytest.mark.slow
 def test_a_health_check_of_target_pools_is_gone_once_its_deletion_ended(cloud: Cloud) -> None:
     cloud.google.plant_leftover(cloud.cluster_name, "forwarding_rule")
     message = "resource is already being used by 'x'"
@@ -379,6 +380,7 @@ def test_a_cluster_whose_label_was_taken_away_is_there_and_keeps_the_firewall_of
     assert (cluster.ours, cluster.key, cluster.evidence.partition(" ")[0]) == (True, "cluster", "description")
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_attached_stays(cloud: Cloud) -> None:
     name = "projects/fake-project/zones/europe-west4-a/disks/pvc-1"
     cloud.google.plant(

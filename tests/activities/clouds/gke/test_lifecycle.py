@@ -74,6 +74,7 @@ def test_prv_1_the_graph_is_created_in_order_and_ready(cloud: Cloud) -> None:
     assert created == [f"{CREATES[key]} OK" for key in KEYS]
 
 
+@pytest.mark.slow
 def test_prv_p2_a_second_run_changes_nothing(cloud: Cloud) -> None:
     run(cloud.create_all())
     cloud.google.ledger().clear()

@@ -29,6 +29,7 @@ def test_a_cluster_is_creating_then_active_and_hands_out_its_endpoint_only_then(
     assert group["VpcId"] == cloud.vpc
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_deleted_is_deleting_then_gone_with_its_group_and_interfaces(cloud: Infrastructure) -> None:
     before = cloud.aws.remains()
     cloud.ready_cluster().eks.delete_cluster(name=CLUSTER)

@@ -188,6 +188,7 @@ def test_a_reset_forgets_everything(aws: FakeAws) -> None:
     assert vpcs(aws) == []
 
 
+@pytest.mark.slow
 def test_accounts_in_one_process_have_nothing_of_each_other(aws: FakeAws) -> None:
     create_vpc(aws)
     with FakeAws() as other:
