@@ -321,7 +321,9 @@ def every_route_serves(seen: Snapshot) -> Iterator[str]:
     for route in seen.routes:
         for endpoint in sorted(route.endpoints):
             replica = replicas.get((route.service[0], endpoint))
-            if replica is not None and (replica.deleting or not replica.ready):
+            if replica is None or _is_excused(seen, "modelreplica", replica.name):
+                continue
+            if replica.deleting or not replica.ready:
                 state = "being deleted" if replica.deleting else "not ready"
                 yield f"the route of {_text(route.service)} has {endpoint}, which is {state}"
         if route.expected is not None and route.expected != route.endpoints:

@@ -39,14 +39,12 @@ class Observer:
     """Looks at a world.
 
     Attributes:
-        broken: ids of workflows that a persisting fault affects.
         ended: the last look at each run that is in no cache any more.
 
     """
 
     def __init__(self, world: "World") -> None:
         self.world = world
-        self.broken: set[str] = set()
         self.ended: dict[str, SeenWorkflow] = {}
         self._nodes: dict[Pool, int] = {}
         self._accounting: Mapping[str, bool] = {}
@@ -79,7 +77,7 @@ class Observer:
         ledger = tuple(_entries(scheduler))
         seen = Snapshot(
             seconds=self.world.clock.seconds(),
-            broken=frozenset(self.broken),
+            broken=frozenset(_broken(objects, parts)),
             workflows=dict(self._workflows()),
             deployments=tuple(_deployments(objects, scheduler, self.world, whole=whole)),
             replicas=tuple(_replicas(objects)),
@@ -334,6 +332,31 @@ def _replicas(objects: Mapping[str, Any]) -> Iterator[SeenReplica]:
             step=state.teardown.number if state.deleting else 0,
             skipped=skipped,
         )
+
+
+def _broken(objects: Mapping[str, Any], parts: Any) -> Iterator[str]:
+    """Name the objects that depend on a cluster whose API server does not answer."""
+    silent = {
+        product.name
+        for product in _of_kind(objects, "InferenceCluster")
+        if not parts.reachable(product.name)
+    }
+    for workflow_id, product in objects.items():
+        if product is None or not isinstance(product, Entity):
+            continue
+        match product.kind:
+            case "InferenceCluster":
+                needs = {product.name}
+            case "ModelReplica":
+                needs = {product.state.start.cluster}
+            case "ModelDeployment":
+                needs = {each.cluster for each in product.state.replicas.values()}
+            case "ModelCache":
+                needs = set(product.state.stagings)
+            case _:
+                needs = set()
+        if needs & silent:
+            yield workflow_id
 
 
 # --- clusters, caches and routes ------------------------------------------------------------------

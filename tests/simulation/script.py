@@ -98,6 +98,9 @@ class People:
             await self.apply(manifests.a_class(name, price=self.draw.choice(("", "1.5", "20"))))
         for name in self.names.clusters[: self.draw.randint(1, len(self.names.clusters))]:
             await self.apply(self._a_cluster(name))
+        if self.world.parts.google:
+            await self.apply(manifests.a_cloud_class())
+            await self.apply(manifests.a_cloud_cluster(self.draw))
         if self.draw.random() < 0.9:
             managed = self.draw.random() < 0.3
             managed = self.world.parts.prepare_control(managed=managed)
@@ -117,6 +120,9 @@ class People:
 
     def _resize(self, cluster: str, pools: Iterable[Json]) -> None:
         for pool in pools:
+            if pool["className"] == manifests.CLOUD_CLASS:
+                # Its nodes are those that the cloud has.
+                continue
             gpus, _ = manifests.DEVICES[pool["className"]]
             self.world.parts.set_nodes(cluster, pool["name"], pool["nodeCount"], gpus)
 
@@ -544,6 +550,17 @@ class People:
             if address not in self.wanted:
                 await self.delete(address, evict=True)
 
+    async def lose_a_cluster(self) -> None:
+        """Lose a cluster for good, and want something new of the others."""
+        if address := self.one("InferenceCluster"):
+            await asyncio.sleep(max(0.0, self.world.faults.last - self.world.clock.seconds()))
+            self.world.note("script", "lose a cluster", address[2])
+            self.world.parts.lose_cluster(address[2], self.draw.choice(("silent", "refuses")))
+            await asyncio.sleep(self.draw.choice((0, 600)))
+            await self.apply_deployment()
+            await self.apply_service()
+            await self.delete_deployment()
+
     async def delete_everything(self) -> None:
         """Delete every object, in an order that lets each end."""
         for address in sorted(self.wanted, key=lambda each: (DELETION_ORDER.index(each[0]), each)):
@@ -612,7 +629,7 @@ async def play(world: "World") -> None:
     weights = {name: weight * draw.choice(_FACTORS) for name, (weight, _) in ACTIONS.items()}
     weights["apply a deployment"] = max(weights["apply a deployment"], 4.0)
     pause = 86_400 / draw.choice(_PER_DAY)
-    deletes = draw.random() < 0.25
+    deletes, loses = draw.random() < 0.25, draw.random() < 0.15
     await asyncio.sleep(draw.uniform(0, FIRST_SECONDS))
     await people.begin()
     for name in _drawn(draw, weights):
@@ -623,6 +640,8 @@ async def play(world: "World") -> None:
         people.start(ACTIONS[name][1](people))
     await people.all_have_acted()
     await people.repair()
+    if loses:
+        await people.lose_a_cluster()
     if deletes:
         world.note("script", "delete everything")
         await people.delete_everything()
