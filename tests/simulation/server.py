@@ -44,6 +44,7 @@ _CONVERTER = DATA_CONVERTER.payload_converter
 PAYLOAD_BYTES_MAX = 2 * 1024 * 1024
 HISTORY_EVENTS, HISTORY_BYTES = 4096, 4 * 1024 * 1024
 _EVENTS_OF_SEED = (40, 200, 1000, HISTORY_EVENTS)
+_QUERY_LOOK = 0.05
 _VISIBLE_AFTER = (0.02, 1.0)
 _VISIBLE_LATE = (5.0, 120.0)
 
@@ -401,10 +402,16 @@ class Server:
     # --- queries --------------------------------------------------------------------------------
 
     async def query(self, run: Run, name: str, arguments: Sequence[Any]) -> WorkflowCommand:
-        """Query a run, on the worker that has it or on any."""
+        """Query a run, on the worker that has it or on any.
+
+        The answer is that of a workflow that has read all that arrived before.
+        """
         tasks = self.tasks
         while True:
             await run.idle.wait()
+            if run.is_open and run.inbox:
+                await asyncio.sleep(_QUERY_LOOK)
+                continue
             worker = run.worker or self.world.workers.pick(run.queue)
             ready = run.recorded or (run.instance is not None and run.tasks)
             silent = self.world.clock.seconds() < run.silent_until

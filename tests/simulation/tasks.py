@@ -145,7 +145,6 @@ class Tasks:
             await asyncio.sleep(0)
         self.load(run, worker)
         task = OpenTask(run, worker)
-        # Patches that this run has recorded before are remembered by the instance.
         jobs: Sequence[WorkflowActivationJob] = run.taken
         begun = world.clock.seconds()
         while True:
@@ -244,7 +243,7 @@ class Tasks:
     def _beat(self, task: OpenTask) -> Sequence[WorkflowActivationJob]:
         """Complete the task so far and begin another one, in which its local activities go on."""
         run = task.run
-        if self._server.down:
+        if self._server.down or not run.is_open:
             return []
         self._record(task)
         for command in task.commands:

@@ -13,7 +13,8 @@ from testbed.clouds.gcp.calls.faults import Fault as GcpFault
 from testbed.clouds.gcp.calls.faults import Slow
 from tests.activities.clouds.lives.deaths import Deaths
 from tests.activities.clouds.lives.life import HOUR, Fake, Life
-from tests.activities.clouds.lives.virtual_time import VirtualLoop, run
+from tests.activities.clouds.lives.virtual_time import run
+from tests.simulation.clock import VirtualLoop
 
 # Every fault passes, so at the end of this time all is Ready, unless a person has to act.
 _HOURS = 6.0
