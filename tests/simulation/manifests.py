@@ -13,6 +13,8 @@ NAMESPACES = ("ml", "web")
 REGIONS = ("eu", "us")
 DEVICES = {"h100-8x": (8, "80Gi"), "l4-4x": (4, "24Gi"), "old-2x": (2, "16Gi")}
 """The classes: GPUs of a node, and the memory of each."""
+CLOUD_CLASS = "gke-l4"
+"""The class of nodes at Google Cloud, with one GPU each."""
 PRIORITIES = {"low": -10, "high": 100}
 REGION = "modelplane.ai/region"
 
@@ -63,6 +65,48 @@ def a_cluster(
             **({"annotations": annotations} if annotations else {}),
         },
         "spec": {"cluster": {"source": "Existing", "existing": origin}, "nodePools": list(pools)},
+    }
+
+
+def a_cloud_class() -> Json:
+    """Return a class of nodes that Google Cloud has."""
+    device = {
+        "name": "gpu",
+        "claim": "DRA",
+        "driver": "gpu.nvidia.com",
+        "deviceClassName": "gpu.nvidia.com",
+        "count": 1,
+        "capacity": {"memory": {"value": "24Gi"}},
+    }
+    machine = {
+        "machineType": "g2-standard-8",
+        "diskSizeGb": 200,
+        "accelerator": {"type": "nvidia-l4", "count": 1},
+    }
+    spec = {"devices": [device], "provisioning": {"provider": "GKE", "gke": machine}}
+    metadata = {"name": CLOUD_CLASS}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "InferenceClass",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def a_cloud_cluster(draw: Random) -> Json:
+    """Return a cluster that is created at Google Cloud."""
+    pool = {
+        "name": "gpu",
+        "className": CLOUD_CLASS,
+        "nodeCount": draw.randint(1, 3),
+        "zones": ["europe-west4-a"],
+    }
+    place = {"region": "europe-west4", "credentials": {"name": "gcp"}}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "InferenceCluster",
+        "metadata": {"name": "gke-1", "labels": {REGION: "eu"}},
+        "spec": {"cluster": {"source": "GKE", "gke": place}, "nodePools": [pool]},
     }
 
 

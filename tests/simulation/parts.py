@@ -26,7 +26,7 @@ from api_types.errors import CredentialsInvalid, Unsupported
 from api_types.messages.cluster_work import Connection
 from api_types.settings import Settings
 from tests.simulation import kinds
-from tests.simulation.cluster import ApiServer, ClusterClient
+from tests.simulation.cluster import ApiServer, ClusterClient, Mood
 from tests.simulation.cluster_faults import ClusterFaults
 from tests.simulation.fields import Json
 from tests.simulation.helm import HelmInMemory, HelmOfWorker
@@ -237,6 +237,12 @@ class Parts:
             return {**item, "metadata": {**metadata, "annotations": annotations}}
 
         self.servers[cluster].store.edit(ObjectKey("", kind, "", name), change)
+
+    def lose_cluster(self, name: str, mood: Mood) -> None:
+        """Let the API server of a cluster never answer again."""
+        for server in self.servers.values():
+            if server.name == name:
+                server.mood = mood
 
     def drift(self, place: str) -> None:
         """Let somebody delete or edit one of our objects by hand."""

@@ -50,6 +50,8 @@ FLEETS = {
     "tiny": Names(
         ("eu-1", "us-1"), ("h100-8x",), ("ml",), ("chat", "code"), ("llama",), ("talk",), ("burst",)
     ),
+    # As `tiny`, and always with a cluster at a cloud.
+    "clouds": Names(("eu-1",), ("h100-8x",), ("ml",), ("chat",), ("llama",), ("talk",), ("burst",)),
 }
 TENANTS = ("alice", "bob", "ci")
 KEDA = "system:serviceaccount:keda:keda-operator"
