@@ -43,7 +43,7 @@ _FAULTS_MAX = 4
 
 
 class CloudObjectView(NamedTuple):
-    """What is at a cloud; `owner`: the uid of the InferenceCluster, empty if no order named it."""
+    """An object at a cloud; `owner` is the uid of the InferenceCluster, empty if it is unknown."""
 
     name: str
     owner: str
@@ -108,7 +108,7 @@ class GoogleInMemory:
         ]
 
     def objects(self) -> Iterator[CloudObjectView]:
-        """Return what is at the cloud beyond what it began with."""
+        """Return the objects at the cloud that were not there at the beginning."""
         for name in self.project.remains():
             digits = next((each for each in self._owners if each in name), "")
             yield CloudObjectView(name, self._owners.get(digits, ""))
@@ -123,7 +123,7 @@ class GoogleInMemory:
         return Endpoint(host, _CA)
 
     async def _follow(self) -> None:
-        """Give created clusters the nodes of their pools, and remove them with their object."""
+        """Let created clusters follow their pools, and remove them with their objects."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             for name, host in list(self._hosts.items()):

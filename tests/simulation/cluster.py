@@ -117,16 +117,16 @@ class ApiServer:
         self.hub.stop()
 
     async def wait(self, low: float = _LATENCY[0], high: float = _LATENCY[1]) -> None:
-        """Let a part of a request take its time. Raises what `pause` does for a dead caller."""
+        """Let a part of a request take its time. Raises the error of `pause` for a dead caller."""
         if self.pause is not None:
             await self.pause(low, high)
         else:
             await asyncio.sleep(self.draw.uniform(low, high))
 
-    # --- what an administrator does ---------------------------------------------------------------
+    # --- acts of an administrator -----------------------------------------------------------------
 
     def serve(self, *served: Kind) -> None:
-        """Install definitions, as an administrator does who prepares a cluster."""
+        """Install definitions, as an administrator prepares a cluster."""
         for kind in served:
             self.store.create(kinds.definition_of(kind), "kubectl")
             self.served |= kinds.resources([kind])
@@ -136,7 +136,7 @@ class ApiServer:
         return self.store.create(manifest, "kubectl")
 
     def set_nodes(self, pool: str, count: int, devices: int = 8) -> None:
-        """Return a pool so many nodes, each with so many devices; those of the end go."""
+        """Set the number of nodes of a pool; new ones have these devices, the last go first."""
         there = self.nodes_of(pool)
         for name in there[count:]:
             self._remove_node(name)
@@ -214,7 +214,7 @@ class ApiServer:
         return ""
 
     def drift(self, item: Json) -> str:
-        """Delete or edit an object by hand; return what was done."""
+        """Delete or edit an object by hand; describe the change."""
         key = key_of(item)
         how = self.draw.choice(("delete", "edit", "edit", "label"))
         if how == "delete" or "spec" not in item:
@@ -249,7 +249,7 @@ class ApiServer:
                 each.set()
 
     def restart(self) -> None:
-        """Start the API server anew: all watches end, and their versions have expired."""
+        """Restart the API server: all watches end, and their versions have expired."""
         self.store.compact()
         self.cut()
 
@@ -485,7 +485,7 @@ class ClusterClient(ClusterApi):
             if writes and server.strikes("cluster.lost", where):
                 raise ClusterUnreachable(f"{where}: no response: the connection was closed")
             if writes:
-                # Whoever dies here leaves the effect behind.
+                # A worker that dies here leaves the effect behind.
                 await server.wait()
             self._limit.record_response()
             return result
@@ -607,7 +607,7 @@ def _event(change: StoredChange, selection: Selection) -> Event | None:
 
 
 def _apart(item: Json) -> Json:
-    """Return an object of its own; what is in it is shared, for nobody changes that in place."""
+    """Return a shallow copy of an object, whose contents nobody changes in place."""
     return {**item, "metadata": {**item["metadata"]}}
 
 

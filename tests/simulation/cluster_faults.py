@@ -161,7 +161,7 @@ class ClusterFaults:
         behaviour.image_fails = behaviour.crashes = behaviour.download_fails = 0.0
 
     async def _hold(self, server: ApiServer) -> None:
-        """Let a finalizer of others hold one of our objects."""
+        """Add a foreign finalizer to an object of the product."""
         ours = [
             each
             for kind in _HOLDABLE

@@ -1,4 +1,4 @@
-"""Garbage collection, namespaces and definitions: what goes with what."""
+"""Garbage collection, namespaces and definitions: deletions that follow from others."""
 
 from collections.abc import Callable
 

@@ -1,8 +1,8 @@
-"""Server-side apply as far as the product sees it: the owners of fields, and what an apply changes.
+"""Server-side apply as far as the product sees it: owners of fields, and merging.
 
 Field sets are in the form of `metadata.managedFields[].fieldsV1`: `f:name` for a field, `k:{…}` for
-an element of a list with keys, `v:…` for one of a set, `.` for the element itself. A list without
-keys is one field.
+an element of a list with keys, `v:…` for an element of a set, `.` for the element itself. A list
+without keys is one field.
 """
 
 import json
@@ -30,7 +30,7 @@ _KEYS: Mapping[str, Mapping[str, Any]] = {
 _CONTAINER_PORT: Mapping[str, Any] = {"containerPort": None, "protocol": "TCP"}
 _SERVICE_PORT: Mapping[str, Any] = {"port": None, "protocol": "TCP"}
 _SETS = frozenset({"finalizers"})
-# What identifies an object, and what only the server writes, belongs to no manager.
+# Fields that identify an object, and fields of the server, belong to no manager.
 _OF_NOBODY = frozenset(
     {
         "name",
@@ -52,7 +52,7 @@ def copied(value: Any) -> Any:
 
 
 def content(manifest: Mapping[str, Any]) -> Json:
-    """Keep what managers can own of an object."""
+    """Return the part of an object that managers can own."""
     metadata = {
         name: value
         for name, value in (manifest.get("metadata") or {}).items()
@@ -108,7 +108,7 @@ def without(value: Any, dropped: Fields, name: str = "") -> Any:
                 kept[key] = inner
             elif below:
                 left = without(inner, below, key)
-                # A struct of which nothing is left goes too, as one that was never set.
+                # A struct without fields is removed, like an unset one.
                 if left not in ({}, []) or inner in ({}, []):
                     kept[key] = left
         return kept
@@ -148,7 +148,7 @@ def union(fields: Fields, others: Fields) -> Fields:
 
 
 def changed(before: Any, after: Any, name: str = "") -> Fields:
-    """Return the fields whose value differs, of those that `after` has."""
+    """Return the fields of `after` whose values differ."""
     if isinstance(before, dict) and isinstance(after, dict):
         found = {}
         for key, inner in after.items():
@@ -213,7 +213,7 @@ def _defaulted(element: Json, keys: Mapping[str, Any]) -> Json:
 
 
 def managers(entries: Iterable[Json], kept: Fields) -> list[Json]:
-    """Take fields from all of these entries; those that own nothing any more go."""
+    """Take fields from all of these entries, and drop entries without fields."""
     found = []
     for entry in entries:
         fields = minus(entry["fieldsV1"], kept)

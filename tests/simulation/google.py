@@ -100,7 +100,7 @@ class _Context:
         return ()
 
     def set_trailing_metadata(self, metadata: tuple[Any, ...]) -> None:
-        """Keep what says more about an error."""
+        """Keep the details of an error."""
         self._trailing = metadata
 
     def abort(self, code: grpc.StatusCode, details: str) -> None:
@@ -120,7 +120,7 @@ class _Method(grpc.UnaryUnaryMultiCallable):  # type: ignore[misc]  # the librar
         return self._deserialize(self._handler.unary_unary(message, _Context()))
 
     def with_call(self, request: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
-        """Answer a call, with what the library tells of it."""
+        """Answer a call, with the call object of the library."""
         return self(request), CallFailed(grpc.StatusCode.OK, "")
 
     def future(self, request: Any, *_: Any, **__: Any) -> Any:
@@ -145,14 +145,14 @@ class DirectChannel(grpc.Channel):  # type: ignore[misc]  # the library has no t
         response_deserializer: Any = None,
         _registered_method: bool = False,
     ) -> Any:
-        """Return a method; one that the fake does not have is refused when it is called."""
+        """Return a method. The fake refuses calls of unknown methods."""
         handler = self._methods.get(method)
         if handler is None:
             return _unknown(method)
         return _Method(handler, request_serializer, response_deserializer)
 
     def unary_stream(self, *_: Any, **__: Any) -> Any:
-        """Return nothing that could be called."""
+        """Return a method that refuses every call."""
         return _unknown("a stream")
 
     stream_unary = stream_stream = unary_stream

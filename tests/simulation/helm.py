@@ -1,4 +1,4 @@
-"""Helm in memory: what it does to the objects of a cluster, and what is left when it is killed."""
+"""Helm in memory: its effect on the objects of a cluster, and the state after it was killed."""
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -65,7 +65,7 @@ CORE = (
     kinds.STORAGE_CLASS,
     kinds.CRD,
 )
-# What definitions that are applied, or that charts bring, serve.
+# Kinds of definitions that are applied, or that charts bring.
 GATEWAY = (kinds.GATEWAY, kinds.GATEWAY_CLASS, kinds.HTTP_ROUTE)
 ENVOY = (*GATEWAY, Kind("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy"))
 LWS = (kinds.LEADER_WORKER_SET,)
@@ -90,7 +90,7 @@ def plural(kind: str) -> str:
 
 
 def defined_by(definition: Json) -> list[Kind]:
-    """Return what a definition serves."""
+    """Return the kinds that a definition serves."""
     spec = definition["spec"]
     return [
         Kind(f"{spec['group']}/{each['name']}", spec["names"]["kind"])

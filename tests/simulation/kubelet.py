@@ -1,4 +1,4 @@
-"""The scheduler and the kubelets: where pods run, and what they go through there."""
+"""The scheduler and the kubelets: the nodes of pods, and their lives there."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tests.simulation.reconciling import (
 )
 from tests.simulation.store import ObjectKey
 
-# How containers name what their environment is read from.
+# The fields by which containers name the sources of their environment.
 _REFERENCES = {"secretKeyRef": "Secret", "secretRef": "Secret", "configMapKeyRef": "ConfigMap"}
 
 

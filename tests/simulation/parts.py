@@ -178,10 +178,10 @@ class Parts:
     # --- for scripts ------------------------------------------------------------------------------
 
     def add_cluster(self, name: str, *, managed: bool = False) -> bool:
-        """Create a cluster and its kubeconfig; return whether the one that exists is managed.
+        """Create a cluster and its kubeconfig; return whether the existing cluster is managed.
 
-        A managed one is bare, for a stack that the control plane installs; others have that of an
-        administrator.
+        A managed cluster is bare, for a stack that the control plane installs. On other clusters an
+        administrator has installed the stack.
         """
         if name not in self.servers:
             server = self.servers[name] = self._new_server(name)
@@ -245,7 +245,7 @@ class Parts:
                 server.mood = mood
 
     def drift(self, place: str) -> None:
-        """Let somebody delete or edit one of our objects by hand."""
+        """Delete or edit one of our objects by hand."""
         server = self.servers.get(place)
         ours = (
             []
@@ -379,7 +379,7 @@ class Parts:
     # --- for workers ------------------------------------------------------------------------------
 
     def new_worker(self) -> Sequence[Callable[..., Any]]:
-        """Return the activities of one worker process; what they remember dies with it."""
+        """Return the activities of one worker process; their memory dies with it."""
         settings, render = self.settings, render_settings(self.settings)
         pool = SimPool(self, self.vault)
         helm = HelmOfWorker(pool, self.helm)

@@ -38,7 +38,7 @@ class ClusterBehaviour:
     image_fails: float = 0.0
     crashes: float = 0.0
     download_fails: float = 0.0
-    # What a download reports that it has put into its volume, by its pod.
+    # Returns the revision that the pod of a download reports.
     staged: Callable[[Json], str] = lambda _pod: "a" * 40
 
 
@@ -61,7 +61,7 @@ class Hub:
         self._handlers[kind].append(handler)
 
     def on_sync(self, kind: str, sync: Sync) -> None:
-        """Call a function a moment after changes of an object of a kind, and of what it owns."""
+        """Call a function a moment after changes of an object of a kind, or of its dependents."""
         self._syncs[kind] = sync
 
     def later(self, work: Callable[..., None], *arguments: Any, after: Range | None = None) -> None:
@@ -94,7 +94,7 @@ class Hub:
         return [(each, item) for each, item in found if item is not None]
 
     def pods_of(self, owner: Json) -> list[Json]:
-        """Return the pods that an owner counts: not those that have ended, unless it is a Job."""
+        """Return the pods that an owner counts. Only a Job counts ended pods."""
         pods = [item for _, item in self.owned(owner, "Pod")]
         return pods if owner["kind"] == "Job" else [pod for pod in pods if not has_ended(pod)]
 
@@ -190,12 +190,12 @@ def key_of(item: Json) -> ObjectKey:
 
 
 def key_above(reference: Json, namespace: str) -> ObjectKey:
-    """Return the key of what an owner reference names."""
+    """Return the key of the object that an owner reference names."""
     return ObjectKey(group_of(reference), reference["kind"], namespace, reference["name"])
 
 
 def group_of(reference: Json) -> str:
-    """Return the API group of what an owner reference names."""
+    """Return the API group of the object that an owner reference names."""
     return str(reference["apiVersion"]).rpartition("/")[0]
 
 

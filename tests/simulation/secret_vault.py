@@ -79,7 +79,7 @@ class ModelHub:
         return digest[:40] if artifact.source == SOURCE_HUGGINGFACE else f"sha256:{digest}"
 
     def commit(self, origin: str, source: str = SOURCE_HUGGINGFACE) -> str:
-        """Return what an origin holds at present."""
+        """Return the present revision of an origin."""
         digest = hashlib.sha256(f"{origin}  {self.moves}".encode()).hexdigest()
         return f"sha256:{digest}" if source == SOURCE_OCI else digest[:40]
 

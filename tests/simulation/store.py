@@ -43,7 +43,7 @@ class ObjectKey(NamedTuple):
 
 
 class StoredChange(NamedTuple):
-    """One write: what was stored before and after it, None where there was nothing."""
+    """One write: the object before and after it, None where there was none."""
 
     version: int
     key: ObjectKey
@@ -64,7 +64,7 @@ class ObjectStore:
         self.changes: list[StoredChange] = []
         # The changes up to this version are not kept any more.
         self.compacted = 0
-        # Watches from before this version expire, whatever changed since.
+        # Watches from before this version expire, also those of unchanged kinds.
         self._expired = 0
         self._latest: dict[tuple[str, str], int] = {}
         self._draw = draw
@@ -101,7 +101,7 @@ class ObjectStore:
         for objects in list(self._objects.values()):
             yield from list(objects.values())
 
-    # --- what clients write -----------------------------------------------------------------------
+    # --- writes of clients ------------------------------------------------------------------------
 
     def apply(self, manifest: Json, manager: str, *, dry_run: bool = False) -> Json:
         """Apply server-side, taking over fields of others."""
@@ -229,7 +229,7 @@ class ObjectStore:
             self._put(key, {**live, "metadata": marked})
         return True
 
-    # --- what controllers write -------------------------------------------------------------------
+    # --- writes of controllers --------------------------------------------------------------------
 
     def set_status(self, key: ObjectKey, **parts: Any) -> Json | None:
         """Change parts of a status; nothing is written if they are so already."""

@@ -1,4 +1,4 @@
-"""What controllers make of objects in a simulated cluster, and what its clients see of it."""
+"""The work of controllers in a simulated cluster, and the view of its clients."""
 
 import asyncio
 from typing import Any
@@ -220,7 +220,7 @@ async def events(client: ClusterClient, selection: Selection, seconds: float) ->
 
     async def follow() -> None:
         async for event in client.watch(selection, version):
-            seen.append(event)  # noqa: PERF401 - what came before the end counts
+            seen.append(event)  # noqa: PERF401 - events before the cancellation count
 
     task = asyncio.create_task(follow())
     await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""What requests do to stored objects: ownership of fields, versions, deletion."""
+"""The effect of requests on stored objects: ownership of fields, versions, deletion."""
 
 import random
 from typing import Any

@@ -101,7 +101,7 @@ class WorkloadControllers(Part):
         total = sum(found["spec"]["replicas"] for _, found in others)
         least = desired - unavailable
         ready = sum(map(is_ready, [pod for each in pods.values() for pod in each]))
-        # Earlier pods that are not ready go first, beyond the next ones that are not ready yet.
+        # Unready pods of earlier templates are deleted first.
         unready_max = max(0, total + size - least - sum(not is_ready(pod) for pod in own))
         ready_max = max(0, ready - least)
         for each, found in others:
@@ -209,7 +209,7 @@ class WorkloadControllers(Part):
         for _ in range(wanted - len(pods)):
             name = self.hub.generated(key.name)
             self.hub.create_pod(key.namespace, name, item["spec"]["template"], item)
-        # As the real one: those that are not ready go first.
+        # Like the real controller, delete unready pods first.
         for pod in sorted(pods, key=is_ready)[: max(0, len(pods) - wanted)]:
             self.store.delete(key_of(pod), uid=pod["metadata"]["uid"])
 
@@ -372,7 +372,7 @@ class WorkloadControllers(Part):
             )
 
     def _sync_stateful_set(self, key: ObjectKey, item: Json) -> None:
-        """Make the pods of one that a chart has; those of a LeaderWorkerSet are made with it."""
+        """Make the pods of a StatefulSet of a chart; a LeaderWorkerSet makes its own pods."""
         spec = item["spec"]
         if is_deleted(item) or "template" not in spec:
             return

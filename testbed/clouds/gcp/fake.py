@@ -230,8 +230,8 @@ class FakeProject:
 class FakeGoogle(FakeProject):
     """The cloud, with its servers.
 
-    Ports are free ones where they are 0. `credential` is that of an earlier fake, which is to be
-    accepted again; without one a new key is made. Further arguments are those of `FakeProject`.
+    A port 0 selects a free port. `credential` is the key of an earlier fake, which is accepted
+    again; the default is a new key. `FakeProject` describes the other arguments.
     """
 
     def __init__(
