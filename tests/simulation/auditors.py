@@ -19,8 +19,8 @@ from tests.simulation.snapshot import (
 
 EVENTS_PER_HOUR = 150
 """How much a history may grow at rest, which is by resyncs and by new runs."""
-EVENTS_OF_SCHEDULER_PER_HOUR = 400
-"""The scheduler recounts its ledger, and hears of the nodes of each cluster."""
+EVENTS_OF_KINDS_PER_HOUR = {"FleetScheduler": 400, "CloudCluster": 250}
+"""A scheduler hears of the nodes of all clusters; a CloudCluster looks for drift often."""
 NODES_SHOWN = 5
 WITHDRAWAL_STEP, ENGINES_STEP = 1, 7
 WAITS_FOR_USERS = ("InUse: ", "Occupied: ", "BlockedByServices: ")
@@ -405,7 +405,7 @@ def histories_do_not_grow(before: Snapshot, after: Snapshot) -> Iterator[str]:
     hours = (after.seconds - before.seconds) / 3600
     for workflow_id, found in after.workflows.items():
         earlier = before.workflows.get(workflow_id)
-        bound = EVENTS_OF_SCHEDULER_PER_HOUR if found.kind == "FleetScheduler" else EVENTS_PER_HOUR
+        bound = EVENTS_OF_KINDS_PER_HOUR.get(found.kind, EVENTS_PER_HOUR)
         if earlier is None or not found.running or workflow_id in after.broken:
             continue
         if (grown := found.events - earlier.events) > bound * hours:
