@@ -78,6 +78,28 @@ def test_an_edit_by_hand_takes_the_field_and_an_apply_takes_it_back() -> None:
     assert overwritten_fields(edited, again) == ["spec.replicas by kubectl-scale"]
 
 
+def without_count() -> Json:
+    """The same Deployment, with nothing said about its replicas."""
+    manifest = deployment(1, engine="a")
+    del manifest["spec"]["replicas"]
+    return manifest
+
+
+def test_a_field_of_two_managers_stays_when_one_of_them_drops_it() -> None:
+    store = a_store()
+    store.apply(deployment(2, engine="a"), US)
+    store.apply(deployment(2, engine="a"), "another")
+    assert store.apply(without_count(), US)["spec"]["replicas"] == 2
+
+
+def test_a_field_that_an_apply_took_from_others_goes_with_that_apply() -> None:
+    store = a_store()
+    store.apply(deployment(1, engine="a"), US)
+    store.edit(KEY, scaled(3), OTHERS)
+    store.apply(deployment(1, engine="a"), US)
+    assert "replicas" not in store.apply(without_count(), US)["spec"]
+
+
 def test_a_status_is_no_drift_and_counts_no_generation() -> None:
     store = a_store()
     applied = store.apply(deployment(1, engine="a"), US)
