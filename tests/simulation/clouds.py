@@ -18,7 +18,7 @@ from activities.clouds.in_cluster import InCluster
 from activities.clouds.owner import owner_at
 from activities.clouds.provider import Provider
 from api_types.errors import CredentialsInvalid
-from api_types.labels import POOL
+from api_types.labels import POOL, SYSTEM_NAMESPACE
 from api_types.messages.clouds import CloudAccount
 from api_types.sections.clouds import GkeSettings, ProvisionSettings
 from testbed.clouds.gcp.calls.faults import Fault
@@ -73,6 +73,7 @@ class GoogleInMemory:
         self.parts, self.world = parts, parts.world
         self.draw: random.Random = parts.world.source("google")
         self.credential = CREDENTIAL
+        self.secret = (SYSTEM_NAMESPACE, SECRET)
         self.project = FakeProject(reads=self.draw.randint(1, 20))
         self.project.connect(self._endpoint)
         self.clients = DirectClients(self.project, time.time)

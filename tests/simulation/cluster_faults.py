@@ -181,7 +181,8 @@ class ClusterFaults:
     # --- credentials and hubs ---------------------------------------------------------------------
 
     async def _lose_credential(self, server: ApiServer) -> None:
-        place = (SYSTEM_NAMESPACE, f"{server.name}-kubeconfig")
+        places = [(SYSTEM_NAMESPACE, f"{server.name}-kubeconfig"), *self.parts.cloud_credentials()]
+        place = places[self.draw.randrange(len(places))]
         held = self.parts.secrets.pop(place, None)
         if held is not None:
             await self._for_a_while()

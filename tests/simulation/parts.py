@@ -367,6 +367,10 @@ class Parts:
         self.secrets[labels.SYSTEM_NAMESPACE, clouds.SECRET] = {"credentials": clouds.CREDENTIAL}
         return clouds.GoogleInMemory(self)
 
+    def cloud_credentials(self) -> list[Place]:
+        """Return the places of the credentials of clouds in the secret store."""
+        return [self.google.secret] if self.google else []
+
     def add_cloud_cluster(self, host: str, cluster: str) -> None:
         """Let the API server of a cluster that a cloud has created be there."""
         server = self.servers[host] = self._new_server(cluster)
