@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
+from tests.simulation import coverage
 from tests.simulation.world import Result, simulate
 
 
@@ -23,6 +24,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--days", type=float, default=0.5, help="the virtual days of each seed")
     parser.add_argument("--fleet", default="small", help="the size of the fleet")
+    parser.add_argument("--coverage", action="store_true", help="say what occurred, and what not")
     parser.add_argument("--verbose", action="store_true", help="print every step")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     wanted = parser.parse_args()
@@ -38,6 +40,8 @@ def main() -> int:
         f"{len(results)} seeds, {days:g} simulated days, {days / wall * 60:.1f} days per minute, "
         f"{sum(result.replays for result in results)} replays, {len(findings)} findings"
     )
+    if wanted.coverage:
+        print("\n".join(coverage.report([result.coverage for result in results])))
     return 1 if findings else 0
 
 

@@ -360,6 +360,9 @@ AT_REST: tuple[Auditor, ...] = (
     the_last_writer_of_a_scale_wins,
 )
 
+PROMPT: tuple[Auditor, ...] = (everything_that_fits_is_placed,)
+"""Auditors that have to be content long before the next resync repairs whatever was missed."""
+
 
 # --- between two moments at rest ------------------------------------------------------------------
 

@@ -269,8 +269,8 @@ def _placeable(scheduler: Any, owner: str, world: "World") -> int:
     now = int(world.clock.now().timestamp() * 1000)
     request = replace(schedule_request(place), dry_run=True)
     (explained,) = decide_and_explain(scheduler.cache.fleet, [request], now, lambda _: False)
-    kept = {each.uid for each in place.kept}
-    return sum(placed.uid not in kept for placed in explained.decision.placements)
+    charged = scheduler.cache.fleet.ledger
+    return sum(charged.get(placed.uid) is None for placed in explained.decision.placements)
 
 
 # --- deployments and replicas ---------------------------------------------------------------------

@@ -20,6 +20,8 @@ SETTLED_WITHIN = 4 * 3600
 SETTLING_PAUSE = 600
 REST_SECONDS, SHORT_REST_SECONDS = 3 * 3600, 3600
 SHORT_WORLD = 10_000
+PROMPT_SECONDS = (120, 300)
+"""Times since the last fault: a resync repairs within an hour what a lost message left undone."""
 
 
 class Watch:
@@ -29,16 +31,27 @@ class Watch:
         self.observer = Observer(world)
         self.coverage = Coverage()
         self._steps = 0
+        self._left_undone: list[set[str]] = []
 
     def __call__(self, world: "World", step: "Step") -> None:
         """Take note of a step, and look if it is time to."""
-        del world
         if step.kind == "script":
             self.coverage.acted(step.subject)
         self._steps += 1
         if self._steps % STEPS_PER_LOOK == 0:
             whole = self._steps % (STEPS_PER_LOOK * LOOKS_PER_TEXT) == 0
             self._check(self.observer.look(whole=whole, texts=whole))
+        if world.quiet_since is not None:
+            self._check_promptness(world.clock.seconds() - world.quiet_since)
+
+    def _check_promptness(self, quiet_seconds: float) -> None:
+        """Look twice soon after the last fault: something is left undone if both looks find it."""
+        looks = len(self._left_undone)
+        if looks < len(PROMPT_SECONDS) and quiet_seconds >= PROMPT_SECONDS[looks]:
+            found = auditors.audit(self.observer.look(whole=True), auditors.PROMPT)
+            self._left_undone.append(set(found))
+            if looks and (undone := sorted(set.intersection(*self._left_undone))):
+                raise Finding(undone)
 
     def _check(self, seen: Snapshot) -> None:
         self.coverage.saw(seen)
