@@ -620,7 +620,8 @@ ACTIONS: dict[str, tuple[float, Callable[[People], Awaitable[None]]]] = {
 """The actions of people, and how often they occur in relation to each other."""
 _FACTORS = (0.0, 0.3, 1.0, 1.0, 3.0)
 """How much more often a seed has each action, so that seeds differ in what they are about."""
-_PER_DAY = (20, 60, 150)
+_IN_A_RUN = (4, 12, 40)
+"""How many moments a seed has at which people act, however short it is."""
 
 
 async def play(world: "World") -> None:
@@ -630,7 +631,7 @@ async def play(world: "World") -> None:
     ends = world.faults.last * ENDS_AT
     weights = {name: weight * draw.choice(_FACTORS) for name, (weight, _) in ACTIONS.items()}
     weights["apply a deployment"] = max(weights["apply a deployment"], 4.0)
-    pause = 86_400 / draw.choice(_PER_DAY)
+    pause = ends / draw.choice(_IN_A_RUN)
     deletes, loses = draw.random() < 0.25, draw.random() < 0.15
     await asyncio.sleep(draw.uniform(0, FIRST_SECONDS))
     await people.begin()
