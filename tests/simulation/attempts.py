@@ -53,7 +53,7 @@ class Outcome:
 
 
 class _Call(ActivityInboundInterceptor):
-    """Calls the function: what is inside all interceptors."""
+    """Calls the function, inside all interceptors."""
 
     def __init__(self) -> None:
         """Have nothing inside."""
@@ -73,7 +73,7 @@ class Attempts:
         self._server = server
         self._world = server.world
 
-    # --- remote activities ----------------------------------------------------------------------
+    # --- remote activities ------------------------------------------------------------------------
 
     def start(self, run: Run, command: WorkflowCommand) -> None:
         """Schedule an activity."""
@@ -248,7 +248,7 @@ class Attempts:
             for each in limits:
                 each.cancel()
 
-    # --- local activities -----------------------------------------------------------------------
+    # --- local activities -------------------------------------------------------------------------
 
     def start_local(self, task: OpenTask, command: WorkflowCommand) -> PendingActivity:
         """Start a local activity within a workflow task; its result goes to the task."""

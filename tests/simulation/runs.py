@@ -63,7 +63,7 @@ class PendingActivity:
 
     @property
     def queue(self) -> str:
-        """Its task queue; a local one has that of its workflow."""
+        """Its task queue; a local activity has the queue of its workflow."""
         return (
             self.run.queue
             if isinstance(self.command, ScheduleLocalActivity)

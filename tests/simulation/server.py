@@ -85,7 +85,7 @@ class Server:
         self._up.set()
         self._versions = 0
 
-    # --- outages --------------------------------------------------------------------------------
+    # --- outages ----------------------------------------------------------------------------------
 
     def go_down(self) -> None:
         """Answer nothing from now on."""
@@ -98,10 +98,10 @@ class Server:
         self._up.set()
 
     async def reachable(self) -> None:
-        """Wait until it answers, as the SDK's worker does with what it has to report."""
+        """Wait until it answers, as the SDK's worker does with its reports."""
         await self._up.wait()
 
-    # --- executions -----------------------------------------------------------------------------
+    # --- executions -------------------------------------------------------------------------------
 
     def find(self, workflow_id: str, run_id: str | None = None) -> Run:
         """Find a run, the newest without a run id. Raises RPCError."""
@@ -132,7 +132,7 @@ class Server:
         attributes: Mapping[str, Payload],
         signal: tuple[str, Sequence[Any]] | None,
     ) -> Run:
-        """Start an execution, or signal the one that runs. Raises WorkflowAlreadyStartedError."""
+        """Start an execution, or signal a running one. Raises WorkflowAlreadyStartedError."""
         execution = self.executions.get(workflow_id)
         run = execution.run if execution else None
         if run is not None and run.is_open:
@@ -273,10 +273,10 @@ class Server:
                 future.exception()
         self.publish(run)
 
-    # --- commands -------------------------------------------------------------------------------
+    # --- commands ---------------------------------------------------------------------------------
 
     def apply(self, run: Run, command: WorkflowCommand) -> None:
-        """Do what a workflow has decided."""
+        """Carry out a command of a workflow."""
         kind, size = kind_of(command), command.ByteSize()
         if size > PAYLOAD_BYTES_MAX:
             raise AssertionError(
@@ -320,7 +320,7 @@ class Server:
         timer = run.timers.pop(seq, None)
         if timer is not None:
             timer.handle.cancel()
-        # One that has fired since is taken out of what the workflow has not read.
+        # A timer that has fired since is taken out of the unread jobs.
         run.inbox = [
             job
             for job in run.inbox
@@ -399,12 +399,12 @@ class Server:
         # A continued run is never queried: a later one answers.
         run.recorded.clear()
 
-    # --- queries --------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------
 
     async def query(self, run: Run, name: str, arguments: Sequence[Any]) -> WorkflowCommand:
         """Query a run, on the worker that has it or on any.
 
-        The answer is that of a workflow that has read all that arrived before.
+        The workflow has read all earlier messages when it answers.
         """
         tasks = self.tasks
         while True:
@@ -437,7 +437,7 @@ class Server:
             if run.instance is not None and run.worker is not None and not run.task_open:
                 self.tasks.drop(self.tasks.replayed(run, run.worker), run)
 
-    # --- visibility -----------------------------------------------------------------------------
+    # --- visibility -------------------------------------------------------------------------------
 
     def publish(self, run: Run) -> None:
         """Let visibility know of a run, later."""

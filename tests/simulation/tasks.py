@@ -1,8 +1,8 @@
-"""Workflow tasks: what a worker does with what arrived for a run, and how a run is replayed.
+"""Workflow tasks: how a worker runs them, and how it replays a run.
 
 A task has one activation or more: each local activity that ends within it gives another. Its
-commands reach the server together when it is complete; a worker that dies before leaves nothing but
-what its local activities have done. The commands of a replay are compared with the recorded ones,
+commands reach the server together when it is complete; a worker that dies before leaves only the
+effects of its local activities. The commands of a replay are compared with the recorded ones,
 byte for byte.
 """
 
@@ -125,7 +125,7 @@ class Tasks:
         self.wake(run)
 
     def _take_back(self, run: Run) -> None:
-        """Let what a failed task has read be read again."""
+        """Let the jobs of a failed task be read again."""
         run.inbox = run.taken + run.inbox
         run.patches = {patch for recorded in run.recorded for patch in recorded.patches}
         run.add_event()
@@ -293,7 +293,7 @@ class Tasks:
         )
         self.wake(run)
 
-    # --- replay ---------------------------------------------------------------------------------
+    # --- replay -----------------------------------------------------------------------------------
 
     def load(self, run: Run, worker: Worker) -> None:
         """Bring a run into the cache of a worker, from its history."""

@@ -40,7 +40,7 @@ def simulated(seed: int) -> Result:
 
 
 def report(results: list[Result]) -> str:
-    """Show what was found, with the last steps before it and the way to repeat it."""
+    """Show all findings, each with the last steps before it and the command that repeats it."""
     return "\n\n".join(
         "\n".join((str(result), *result.steps, result.finding, result.command))
         for result in results

@@ -1,7 +1,7 @@
-"""Worker processes: what each has in memory, and how it dies.
+"""Worker processes: their memory, and how they die.
 
 A worker that is killed stops at the await that it has reached. Its workflows leave the cache, and
-what its activities did stays done.
+the effects of its activities stay.
 """
 
 import asyncio

@@ -139,7 +139,7 @@ class World:
             *self.parts.new_worker(),
         ]
 
-    # --- for other modules ----------------------------------------------------------------------
+    # --- for other modules ------------------------------------------------------------------------
 
     def source(self, name: str) -> random.Random:
         """Return a source of random numbers that no other part draws from."""
@@ -166,7 +166,7 @@ class World:
         self.note("fault", name, subject)
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
-        """Run a coroutine of the simulation; what it raises ends the simulation."""
+        """Run a coroutine of the simulation; an exception of it ends the simulation."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks[task] = None
         task.add_done_callback(self._ended)
@@ -213,7 +213,7 @@ class World:
             raise AssertionError(f"{workflow_id} cannot answer {query}: {answer.failed.message}")
         return value_of(answer.succeeded.response)
 
-    # --- what users do --------------------------------------------------------------------------
+    # --- actions of users -------------------------------------------------------------------------
 
     async def apply(self, manifest: dict[str, Any], by: str = "simulation") -> None:
         """Apply a manifest by signal-with-start, as `modelplane apply` does. Raises RPCError."""
@@ -272,7 +272,7 @@ class World:
         """Draw a request id."""
         return f"{self.draw.getrandbits(96):024x}"
 
-    # --- the run --------------------------------------------------------------------------------
+    # --- the run ----------------------------------------------------------------------------------
 
     async def live(self) -> None:
         """Run until the horizon, and let the auditors judge. Raises Finding."""
@@ -379,7 +379,7 @@ class World:
 
 @contextlib.contextmanager
 def _logs_into(lines: list[str]) -> Iterator[None]:
-    """Keep what the product logs, and print none of it."""
+    """Keep the logs of the product, and print none of them."""
 
     def keep(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> Any:
         lines.append(" ".join(f"{key}={value}" for key, value in event.items()))
@@ -422,7 +422,7 @@ async def _run(seed: int, days: float, fleet: str, begun: float, *, verbose: boo
                 await world.live()
         except Finding as error:
             finding = str(error)
-        except Exception as error:  # noqa: BLE001 - whatever a part of the fleet raises is a finding
+        except Exception as error:  # noqa: BLE001 - any error of a part is a finding
             finding = "".join(traceback.format_exception(error))
         finally:
             world.workers.end()
