@@ -190,13 +190,15 @@ class ClusterFaults:
 
     async def _rotate_credential(self, server: ApiServer) -> None:
         """Let the API server take another token; the store has it somewhat later."""
+        place = (SYSTEM_NAMESPACE, f"{server.name}-kubeconfig")
+        if place not in self.parts.secrets:
+            # The token of a cloud, or a credential that is gone at present.
+            return
         token = f"{self.draw.getrandbits(32):08x}"
         server.tokens = {token}
         await self._for_a_while()
         server.tokens = {token}
-        self.parts.secrets[SYSTEM_NAMESPACE, f"{server.name}-kubeconfig"] = {
-            "kubeconfig": f"{server.name} {token}"
-        }
+        self.parts.secrets[place] = {"kubeconfig": f"{server.name} {token}"}
 
     async def _move_hub(self, server: ApiServer) -> None:
         del server
