@@ -194,9 +194,9 @@ class ProtocolFleet:
         """Describe a replica; None while it cannot answer, or is not started yet."""
         return await self._query(names.workflow_id("ModelReplica", NAMESPACE, name), "describe")
 
-    async def scheduler(self, query: str) -> Any:
+    async def scheduler(self, query: str, *arguments: Any) -> Any:
         """Ask the scheduler; None while it cannot answer."""
-        return await self._query(names.FLEET_SCHEDULER_ID, query)
+        return await self._query(names.FLEET_SCHEDULER_ID, query, *arguments)
 
     # --- clusters -----------------------------------------------------------------------------------------------------------------
 
@@ -265,9 +265,9 @@ class ProtocolFleet:
         """Count the running workflows of a kind, as visibility knows them."""
         return (await self.client.count_workflows(f'ExecutionStatus = "Running" AND WorkflowType = "{kind}"')).count
 
-    async def _query(self, workflow_id: str, query: str) -> Any:
+    async def _query(self, workflow_id: str, query: str, *arguments: Any) -> Any:
         try:
-            return await self.client.get_workflow_handle(workflow_id).query(query, rpc_timeout=QUERY_TIMEOUT)
+            return await self.client.get_workflow_handle(workflow_id).query(query, args=arguments, rpc_timeout=QUERY_TIMEOUT)
         except RPCError as error:
             if error.status in _UNANSWERED:
                 return None

@@ -81,9 +81,9 @@ async def until_known(fleet: ProtocolFleet, clusters: int, within: float = 240) 
 
 
 async def pool_nodes(fleet: ProtocolFleet, cluster: str) -> int:
-    """Count the nodes that the scheduler sees on a cluster."""
-    handle = fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID)
-    return sum(pool["declared"] for pool in await handle.query("pools", cluster))
+    """Count the nodes that the scheduler sees on a cluster; -1 while it does not answer."""
+    pools = await fleet.scheduler("pools", cluster)
+    return -1 if pools is None else sum(pool["declared"] for pool in pools)
 
 
 @asynccontextmanager
