@@ -68,7 +68,13 @@ class Classes:
         return [_class(name).workflow_id for name in self.state.registered_classes]
 
     def register_again(self, workflow_ids: Collection[str]) -> None:
-        """Register with these classes again in the next pass."""
+        """Register with these classes again in the next pass.
+
+        A cluster that is being deleted registers no more, and unregisters at its end from all
+        classes that may know it: one that was checked for the first time may have run all along.
+        """
+        if self.state.deleting:
+            return
         self.state.registered_classes = [name for name in self.state.registered_classes if _class(name).workflow_id not in workflow_ids]
 
     def retry(self) -> None:

@@ -1,11 +1,13 @@
 """What a cluster takes while it is being deleted: annotations that say how, and nothing else. No server is needed."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from api_types import labels
 from api_types.errors import Conflict
+from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import Replace
 from api_types.validation.manifests import dump, load
 from tests.workflows.environment.serverless import Serverless
@@ -68,3 +70,16 @@ def test_nothing_else_is_changed_with_it_nor_by_itself(cluster: InferenceCluster
     with pytest.raises(Conflict, match="is being deleted"):
         replace(cluster, changed(cluster, {}) | {"metadata": {"name": NAME, "annotations": {labels.STACK: "external"}}})
     assert cluster.state.annotations[labels.ABANDON] == "true"
+
+
+def test_a_class_whose_first_run_is_new_to_it_is_unregistered_from_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporal = Serverless(monkeypatch, f"inferencecluster/{NAME}")
+    temporal.results = {"signal_many": SignalBatchResult()}
+    cluster = InferenceClusterWorkflow(a_cluster(deletion_timestamp="2026-01-01T00:00:00Z", registered_classes=["h100-8x"]))
+    # The first resync of a cluster knows no run of a class yet.
+    cluster.on_receivers_lost(["inferenceclass/h100-8x"])
+    asyncio.run(cluster.classes.unregister_all())
+    sent = [request for _, order in temporal.executed for request in order.signals]
+    assert [(each.workflow_id, each.signal, each.payload["used"]) for each in sent] == [("inferenceclass/h100-8x", "class_wanted", False)]
