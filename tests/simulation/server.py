@@ -431,11 +431,12 @@ class Server:
             tasks.drop(instance, run)
 
     def replay_all(self) -> None:
-        """Replay every run that is in a cache. Raises Nondeterminism."""
+        """Replay the last run of every execution. Raises Nondeterminism."""
         for execution in self.executions.values():
             run = execution.run
-            if run.instance is not None and run.worker is not None and not run.task_open:
-                self.tasks.drop(self.tasks.replayed(run, run.worker), run)
+            worker = run.worker or self.world.workers.pick(run.queue)
+            if worker is not None and not run.task_open:
+                self.tasks.drop(self.tasks.replayed(run, worker), run)
 
     # --- visibility -------------------------------------------------------------------------------
 

@@ -282,10 +282,13 @@ class World:
         playing = self.spawn(self._play(), "script")
         for name in PER_RUN:
             self.spawn(self._strike_now_and_then(name), name)
-        main = self.spawn(self._until_rest(playing), "rest")
+        main = self.spawn(self._until_judged(playing), "rest")
         await asyncio.wait({main, self._broken}, return_when=asyncio.FIRST_COMPLETED)
         if self._broken.done():
             self._broken.result()
+
+    async def _until_judged(self, playing: "asyncio.Task[None]") -> None:
+        await self._until_rest(playing)
         await watching.at_rest(self)
         self.server.replay_all()
 
