@@ -94,8 +94,11 @@ class GatewayUser:
         return [INFERENCE_GATEWAY.workflow_id] if self._gateway.registered else []
 
     def register_again(self, workflow_ids: Collection[str]) -> None:
-        """Register again in the next pass if the gateway is among these, which were lost."""
-        if INFERENCE_GATEWAY.workflow_id in workflow_ids:
+        """Register again in the next pass if the gateway is among these, which were lost.
+
+        An object that is being deleted registers no more, and unregisters at its end all the same.
+        """
+        if INFERENCE_GATEWAY.workflow_id in workflow_ids and not self._context.state.deleting:
             self._gateway.registered = False
 
     def retry(self) -> None:
