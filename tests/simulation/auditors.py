@@ -134,15 +134,21 @@ def a_finished_object_left_nothing(seen: Snapshot) -> Iterator[str]:
 
 
 def evictions_have_a_cause(seen: Snapshot) -> Iterator[str]:
-    """I7: a replica is deleted because its deployment is, or with a recorded reason."""
+    """I7: a deployment deletes its replicas because it is deleted, or with a recorded reason.
+
+    A replica of an earlier deployment of the name may have been deleted by that one.
+    """
     tracked = {
         placement.uid: (placement, deployment)
         for deployment in seen.deployments
         for placement in deployment.placements
     }
     for replica in seen.replicas:
-        found = tracked.get(replica.uid)
-        if replica.deleting and found is not None and not found[0].reason and not found[1].deleting:
+        if not replica.deleting or replica.uid not in tracked:
+            continue
+        placement, deployment = tracked[replica.uid]
+        is_its_own = replica.deployment_uid == deployment.uid
+        if is_its_own and not placement.reason and not deployment.deleting:
             yield f"{_text(replica.name)} is being deleted, and its deployment records no cause"
 
 

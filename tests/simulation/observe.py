@@ -326,6 +326,7 @@ def _replicas(objects: Mapping[str, Any]) -> Iterator[SeenReplica]:
             uid=state.uid,
             name=(product.namespace, product.name),
             deployment=state.start.deployment,
+            deployment_uid=state.start.deployment_uid,
             cluster=state.start.cluster,
             deleting=state.deleting,
             ready=is_true(state.conditions, "Ready"),

@@ -99,6 +99,7 @@ class SeenReplica:
     uid: str
     name: Name
     deployment: str = ""
+    deployment_uid: str = ""
     cluster: str = ""
     deleting: bool = False
     ready: bool = True

@@ -25,7 +25,7 @@ CHAT, REPLICA, SERVICE = ("ml", "chat"), ("ml", "chat-eu-1-0"), ("ml", "talk")
 DEPLOYMENT_ID, REPLICA_ID = "modeldeployment/ml/chat", "modelreplica/ml/chat-eu-1-0"
 PLACEMENT = SeenPlacement("r1", REPLICA[1], "eu-1")
 DEPLOYMENT = SeenDeployment(CHAT, "d1", wanted=1, applied=1, shown_ready=1, placements=(PLACEMENT,))
-REPLICA_RUNS = SeenReplica("r1", REPLICA, "chat", "eu-1")
+REPLICA_RUNS = SeenReplica("r1", REPLICA, "chat", "d1", "eu-1")
 POD = SeenPod("eu-1", "gpus", "r1", devices=8)
 OBJECT = SeenObject("eu-1", "Deployment", ("ml", "chat-main"), "r1")
 ROUTE = SeenRoute(SERVICE, frozenset({REPLICA[1]}), frozenset({REPLICA[1]}))
@@ -315,6 +315,9 @@ EXCUSED = {
     "a replica that is deleted for a reason": replace(
         with_replica(deleting=True),
         deployments=(replace(DEPLOYMENT, placements=(replace(PLACEMENT, reason="Drained"),)),),
+    ),
+    "a replica that an earlier deployment of the name deleted": with_replica(
+        deleting=True, deployment_uid="d0"
     ),
     "a terminated workflow": with_workflow(running=False, status="TERMINATED"),
 }
