@@ -50,7 +50,7 @@ down: venv
 
 # Which process runs which file: tests/environment/lanes.py. ORDER is the seed of the order of tests, a new one in each run.
 ORDER := $(or $(ORDER),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
-LANES := computing=2,shared=4,own=3
+LANES := computing=2,shared=1,own=2
 PYTEST_ALL = $(BIN)/pytest -n auto --max-worker-restart 0 --budgets -p random_order.plugin --random-order-seed=$(ORDER) --maxfail 12
 test: venv programs oracle
 	$(BIN)/python -m tests.environment.times linters $(MAKE) --no-print-directory --jobs 2 --output-sync=target check compiled
