@@ -17,12 +17,19 @@ from typing import Any
 import httpx
 import yaml
 from kubernetes.client import ApiClient
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowQueryRejectedError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+)
 from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.messaging.search_attributes import identity_at_start
 from api_types import labels, names, queues
+from api_types.errors import QUERY_REFUSED
 from api_types.messages.entities import Delete, Force, Scale, SetSpec
 from client.temporal.control_plane import UNANSWERED
 from client.temporal.converter import DATA_CONVERTER
@@ -180,7 +187,12 @@ class ControlPlane:
         except WorkflowQueryRejectedError:
             return {}
         except RPCError as error:
-            if error.status in (RPCStatusCode.NOT_FOUND, *UNANSWERED):
+            if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.UNAVAILABLE, *UNANSWERED):
+                return {}
+            raise
+        except WorkflowQueryFailedError as error:
+            # A worker without processor time may refuse a query for longer than the client repeats it.
+            if QUERY_REFUSED in str(error):
                 return {}
             raise
         return seen

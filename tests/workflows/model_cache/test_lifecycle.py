@@ -271,7 +271,8 @@ async def test_wkl_99_caches_of_equal_name_in_two_namespaces_do_not_touch_each_o
     assert rows[0]["artefactKey"] == rows[1]["artefactKey"]
     assert rows[0]["claimName"] != rows[1]["claimName"]
     await clean_up(plane, "qwen", namespace)
-    assert condition(await plane.describe("ModelCache", "qwen", other), "Ready") == "True"
+    left = clusters_of(await plane.ready("ModelCache", "qwen", other))
+    assert left["prod-eu"]["claimName"] == rows[1]["claimName"]
     await clean_up(plane, "qwen", other)
 
 
