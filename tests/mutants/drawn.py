@@ -1,4 +1,4 @@
-"""Random mutants: operators, conditions, constants, returned values, deleted statements, swapped arguments."""
+"""Random mutants of operators, conditions, constants, statements and arguments."""
 
 import ast
 import copy
@@ -38,13 +38,13 @@ NOT_MUTATED = ("logger.", "log.", "logging.", "warnings.")
 
 @dataclass(frozen=True)
 class Drawn:
-    """The number-th mutant of a module; the same number is the same mutant as long as the module stays as it is."""
+    """The number-th mutant of a module. A number names the same mutant until the module changes."""
 
     module: str
     number: int
     symbol: str
     line: int
-    what: str
+    description: str
     tree: ast.Module
 
 
@@ -53,19 +53,23 @@ class _Change:
     slot: Slot
     new: ast.AST
     symbol: str
-    what: str
+    description: str
 
 
 def draw(package: str, sample: int, seed: int) -> list[Drawn]:
     """Draw mutants of a package, each place of its code as likely as any other."""
-    places = [(module, number) for module in modules(package) for number in range(len(list(changes(parsed(module)))))]
+    places = [
+        (module, number)
+        for module in modules(package)
+        for number in range(len(list(changes(parsed(module)))))
+    ]
     # Repeatable on purpose.
     chosen = random.Random(seed).sample(places, min(sample, len(places)))  # noqa: S311
     return [mutant(module, number) for module, number in chosen]
 
 
 def modules(package: str) -> list[str]:
-    """List the modules of a package, or the one that its path names."""
+    """List the modules of a package. A path of a module lists that module."""
     path = ROOT / package
     found = [path] if path.is_file() else sorted(path.rglob("*.py"))
     return [str(Path(each).relative_to(ROOT)) for each in found]
@@ -77,7 +81,9 @@ def mutant(module: str, number: int) -> Drawn:
     change = list(changes(tree))[number]
     line = getattr(change.slot.node, "lineno", 0)
     change.slot.replace(ast.copy_location(change.new, change.slot.node))
-    return Drawn(module, number, change.symbol, line, change.what, ast.fix_missing_locations(tree))
+    return Drawn(
+        module, number, change.symbol, line, change.description, ast.fix_missing_locations(tree)
+    )
 
 
 def changes(tree: ast.Module) -> Iterator[_Change]:
@@ -90,22 +96,31 @@ def _below(node: ast.AST, symbol: str) -> Iterator[_Change]:
         inner = symbol
         if isinstance(slot.node, DEFINITIONS):
             inner = f"{symbol}.{slot.node.name}" if symbol else slot.node.name
-        for new, what in _instead(slot):
-            yield _Change(slot, new, inner, what)
+        for new, description in _instead(slot):
+            yield _Change(slot, new, inner, description)
         yield from _below(slot.node, inner)
 
 
 def _mutable(node: ast.AST) -> Iterator[Slot]:
     for field, value in ast.iter_fields(node):
-        if field in {"annotation", "returns", "type_params", "decorator_list", "bases", "format_spec"}:
+        if field in {
+            "annotation",
+            "returns",
+            "type_params",
+            "decorator_list",
+            "bases",
+            "format_spec",
+        }:
             continue
         for index, child in enumerate(value if isinstance(value, list) else [value]):
-            if isinstance(child, ast.AST) and not _is_left_out(node, child, field, index):
+            if isinstance(child, ast.AST) and not _is_left_out(node, child):
                 yield Slot(child, node, field, index if isinstance(value, list) else None)
 
 
-def _is_left_out(node: ast.AST, child: ast.AST, field: str, index: int) -> bool:
-    if isinstance(child, ast.Import | ast.ImportFrom | ast.expr_context | ast.Global | ast.Nonlocal):
+def _is_left_out(node: ast.AST, child: ast.AST) -> bool:
+    if isinstance(
+        child, ast.Import | ast.ImportFrom | ast.expr_context | ast.Global | ast.Nonlocal
+    ):
         return True
     if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
         return True
@@ -113,8 +128,10 @@ def _is_left_out(node: ast.AST, child: ast.AST, field: str, index: int) -> bool:
         return True
     if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
         return True
-    named = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in {"__all__", "__slots__"}
-    del field, index
+    named = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in {
+        "__all__",
+        "__slots__",
+    }
     return named or (isinstance(node, ast.JoinedStr) and isinstance(child, ast.Constant))
 
 
@@ -122,7 +139,11 @@ def _instead(slot: Slot) -> Iterator[tuple[ast.AST, str]]:
     node = slot.node
     if type(node) in OPERATORS:
         other = OPERATORS[type(node)]()
-        if not (isinstance(node, ast.Mod) and isinstance(slot.parent, ast.BinOp) and isinstance(slot.parent.left, ast.Constant)):
+        if not (
+            isinstance(node, ast.Mod)
+            and isinstance(slot.parent, ast.BinOp)
+            and isinstance(slot.parent.left, ast.Constant)
+        ):
             yield other, f"{type(node).__name__} -> {type(other).__name__}"
     if isinstance(node, ast.Constant):
         yield from _other_constants(node)
@@ -135,11 +156,21 @@ def _instead(slot: Slot) -> Iterator[tuple[ast.AST, str]]:
     if isinstance(node, ast.BoolOp):
         for index in range(len(node.values)):
             rest = [value for place, value in enumerate(node.values) if place != index]
-            yield (rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest)), f"operand {index + 1} removed"
+            yield (
+                (rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest)),
+                f"operand {index + 1} removed",
+            )
     if isinstance(node, ast.Name) and node.id in NAMES and slot.field == "func":
         yield ast.Name(NAMES[node.id], ast.Load()), f"{node.id} -> {NAMES[node.id]}"
-    if isinstance(node, ast.Call) and len(node.args) > 1 and not any(isinstance(each, ast.Starred) for each in node.args[:2]):
-        yield ast.Call(node.func, [node.args[1], node.args[0], *node.args[2:]], node.keywords), "arguments swapped"
+    if (
+        isinstance(node, ast.Call)
+        and len(node.args) > 1
+        and not any(isinstance(each, ast.Starred) for each in node.args[:2])
+    ):
+        yield (
+            ast.Call(node.func, [node.args[1], node.args[0], *node.args[2:]], node.keywords),
+            "arguments swapped",
+        )
     yield from _other_statements(node)
 
 
@@ -150,7 +181,10 @@ def _other_constants(node: ast.Constant) -> Iterator[tuple[ast.AST, str]]:
     elif isinstance(value, int | float):
         yield ast.Constant(value=value + 1), f"{value} -> {value + 1}"
     elif isinstance(value, str):
-        yield ast.Constant(value="" if value else "x"), "text emptied" if value else "text no longer empty"
+        yield (
+            ast.Constant(value="" if value else "x"),
+            "text emptied" if value else "text no longer empty",
+        )
 
 
 def _other_statements(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:

@@ -14,16 +14,16 @@ DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 
 
 class NotFoundError(Exception):
-    """A kept mutant does not apply any more: its symbol or its code is gone, or there several times."""
+    """A kept mutant no longer applies: its symbol or its code is gone or not unique."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """Code `find` of a symbol is replaced by `put`; an empty `put` deletes a statement.
+    """A change of one symbol: `put` replaces the code `find`. An empty `put` deletes a statement.
 
-    `find` is an expression or a statement, in any formatting. Of a symbol that has it several
-    times `number` says which one, from 1. An empty symbol is the module itself. `killed_by` is
-    the test, or the file of tests, that fails because of it.
+    `find` is an expression or a statement, in any formatting. If the symbol contains it several
+    times, `number` selects one, from 1. An empty symbol is the module itself. `killed_by` is the
+    test, or the file of tests, that fails because of the change.
     """
 
     module: str
@@ -36,12 +36,6 @@ class Mutant:
     def __str__(self) -> str:
         change = f"{self.find} -> {self.put}" if self.put else f"without {self.find}"
         return f"{self.module} {self.symbol or '(module)'}: {change}"
-
-    @property
-    def in_function(self) -> bool:
-        """Whether the change is inside of a function, so that a loaded module can take it."""
-        tree = parsed(self.module)
-        return function_of(tree, self.symbol) is not None
 
     def applied(self) -> ast.Module:
         """Return the module's tree with the change. Raises NotFoundError."""
@@ -61,14 +55,20 @@ class Mutant:
     def _replacement(self, node: ast.AST) -> ast.AST:
         (statement,) = ast.parse(self.put or "pass").body
         if isinstance(node, ast.expr) and not isinstance(statement, ast.Expr):
-            raise NotFoundError(f"{self}: the code is an expression, which a statement cannot replace")
-        new = statement.value if isinstance(node, ast.expr) and isinstance(statement, ast.Expr) else statement
+            raise NotFoundError(
+                f"{self}: the code is an expression, which a statement cannot replace"
+            )
+        new = (
+            statement.value
+            if isinstance(node, ast.expr) and isinstance(statement, ast.Expr)
+            else statement
+        )
         return ast.copy_location(new, node)
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A place of a tree: a node, and where it hangs."""
+    """A node of a tree, with its parent and its place there."""
 
     node: ast.AST
     parent: ast.AST
@@ -84,7 +84,7 @@ class Slot:
 
 
 def slots(scope: ast.AST) -> Iterator[Slot]:
-    """List statements and expressions below a node; a statement that is a call only, as its call's statement."""
+    """List the statements and expressions below a node. A statement stands for its bare call."""
     for field, value in ast.iter_fields(scope):
         children = value if isinstance(value, list) else [value]
         for index, child in enumerate(children):
@@ -106,7 +106,7 @@ def parsed(module: str) -> ast.Module:
 
 
 def definition(tree: ast.AST, symbol: str) -> ast.AST | None:
-    """Find a class or function by its qualified name; also one that an `if` or `with` of the module defines."""
+    """Find a class or function by its qualified name, also inside an `if` or `with`."""
     name, _, rest = symbol.partition(".")
     for node in _definitions(tree):
         if node.name == name:
@@ -133,7 +133,7 @@ def function_of(tree: ast.AST, symbol: str) -> str | None:
 
 
 def difference(module: str, changed: ast.Module) -> str:
-    """Show what a change does to a module, as a diff of its normalised code."""
+    """Return the diff between the normalised code of a module and its changed tree."""
     before, after = ast.unparse(parsed(module)).splitlines(), ast.unparse(changed).splitlines()
     lines = difflib.unified_diff(before, after, module, module, lineterm="", n=2)
     return "\n".join(lines)

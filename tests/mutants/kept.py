@@ -1,7 +1,7 @@
-"""Mutants that tests once let live, each with the test that kills it now.
+"""Mutants that once survived all tests, each with the test that kills it now.
 
-One that does not apply any more, because its code has changed, is written for the new code. It is
-removed only with the promise that it breaks.
+When the code of a mutant changes, write the mutant for the new code. Remove a mutant only together
+with the promise that it breaks.
 """
 
 from tests.mutants.edits import Mutant
@@ -27,7 +27,13 @@ PROJECTIONS = "tests/front/test_projection.py"
 
 # The rules of manifests, requests and deletions, where a workflow's handlers call them.
 AT_THE_DOOR = (
-    Mutant(ENTITY, "Entity.admitted", "None if self.state.spec is None else self.manifest()", "None", DOOR),
+    Mutant(
+        ENTITY,
+        "Entity.admitted",
+        "None if self.state.spec is None else self.manifest()",
+        "None",
+        DOOR,
+    ),
     Mutant(ENTITY, "Entity.check_replace", "self.admitted(message.manifest)", "", DOOR),
     Mutant(
         ENTITY,
@@ -36,30 +42,94 @@ AT_THE_DOOR = (
         "False",
         DOOR,
     ),
-    Mutant(ENTITY, "Entity.check_replace", "self.state.deleting and not self._takes_while_deleting(message.manifest)", "False", DOOR),
-    Mutant(ENTITY, "Entity.check_replace", "message.request_id in self.state.requests", "False", MANIFEST_CHANGES),
+    Mutant(
+        ENTITY,
+        "Entity.check_replace",
+        "self.state.deleting and not self._takes_while_deleting(message.manifest)",
+        "False",
+        DOOR,
+    ),
+    Mutant(
+        ENTITY,
+        "Entity.check_replace",
+        "message.request_id in self.state.requests",
+        "False",
+        MANIFEST_CHANGES,
+    ),
     Mutant(ENTITY, "Entity.set_spec", "not self.accept_request(message.request_id)", "False", DOOR),
     Mutant(ENTITY, "Entity.set_spec", "self.state.deleting", "False", DOOR),
-    Mutant(ENTITY, "Entity.set_spec", "admission.refuse(self.context, '; '.join(refusal.lines()))", "", DOOR),
+    Mutant(
+        ENTITY,
+        "Entity.set_spec",
+        "admission.refuse(self.context, '; '.join(refusal.lines()))",
+        "",
+        DOOR,
+    ),
     Mutant(ENTITY, "Entity.delete", "message.uid and message.uid != self.state.uid", "False", DOOR),
     Mutant(ENTITY, "Entity.delete", "not self.accept_request(message.request_id)", "False", DOOR),
     Mutant(ENTITY, "Entity.force", "not self.accept_request(message.request_id)", "False", DOOR),
     Mutant(ENTITY, "Entity.force", "not self.state.deleting", "False", DOOR),
-    Mutant(ENTITY, "Entity.retry_now", "not self.accept_request(message.request_id)", "False", DOOR),
+    Mutant(
+        ENTITY, "Entity.retry_now", "not self.accept_request(message.request_id)", "False", DOOR
+    ),
     Mutant(ENTITY, "Entity.retry_now", "self.state.attempts = 0", "", DOOR),
-    Mutant(ENTITY, "Entity._accept", "manifest = self.admitted(message.manifest)", "manifest = load(message.manifest)", DOOR),
+    Mutant(
+        ENTITY,
+        "Entity._accept",
+        "manifest = self.admitted(message.manifest)",
+        "manifest = load(message.manifest)",
+        DOOR,
+    ),
     Mutant(ADMISSION, "admitted", "present is not None", "False", DOOR),
     Mutant(ADMISSION, "admitted", "admit_update(load(present), manifest)", "", DOOR),
     Mutant(ADMISSION, "admitted", "not isinstance(document, dict)", "False", DOOR),
-    Mutant(ADMISSION, "admitted", "identity != (context.kind, context.namespace, context.name)", "False", DOOR),
-    Mutant(ADMISSION, "accept_request", "request_id in state.requests", "False", "tests/workflows/entity/test_admission.py"),
+    Mutant(
+        ADMISSION,
+        "admitted",
+        "identity != (context.kind, context.namespace, context.name)",
+        "False",
+        DOOR,
+    ),
+    Mutant(
+        ADMISSION,
+        "accept_request",
+        "request_id in state.requests",
+        "False",
+        "tests/workflows/entity/test_admission.py",
+    ),
     Mutant(ADMISSION, "store", "context.set_condition('SpecAccepted', TRUE, 'Accepted')", "", DOOR),
-    Mutant(ADMISSION, "refuse", "context.record_event('Warning', 'InvalidInput', problems)", "", DOOR),
-    Mutant(ADMISSION, "refuse", "context.set_condition('SpecAccepted', FALSE, 'InvalidInput', problems)", "", DOOR),
-    Mutant(ADMISSION, "refuse", "context.set_condition('Ready', FALSE, 'InvalidInput', problems)", "", DOOR),
+    Mutant(
+        ADMISSION, "refuse", "context.record_event('Warning', 'InvalidInput', problems)", "", DOOR
+    ),
+    Mutant(
+        ADMISSION,
+        "refuse",
+        "context.set_condition('SpecAccepted', FALSE, 'InvalidInput', problems)",
+        "",
+        DOOR,
+    ),
+    Mutant(
+        ADMISSION,
+        "refuse",
+        "context.set_condition('Ready', FALSE, 'InvalidInput', problems)",
+        "",
+        DOOR,
+    ),
     Mutant(ENTITY, "Entity.__init__", "check_id(self.kind)", "", STARTS),
-    Mutant(START, "check_id", "prefix != kind.lower() or len(parts) != len(namespace) + 1", "False", STARTS),
-    Mutant(START, "read_carried", "argument is not None and not is_continued(workflow.info())", "False", STARTS),
+    Mutant(
+        START,
+        "check_id",
+        "prefix != kind.lower() or len(parts) != len(namespace) + 1",
+        "False",
+        STARTS,
+    ),
+    Mutant(
+        START,
+        "read_carried",
+        "argument is not None and not is_continued(workflow.info())",
+        "False",
+        STARTS,
+    ),
     Mutant(START, "is_continued", "info.attempt == 1", "True", STARTS),
     Mutant(START, "is_continued", "not info.cron_schedule", "True", STARTS),
     Mutant(START, "_argument", "len(arguments) > most", "False", STARTS),
@@ -84,10 +154,18 @@ AT_OTHER_DOORS = (
         STARTS,
     ),
     Mutant(
-        "workflows/stack_upgrades/workflow.py", "StackUpgradesWorkflow.__init__", "check_only_id(self.kind, STACK_UPGRADES_ID)", "", STARTS
+        "workflows/stack_upgrades/workflow.py",
+        "StackUpgradesWorkflow.__init__",
+        "check_only_id(self.kind, STACK_UPGRADES_ID)",
+        "",
+        STARTS,
     ),
     Mutant(
-        "workflows/stack_upgrades/workflow.py", "StackUpgradesWorkflow.__init__", "read_carried(arguments, UpgradesState)", "None", STARTS
+        "workflows/stack_upgrades/workflow.py",
+        "StackUpgradesWorkflow.__init__",
+        "read_carried(arguments, UpgradesState)",
+        "None",
+        STARTS,
     ),
     Mutant(
         "workflows/endpoint_directory/workflow.py",
@@ -96,12 +174,36 @@ AT_OTHER_DOORS = (
         "None",
         STARTS,
     ),
-    Mutant("workflows/cloud_cluster/workflow.py", "CloudClusterWorkflow.__init__", "read_carried(arguments, CloudState)", "None", STARTS),
-    Mutant("workflows/cloud_cluster/workflow.py", "CloudClusterWorkflow.__init__", "not cluster", "False", STARTS),
+    Mutant(
+        "workflows/cloud_cluster/workflow.py",
+        "CloudClusterWorkflow.__init__",
+        "read_carried(arguments, CloudState)",
+        "None",
+        STARTS,
+    ),
+    Mutant(
+        "workflows/cloud_cluster/workflow.py",
+        "CloudClusterWorkflow.__init__",
+        "not cluster",
+        "False",
+        STARTS,
+    ),
     Mutant(DEPLOYMENT, "ModelDeploymentWorkflow.placed", "check_placed(message)", "", UNUSABLE),
     Mutant(DEPLOYMENT, "ModelDeploymentWorkflow.evict", "check_evicted(message)", "", UNUSABLE),
-    Mutant(DEPLOYMENT, "ModelDeploymentWorkflow.scale", "self.accept_request(message.request_id)", "True", UNUSABLE),
-    Mutant(DEPLOYMENT, "ModelDeploymentWorkflow.record_event", "not self.accept_request(message.request_id)", "False", UNUSABLE),
+    Mutant(
+        DEPLOYMENT,
+        "ModelDeploymentWorkflow.scale",
+        "self.accept_request(message.request_id)",
+        "True",
+        UNUSABLE,
+    ),
+    Mutant(
+        DEPLOYMENT,
+        "ModelDeploymentWorkflow.record_event",
+        "not self.accept_request(message.request_id)",
+        "False",
+        UNUSABLE,
+    ),
     Mutant(
         "workflows/model_replica/workflow.py",
         "ModelReplicaWorkflow.set_template",
@@ -109,30 +211,64 @@ AT_OTHER_DOORS = (
         "",
         UNUSABLE,
     ),
-    Mutant("workflows/entity/handles.py", "_check_time", "raise UnusableMessage(problem)", "", UNUSABLE),
+    Mutant(
+        "workflows/entity/handles.py", "_check_time", "raise UnusableMessage(problem)", "", UNUSABLE
+    ),
 )
 
-# What may not change once an object exists.
+# Fields that may not change once an object exists.
 UPDATE_RULES = (
     Mutant(UPDATES, "_cluster", "was != now", "False", DOOR),
-    Mutant(UPDATES, "_cluster", "before.source != after.source", "False", "tests/api_types/validation/test_updates.py"),
+    Mutant(
+        UPDATES,
+        "_cluster",
+        "before.source != after.source",
+        "False",
+        "tests/api_types/validation/test_updates.py",
+    ),
     Mutant(UPDATES, "_replica", "old.spec.cluster_name != new.spec.cluster_name", "False", DOOR),
-    Mutant(UPDATES, "_replica", "before != after", "False", "tests/api_types/validation/test_updates.py"),
+    Mutant(
+        UPDATES,
+        "_replica",
+        "before != after",
+        "False",
+        "tests/api_types/validation/test_updates.py",
+    ),
     Mutant(UPDATES, "_cache", "was != now", "False", DOOR),
     Mutant(UPDATES, "_cache", "_is_staged(old)", "False", DOOR),
     Mutant(UPDATES, "admit_update", "problems", "False", DOOR, number=2),
-    Mutant(UPDATES, "admit_update", "not same", "False", "tests/api_types/validation/test_updates.py"),
+    Mutant(
+        UPDATES, "admit_update", "not same", "False", "tests/api_types/validation/test_updates.py"
+    ),
 )
 
-# When pods are deleted without grace, and what a teardown leaves alone.
+# Pods that are deleted without grace, and objects that a teardown leaves alone.
 TEARDOWN = (
     Mutant(DELETION, "Deleter.until_gone", "self._force_after is not None", "False", DELETIONS),
-    Mutant(DELETION, "Deleter.until_gone", "await _force_delete(self.cluster, dependents, self._force_after)", "", DELETIONS),
+    Mutant(
+        DELETION,
+        "Deleter.until_gone",
+        "await _force_delete(self.cluster, dependents, self._force_after)",
+        "",
+        DELETIONS,
+    ),
     Mutant(DELETION, "_force_delete", "overdue > force_after", "False", DELETIONS),
     Mutant(DELETION, "_force_delete", "overdue > force_after", "True", DELETIONS),
     Mutant(DELETION, "_force_delete", "not metadata.get('deletionTimestamp')", "False", DELETIONS),
-    Mutant(DELETION, "_force_delete", "Kind(item['apiVersion'], item['kind']) != POD", "False", DELETIONS),
-    Mutant(DELETION, "_force_delete", "await cluster.delete(ObjectId.of(item), uid=metadata['uid'], grace_seconds=0)", "", DELETIONS),
+    Mutant(
+        DELETION,
+        "_force_delete",
+        "Kind(item['apiVersion'], item['kind']) != POD",
+        "False",
+        DELETIONS,
+    ),
+    Mutant(
+        DELETION,
+        "_force_delete",
+        "await cluster.delete(ObjectId.of(item), uid=metadata['uid'], grace_seconds=0)",
+        "",
+        DELETIONS,
+    ),
     Mutant(
         "activities/workloads/activities.py",
         "WorkloadActivities.teardown_replica_step",
@@ -157,7 +293,8 @@ TEARDOWN = (
     Mutant(
         "activities/workloads/teardown_steps.py",
         "_delete",
-        "[] if order.inventory else kinds.resolve_all(step.kinds, await deleter.cluster.resources())",
+        "[] if order.inventory else "
+        "kinds.resolve_all(step.kinds, await deleter.cluster.resources())",
         "[]",
         DELETIONS,
     ),
@@ -168,20 +305,40 @@ TEARDOWN = (
         "False",
         DELETIONS,
     ),
-    Mutant("activities/cluster_objects/ownership.py", "conflict", "owner.uid == uid", "True", DELETIONS),
+    Mutant(
+        "activities/cluster_objects/ownership.py", "conflict", "owner.uid == uid", "True", DELETIONS
+    ),
     Mutant(DELETION, "Deleter.until_gone", "conflict(found, self.uid)", "''", DELETIONS),
 )
 
 # Single lines that no fast test noticed.
 SURVIVORS = (
     Mutant(KUBECONFIG, "_Reader._server", "parts.query or parts.fragment", "False", KUBECONFIGS),
-    Mutant(KUBECONFIG, "_Reader._server", "parts.query or parts.fragment", "parts.query", KUBECONFIGS),
-    Mutant(KUBECONFIG, "_Reader._server", "parts.query or parts.fragment", "parts.fragment", KUBECONFIGS),
-    Mutant("client/planning/cloud_objects.py", "_cost", "price == UNPRICED", "False", "tests/client/commands/test_plan_clouds.py"),
+    Mutant(
+        KUBECONFIG, "_Reader._server", "parts.query or parts.fragment", "parts.query", KUBECONFIGS
+    ),
+    Mutant(
+        KUBECONFIG,
+        "_Reader._server",
+        "parts.query or parts.fragment",
+        "parts.fragment",
+        KUBECONFIGS,
+    ),
+    Mutant(
+        "client/planning/cloud_objects.py",
+        "_cost",
+        "price == UNPRICED",
+        "False",
+        "tests/client/commands/test_plan_clouds.py",
+    ),
     Mutant(STACK, "StackInstaller.update", "self._stack.seen.restart", "False", STACK_ORDERS),
     Mutant(STACK, "StackInstaller.update", "self._stack.seen.restart", "True", STACK_ORDERS),
     Mutant(
-        STACK, "StackInstaller._restarted", "self._stack.seen = self._stack.seen.model_copy(update={'restart': False})", "", STACK_ORDERS
+        STACK,
+        "StackInstaller._restarted",
+        "self._stack.seen = self._stack.seen.model_copy(update={'restart': False})",
+        "",
+        STACK_ORDERS,
     ),
     Mutant(STACK, "StackInstaller._restarted", "restarted", "True", STACK_ORDERS),
     Mutant(
@@ -203,8 +360,16 @@ SURVIVORS = (
         "min(created, version_of(tree))",
         PROJECTIONS,
     ),
-    Mutant(PROJECTION, "Projection._since", "min(created, version_of(tree))", "created", PROJECTIONS),
-    Mutant(PROJECTION, "Projection._since", "min(created, version_of(tree))", "version_of(tree)", PROJECTIONS),
+    Mutant(
+        PROJECTION, "Projection._since", "min(created, version_of(tree))", "created", PROJECTIONS
+    ),
+    Mutant(
+        PROJECTION,
+        "Projection._since",
+        "min(created, version_of(tree))",
+        "version_of(tree)",
+        PROJECTIONS,
+    ),
     Mutant(
         PENDING,
         "_planned",

@@ -1,4 +1,4 @@
-"""A mutant is put into a program: into its loaded functions, or into a module that it is about to import."""
+"""Put a mutant into loaded functions, or into a module before its import."""
 
 import ast
 import gc
@@ -12,18 +12,26 @@ from tests.mutants.edits import ROOT, function_of
 
 
 class NotSwappableError(Exception):
-    """A loaded program cannot take the change: it is outside of functions, or changes what a function closes over."""
+    """The change is outside of functions or changes a closure, so it needs a new process."""
 
 
 def swap(module: str, symbol: str, tree: ast.Module) -> None:
-    """Give the loaded functions of a symbol the code of a changed module. Raises NotSwappableError."""
+    """Replace the code of the loaded functions of a symbol. Raises NotSwappableError."""
     outermost = function_of(tree, symbol)
     if outermost is None:
         raise NotSwappableError(symbol)
     path = str(ROOT / module)
-    codes = {(code.co_qualname, code.co_firstlineno): code for code in _codes(compile(tree, path, "exec")) if code.co_qualname == outermost}
+    codes = {
+        (code.co_qualname, code.co_firstlineno): code
+        for code in _codes(compile(tree, path, "exec"))
+        if code.co_qualname == outermost
+    }
     gc.unfreeze()
-    functions = [each for each in gc.get_objects() if isinstance(each, FunctionType) and each.__code__.co_filename == path]
+    functions = [
+        each
+        for each in gc.get_objects()
+        if isinstance(each, FunctionType) and each.__code__.co_filename == path
+    ]
     swapped = 0
     for function in functions:
         new = codes.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
@@ -45,14 +53,14 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 class ChangedModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports one module from a changed tree, whoever imports it."""
+    """An import hook that loads one module from a changed tree."""
 
     def __init__(self, module: str, tree: ast.Module) -> None:
         self._name = module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         self._path, self._tree = str(ROOT / module), tree
 
     def install(self) -> None:
-        """Be asked first. The module must not have been imported before."""
+        """Register the hook. Raises NotSwappableError if the module is already imported."""
         if self._name in sys.modules:
             raise NotSwappableError(self._name)
         sys.meta_path.insert(0, self)
@@ -60,11 +68,13 @@ class ChangedModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Find that module, and no other."""
+        """Find the changed module, and leave other modules to other finders."""
         del path, target
         if fullname != self._name:
             return None
-        found = importlib.machinery.ModuleSpec(fullname, self, origin=self._path, is_package=self._path.endswith("__init__.py"))
+        found = importlib.machinery.ModuleSpec(
+            fullname, self, origin=self._path, is_package=self._path.endswith("__init__.py")
+        )
         found.has_location = True
         if found.submodule_search_locations is not None:
             found.submodule_search_locations.append(self._path.removesuffix("/__init__.py"))
@@ -72,4 +82,5 @@ class ChangedModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the changed code."""
-        exec(compile(self._tree, self._path, "exec"), module.__dict__)  # noqa: S102 - the product's own code
+        code = compile(self._tree, self._path, "exec")
+        exec(code, module.__dict__)  # noqa: S102 - the product's own code

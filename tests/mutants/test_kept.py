@@ -1,4 +1,4 @@
-"""Kept mutants still apply to the code as it is, and what finds and changes code does so. `make mutants` runs their tests."""
+"""Kept mutants apply to the present code and name existing tests, which `make mutants` runs."""
 
 import ast
 
@@ -14,11 +14,17 @@ def test_a_kept_mutant_applies_and_its_test_exists(mutant: Mutant) -> None:
     assert ast.unparse(mutant.applied()) != ast.unparse(parsed(mutant.module))
     file, _, test = mutant.killed_by.partition("::")
     tree = ast.parse((ROOT / file).read_text())
-    assert definition(tree, test) if test else any(name.startswith("test_") for name in _functions(tree))
+    assert (
+        definition(tree, test)
+        if test
+        else any(name.startswith("test_") for name in _functions(tree))
+    )
 
 
 def _functions(tree: ast.Module) -> list[str]:
-    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [
+        node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
 
 
 def test_no_mutant_is_kept_twice() -> None:
@@ -36,7 +42,7 @@ def example(first: int, second: int) -> int:
 
 
 def changed(find: str, put: str, symbol: str = "example", number: int = 0) -> list[str]:
-    """Give the lines that a mutant of this file removes and adds."""
+    """Return the lines that a mutant of this file removes and adds."""
     lines = difference(HERE, Mutant(HERE, symbol, find, put, "", number).applied()).splitlines()
     return [line[:1] + line[1:].strip() for line in lines[2:] if line[0] in "+-"]
 
@@ -44,7 +50,10 @@ def changed(find: str, put: str, symbol: str = "example", number: int = 0) -> li
 def test_a_mutant_replaces_an_expression_or_deletes_a_statement_in_any_formatting() -> None:
     assert changed("first>second", "False") == ["-if first > second:", "+if False:"]
     assert changed("print( first )", "") == ["-print(first)", "+pass"]
-    assert changed("return (first\n + second)", "return 0") == ["-return first + second", "+return 0"]
+    assert changed("return (first\n + second)", "return 0") == [
+        "-return first + second",
+        "+return 0",
+    ]
     assert changed("first", "second", number=2) == ["-print(first)", "+print(second)"]
 
 
@@ -57,7 +66,9 @@ def test_a_mutant_replaces_an_expression_or_deletes_a_statement_in_any_formattin
         ("example", "first + second", "cannot replace"),
     ],
 )
-def test_a_mutant_that_does_not_apply_any_more_is_an_error(symbol: str, find: str, problem: str) -> None:
+def test_a_mutant_that_does_not_apply_any_more_is_an_error(
+    symbol: str, find: str, problem: str
+) -> None:
     with pytest.raises(NotFoundError, match=problem):
         Mutant(HERE, symbol, find, "return 0", "").applied()
 
@@ -65,5 +76,7 @@ def test_a_mutant_that_does_not_apply_any_more_is_an_error(symbol: str, find: st
 @pytest.mark.slow
 def test_random_mutants_are_repeated_by_their_seed_and_change_the_code() -> None:
     first, again = (drawn.draw("workflows/entity", 20, 7) for _ in range(2))
-    assert [(each.module, each.number, each.what) for each in first] == [(each.module, each.number, each.what) for each in again]
+    assert [(each.module, each.number, each.description) for each in first] == [
+        (each.module, each.number, each.description) for each in again
+    ]
     assert all(difference(each.module, each.tree) for each in first)

@@ -1,7 +1,7 @@
 """Run tests against mutants: a pytest session collects once, and each mutant lives in a fork of it.
 
-In the fork only the mutant's tests run, up to the first that fails. A mutant outside of functions
-is imported by a process of its own.
+The fork runs only the mutant's tests, up to the first failure. A mutant outside of functions runs
+in a new process, which imports the changed module.
 """
 
 import ast
@@ -22,7 +22,8 @@ import pytest
 from tests.mutants.edits import ROOT
 from tests.mutants.swapping import ChangedModule, NotSwappableError, swap
 
-# Processor time for the tests of one mutant, and how much longer they may wait, so that a loaded machine decides nothing.
+# Processor time for the tests of one mutant. The limit of wall time is WAITING times as long, so
+# that the load of the machine does not decide.
 LIMIT_SECONDS = 60.0
 WAITING = 10
 NOT_SWAPPABLE, NOT_ENDED, PROCESS_ENDED = "not swappable", "(did not end)", "(the process ended)"
@@ -33,9 +34,10 @@ LEFT_OUT = "not testbed and not oracle"
 
 @dataclass
 class Trial:
-    """A mutant, the tests that may kill it, and the one that did: empty for a survivor.
+    """A mutant, the tests that may kill it, and the killer, which is empty for a survivor.
 
-    `undecided`: its tests did not end in time, or the one that failed does so without it too.
+    A mutant is undecided if its tests did not end in time, or if the failed test also fails
+    without it.
     """
 
     module: str
@@ -50,7 +52,7 @@ class Trial:
 
     @property
     def verdict(self) -> str:
-        """Say what became of the mutant."""
+        """The outcome in one word."""
         return "undecided" if self.undecided else "killed" if self.killer else "SURVIVED"
 
 
@@ -68,7 +70,8 @@ class Trials:
             started = time.monotonic()
             self._try(session, trial)
             trial.seconds = time.monotonic() - started
-            print(f"{trial.verdict:9} {trial.seconds:6.1f} s {trial.tried:4} tests  {trial.title}  {trial.killer}", flush=True)
+            spent = f"{trial.seconds:6.1f} s {trial.tried:4} tests"
+            print(f"{trial.verdict:9} {spent}  {trial.title}  {trial.killer}", flush=True)
         return True
 
     def _try(self, session: pytest.Session, trial: Trial) -> None:
@@ -78,7 +81,9 @@ class Trials:
         if killer == NOT_SWAPPABLE:
             killer = _in_a_process(trial, self._limit)
         trial.killer = killer
-        trial.undecided = killer == NOT_ENDED or ("::" in killer and not self._passes(session, killer))
+        trial.undecided = killer == NOT_ENDED or (
+            "::" in killer and not self._passes(session, killer)
+        )
 
     def _passes(self, session: pytest.Session, test: str) -> bool:
         """Whether a killer passes without a mutant."""
@@ -92,11 +97,16 @@ def run(trials: Sequence[Trial], *, marks: str = LEFT_OUT, limit: float = LIMIT_
     """Try mutants, and return pytest's exit code."""
     os.environ.setdefault(CASES, FEW_CASES)
     files = sorted({test.partition("::")[0] for trial in trials for test in trial.tests})
-    return int(pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-m", marks, *files], plugins=[Trials(trials, limit)]))
+    return int(
+        pytest.main(
+            ["-q", "-s", "-p", "no:cacheprovider", "-m", marks, *files],
+            plugins=[Trials(trials, limit)],
+        )
+    )
 
 
 def _chosen(items: Sequence[pytest.Item], tests: Sequence[str]) -> list[pytest.Item]:
-    """Choose the items of tests, in the order of the tests. A test without parameters names all that it has."""
+    """Choose the items of tests, in their order. A test without parameters has all its items."""
     chosen: list[pytest.Item] = []
     by_prefix: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -112,8 +122,10 @@ def _chosen(items: Sequence[pytest.Item], tests: Sequence[str]) -> list[pytest.I
     return chosen
 
 
-def _in_a_fork(session: pytest.Session, items: Sequence[pytest.Item], trial: Trial | None, limit: float) -> str:
-    """Run items in a fork, with a mutant; return the id of the first that fails."""
+def _in_a_fork(
+    session: pytest.Session, items: Sequence[pytest.Item], trial: Trial | None, limit: float
+) -> str:
+    """Run items in a fork, with a mutant. Return the id of the first failed test, or a reason."""
     with tempfile.TemporaryFile() as answer:
         process = os.fork()
         if not process:
@@ -123,10 +135,14 @@ def _in_a_fork(session: pytest.Session, items: Sequence[pytest.Item], trial: Tri
             return NOT_ENDED
         answer.seek(0)
         content = answer.read()
-        return str(pickle.loads(content)) if content else PROCESS_ENDED  # noqa: S301 - our own fork wrote it
+        if not content:
+            return PROCESS_ENDED
+        return str(pickle.loads(content))  # noqa: S301 - our own fork wrote it
 
 
-def _run_and_exit(session: pytest.Session, items: Sequence[pytest.Item], trial: Trial | None, answer: int) -> None:
+def _run_and_exit(
+    session: pytest.Session, items: Sequence[pytest.Item], trial: Trial | None, answer: int
+) -> None:
     os.setpgid(0, 0)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 1)
@@ -168,12 +184,14 @@ def _limit_processor(limit: float) -> None:
 
 
 def _ended(process: int, limit: float) -> bool:
-    """Wait for a process; False for one that reached a limit."""
+    """Wait for a process. Return False if it reached a limit."""
     deadline = time.monotonic() + WAITING * limit
     while time.monotonic() < deadline:
         ended, status = os.waitpid(process, os.WNOHANG)
         if ended:
-            return not (os.WIFSIGNALED(status) and os.WTERMSIG(status) in {signal.SIGXCPU, signal.SIGKILL})
+            return not (
+                os.WIFSIGNALED(status) and os.WTERMSIG(status) in {signal.SIGXCPU, signal.SIGKILL}
+            )
         time.sleep(0.02)
     os.killpg(process, signal.SIGKILL)
     os.waitpid(process, 0)
@@ -181,13 +199,15 @@ def _ended(process: int, limit: float) -> bool:
 
 
 def _in_a_process(trial: Trial, limit: float) -> str:
-    """Run the tests of a mutant where its module is not imported yet."""
+    """Run the tests of a mutant in a process that has not imported its module."""
     with tempfile.TemporaryDirectory() as folder:
         handed = Path(folder, "trial")
         handed.write_bytes(pickle.dumps(trial))
         command = [sys.executable, "-m", "tests.mutants.trials", str(handed)]
         try:
-            subprocess.run(command, cwd=ROOT, timeout=WAITING * limit, capture_output=True, check=False)
+            subprocess.run(
+                command, cwd=ROOT, timeout=WAITING * limit, capture_output=True, check=False
+            )
         except subprocess.TimeoutExpired:
             return NOT_ENDED
         found = handed.with_suffix(".failed")
@@ -195,12 +215,16 @@ def _in_a_process(trial: Trial, limit: float) -> str:
 
 
 def _main(handed: Path) -> None:
-    trial: Trial = pickle.loads(handed.read_bytes())  # noqa: S301 - the process before wrote it
+    trial: Trial = pickle.loads(handed.read_bytes())  # noqa: S301 - the parent process wrote it
     ChangedModule(trial.module, trial.tree).install()
     watcher = _Watcher()
     command = ["-q", "-x", "-p", "no:cacheprovider", "-m", LEFT_OUT, *trial.tests]
     code = pytest.main(command, plugins=[watcher])
-    failed = watcher.failed or ("" if code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} else "(not collected)")
+    failed = watcher.failed or (
+        ""
+        if code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
+        else "(not collected)"
+    )
     handed.with_suffix(".failed").write_text(failed)
 
 
