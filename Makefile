@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo          a whole fleet on this machine, gateways included, with a first model on two clusters that answers"
 	@echo "make up, down      the same fleet without a model; stop it"
-	@echo "make test          all checks, and all tests but those of make test-long; it ends with a table of where the time went"
+	@echo "make test          all checks, and all tests that make test-long does not run; it ends with a table of its time"
 	@echo "make test-long     the tests marked long: losses, upgrades of stacks, clusters at fake clouds, KEDA (built once, cached)"
 	@echo "make test-fast     the tests that need no real parts, with few random cases"
 	@echo "make soak          simulate, campaign, explore, faults-clouds, fuzz, fuzz-front and mutants in turn: before a release, and"
@@ -31,7 +31,7 @@ help:
 	@echo "make keda          build KEDA, which make test-long does when it is missing"
 	@echo "make image         build the container image as root, which make test-long does when the product has changed"
 	@echo "make mutants       break each kept line of code alone, and show that its test fails"
-	@echo "make mutate        break random lines: PACKAGE=scheduler SAMPLE=50 SEED=1; it prints those that no near test notices"
+	@echo "make mutate        break random lines: PACKAGE=scheduler SAMPLE=50 SEED=1; it prints the changes that no near test notices"
 	@echo "make check, fmt    linters, types, import contracts, dependencies, dead code; format"
 	@echo "make coverage      branch coverage of the tests that need no real parts"
 	@echo "make bench-front   1,000 objects, 50 watchers and 100 writes a second at the front, for a minute"
@@ -56,14 +56,14 @@ test: venv programs oracle
 	$(BIN)/python -m tests.environment.times linters $(MAKE) --no-print-directory --jobs 2 --output-sync=target check compiled
 	$(PYTEST_ALL) --lanes $(LANES) -m "not long and not keda"
 
-# Each takes a minute or more of two processors.
+# The image is built before the tests, so that the progress of the build is visible.
 test-long: venv programs keda image oracle
 	$(PYTEST_ALL) --lanes computing=1,own=5 -m "long or keda"
 
 # Hours of random cases, outside CI. It ends at the first finding.
 soak: simulate campaign explore faults-clouds fuzz fuzz-front mutants
 
-# For the inner loop: what it leaves out is counted at its end.
+# For the inner loop. Its summary counts the tests that it leaves out.
 test-fast: venv
 	MODELPLANE_TEST_CASES=0.05 $(BIN)/pytest -q -n 2 --dist worksteal -m "not testbed and not oracle and not slow"
 
@@ -100,7 +100,7 @@ mutate: SAMPLE := 50
 mutate: venv
 	$(BIN)/python -m tests.mutants drawn --package $(PACKAGE) --sample $(SAMPLE) $(if $(SEED),--seed $(SEED)) $(if $(MAP),--map $(MAP))
 
-# Whole fleets with workers, clusters and clouds in one process each; it prints how to repeat what it finds.
+# Each seed simulates a whole fleet with workers, clusters and clouds in one process. A finding prints the command that repeats it.
 simulate: SEEDS := 1-1000
 simulate: DAYS := 0.5
 simulate: venv
@@ -137,8 +137,8 @@ check-rest: venv
 coverage: venv
 	MODELPLANE_TEST_CASES=0.05 $(BIN)/pytest -q -n 2 --dist worksteal -m "not testbed and not oracle and not slow" --cov --cov-report=term:skip-covered
 
-# pytest compiles tests in its own way, with what explains a failed assert; the processes of a lane would each do it for themselves.
-# Beside mypy it costs no time. What cannot be imported is reported by the run that needs it.
+# pytest rewrites the assert statements of test files and caches the result. Without this step, every process of a lane would do that
+# for the same files. The step ignores files that fail to import, because the test run reports them.
 compiled: venv
 	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true
 
@@ -168,7 +168,7 @@ bench-front: venv programs
 programs: venv
 	$(BIN)/python -m testbed install --browser
 
-# A build of about ten minutes, once.
+# Built once, then cached.
 keda: venv
 	$(BIN)/python -m testbed install --keda
 

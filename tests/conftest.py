@@ -1,7 +1,7 @@
 """Fixtures that every package's tests share: one testbed for the whole session.
 
 `MODELPLANE_TESTBED_HOME` names a folder whose testbed is used and left running, so that a developer pays for the start once.
-With `--lanes`, processes of pytest-xdist run different files (tests/environment/lanes.py), and one lane shares a testbed.
+With `--lanes`, the processes of pytest-xdist run different files (tests/environment/lanes.py), and one lane shares a testbed.
 """
 
 import gc
@@ -105,7 +105,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs the oracle, and refuse a test that needs the testbed and does not say so."""
+    """Mark the tests that need the oracle, and refuse an unmarked test that needs the testbed."""
     container_engine.leave_out_without_root(config, items)
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
@@ -139,7 +139,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def lent_home(pytestconfig: pytest.Config) -> Path | None:
-    """Folder of the testbed that the processes of the lane `shared` have together; None in other processes."""
+    """Folder of the testbed that the processes of the lane `shared` use together; None in other processes."""
     return Path(pytestconfig.workerinput[Lent.NAME]) if _lane(pytestconfig) == "shared" else None  # type: ignore[attr-defined]
 
 

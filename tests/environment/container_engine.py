@@ -1,7 +1,7 @@
-"""A container engine for tests of the image: Debian's buildah and podman, on an own store.
+"""A container engine for tests of the image: Debian's buildah and podman with a store of their own.
 
 The engine needs root and apt. Its images, settings and programs lie beside the testbed's programs
-in the user's cache folder, so the machine's own containers are neither seen nor changed.
+in the user's cache folder, so it neither sees nor changes the machine's own containers.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ runroot = "{state}"
 
 
 class EngineFailed(Exception):
-    """The engine or an image cannot be had; the message says what failed and what to do."""
+    """The engine does not work, or cannot build an image. The message names the cause and the remedy."""
 
 
 def leave_out_without_root(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -68,7 +68,7 @@ def leave_out_without_root(config: pytest.Config, items: list[pytest.Item]) -> N
 
 
 class ContainerEngine:
-    """Run buildah and podman on a store in the cache folder; `say` takes progress."""
+    """Run buildah and podman on a store in the cache folder. `say` shows progress."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say
@@ -96,8 +96,8 @@ class ContainerEngine:
         if missing:
             install = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
             try:
-                self.run("apt-get", "update", what="reading the lists of packages")
-                self.run(*install, what=f"installing {', '.join(missing)}")
+                self.run("apt-get", "update", progress="reading the lists of packages")
+                self.run(*install, progress=f"installing {', '.join(missing)}")
             except EngineFailed as error:
                 hint = f"install {', '.join(missing)}, so that they are on PATH"
                 raise EngineFailed(f"{error}\n{hint}") from error
@@ -112,14 +112,14 @@ class ContainerEngine:
         )
         (self.folder / "storage.conf").write_text(storage)
 
-    def run(self, *command: str, what: str = "", stdin: str | None = None) -> str:
-        """Run a program and return its standard output. With `what`, say what takes long.
+    def run(self, *command: str, progress: str = "", stdin: str | None = None) -> str:
+        """Run a program and return its standard output. `progress` names a slow step for the user.
 
         Raises EngineFailed with the end of the program's output.
         """
         began = time.monotonic()
-        if what:
-            self.say(f"image: {what}")
+        if progress:
+            self.say(f"image: {progress}")
         with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
             try:
                 process = subprocess.Popen(
@@ -139,8 +139,8 @@ class ContainerEngine:
                     break
                 except subprocess.TimeoutExpired:
                     unsent = None
-                    if what:
-                        self.say(f"image: {what}, {time.monotonic() - began:.0f} s so far")
+                    if progress:
+                        self.say(f"image: {progress}, {time.monotonic() - began:.0f} s so far")
             for file in (output, errors):
                 file.seek(0)
             said = output.read()

@@ -15,7 +15,7 @@ _SHORTEST_UNIT_SECONDS = 0.001
 
 @contextmanager
 def effort_below(limit: float) -> Iterator[None]:
-    """Fail if the block takes more CPU time than `limit` units. A unit is about 10 ms on an idle machine of 2025."""
+    """Fail if the block takes more CPU time than `limit` units."""
     began = time.process_time()
     yield
     used = time.process_time() - began

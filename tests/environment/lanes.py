@@ -2,15 +2,15 @@
 
 | Lane | Files | Testbed |
 |---|---|---|
-| `computing` | without a test on real parts; they keep a processor busy | none |
-| `shared` | marked `testbed("shared")`: each test works in namespaces of its own | one for the lane |
-| `own` | other files with tests on real parts: they stop parts, or count what a cluster has | one per process |
+| `computing` | no test on real parts; the tests keep a processor busy | none |
+| `shared` | marked `testbed("shared")`: each test works in its own namespaces | one for the lane |
+| `own` | other files with tests on real parts, which stop parts or count objects of a whole cluster | one per process |
 
-Tests on real parts wait most of the time, so more processes run them than there are processors. No process collects the
-files of another lane. Within a lane, a process takes the next unit when it is free: a test, a file whose tests share a
-fixture of the module, or a folder whose tests share an expensive fixture of the session.
+Tests on real parts wait most of the time, so more processes run than the machine has processors. No process collects the
+files of another lane. Within a lane, a free process takes the next unit: a test, a file whose tests share a fixture of the
+module, or a folder whose tests share an expensive fixture of the session.
 
-`pytest -n auto --lanes computing=2,shared=3,own=3` starts eight processes. Without `--lanes` pytest-xdist decides.
+`pytest -n auto --lanes computing=2,shared=3,own=3` starts eight processes. Without `--lanes`, pytest-xdist distributes the tests.
 """
 
 import functools
@@ -26,8 +26,8 @@ from xdist.workermanage import WorkerController
 from tests.environment.times import Budgets
 
 LANES = ("computing", "shared", "own")
-# The tests leave a worker and a front on their process's testbed: one process runs the whole folder, and before all else
-# (tests/budgets.toml).
+# The tests leave a worker and a front on the testbed of their process, so one process runs the whole folder, before any other
+# test (tests/budgets.toml).
 FOLDERS = ("tests/client/commands/",)
 ROOT = Path(__file__).parents[2]
 _OF_SEVERAL_TESTS = re.compile(r'scope="(module|package|class)"')
@@ -53,7 +53,7 @@ def lane_of_process(number: int, counts: Mapping[str, int]) -> str:
 
 
 def lane_of_file(file: Path, counts: Mapping[str, int]) -> str:
-    """Return the lane that runs a file, among those that have processes; `own` can run every file."""
+    """Return the lane that runs a file. Without processes in its lane, the file goes to `own`, which can run every file."""
     text = _text(file)
     lane = "computing" if "mark.testbed" not in text else "shared" if 'mark.testbed("shared"' in text else "own"
     return next(each for each in (lane, "own", "computing", "shared") if counts.get(each))
@@ -65,7 +65,7 @@ def _text(file: Path) -> str:
 
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Gives the units of each lane to its processes, those that may take longest first."""
+    """Distributes the units of each lane to its processes, starting with the largest budgets."""
 
     def __init__(self, config: pytest.Config, log: Any, counts: Mapping[str, int], root: Path = ROOT) -> None:
         super().__init__(config, log)

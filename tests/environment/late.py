@@ -1,4 +1,4 @@
-"""Modules that are loaded when a test uses them, because they take seconds and every process collects all tests."""
+"""Load slow modules when a test first uses them, because every process that collects the file would pay for the import."""
 
 import importlib
 from typing import Any

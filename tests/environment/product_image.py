@@ -38,7 +38,7 @@ GO_FOLDERS = {"GOROOT": "ro", "GOMODCACHE": "rw", "GOCACHE": "rw"}
 
 
 def built_image(engine: ContainerEngine) -> str:
-    """Return the name of the image of this tree, which is built unless it is there.
+    """Return the name of this tree's image, and build the image unless it exists.
 
     Raises EngineFailed.
     """
@@ -51,7 +51,7 @@ def built_image(engine: ContainerEngine) -> str:
 
 
 def content_digest() -> str:
-    """Digest all that the image is made from, so that another tree has an image of its own."""
+    """Digest every input of the image, so that another tree has an image of its own."""
     digest = hashlib.sha256(Path(__file__).read_bytes())
     for path in (CONTAINERFILE, *_copied_files()):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -60,7 +60,7 @@ def content_digest() -> str:
 
 
 def pip_settings() -> str:
-    """Return what pip on this machine is told by files and variables, as one settings file."""
+    """Return the settings of pip on this machine, from files and variables, as one settings file."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     # Variables come first in the list, and win.
@@ -108,8 +108,8 @@ def _build(engine: ContainerEngine, name: str) -> None:
         volumes = [word for mount in mounts for word in ("--volume", mount)]
         label = ["--label", f"{LABEL}=image"]
         target = ["--tag", name, "--file", str(CONTAINERFILE), str(ROOT)]
-        what = "building deploy/Containerfile, about 2 min, again when the product changes"
-        engine.run(*build, "--layers", *volumes, *label, *target, what=what)
+        progress = "building deploy/Containerfile, again after each change of the product"
+        engine.run(*build, "--layers", *volumes, *label, *target, progress=progress)
 
 
 def _ensure_python_base(engine: ContainerEngine, name: str) -> None:
@@ -130,7 +130,7 @@ def _ensure_python_base(engine: ContainerEngine, name: str) -> None:
             str(system),
             *_mirror(engine),
         ]
-        engine.run(*bootstrap, what=f"making a Debian {SUITE} with Python, about 2 min, once")
+        engine.run(*bootstrap, progress=f"making a Debian {SUITE} with Python, once")
         (system / "usr" / "bin" / "python").symlink_to("python3")
         shutil.rmtree(system / "var" / "cache" / "apt")
         engine.run("tar", "--create", "--file", str(archive), "--directory", str(system), ".")

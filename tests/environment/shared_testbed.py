@@ -36,7 +36,7 @@ def kept_home() -> Path | None:
 
 
 def shared_testbed(home: Path) -> Testbed:
-    """Make the testbed of a folder; the fleet file lies where `modelplane up` finds it again."""
+    """Make the testbed of a folder. The fleet file lies where `modelplane up` finds it again."""
     fleet = home / "fleet.yaml"
     fleet.parent.mkdir(parents=True, exist_ok=True)
     fleet.write_text(f"{BUILT_IN.read_text()}\ncontrol: false\n")
@@ -44,7 +44,7 @@ def shared_testbed(home: Path) -> Testbed:
 
 
 class Lent:
-    """A plugin of the process with the terminal: the home of a testbed that other processes share, which ends with the run."""
+    """A plugin of the process with the terminal: it owns the testbed that the lane `shared` uses, and stops it after the run."""
 
     NAME = "modelplane-lent-testbed"
 
@@ -60,7 +60,7 @@ class Lent:
         return plugin
 
     def pytest_unconfigure(self) -> None:
-        """Stop the testbed, if a process has started it; by now all of them have ended."""
+        """Stop the testbed if a process has started it. All those processes have ended by now."""
         if self._temporary:
             if (self.home / "fleet.yaml").exists():
                 shared_testbed(self.home).down()
@@ -69,7 +69,7 @@ class Lent:
 
 @contextmanager
 def turn(home: Path) -> Iterator[None]:
-    """Wait for the other processes that start the testbed of a folder; a command would refuse to wait."""
+    """Wait while other processes start the testbed of a folder. `modelplane up` would fail instead of waiting."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / "turn").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -77,7 +77,7 @@ def turn(home: Path) -> Iterator[None]:
 
 
 def started(owner: Testbed, summary: Summary) -> Running:
-    """Start a testbed, again when a real part does not come up in time; what each start took is in the summary."""
+    """Start a testbed, and retry if a real part does not come up in time. The summary shows the time of each start."""
     for attempt in range(1, STARTS_MAX + 1):
         begun = time.monotonic()
         try:

@@ -34,7 +34,7 @@ TESTS = 3
 
 @dataclass(eq=False)
 class Process:
-    """What the scheduler knows of a process; it runs a test when it knows the next one, or that there is none."""
+    """A process as the scheduler sees it. It runs a test when it knows the next test, or knows that none follows."""
 
     gateway: Any
     shutting_down: bool = False
@@ -57,7 +57,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def ran_by_processes(monkeypatch: pytest.MonkeyPatch, tree: Path, lanes: str) -> dict[str, list[str]]:
-    """Let the processes run all files, a test each in turn; gives the tests of each."""
+    """Let the processes run all files, one test each in turn. Return the tests of each process."""
     counts = parsed(lanes)
     total = sum(counts.values())
     monkeypatch.setattr("xdist.scheduler.loadscope.parse_tx_spec_config", lambda _: ["popen"] * total)

@@ -2,10 +2,10 @@
 
 python -m tests.environment.times NAME COMMAND...    run a command and note its time for the table under NAME
 
-A test's processor time is that of its pytest process and of the processes that ended in it. It is judged as it is: other
-work on the machine hardly changes it. Wall time is judged against a limit that grows with the load: the mean number of
-processes that could run, per processor, while the tests ran. Parts that outlive a test (API servers, Temporal, workers)
-are in the line of the whole machine.
+The processor time of a test covers its pytest process and all processes that ended during the test. Other work on the
+machine hardly changes it, so its limit is fixed. The limit of wall time grows with the load, which is the mean number of
+runnable processes per processor while the tests ran. Parts that outlive a test (API servers, Temporal, workers) count
+only in the row of the whole machine.
 """
 
 import json
@@ -44,33 +44,33 @@ class Spent:
 
 
 def now() -> Spent:
-    """Read both clocks of this process; processes that it started count when they have ended."""
+    """Read both clocks of this process. Its child processes count after they ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return Spent(time.monotonic(), sum(each.ru_utime + each.ru_stime for each in used))
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """What a file may take: one limit for most, and named exceptions."""
+    """The limits of files: a default, and named exceptions."""
 
     default: Spent
     files: Mapping[str, Spent]
 
     @classmethod
     def load(cls, path: Path | None = None) -> "Budgets":
-        """Read the file of budgets. Raises KeyError or ValueError for one that is malformed."""
+        """Read the file of budgets. Raises KeyError or ValueError if it is malformed."""
         read = tomllib.loads((path or BUDGETS).read_text())
         default = Spent(**read["default"])
         files = {name: Spent(**{"wall": default.wall, "cpu": default.cpu, **each}) for name, each in read.get("files", {}).items()}
         return cls(default, files)
 
     def of(self, file: str) -> Spent:
-        """Return the budget of a file; that of a folder is the largest in it."""
+        """Return the budget of a file. The budget of a folder is the largest budget in it."""
         inside = [each for name, each in self.files.items() if file.endswith("/") and name.startswith(file)]
         return max(inside, key=lambda each: each.wall, default=self.files.get(file, self.default))
 
     def exceeded(self, files: Mapping[str, Spent], load: float) -> list[str]:
-        """Say which files took more than they may, and what to do. `load`: processes that could run, per processor."""
+        """List the files over their budget, with a remedy. `load` is the number of runnable processes per processor."""
         found = []
         for file, spent in sorted(files.items()):
             allowed = self.of(file)
@@ -85,7 +85,7 @@ class Budgets:
 
 @dataclass
 class Table:
-    """The time of a run; those of the processes are added up."""
+    """The time of a run: the sum over its pytest processes."""
 
     collection: Spent = field(default_factory=Spent)
     groups: dict[str, Spent] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Table:
         self.loads.append(load)
 
     def merge(self, sent: Mapping[str, Any]) -> None:
-        """Add what a process sent with `wire`."""
+        """Add the table that a process sent with `wire`."""
         self.collection += Spent(*sent["collection"])
         for name, spent in sent["groups"].items():
             self.groups[name] = self.groups.get(name, Spent()) + Spent(*spent)
@@ -123,11 +123,11 @@ class Table:
 
     @property
     def load(self) -> float:
-        """The mean number of processes that could run, per processor."""
+        """The mean number of runnable processes per processor."""
         return sum(self.loads) / len(self.loads) if self.loads else 0.0
 
     def rows(self, before: Mapping[str, Spent], machine: Spent) -> list[tuple[str, Spent, int]]:
-        """List the rows of the table: a name, what it took, and how many tests it has."""
+        """List the rows of the table: name, time and number of tests."""
         rows = [(name, spent, 0) for name, spent in before.items()]
         rows.append(("collection", self.collection, 0))
         rows += [(name, self.groups[name], self.tests[name]) for name in GROUPS if name in self.groups]
@@ -156,7 +156,7 @@ class Times:
         try:
             return (yield)
         finally:
-            # Imports of pytest and its plugins belong to it: a process without tests would not have them.
+            # The imports of pytest and its plugins count as collection: a process without tests would not need them.
             self._table.collection += Spent(now().wall - self._began.wall, now().cpu)
 
     @pytest.hookimpl(wrapper=True)
@@ -229,7 +229,7 @@ def _busy() -> float:
 
 
 def _noted() -> dict[str, Spent]:
-    """Take the notes of commands that ran before this run; a note is shown once."""
+    """Read and delete the notes of the commands that ran before this run."""
     notes = [file for file in sorted(FOLDER.glob("*.json")) if file.stem != "run"]
     found = {file.stem: Spent(**json.loads(file.read_text())) for file in notes}
     for file in notes:
