@@ -1,7 +1,8 @@
-"""CPU time in units of a fixed computation, so that a limit holds on every machine and beside every load.
+"""CPU time in units of a fixed computation, so that a limit holds on every machine and load.
 
-A limit in seconds fails on a slow or busy machine although nothing is wrong. A busy machine slows the fixed computation as much as the
-code that a test measures, so the ratio of the two hardly changes.
+A limit in seconds fails on a slow or busy machine although nothing is wrong. A busy machine slows
+the fixed computation as much as the code that a test measures, so the ratio of the two hardly
+changes.
 """
 
 import time
@@ -21,7 +22,8 @@ def effort_below(limit: float) -> Iterator[None]:
     used = time.process_time() - began
     if used > limit * _SHORTEST_UNIT_SECONDS:
         units = used / max(_unit() for _ in range(3))
-        assert units < limit, f"the block took {units:.0f} units of CPU time; the limit is {limit:g}"
+        message = f"the block took {units:.0f} units of CPU time; the limit is {limit:g}"
+        assert units < limit, message
 
 
 def _unit() -> float:

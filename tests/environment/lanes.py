@@ -4,18 +4,21 @@
 |---|---|---|
 | `computing` | no test on real parts; the tests keep a processor busy | none |
 | `shared` | marked `testbed("shared")`: each test works in its own namespaces | one for the lane |
-| `own` | other files with tests on real parts, which stop parts or count objects of a whole cluster | one per process |
+| `own` | others with tests on real parts, which stop parts or count objects | one per process |
 
-Tests on real parts wait most of the time, so more processes run than the machine has processors. No process collects the
-files of another lane. Within a lane, a free process takes the next unit: a test, a file whose tests share a fixture of the
-module, or a folder whose tests share an expensive fixture of the session.
+Tests on real parts wait most of the time, so more processes run than the machine has processors.
+No process collects the files of another lane. Within a lane, a free process takes the next unit: a
+test, a file whose tests share a fixture of the module, or a folder whose tests share an expensive
+fixture of the session.
 
-`pytest -n auto --lanes computing=2,shared=3,own=3` starts eight processes. Without `--lanes`, pytest-xdist distributes the tests.
+`pytest -n auto --lanes computing=2,shared=3,own=3` starts eight processes. Without `--lanes`,
+pytest-xdist distributes the tests.
 """
 
 import functools
 import re
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +29,8 @@ from xdist.workermanage import WorkerController
 from tests.environment.times import Budgets
 
 LANES = ("computing", "shared", "own")
-# The tests leave a worker and a front on the testbed of their process, so one process runs the whole folder, before any other
-# test (tests/budgets.toml).
+# The tests leave a worker and a front on the testbed of their process, so one process runs the
+# whole folder, before any other test (tests/budgets.toml).
 FOLDERS = ("tests/client/commands/",)
 ROOT = Path(__file__).parents[2]
 _OF_SEVERAL_TESTS = re.compile(r'scope="(module|package|class)"')
@@ -36,7 +39,7 @@ KNOWN_AHEAD = 2
 
 
 def parsed(text: str) -> dict[str, int]:
-    """Parse `computing=2,own=3` to the number of processes of each lane. Raises pytest.UsageError."""
+    """Parse `computing=2,own=3` to the processes of each lane. Raises pytest.UsageError."""
     try:
         counts = {lane: int(count) for lane, count in (each.split("=") for each in text.split(","))}
     except ValueError:
@@ -53,9 +56,13 @@ def lane_of_process(number: int, counts: Mapping[str, int]) -> str:
 
 
 def lane_of_file(file: Path, counts: Mapping[str, int]) -> str:
-    """Return the lane that runs a file. Without processes in its lane, the file goes to `own`, which can run every file."""
+    """Return the lane that runs a file.
+
+    Without processes in its lane, the file goes to `own`, which can run every file.
+    """
     text = _text(file)
-    lane = "computing" if "mark.testbed" not in text else "shared" if 'mark.testbed("shared"' in text else "own"
+    real_parts = "shared" if 'mark.testbed("shared"' in text else "own"
+    lane = real_parts if "mark.testbed" in text else "computing"
     return next(each for each in (lane, "own", "computing", "shared") if counts.get(each))
 
 
@@ -67,7 +74,13 @@ def _text(file: Path) -> str:
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
     """Distributes the units of each lane to its processes, starting with the largest budgets."""
 
-    def __init__(self, config: pytest.Config, log: Any, counts: Mapping[str, int], root: Path = ROOT) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        log: Any,
+        counts: Mapping[str, int],
+        root: Path = ROOT,
+    ) -> None:
         super().__init__(config, log)
         self._counts = counts
         self._root = root
@@ -77,18 +90,25 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no t
     def schedule(self) -> None:
         """Make the units from all collections; each process knows only the tests of its lane."""
         if self.collection is None:
-            self._known = {node: frozenset(tests) for node, tests in self.registered_collections.items()}
-            tests = dict.fromkeys(test for each in self.registered_collections.values() for test in each)
+            collections = self.registered_collections
+            self._known = {node: frozenset(tests) for node, tests in collections.items()}
+            tests = dict.fromkeys(chain.from_iterable(collections.values()))
             self.collection: list[str] | None = list(tests)
             units: dict[str, dict[str, bool]] = {}
             for test in tests:
                 units.setdefault(self._split_scope(test), {})[test] = False
-            split = [unit for unit, its in units.items() if not any(known.issuperset(its) for known in self._known.values())]
+            split = [unit for unit, its in units.items() if not self._is_collected(its)]
             assert not split, f"no process has collected all tests of {split}"
-            for unit in sorted(units, key=lambda unit: -self._budgets.of(unit.partition("::")[0]).wall):
+            for unit in sorted(units, key=self._wall_limit, reverse=True):
                 self.workqueue[unit] = units[unit]
         for node in self.nodes:
             self._reschedule(node)
+
+    def _is_collected(self, tests: Mapping[str, bool]) -> bool:
+        return any(known.issuperset(tests) for known in self._known.values())
+
+    def _wall_limit(self, unit: str) -> float:
+        return self._budgets.of(unit.partition("::")[0]).wall
 
     def _split_scope(self, nodeid: str) -> str:
         """Return the unit of a test, which begins with its folder or file."""
@@ -113,4 +133,5 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no t
             self._assign_work_unit(node)
 
     def _next_unit(self, node: WorkerController) -> str | None:
-        return next((unit for unit, tests in self.workqueue.items() if self._known[node].issuperset(tests)), None)
+        known = self._known[node]
+        return next((unit for unit, its in self.workqueue.items() if known.issuperset(its)), None)

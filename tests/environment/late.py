@@ -1,4 +1,7 @@
-"""Load slow modules when a test first uses them, because every process that collects the file would pay for the import."""
+"""Load slow modules when a test first uses them.
+
+Otherwise every process that collects the test file would pay for the import.
+"""
 
 import importlib
 from typing import Any

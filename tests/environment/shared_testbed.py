@@ -44,13 +44,17 @@ def shared_testbed(home: Path) -> Testbed:
 
 
 class Lent:
-    """A plugin of the process with the terminal: it owns the testbed that the lane `shared` uses, and stops it after the run."""
+    """A plugin of the process with the terminal: it owns the testbed of the lane `shared`.
+
+    It stops that testbed after the run.
+    """
 
     NAME = "modelplane-lent-testbed"
 
     def __init__(self) -> None:
-        self._temporary = Path(tempfile.mkdtemp(prefix="modelplane-testbed-")) if kept_home() is None else None
-        self.home = self._temporary or (kept_home() or HOME) / "shared"
+        kept = kept_home()
+        self._temporary = None if kept else Path(tempfile.mkdtemp(prefix="modelplane-testbed-"))
+        self.home = self._temporary or (kept or HOME) / "shared"
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Lent":
@@ -69,7 +73,10 @@ class Lent:
 
 @contextmanager
 def turn(home: Path) -> Iterator[None]:
-    """Wait while other processes start the testbed of a folder. `modelplane up` would fail instead of waiting."""
+    """Wait while other processes start the testbed of a folder.
+
+    `modelplane up` would fail instead of waiting.
+    """
     home.mkdir(parents=True, exist_ok=True)
     with (home / "turn").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -77,7 +84,10 @@ def turn(home: Path) -> Iterator[None]:
 
 
 def started(owner: Testbed, summary: Summary) -> Running:
-    """Start a testbed, and retry if a real part does not come up in time. The summary shows the time of each start."""
+    """Start a testbed, and retry if a real part does not come up in time.
+
+    The summary shows the time of each start.
+    """
     for attempt in range(1, STARTS_MAX + 1):
         begun = time.monotonic()
         try:

@@ -73,7 +73,7 @@ class Summary:
         self._tests.update(ids)
 
     def pytest_runtest_logstart(self) -> None:
-        """Let the progress count the tests of all lanes; pytest-xdist counts the tests of one process."""
+        """Let the progress count the tests of all lanes; pytest-xdist counts one process."""
         if self._session and self._tests:
             self._session.testscollected = len(self._tests)
 

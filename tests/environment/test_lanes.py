@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,9 @@ from tests.environment.times import Budgets
 
 # Written apart: this file is one without tests on real parts.
 MARK = "testbed"
-PLAIN, SHARED, OWN = "def test_0(): ...", f'pytestmark = pytest.mark.{MARK}("shared")', f"pytestmark = pytest.mark.{MARK}"
+PLAIN = "def test_0(): ..."
+OWN = f"pytestmark = pytest.mark.{MARK}"
+SHARED = f'{OWN}("shared")'
 MODULE = '@pytest.fixture(scope="module")'
 FILES = {
     "tests/scheduler/test_a.py": PLAIN,
@@ -34,7 +37,10 @@ TESTS = 3
 
 @dataclass(eq=False)
 class Process:
-    """A process as the scheduler sees it. It runs a test when it knows the next test, or knows that none follows."""
+    """A process as the scheduler sees it.
+
+    It runs a test when it knows the next test, or knows that none follows.
+    """
 
     gateway: Any
     shutting_down: bool = False
@@ -56,11 +62,16 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ran_by_processes(monkeypatch: pytest.MonkeyPatch, tree: Path, lanes: str) -> dict[str, list[str]]:
+def ran_by_processes(
+    monkeypatch: pytest.MonkeyPatch,
+    tree: Path,
+    lanes: str,
+) -> dict[str, list[str]]:
     """Let the processes run all files, one test each in turn. Return the tests of each process."""
     counts = parsed(lanes)
     total = sum(counts.values())
-    monkeypatch.setattr("xdist.scheduler.loadscope.parse_tx_spec_config", lambda _: ["popen"] * total)
+    parser = "xdist.scheduler.loadscope.parse_tx_spec_config"
+    monkeypatch.setattr(parser, lambda _: ["popen"] * total)
     config = cast(pytest.Config, SimpleNamespace(getvalue=lambda _: None))
     scheduling = Lanes(config, None, counts, tree)
     processes = [Process(SimpleNamespace(id=f"gw{number}")) for number in range(total)]
@@ -99,10 +110,13 @@ def test_every_test_runs_once(monkeypatch: pytest.MonkeyPatch, tree: Path, lanes
     assert sorted(test for each in ran.values() for test in each) == sorted(all_tests)
 
 
-def test_tests_of_a_file_run_beside_each_other_unless_they_share_a_fixture(monkeypatch: pytest.MonkeyPatch, tree: Path) -> None:
+def test_tests_of_a_file_run_beside_each_other_unless_they_share_a_fixture(
+    monkeypatch: pytest.MonkeyPatch,
+    tree: Path,
+) -> None:
     ran = ran_by_processes(monkeypatch, tree, "computing=3,shared=3,own=4")
-    processes = {name: sum(any(test.startswith(name) for test in each) for each in ran.values()) for name in FILES}
-    assert processes == {
+    files = Counter(file for tests in ran.values() for file in files_of(tests))
+    assert files == {
         "tests/scheduler/test_a.py": 1,
         "tests/scheduler/test_b.py": 1,
         "tests/activities/test_c.py": 2,
@@ -114,9 +128,12 @@ def test_tests_of_a_file_run_beside_each_other_unless_they_share_a_fixture(monke
         f"{FOLDERS[0]}test_i.py": 1,
         f"{FOLDERS[0]}test_j.py": 1,
     }
-    with_folder = [{test.partition("::")[0] for test in tests} for tests in ran.values()]
-    of_own = {f"{FOLDERS[0]}test_g.py", f"{FOLDERS[0]}test_h.py"}
-    assert [files >= of_own for files in with_folder if files & of_own] == [True]
+    folder = {f"{FOLDERS[0]}test_g.py", f"{FOLDERS[0]}test_h.py"}
+    assert [files_of(tests) & folder for tests in ran.values() if files_of(tests) & folder] == [folder]
+
+
+def files_of(tests: Iterable[str]) -> set[str]:
+    return {test.partition("::")[0] for test in tests}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +145,11 @@ def test_tests_of_a_file_run_beside_each_other_unless_they_share_a_fixture(monke
         ("computing=1", ["computing", "computing", "computing"]),
     ],
 )
-def test_a_lane_without_processes_leaves_its_files_to_another(tree: Path, lanes: str, chosen: list[str]) -> None:
+def test_a_lane_without_processes_leaves_its_files_to_another(
+    tree: Path,
+    lanes: str,
+    chosen: list[str],
+) -> None:
     files = ("tests/scheduler/test_a.py", "tests/activities/test_c.py", "tests/workflows/test_e.py")
     assert [lane_of_file(tree / name, parsed(lanes)) for name in files] == chosen
 
@@ -151,8 +172,10 @@ def test_a_folder_that_one_process_runs_is_there_and_starts_first(folder: str) -
 def test_a_run_with_lanes_runs_the_tests_of_all_files_in_the_order_of_a_seed() -> None:
     """The first file has no tests on real parts, the second one has some, which are not chosen."""
     files = ["tests/environment/test_waiting.py", "tests/client/temporal/test_execution.py"]
-    options = ["-p", "random_order.plugin", "--random-order-seed=7", "-p", "no:cacheprovider", "-m", "not testbed"]
-    command = [sys.executable, "-m", "pytest", "-n", "auto", "--lanes", "computing=1,own=1", *options, *files]
+    order = ["-p", "random_order.plugin", "--random-order-seed=7"]
+    lanes = ["-n", "auto", "--lanes", "computing=1,own=1"]
+    options = ["-p", "no:cacheprovider", "-m", "not testbed"]
+    command = [sys.executable, "-m", "pytest", *lanes, *order, *options, *files]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == pytest.ExitCode.OK, ran.stdout + ran.stderr
     assert "Using --random-order-seed=7" in ran.stdout

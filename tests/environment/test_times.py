@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.environment import times
-from tests.environment.times import BUDGETS, ROOT, Budgets, Spent, Table
+from tests.environment.times import BUDGETS, REMEDY, ROOT, Budgets, Spent, Table
 
 FILE = "tests/a/test_a.py"
-REMEDY = "; make its tests cheaper, split it, or name it in tests/budgets.toml with the reason"
 LIMITS = Budgets(Spent(wall=100, cpu=10), {"tests/b/test_b.py": Spent(wall=300, cpu=10)})
 
 
@@ -27,8 +26,13 @@ LIMITS = Budgets(Spent(wall=100, cpu=10), {"tests/b/test_b.py": Spent(wall=300, 
         ("tests/b/", Spent(wall=299, cpu=1), 0.1, []),
     ],
 )
-def test_a_file_over_its_budget_is_named_with_what_is_allowed_and_what_to_do(file: str, spent: Spent, load: float, said: list[str]) -> None:
-    assert LIMITS.exceeded({file: spent}, load) == [f"{each}{REMEDY}" for each in said]
+def test_a_file_over_its_budget_is_named_with_its_limit_and_a_remedy(
+    file: str,
+    spent: Spent,
+    load: float,
+    said: list[str],
+) -> None:
+    assert LIMITS.exceeded({file: spent}, load) == [f"{each}; {REMEDY}" for each in said]
 
 
 def test_the_tables_of_processes_are_added_up() -> None:
@@ -59,17 +63,27 @@ def test_a_run_over_its_budget_fails_and_shows_where_the_time_went(tmp_path: Pat
     (tmp_path / "conftest.py").write_text(
         "import pathlib\n"
         "from tests.environment import times\n"
-        "times.BUDGETS, times.FOLDER = pathlib.Path('tests/budgets.toml').absolute(), pathlib.Path('build').absolute()\n"
+        "times.BUDGETS = pathlib.Path('tests/budgets.toml').absolute()\n"
+        "times.FOLDER = pathlib.Path('build').absolute()\n"
         "def pytest_addoption(parser):\n    parser.addoption('--budgets', action='store_true')\n"
         "def pytest_configure(config):\n    config.pluginmanager.register(times.Times(config))\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--budgets", "--rootdir", str(tmp_path), "tests"]
+    options = ["-q", "-p", "no:cacheprovider", "--budgets", "--rootdir", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", *options, "tests"]
     environment = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == pytest.ExitCode.TESTS_FAILED, ran.stdout + ran.stderr
     assert "OVER BUDGET: tests/test_a.py took 0 s of a processor and may take 0 s" in ran.stdout
     rows = json.loads((tmp_path / "build" / "run.json").read_text())["rows"]
-    assert {name: row["tests"] for name, row in rows.items()} == {"collection": 0, "others": 1, "whole machine": 1}
+    tests = {name: row["tests"] for name, row in rows.items()}
+    assert tests == {"collection": 0, "others": 1, "whole machine": 1}
 
 
 def test_a_note_of_a_command_is_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,12 @@
 """Where the time of a test run goes: a table, a JSON file, and a budget for each file.
 
-python -m tests.environment.times NAME COMMAND...    run a command and note its time for the table under NAME
+python -m tests.environment.times NAME COMMAND...    run a command, and note its time under NAME
 
-The processor time of a test covers its pytest process and all processes that ended during the test. Other work on the
-machine hardly changes it, so its limit is fixed. The limit of wall time grows with the load, which is the mean number of
-runnable processes per processor while the tests ran. Parts that outlive a test (API servers, Temporal, workers) count
-only in the row of the whole machine.
+The processor time of a test covers its pytest process and all processes that ended during the
+test. Other work on the machine hardly changes it, so its limit is fixed. The limit of wall time
+grows with the load, which is the mean number of runnable processes per processor while the tests
+ran. Parts that outlive a test (API servers, Temporal, workers) count only in the row of the whole
+machine.
 """
 
 import json
@@ -16,7 +17,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "times"
 BUDGETS = ROOT / "tests" / "budgets.toml"
 SLOWEST = 10
+REMEDY = "make its tests cheaper, split it, or name it in tests/budgets.toml with the reason"
 GROUPS = ("real parts", "simulation", "others")
 
 
@@ -60,27 +62,33 @@ class Budgets:
     def load(cls, path: Path | None = None) -> "Budgets":
         """Read the file of budgets. Raises KeyError or ValueError if it is malformed."""
         read = tomllib.loads((path or BUDGETS).read_text())
-        default = Spent(**read["default"])
-        files = {name: Spent(**{"wall": default.wall, "cpu": default.cpu, **each}) for name, each in read.get("files", {}).items()}
-        return cls(default, files)
+        default, files = read["default"], read.get("files", {})
+        own = {name: Spent(**default | limits) for name, limits in files.items()}
+        return cls(Spent(**default), own)
 
     def of(self, file: str) -> Spent:
         """Return the budget of a file. The budget of a folder is the largest budget in it."""
-        inside = [each for name, each in self.files.items() if file.endswith("/") and name.startswith(file)]
-        return max(inside, key=lambda each: each.wall, default=self.files.get(file, self.default))
+        if not file.endswith("/"):
+            return self.files.get(file, self.default)
+        inside = [each for name, each in self.files.items() if name.startswith(file)]
+        return max(inside, key=lambda each: each.wall, default=self.default)
 
     def exceeded(self, files: Mapping[str, Spent], load: float) -> list[str]:
-        """List the files over their budget, with a remedy. `load` is the number of runnable processes per processor."""
+        """List the files over their budget, with a remedy.
+
+        `load` is the number of runnable processes per processor.
+        """
         found = []
         for file, spent in sorted(files.items()):
             allowed = self.of(file)
             wall = allowed.wall * max(1.0, load)
             if spent.cpu > allowed.cpu:
-                found.append(f"{file} took {spent.cpu:.0f} s of a processor and may take {allowed.cpu:g} s")
+                used = f"{spent.cpu:.0f} s of a processor"
+                found.append(f"{file} took {used} and may take {allowed.cpu:g} s")
             if spent.wall > wall:
-                found.append(f"{file} took {spent.wall:.0f} s and may take {wall:.0f} s at this load")
-        remedy = "make its tests cheaper, split it, or name it in tests/budgets.toml with the reason"
-        return [f"{each}; {remedy}" for each in found]
+                took = f"{spent.wall:.0f} s"
+                found.append(f"{file} took {took} and may take {wall:.0f} s at this load")
+        return [f"{each}; {REMEDY}" for each in found]
 
 
 @dataclass
@@ -130,7 +138,8 @@ class Table:
         """List the rows of the table: name, time and number of tests."""
         rows = [(name, spent, 0) for name, spent in before.items()]
         rows.append(("collection", self.collection, 0))
-        rows += [(name, self.groups[name], self.tests[name]) for name in GROUPS if name in self.groups]
+        present = [name for name in GROUPS if name in self.groups]
+        rows += [(name, self.groups[name], self.tests[name]) for name in present]
         rows.append(("whole machine", machine, sum(self.tests.values())))
         return rows
 
@@ -140,7 +149,10 @@ class Table:
 
 
 class Times:
-    """A plugin that measures each test, and in the process with the terminal prints the table and judges the budgets."""
+    """A plugin that measures each test.
+
+    In the process with the terminal it prints the table and checks the budgets.
+    """
 
     NAME = "modelplane-times"
 
@@ -156,7 +168,8 @@ class Times:
         try:
             return (yield)
         finally:
-            # The imports of pytest and its plugins count as collection: a process without tests would not need them.
+            # The imports of pytest and its plugins count as collection: a process without tests
+            # would not need them.
             self._table.collection += Spent(now().wall - self._began.wall, now().cpu)
 
     @pytest.hookimpl(wrapper=True)
@@ -194,10 +207,12 @@ class Times:
         terminalreporter.section("where the time went")
         terminalreporter.write_line(f"{'':<16}{'tests':>7}{'wall s':>9}{'CPU s':>9}")
         for name, spent, count in rows:
-            terminalreporter.write_line(f"{name:<16}{count or '':>7}{spent.wall:>9.0f}{spent.cpu:>9.0f}")
+            row = f"{name:<16}{count or '':>7}{spent.wall:>9.0f}{spent.cpu:>9.0f}"
+            terminalreporter.write_line(row)
         terminalreporter.write_line(
-            f"The {len(self._table.files)} files ran beside each other, so their walls add up to more than the run's; "
-            f"load per processor {self._table.load:.1f}. Slowest files:"
+            f"The {len(self._table.files)} files ran beside each other, so their wall times add up "
+            f"to more than that of the run. Load per processor: {self._table.load:.1f}. "
+            "Slowest files:"
         )
         for file, spent in self._table.slowest():
             terminalreporter.write_line(f"  {spent.wall:>7.0f}{spent.cpu:>7.0f}  {file}")
@@ -205,8 +220,8 @@ class Times:
             terminalreporter.write_line(f"OVER BUDGET: {line}", red=True)
         FOLDER.mkdir(parents=True, exist_ok=True)
         document = {
-            "rows": {name: {"wall": spent.wall, "cpu": spent.cpu, "tests": count} for name, spent, count in rows},
-            "files": {name: {"wall": spent.wall, "cpu": spent.cpu} for name, spent in sorted(self._table.files.items())},
+            "rows": {name: {**asdict(spent), "tests": count} for name, spent, count in rows},
+            "files": {name: asdict(spent) for name, spent in sorted(self._table.files.items())},
             "load": self._table.load,
             "over": self._exceeded,
         }
@@ -220,7 +235,7 @@ def _group(item: pytest.Item, file: str) -> str:
 
 
 def _busy() -> float:
-    """Return the seconds that this machine's processors have worked; 0 where the kernel does not tell."""
+    """Return the busy seconds of this machine's processors; 0 without /proc/stat."""
     stat = Path("/proc/stat")
     if not stat.exists():
         return 0.0
@@ -243,7 +258,7 @@ def main(name: str, *command: str) -> int:
     code = subprocess.run(command, check=False).returncode
     spent = now() - began
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / f"{name}.json").write_text(json.dumps({"wall": spent.wall, "cpu": spent.cpu}))
+    (FOLDER / f"{name}.json").write_text(json.dumps(asdict(spent)))
     return code
 
 

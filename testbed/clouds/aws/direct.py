@@ -1,7 +1,8 @@
-"""The fake AWS without HTTP: clients of the same process hand their requests to it as function calls.
+"""The fake AWS without HTTP: clients of the same process call it as a function.
 
-A handler of botocore's event `before-send` answers in place of the connection. The request is signed, serialised and parsed as ever;
-only the socket, its thread and the HTTP server are left out, which take most of the time of a call.
+A handler of botocore's event `before-send` answers in place of the connection. botocore still
+signs, serialises and parses the request. Only the socket, its thread and the HTTP server are left
+out, which take most of the time of a call.
 """
 
 import io
@@ -22,7 +23,7 @@ _SERVED: dict[str, FakeAws] = {}
 
 @contextmanager
 def direct(aws: FakeAws) -> Iterator[FakeAws]:
-    """Let sessions with the handler `answered` reach an account without HTTP while the block runs."""
+    """Serve an account to sessions with the handler `answered` while the block runs."""
     place = urlsplit(aws.url).netloc
     _SERVED[place] = aws
     try:
@@ -32,7 +33,10 @@ def direct(aws: FakeAws) -> Iterator[FakeAws]:
 
 
 def answered(request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
-    """Answer a request to an account that is reached directly; None sends it. Register it for the event `before-send`."""
+    """Answer a request to an account that `direct` serves; return None to let botocore send it.
+
+    Register this function for the event `before-send` of a session.
+    """
     parts = urlsplit(request.url)
     aws = _SERVED.get(parts.netloc)
     if aws is None:
@@ -66,8 +70,10 @@ def answered(request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
     try:
         chunks = aws.front(environ, start)
     except Cut as error:
-        raise ConnectionClosedError(error=error, request=request, endpoint_url=request.url) from error
-    return AWSResponse(request.url, int(status.split(maxsplit=1)[0]), dict(headers), _Body(b"".join(chunks)))
+        url = request.url
+        raise ConnectionClosedError(error=error, request=request, endpoint_url=url) from error
+    code = int(status.split(maxsplit=1)[0])
+    return AWSResponse(request.url, code, dict(headers), _Body(b"".join(chunks)))
 
 
 class _Body(io.BytesIO):

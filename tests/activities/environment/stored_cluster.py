@@ -1,4 +1,4 @@
-"""A cluster that is a dictionary: it lists by labels, deletes at once what nothing holds, and records deletions."""
+"""A cluster that is a dictionary: it lists by labels, deletes at once, and records deletions."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -23,8 +23,19 @@ from api_types.messages.cluster_work import Connection
 from tests.environment.idle_clusters import IdleCluster
 
 
-def an_object(kind: Kind, name: str, uid: str = "u", *, namespace: str = "ml", overdue: timedelta | None = None, **marks: str) -> Json:
-    """Make an object of a replica with that uid; `marks` are more labels. `overdue`: its grace period ended so long ago."""
+def an_object(
+    kind: Kind,
+    name: str,
+    uid: str = "u",
+    *,
+    namespace: str = "ml",
+    overdue: timedelta | None = None,
+    **marks: str,
+) -> Json:
+    """Make an object of a replica with that uid and further labels.
+
+    `overdue` is the time since the end of its grace period.
+    """
     metadata: dict[str, Any] = {
         "name": name,
         "namespace": namespace,
@@ -43,7 +54,10 @@ def an_object(kind: Kind, name: str, uid: str = "u", *, namespace: str = "ml", o
 
 
 class StoredCluster(IdleCluster):
-    """Holds objects. `deleted`: name and grace period of each deletion, in order; those `held` stay when they are deleted with grace."""
+    """Holds objects, and records the name and grace period of each deletion in `deleted`.
+
+    An object that is `held` stays when it is deleted with grace.
+    """
 
     def __init__(self, *objects: Json, held: tuple[str, ...] = ()) -> None:
         self.objects = {ObjectId.of(item): item for item in objects}
@@ -54,7 +68,8 @@ class StoredCluster(IdleCluster):
         """Serve the kinds of the objects."""
         del refresh
         found = {target.kind for target in self.objects}
-        return {kind: Resource(kind, kind.kind.lower(), namespaced=True, verbs=frozenset({"list", "get", "delete"})) for kind in found}
+        verbs = frozenset({"list", "get", "delete"})
+        return {kind: Resource(kind, kind.kind.lower(), namespaced=True, verbs=verbs) for kind in found}
 
     async def get(self, target: ObjectId) -> Json | None:
         """Read one object."""
@@ -93,15 +108,15 @@ class StoredCluster(IdleCluster):
 
 
 class StoredPool(ClusterPool):
-    """Gives that one cluster for every connection."""
+    """Returns the same cluster for every connection."""
 
     def __init__(self, cluster: ClusterApi) -> None:
         self._cluster = cluster
 
     async def at(self, connection: Connection) -> ClusterApi:
-        """Give the cluster."""
+        """Return the cluster."""
         del connection
         return self._cluster
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""

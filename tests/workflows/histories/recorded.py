@@ -1,6 +1,6 @@
-"""Where recorded histories are: `tests/histories/<release or commit>/<workflow type>/<kind of life>.json`.
+"""Recorded histories: `tests/histories/<release or commit>/<workflow type>/<kind of life>.json`.
 
-Files are only added. `test_kept_histories.py` refuses a change of one that a release has.
+Files are only added. `test_kept_histories.py` refuses a change of a released file.
 """
 
 import subprocess
@@ -12,7 +12,7 @@ LIFE = "life"
 
 
 def recorded(kind: str = "*", life: str = "*") -> list[Path]:
-    """List recorded histories, those of one workflow type or kind of life."""
+    """List the recorded histories of a workflow type and a kind of life."""
     return sorted(HISTORIES.glob(f"*/{kind}/{life}.json"))
 
 
@@ -23,14 +23,19 @@ def title(path: Path) -> str:
 
 def git(repository: Path, *words: str) -> str:
     """Run git, and return what it prints."""
-    return subprocess.run(["git", "-C", str(repository), *words], check=True, capture_output=True, text=True).stdout
+    command = ["git", "-C", str(repository), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def changed_since_releases(repository: Path) -> list[str]:
-    """List histories that a release has and that are changed or gone since; releases are the tags `v1.2.3` that HEAD descends from."""
+    """List the released histories that have changed or disappeared since their release.
+
+    A release is a tag such as `v1.2.3` that HEAD descends from.
+    """
+    options = ["--name-status", "--no-renames", "--diff-filter=DMT"]
     found = []
     for tag in git(repository, "tag", "--list", "v[0-9]*", "--merged", "HEAD").split():
-        # Against the files as they are, so that a change is found before it is committed.
-        lines = git(repository, "diff", "--name-status", "--no-renames", "--diff-filter=DMT", tag, "--", "tests/histories/*/*/*.json")
+        # Compare the files in the working tree, so that the test finds a change before its commit.
+        lines = git(repository, "diff", *options, tag, "--", "tests/histories/*/*/*.json")
         found += [f"{tag}: {line}" for line in lines.splitlines()]
     return found

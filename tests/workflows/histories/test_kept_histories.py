@@ -1,4 +1,4 @@
-"""Histories that a release has are neither changed nor deleted: workers of that release have made more of their kind."""
+"""Released histories stay as they are: workers of that release made more of the same kind."""
 
 import shutil
 from pathlib import Path
@@ -11,7 +11,8 @@ ROOT = HISTORIES.parents[1]
 
 
 def test_no_history_of_a_release_is_changed_or_gone() -> None:
-    assert changed_since_releases(ROOT) == [], "record the new life under another folder, and keep the old one"
+    remedy = "record the new life under another folder, and keep the old one"
+    assert changed_since_releases(ROOT) == [], remedy
 
 
 @pytest.fixture
