@@ -1,7 +1,7 @@
 """The image in a container engine: its programs run as deploy/ runs them, and serve a real fleet.
 
-Only a container shows that the image has every file that the programs need, and that they do with
-a user who owns nothing, a root file system that cannot be written, and no capabilities.
+Only a container shows that the image has every file that the programs need, and that they run with
+an unprivileged user, a read-only root file system and no capabilities.
 """
 
 import os
@@ -131,7 +131,7 @@ def running(image: str, pod: Json, at: Place, **settings: str) -> Iterator[Docke
         env={
             "MODELPLANE_CONFIG": "/etc/modelplane/config.yaml",
             "MODELPLANE_TEMPORAL__ADDRESS": at.temporal_address,
-            # The Secrets of a control cluster need one that runs pods.
+            # A control cluster would have to run pods to store its Secrets.
             "MODELPLANE_SECRETS__STORE": "directory",
             "MODELPLANE_SECRETS__DIRECTORY": "/secrets",
             "MODELPLANE_KUBECONFIG__ALLOW_LOOPBACK": "true",

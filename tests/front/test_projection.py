@@ -178,7 +178,7 @@ MICROSECONDS_OF_2026 = 1_767_225_600_000_000
         (True, "2026-01-02T00:00:00Z", MICROSECONDS_OF_2026 + 50),
         (False, "2026-01-01T00:00:00Z", 0),
     ],
-    ids=["since its creation", "since its version", "not after its version", "not known of what is read at the start"],
+    ids=["since its creation", "since its version", "not after its version", "not known of an object that is read at the start"],
 )
 def test_clients_may_know_an_object_since_its_creation(complete: bool, created: str, since: int) -> None:
     made = Projection()

@@ -1,4 +1,4 @@
-"""What holds in every test of clouds: no request is sent that the service does not know, and fakes of this process need no HTTP."""
+"""For all tests of clouds: check each request against the SDK, and reach fakes of this process without HTTP."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A teardown deletes its own objects, pods without grace only after a limit, and leaves those of others. The cluster is in memory."""
+"""A teardown deletes its own objects only, and pods without grace only after a limit. The cluster is in memory."""
 
 from datetime import timedelta
 from pathlib import Path

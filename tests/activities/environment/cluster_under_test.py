@@ -193,7 +193,7 @@ class ClusterUnderTest:
             wait_seconds=wait_seconds,
         )
         activities = replace(self.workloads(), force_after=force_after)
-        # A step has no limit of its own: it waits until what it deletes is gone.
+        # A step has no limit of its own: it waits until its objects are gone.
         async with asyncio.timeout(TIMEOUT_SECONDS):
             return await self.environment(order).run(activities.teardown_replica_step, step)
 

@@ -28,8 +28,8 @@ ITEM = Item(KEY, MANIFEST, "hash", create_only=True)
     ],
     ids=[
         "one for pods to come waits with them",
-        "one that pods which stay need is made again",
-        "one that is there stays",
+        "a claim that remaining pods need is created again",
+        "an existing claim stays",
         "the pods of another engine stay",
         "no pods stay",
     ],

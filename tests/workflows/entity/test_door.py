@@ -1,4 +1,4 @@
-"""Every kind's workflow applies the rules of manifests: to a signal's, and to an update's before the history has it.
+"""The workflow of every kind applies the rules of manifests to signals, and to updates before the history has them.
 
 The rules have tests of their own, as functions. These tests show that the handlers call them.
 """
@@ -60,7 +60,7 @@ FORBIDDEN: dict[str, tuple[dict[str, Any], str]] = {
 }
 NOTE = {"metadata": {"annotations": {"note": "changed"}}}
 LARGE = {"metadata": {"annotations": {"note": "x" * MANIFEST_BYTES_MAX}}}
-# What no kind takes, and a part of the reason.
+# Changes that every kind refuses, and a part of the reason.
 UNACCEPTABLE: dict[str, tuple[Any, str]] = {
     "not an object": ("x", "must be an object with apiVersion, kind, metadata and spec"),
     "another object": ({"metadata": {"name": "other"}}, "send it to the workflow of that id|must be named default"),

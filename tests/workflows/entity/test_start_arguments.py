@@ -136,5 +136,5 @@ def test_a_workflow_of_which_there_is_one_starts_under_no_other_name(monkeypatch
 
 
 def test_every_type_of_workflow_is_tried() -> None:
-    """A ModelReplica is started with what it is, and has tests of its own for that."""
+    """A ModelReplica starts with its own argument, which has tests of its own."""
     assert {*IDS, "ModelReplica"} == set(WORKFLOWS)

@@ -1,4 +1,4 @@
-"""What one entity sends another is refused by its handler where the next pass could not use it. Without a server."""
+"""Handlers refuse messages of other entities that the next pass could not use. These tests need no server."""
 
 from typing import Any
 

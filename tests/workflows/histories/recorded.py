@@ -22,7 +22,7 @@ def title(path: Path) -> str:
 
 
 def git(repository: Path, *words: str) -> str:
-    """Run git, and return what it prints."""
+    """Run git, and return its standard output."""
     command = ["git", "-C", str(repository), *words]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 

@@ -1,4 +1,4 @@
-"""What our workflows need from the Temporal SDK, behind the runner of our workers; not every release of it gives that."""
+"""Behaviour of the Temporal SDK that our workflows need, in the runner of our workers. Not every release has it."""
 
 import asyncio
 import contextlib

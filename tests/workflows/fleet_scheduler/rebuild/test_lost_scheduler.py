@@ -186,7 +186,7 @@ async def test_w3_hundreds_of_entities_that_do_not_answer_delay_nobody_else() ->
             return await fleet.running("ModelReplica") >= 384 and await fleet.running("InferenceCluster") == 22
 
         await eventually(all_listed, bool, what="all in visibility")
-        # An attempt to read them ends after 90 s; by then the scheduler goes on without those that did not answer.
+        # An attempt to read them ends after 90 s. Then the scheduler continues without the silent entities.
         await lose_scheduler(fleet, 2, within=90)
         await fleet.apply(a_deployment("fresh", NAMESPACE, replicas=2))
         await placed(fleet, "fresh")
