@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 from coverage import CoverageData
 
@@ -13,12 +12,6 @@ from tests.mutants.edits import ROOT
 
 # Each further file at the same distance finds fewer mutants.
 FILES_MAX = 16
-
-
-class Finder(Protocol):
-    """Finds the tests of a line, nearest first."""
-
-    def tests(self, module: str, line: int) -> list[str]: ...
 
 
 class Importing:

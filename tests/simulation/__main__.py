@@ -24,7 +24,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--days", type=float, default=0.5, help="the virtual days of each seed")
     parser.add_argument("--fleet", default="small", help="the size of the fleet")
-    parser.add_argument("--coverage", action="store_true", help="say what occurred, and what not")
+    parser.add_argument(
+        "--coverage",
+        action="store_true",
+        help="count actions and reasons, and list missing reasons",
+    )
     parser.add_argument("--verbose", action="store_true", help="print every step")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     wanted = parser.parse_args()

@@ -24,7 +24,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.arguments import ArgumentCheck, tolerant
 from client.temporal.converter import DATA_CONVERTER
-from tests.simulation.runs import PendingActivity, Run, value_of
+from tests.simulation.runs import PendingActivity, Run
 from tests.simulation.tasks import OpenTask, set_activity_info
 from tests.simulation.workers import Worker, WorkerDied
 
@@ -56,7 +56,7 @@ class _Call(ActivityInboundInterceptor):
     """Calls the function, inside all interceptors."""
 
     def __init__(self) -> None:
-        """Have nothing inside."""
+        """Have no next interceptor."""
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
         found = input.fn(*input.args)
@@ -85,13 +85,11 @@ class Attempts:
 
     def unsent(self, run: Run, command: WorkflowCommand) -> PendingActivity:
         """Return an activity that no worker has seen."""
-        summary = command.user_metadata.summary
         return PendingActivity(
             run=run,
             command=command.schedule_activity,
             scheduled=self._world.clock.seconds(),
             scheduled_time=self._world.clock.now(),
-            summary=str(value_of(summary)) if summary.data else "",
         )
 
     async def _live(self, seq: int, pending: PendingActivity) -> None:
@@ -166,7 +164,7 @@ class Attempts:
             return outcome, state
 
     def _too_late(self, outcome: Outcome, pending: PendingActivity) -> Outcome:
-        # A timeout of the attempt becomes one of the whole activity, caused by the last failure.
+        # A timeout of the attempt becomes a timeout of the activity, caused by the last failure.
         if outcome.kind != "timeout":
             return outcome
         return _timed_out(TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE, pending)
@@ -253,13 +251,11 @@ class Attempts:
     def start_local(self, task: OpenTask, command: WorkflowCommand) -> PendingActivity:
         """Start a local activity within a workflow task; its result goes to the task."""
         local = command.schedule_local_activity
-        summary = command.user_metadata.summary
         pending = PendingActivity(
             run=task.run,
             command=local,
             scheduled=self._world.clock.seconds(),
             scheduled_time=self._world.clock.now(),
-            summary=str(value_of(summary)) if summary.data else "",
             local=True,
             attempt=max(local.attempt, 1),
         )
@@ -346,15 +342,15 @@ class _Attempt:
 
     async def _work(self) -> None:
         pending, world = self._pending, self._world
-        what = f"{self._worker.name} {{}} {pending.name} of {pending.run.workflow_id}"
-        if world.faults.strikes("worker.kill.activity", what.format("before")):
+        place = f"{pending.name} of {pending.run.workflow_id}"
+        if world.faults.strikes("worker.kill.activity", f"{self._worker.name} before {place}"):
             world.workers.kill(self._worker)
             await asyncio.sleep(0)
         function = self._worker.activities.get(pending.name)
         if function is None:
             raise AssertionError(f"no worker has the activity {pending.name}")
         outcome = await self._run(function)
-        if world.faults.strikes("worker.kill.activity", what.format("after")):
+        if world.faults.strikes("worker.kill.activity", f"{self._worker.name} after {place}"):
             world.workers.kill(self._worker)
             await asyncio.sleep(0)
         if self._due is not None:
@@ -465,7 +461,7 @@ def _backoff(policy: RetryPolicy, attempt: int) -> float:
 def _stops(
     outcome: Outcome, pending: PendingActivity, policy: RetryPolicy
 ) -> "RetryState.ValueType | None":
-    """Tell why no other attempt follows, None if one does."""
+    """Return the reason that no other attempt follows, or None if another one follows."""
     if pending.cancel_requested:
         return RetryState.RETRY_STATE_CANCEL_REQUESTED
     failure = outcome.failure

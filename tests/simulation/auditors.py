@@ -18,7 +18,7 @@ from tests.simulation.snapshot import (
 )
 
 EVENTS_PER_HOUR = 150
-"""How much a history may grow at rest, which is by resyncs and by new runs."""
+"""The growth of a history at rest, by resyncs and new runs."""
 EVENTS_OF_KINDS_PER_HOUR = {"FleetScheduler": 400, "CloudCluster": 250}
 """A scheduler hears of the nodes of all clusters; a CloudCluster looks for drift often."""
 NODES_SHOWN = 5
@@ -181,12 +181,10 @@ def every_request_is_answered(seen: Snapshot) -> Iterator[str]:
 
     Each deployment has its replicas, or reasons; the scheduler waits for nothing.
     """
-    yield from (f"the scheduler waits: {what}" for what in seen.waits)
+    yield from (f"the scheduler waits: {wait}" for wait in seen.waits)
     for deployment in _sound(seen):
-        name, staying = (
-            _text(deployment.name),
-            [each for each in deployment.placements if not each.reason],
-        )
+        name = _text(deployment.name)
+        staying = [each for each in deployment.placements if not each.reason]
         if not deployment.answered:
             yield f"{name} was never answered by the scheduler"
         elif len(staying) + deployment.shortfall != deployment.wanted:
@@ -367,7 +365,7 @@ AT_REST: tuple[Auditor, ...] = (
 )
 
 PROMPT: tuple[Auditor, ...] = (everything_that_fits_is_placed,)
-"""Auditors that have to be content long before the next resync repairs whatever was missed."""
+"""Auditors that pass soon after the last fault, long before the next resync repairs omissions."""
 
 
 # --- between two moments at rest ------------------------------------------------------------------

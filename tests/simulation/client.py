@@ -155,7 +155,7 @@ class SimClient:
         return result
 
     async def _late(self, effect: Callable[[], ResultT], seconds: float) -> ResultT:
-        """Have the effect later, also if the caller does not wait for it."""
+        """Apply the effect later, even if the caller no longer waits."""
         future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
 
         def act() -> None:
@@ -310,7 +310,7 @@ class Handle:
 
 
 class Description:
-    """What the server says of a run."""
+    """A description of a run by the server."""
 
     def __init__(self, run: Run) -> None:
         self.id, self.run_id, self.workflow_type = run.workflow_id, run.run_id, run.kind
@@ -449,6 +449,6 @@ def _unavailable(why: str) -> RPCError:
 
 
 def _again(effect: Callable[[], Any]) -> None:
-    """Have the effect of a message once more. A receiver that has ended meanwhile refuses it."""
+    """Repeat the effect of a message. A receiver that has ended refuses it."""
     with contextlib.suppress(RPCError, WorkflowAlreadyStartedError):
         effect()

@@ -1,7 +1,7 @@
 """The time of a simulation: it passes only while nothing else is left to do.
 
-Two clocks are apart. The monotonic one drives timers and timeouts. The wall clock is what workflows
-and activities read; a fault steps it in either direction.
+A monotonic clock drives timers and timeouts. Workflows and activities read a separate wall clock,
+which a fault can step in either direction.
 """
 
 import asyncio

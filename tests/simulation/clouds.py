@@ -35,7 +35,6 @@ CREDENTIAL = "simulated-google"
 SECRET = "gke-gcp"  # noqa: S105 - the name of a Secret
 REGION = "europe-west4"
 INSTALLATION = "simulated"
-PLACE = "gke"
 _CA = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"
 _LOOK_SECONDS = 30.0
 _FAULTS_PER_DAY = 12.0

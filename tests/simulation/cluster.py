@@ -192,10 +192,6 @@ class ApiServer:
         )
         return list(dict.fromkeys(filter(None, found)))
 
-    def cordon(self, node: str, *, on: bool) -> None:
-        """Let a node take no new pods, or take them again."""
-        self.store.set_spec(ObjectKey("", "Node", "", node), unschedulable=on)
-
     def set_node_ready(self, node: str, *, ready: bool) -> None:
         """Let a node be lost, or be there again."""
         self.store.set_status(

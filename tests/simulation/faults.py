@@ -103,7 +103,7 @@ class Faults:
 
 
 def _phases(last: float, edges: list[float]) -> list[Phase]:
-    """Return the spans between gaps, of which one begins at each edge."""
+    """Return the spans between gaps. A gap begins at each edge."""
     phases, begins = list[Phase](), 0.0
     for edge in edges:
         if edge > begins:

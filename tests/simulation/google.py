@@ -158,10 +158,10 @@ class DirectChannel(grpc.Channel):  # type: ignore[misc]  # the library has no t
     stream_unary = stream_stream = unary_stream
 
     def subscribe(self, *_: Any, **__: Any) -> None:
-        """Tell nothing: it is always there."""
+        """Report nothing: the fake is always connected."""
 
     def unsubscribe(self, *_: Any, **__: Any) -> None:
-        """Tell nothing: it is always there."""
+        """Report nothing: the fake is always connected."""
 
     def close(self) -> None:
         """Close nothing."""

@@ -208,7 +208,7 @@ class Kubelets(Part):
             self.later(self._become_ready, key, uid, after=self.behaviour.ready)
 
     def _missing_reference(self, pod: Json) -> str:
-        """Say which Secret or ConfigMap is missing that the containers of a pod need."""
+        """Return a message about a missing Secret or ConfigMap of a pod, or an empty text."""
         for kind, reference in _references(pod):
             key = ObjectKey("", kind, pod["metadata"]["namespace"], reference["name"])
             if not reference.get("optional") and self.store.get(key) is None:

@@ -247,7 +247,7 @@ def _waits(scheduler: Any) -> Iterator[str]:
 
 
 def _accounting(scheduler: Any) -> tuple[dict[Pool, bool], dict[Pool, int]]:
-    """Say which pools are counted in devices, and how many devices a node of each has."""
+    """Return the pools that are counted in devices, and the devices of a node in each pool."""
     by_device: dict[Pool, bool] = {}
     devices: dict[Pool, int] = {}
     if scheduler is None:

@@ -220,13 +220,9 @@ class Parts:
         return self._managed[CONTROL]
 
     def set_nodes(self, cluster: str, pool: str, count: int, gpus: int = 8) -> None:
-        """Return a pool of a cluster so many nodes."""
+        """Set the number of nodes in a pool of a cluster."""
         self.add_cluster(cluster)
         self.servers[cluster].set_nodes(pool, count, gpus)
-
-    def cordon(self, cluster: str, node: str, *, on: bool) -> None:
-        """Let a node take no new pods, or take them again."""
-        self.servers[cluster].cordon(node, on=on)
 
     def annotate(self, cluster: str, kind: str, name: str, key: str, value: str) -> None:
         """Let an administrator annotate an object of a cluster by hand."""
@@ -245,7 +241,7 @@ class Parts:
                 server.mood = mood
 
     def drift(self, place: str) -> None:
-        """Delete or edit one of our objects by hand."""
+        """Delete or edit a managed object by hand."""
         server = self.servers.get(place)
         ours = (
             []
@@ -467,7 +463,7 @@ class Parts:
         return self.world.faults.strikes(name, subject)
 
     def _staged(self, pod: Json) -> str:
-        """Say which revision a download has put into its volume."""
+        """Return the revision that a download put into its volume."""
         found = {
             each["name"]: each.get("value", "")
             for container in pod["spec"]["containers"]

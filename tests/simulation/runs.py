@@ -1,4 +1,4 @@
-"""What the simulated Temporal knows of an execution: its runs, histories and activities."""
+"""The executions of the simulated Temporal, with their runs, histories and activities."""
 
 import asyncio
 import builtins
@@ -25,15 +25,6 @@ EVENT_BYTES = 60
 """The bytes of an event without its payloads."""
 
 
-@dataclass
-class PendingTimer:
-    """A timer that has not fired."""
-
-    due: float
-    summary: str
-    handle: asyncio.TimerHandle
-
-
 @dataclass(eq=False)
 class PendingActivity:
     """An activity that has no result yet. `state`: scheduled, started or backoff."""
@@ -42,7 +33,6 @@ class PendingActivity:
     command: ScheduleActivity | ScheduleLocalActivity
     scheduled: float
     scheduled_time: datetime
-    summary: str = ""
     local: bool = False
     state: str = "scheduled"
     attempt: int = 1
@@ -69,11 +59,6 @@ class PendingActivity:
             if isinstance(self.command, ScheduleLocalActivity)
             else self.command.task_queue
         )
-
-    @property
-    def argument(self) -> Any:
-        """Its first argument as JSON, None without one."""
-        return value_of(self.command.arguments[0]) if self.command.arguments else None
 
     def request_cancel(self) -> None:
         """Let it hear of its cancellation with its next heartbeat."""
@@ -113,7 +98,6 @@ class Run:
     memo_fields: dict[str, Payload] = field(default_factory=dict)
     attribute_fields: dict[str, Payload] = field(default_factory=dict)
     status: str = RUNNING
-    closed: float | None = None
     close_time: datetime | None = None
     next_run_id: str = ""
     reason: str = ""
@@ -129,10 +113,9 @@ class Run:
     time: datetime | None = None
     recorded: list[RecordedTask] = field(default_factory=list)
     patches: set[str] = field(default_factory=set)
-    timers: dict[int, PendingTimer] = field(default_factory=dict)
+    timers: dict[int, asyncio.TimerHandle] = field(default_factory=dict)
     activities: dict[int, PendingActivity] = field(default_factory=dict)
     updates: "dict[str, asyncio.Future[Any]]" = field(default_factory=dict)
-    signals: int = 0
     worker: "Worker | None" = None
     instance: WorkflowInstance | None = None
     failures: list[str] = field(default_factory=list)

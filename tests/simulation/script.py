@@ -58,7 +58,7 @@ KEDA = "system:serviceaccount:keda:keda-operator"
 UNREADABLE: tuple[Any, ...] = (17, "text", [1, 2], {"uid": {}, "requestId": 5}, "x" * 10_000)
 """Arguments that no message reads."""
 ADVICE = re.compile(r"kubectl annotate --overwrite namespace (\S+) (\S+)=([0-9a-f-]+)")
-"""How an administrator gives the stack of a terminated cluster to the one that follows it."""
+"""The command that hands the stack of a terminated cluster to the next cluster of that name."""
 _POLLS = 15
 STARTED_AGAIN = ("fleetscheduler", "endpointdirectory", "stackupgrades", "modelreplica", "cloud")
 """Workflows that nobody applies: others start them again."""
@@ -123,7 +123,7 @@ class People:
     def _resize(self, cluster: str, pools: Iterable[Json]) -> None:
         for pool in pools:
             if pool["className"] == manifests.CLOUD_CLASS:
-                # Its nodes are those that the cloud has.
+                # The cloud sets the nodes of this pool.
                 continue
             gpus, _ = manifests.DEVICES[pool["className"]]
             self.world.parts.set_nodes(cluster, pool["name"], pool["nodeCount"], gpus)
@@ -175,7 +175,7 @@ class People:
             self.world.note("void", "request", error.message)
 
     async def pause(self, *choices: float) -> None:
-        """Wait for one of some times, but no longer than anybody acts."""
+        """Wait for a drawn time, but not beyond the time in which people act."""
         left = self.world.faults.last - self.world.clock.seconds()
         await asyncio.sleep(max(0.0, min(self.draw.choice(choices), left)))
 
@@ -207,10 +207,8 @@ class People:
 
     async def apply_deployment(self) -> None:
         """Create a deployment, or change all of one."""
-        namespace, name = (
-            self.draw.choice(self.names.namespaces),
-            self.draw.choice(self.names.models),
-        )
+        namespace = self.draw.choice(self.names.namespaces)
+        name = self.draw.choice(self.names.models)
         caches = self.named("ModelCache", namespace)
         await self.apply(manifests.a_deployment(self.draw, namespace, name, caches))
 
@@ -286,10 +284,7 @@ class People:
             self._again(document)
 
     def _again(self, document: Json) -> None:
-        """Apply a document until the earlier object is gone.
-
-        While it is being deleted that is refused.
-        """
+        """Apply a document again after the earlier object is gone, which refuses it before."""
         self.start(self._apply_when_gone(document))
 
     async def _apply_when_gone(self, document: Json) -> None:
@@ -309,14 +304,12 @@ class People:
 
     async def apply_cache(self) -> None:
         """Create a cache, or change all of one."""
-        namespace, name = (
-            self.draw.choice(self.names.namespaces),
-            self.draw.choice(self.names.caches),
-        )
+        namespace = self.draw.choice(self.names.namespaces)
+        name = self.draw.choice(self.names.caches)
         await self.apply(manifests.a_cache(self.draw, namespace, name))
 
     async def refresh_cache(self) -> None:
-        """Have a cache look for a newer revision."""
+        """Make a cache look for a newer revision."""
         if address := self.one("ModelCache"):
             document = copy.deepcopy(self.wanted[address])
             stamp = str(self.draw.randrange(1000))
@@ -396,22 +389,16 @@ class People:
         """Drain a cluster, or reserve it, and later take that back."""
         if address := self.one("InferenceCluster"):
             before = self.wanted[address]
-            reserved = {
-                "key": "example.com/reserved",
-                "effect": self.draw.choice(("NoSchedule", "NoExecute")),
-            }
-            spec = self.draw.choice(
-                (with_taint(before["spec"]), {**before["spec"], "taints": [reserved]})
-            )
+            effect = self.draw.choice(("NoSchedule", "NoExecute"))
+            reserved = {"key": "example.com/reserved", "effect": effect}
+            tainted = {**before["spec"], "taints": [reserved]}
+            spec = self.draw.choice((with_taint(before["spec"]), tainted))
             await self.apply({**before, "spec": spec})
             await self.pause(60, 1800, 3 * 3600)
             if address in self.wanted:
                 now = self.wanted[address]
-                freed = {
-                    key: value
-                    for key, value in without_taint(now["spec"]).items()
-                    if key != "taints"
-                }
+                freed = dict(without_taint(now["spec"]))
+                freed.pop("taints", None)
                 await self.apply({**now, "spec": freed})
 
     async def delete_cluster(self) -> None:
@@ -448,7 +435,7 @@ class People:
             await self.force(address)
 
     async def retry_now(self) -> None:
-        """Have an object make its next attempt at once."""
+        """Make an object retry at once."""
         found = [address for address in self.wanted if address[0] != "InferenceClass"]
         if found:
             await self.signal(self.draw.choice(found), "retry_now")
@@ -566,9 +553,8 @@ class People:
     async def delete_everything(self) -> None:
         """Delete every object, in an order that lets each end."""
         for address in sorted(self.wanted, key=lambda each: (DELETION_ORDER.index(each[0]), each)):
-            await self.delete(
-                address, **({"evict": True} if address[0] == "InferenceCluster" else {})
-            )
+            evict = {"evict": True} if address[0] == "InferenceCluster" else {}
+            await self.delete(address, **evict)
 
     async def all_have_acted(self) -> None:
         """Wait until nobody acts any more."""
@@ -613,13 +599,13 @@ ACTIONS: dict[str, tuple[float, Callable[[People], Awaitable[None]]]] = {
     "retry now": (1, People.retry_now),
     "cancel": (1, People.cancel),
     "terminate": (1, People.terminate),
-    "send what cannot be read": (2, People.send_unreadable),
+    "send an unreadable message": (2, People.send_unreadable),
     "rotate a secret": (1, People.rotate_secret),
     "drift": (2, People.drift),
 }
 """The actions of people, and how often they occur in relation to each other."""
 _FACTORS = (0.0, 0.3, 1.0, 1.0, 3.0)
-"""How much more often a seed has each action, so that seeds differ in what they are about."""
+"""Factors of the frequency of each action, so that seeds differ in their subjects."""
 _IN_A_RUN = (4, 12, 40)
 """How many moments a seed has at which people act, however short it is."""
 

@@ -1,6 +1,5 @@
 """The secret store and the hubs of models, in memory."""
 
-import base64
 import hashlib
 import random
 from collections.abc import Awaitable, Callable
@@ -82,8 +81,3 @@ class ModelHub:
         """Return the present revision of an origin."""
         digest = hashlib.sha256(f"{origin}  {self.moves}".encode()).hexdigest()
         return f"sha256:{digest}" if source == SOURCE_OCI else digest[:40]
-
-
-def encoded(text: str) -> str:
-    """Return a value as a Secret has it."""
-    return base64.b64encode(text.encode()).decode()

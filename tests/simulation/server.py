@@ -1,7 +1,7 @@
 """Temporal in virtual time: executions and their runs, messages, timers, and visibility.
 
-It keeps what the real server promises and the product relies on: a signal is never lost once it is
-accepted; a task sees all that arrived before it; commands that end a run are refused while a
+It keeps the promises of the real server that the product relies on: an accepted signal is never
+lost; a task sees all that arrived before it; commands that end a run are refused while a
 message is unread; visibility is late. It refuses child workflows, schedules and cron, which the
 product does not use.
 """
@@ -30,7 +30,6 @@ from tests.simulation.runs import (
     FAILED,
     TERMINATED,
     Execution,
-    PendingTimer,
     Run,
     attributes_of,
     value_of,
@@ -51,7 +50,7 @@ _VISIBLE_LATE = (5.0, 120.0)
 
 @dataclass
 class Row:
-    """What visibility knows of a run."""
+    """A run in visibility."""
 
     workflow_id: str
     run_id: str
@@ -214,7 +213,6 @@ class Server:
         job = WorkflowActivationJob()
         job.signal_workflow.signal_name = name
         job.signal_workflow.input.extend(self.payloads(arguments))
-        run.signals += 1
         run.payloads.extend(payload.data for payload in job.signal_workflow.input)
         self.deliver(run, job, events=1, size=job.ByteSize())
         self.world.note("signal", run.workflow_id, name)
@@ -252,14 +250,10 @@ class Server:
 
     def close(self, run: Run, status: str) -> None:
         """End a run."""
-        run.status, run.closed, run.close_time = (
-            status,
-            self.world.clock.seconds(),
-            self.world.clock.now(),
-        )
+        run.status, run.close_time = status, self.world.clock.now()
         run.add_event()
         for timer in run.timers.values():
-            timer.handle.cancel()
+            timer.cancel()
         run.timers.clear()
         for pending in run.activities.values():
             pending.forget()
@@ -292,23 +286,15 @@ class Server:
         do(run, command)
 
     def _start_timer(self, run: Run, command: WorkflowCommand) -> None:
-        seq, seconds = (
-            command.start_timer.seq,
-            command.start_timer.start_to_fire_timeout.ToTimedelta().total_seconds(),
-        )
+        seq = command.start_timer.seq
+        seconds = command.start_timer.start_to_fire_timeout.ToTimedelta().total_seconds()
         loop = asyncio.get_running_loop()
-        summary = command.user_metadata.summary
-        run.timers[seq] = PendingTimer(
-            due=loop.time() + seconds,
-            summary=str(value_of(summary)) if summary.data else "",
-            handle=loop.call_later(seconds, self._fire, run, seq),
-        )
+        run.timers[seq] = loop.call_later(seconds, self._fire, run, seq)
 
     def _fire(self, run: Run, seq: int) -> None:
         if self.down:
-            run.timers[seq].handle = asyncio.get_running_loop().call_later(
-                1.0, self._fire, run, seq
-            )
+            loop = asyncio.get_running_loop()
+            run.timers[seq] = loop.call_later(1.0, self._fire, run, seq)
             return
         run.timers.pop(seq)
         job = WorkflowActivationJob()
@@ -319,7 +305,7 @@ class Server:
         seq = command.cancel_timer.seq
         timer = run.timers.pop(seq, None)
         if timer is not None:
-            timer.handle.cancel()
+            timer.cancel()
         # A timer that has fired since is taken out of the unread jobs.
         run.inbox = [
             job
@@ -344,10 +330,8 @@ class Server:
             run.inbox = [job for job in run.inbox if not _resolves(job, seq)]
 
     def _upsert_workflow_search_attributes(self, run: Run, command: WorkflowCommand) -> None:
-        for (
-            key,
-            payload,
-        ) in command.upsert_workflow_search_attributes.search_attributes.indexed_fields.items():
+        upserted = command.upsert_workflow_search_attributes.search_attributes
+        for key, payload in upserted.indexed_fields.items():
             if payload.data in (b"null", b"[]", b""):
                 run.attribute_fields.pop(key, None)
             else:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from activities.cluster_objects.cluster_api import Kind, ObjectId, Propagation
-from api_types import clock, labels
+from api_types import clock
 from tests.simulation import fields
 from tests.simulation.fields import Json
 
@@ -64,7 +64,7 @@ class ObjectStore:
         self.changes: list[StoredChange] = []
         # The changes up to this version are not kept any more.
         self.compacted = 0
-        # Watches from before this version expire, also those of unchanged kinds.
+        # A watch that began before this version expires, even if its kind has no changes.
         self._expired = 0
         self._latest: dict[tuple[str, str], int] = {}
         self._draw = draw
@@ -433,13 +433,6 @@ def has_fields(item: Mapping[str, Any], selector: str) -> bool:
     return all(
         _value(item, path.split(".")) == value
         for path, _, value in (each.partition("=") for each in selector.split(",") if each)
-    )
-
-
-def is_ours(item: Mapping[str, Any]) -> bool:
-    """Return whether an object carries the label of this project."""
-    return bool(
-        (item["metadata"].get("labels") or {}).get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE
     )
 
 

@@ -169,7 +169,7 @@ class Tasks:
     def _activate(
         self, task: OpenTask, jobs: Sequence[WorkflowActivationJob]
     ) -> list[WorkflowActivationJob]:
-        """Let the workflow read jobs; return those that its commands give at once."""
+        """Let the workflow read jobs. Return the jobs that follow from its commands at once."""
         run = task.run
         activation = WorkflowActivation(
             run_id=run.run_id,
@@ -373,7 +373,7 @@ def cancelled_job(
 def set_activity_info(
     failure: Failure, pending: PendingActivity, retry_state: "RetryState.ValueType"
 ) -> None:
-    """Say in a failure which activity it is of."""
+    """Name the activity of a failure."""
     info = failure.activity_failure_info
     info.activity_type.name, info.activity_id = pending.name, pending.command.activity_id
     info.retry_state = retry_state

@@ -297,7 +297,7 @@ EXCUSED = {
         pods=(replace(POD, devices=4), replace(POD, devices=4)),
         pools={("eu-1", "gpus"): SeenPool(1, devices=8, by_device=True)},
     ),
-    "a pod that waits for the node of the one that it replaces": replace(
+    "a pod that waits for the node of its predecessor": replace(
         SOUND, pods=(replace(POD, deleting=True), replace(POD, node="", ready=False))
     ),
     "a replica whose withdrawal was skipped": replace(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import Step, World
 
 STEPS_PER_LOOK = 20
-"""A look costs as much as some steps; what is wrong stays so for many more."""
+"""A look costs as much as several steps, and a violation lasts for many more steps."""
 LOOKS_PER_TEXT = 50
 SETTLED_WITHIN = 4 * 3600
 """The longest chain of waits of the product: a resync, and back-off after it."""
@@ -21,7 +21,7 @@ SETTLING_PAUSE = 600
 REST_SECONDS, SHORT_REST_SECONDS = 3 * 3600, 3600
 SHORT_WORLD = 10_000
 PROMPT_SECONDS = (120, 300)
-"""Times since the last fault: a resync repairs within an hour what a lost message left undone."""
+"""Times since the last fault, before a resync repairs the effect of a lost message."""
 
 
 class Watch:
@@ -34,7 +34,7 @@ class Watch:
         self._left_undone: list[set[str]] = []
 
     def __call__(self, world: "World", step: "Step") -> None:
-        """Take note of a step, and look if it is time to."""
+        """Count a step, and look at every so many steps."""
         if step.kind == "script":
             self.coverage.acted(step.subject)
         self._steps += 1

@@ -113,7 +113,6 @@ class World:
         self._digest = hashlib.sha256()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: dict[asyncio.Task[Any], None] = {}
-        self._script_ended = False
         self.faults = Faults(seed, self.horizon, self.clock.seconds, self._struck)
         self.server = Server(self, self.source("server"))
         self.client = SimClient(self)
@@ -247,12 +246,6 @@ class World:
         """Signal an object. Raises RPCError."""
         handle = self.client.get_workflow_handle(names.workflow_id(kind, namespace, name))
         await handle.signal(signal, payload)
-
-    async def describe(self, kind: str, namespace: str, name: str) -> Any:
-        """Query an object as a user does. Raises RPCError."""
-        return await self.client.get_workflow_handle(
-            names.workflow_id(kind, namespace, name)
-        ).query("describe")
 
     async def terminate(self, workflow_id: str, reason: str = "") -> None:
         """Terminate a workflow. Raises RPCError."""
