@@ -46,6 +46,7 @@ from activities.clouds.identities import CloudIdentities
 from activities.clouds.in_cluster import InCluster
 from activities.clouds.lifecycle.pace import Pace
 from activities.clusters.activities import ClusterActivities
+from activities.clusters.facts import facts_of_settings
 from activities.clusters.permissions import Usage
 from activities.log import configure_logging
 from activities.messaging.entity_client import EntityClient
@@ -271,15 +272,7 @@ def build_activities(settings: Settings, clouds: Clouds | None = None) -> Activi
         messaging=EntityClient(),
         clusters=ClusterActivities(
             pool,
-            settings={
-                "withdraw_after_seconds": settings.cluster.unreachable_after,
-                "drain_seconds": settings.teardown.drain_seconds,
-                "cache_attempts_max": settings.cache.max_attempts,
-                "cache_evict_grace_seconds": settings.cache.evict_grace,
-                "gateway_scheme": settings.gateway.scheme,
-                "renderer": renderer,
-                "control_cluster": control_cluster(settings),
-            },
+            settings=facts_of_settings(settings, renderer),
             toleration_keys=settings.workloads.toleration_keys,
             store=store,
             usage=Usage(
@@ -310,12 +303,6 @@ def build_activities(settings: Settings, clouds: Clouds | None = None) -> Activi
         pool=pool,
         helm=helm,
     )
-
-
-def control_cluster(settings: Settings) -> str:
-    """Give the reference to the control cluster, as facts of clusters have it; empty if there is none."""
-    found = settings.control_cluster
-    return f"{found.namespace}/{found.name}/{found.key}" if found.name else ""
 
 
 def build_workers(client: Client, settings: Settings, activities: Activities, threads: ThreadPoolExecutor) -> dict[str, Worker]:

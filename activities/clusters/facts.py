@@ -1,4 +1,4 @@
-"""What is found out about a cluster: by an attempt to connect, and by the watch, which sees it change."""
+"""The facts about a cluster: from its API server, from its watch and from the settings."""
 
 from collections.abc import Mapping
 
@@ -6,6 +6,7 @@ from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import Kind, Resource
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.pins import apiversions
+from api_types.settings import Settings
 
 # Which kind of an API an object of ours is of, where the API may be served without it.
 _KINDS = dict.fromkeys(apiversions.MODEL_REWRITES, "InferenceModelRewrite")
@@ -23,3 +24,18 @@ def discovered_facts(version: str, served: Mapping[Kind, Resource], settings: Ma
         ),
         **settings,
     )
+
+
+def facts_of_settings(settings: Settings, renderer: str) -> Mapping[str, int | str]:
+    """Return the facts that come from the settings and the version of the renderer."""
+    control = settings.control_cluster
+    reference = f"{control.namespace}/{control.name}/{control.key}" if control.name else ""
+    return {
+        "withdraw_after_seconds": settings.cluster.unreachable_after,
+        "drain_seconds": settings.teardown.drain_seconds,
+        "cache_attempts_max": settings.cache.max_attempts,
+        "cache_evict_grace_seconds": settings.cache.evict_grace,
+        "gateway_scheme": settings.gateway.scheme,
+        "renderer": renderer,
+        "control_cluster": reference,
+    }

@@ -13,6 +13,7 @@ from activities.clouds.accounts import CloudAccounts
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool
 from activities.cluster_objects.ownership import owner_of
 from activities.clusters.activities import ClusterActivities
+from activities.clusters.facts import facts_of_settings
 from activities.clusters.permissions import Usage
 from activities.render.cache.artifact import SOURCES
 from activities.render_settings import render_settings
@@ -384,18 +385,9 @@ class Parts:
         pool = SimPool(self, self.vault)
         helm = HelmOfWorker(pool, self.helm)
         control = ControlCluster(pool, settings.control_cluster)
-        found = settings.control_cluster
         clusters = ClusterActivities(
             pool,
-            settings={
-                "withdraw_after_seconds": settings.cluster.unreachable_after,
-                "drain_seconds": settings.teardown.drain_seconds,
-                "cache_attempts_max": settings.cache.max_attempts,
-                "cache_evict_grace_seconds": settings.cache.evict_grace,
-                "gateway_scheme": settings.gateway.scheme,
-                "renderer": "simulated",
-                "control_cluster": f"{found.namespace}/{found.name}/{found.key}",
-            },
+            settings=facts_of_settings(settings, "simulated"),
             toleration_keys=settings.workloads.toleration_keys,
             store=self.vault,
             usage=Usage(force_delete=True),

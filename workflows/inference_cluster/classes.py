@@ -71,7 +71,7 @@ class Classes:
         """Register with these classes again in the next pass.
 
         A cluster that is being deleted registers no more, and unregisters at its end from all
-        classes that may know it: one that was checked for the first time may have run all along.
+        classes that may know it: a class that was checked for the first time may have run all along.
         """
         if self.state.deleting:
             return
