@@ -60,7 +60,7 @@ class _SimGke(GkeProvider):
         )
 
     def cloud_cluster(self, account: CloudAccount) -> str:
-        """Remember whose the objects with this name are."""
+        """Remember the owner of the objects with this name."""
         self._cloud.remember(account)
         return super().cloud_cluster(account)
 

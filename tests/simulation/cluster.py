@@ -111,13 +111,13 @@ class ApiServer:
         self._create("v1", "Service", "kubernetes", "default", spec=spec)
 
     def stop(self) -> None:
-        """Let the cluster be gone."""
+        """Remove the cluster."""
         self.mood = "refuses"
         self.cut()
         self.hub.stop()
 
     async def wait(self, low: float = _LATENCY[0], high: float = _LATENCY[1]) -> None:
-        """Let a part of a request take its time. Raises the error of `pause` for a dead caller."""
+        """Wait for a part of a request. Raises the error of `pause` for a dead caller."""
         if self.pause is not None:
             await self.pause(low, high)
         else:
@@ -173,7 +173,7 @@ class ApiServer:
         self.store.delete(ObjectKey("resource.k8s.io", "ResourceSlice", "", f"{name}-gpu"))
 
     def remove_node(self, name: str) -> None:
-        """Let a node be gone with its machine."""
+        """Remove a node together with its machine."""
         self._remove_node(name)
 
     def nodes_of(self, pool: str) -> list[str]:
@@ -193,7 +193,7 @@ class ApiServer:
         return list(dict.fromkeys(filter(None, found)))
 
     def set_node_ready(self, node: str, *, ready: bool) -> None:
-        """Let a node be lost, or be there again."""
+        """Mark a node as lost, or as ready again."""
         self.store.set_status(
             ObjectKey("", "Node", "", node), conditions=[{"type": "Ready", "status": str(ready)}]
         )

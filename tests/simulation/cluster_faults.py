@@ -42,7 +42,7 @@ _HOLDABLE = ("Service", "HTTPRoute", "PersistentVolumeClaim", "Deployment", "Job
 
 
 class ClusterFaults:
-    """Lets faults come to all clusters, as the seed draws it."""
+    """Injects faults into all clusters, as drawn from the seed."""
 
     def __init__(self, parts: "Parts") -> None:
         self.parts, self.world = parts, parts.world
@@ -64,7 +64,7 @@ class ClusterFaults:
         }
 
     def start(self) -> None:
-        """Begin; a seed has some kinds of faults, and others not."""
+        """Start the kinds of faults that the seed draws."""
         none = self.draw.random() < 0.1
         for name, per_day in PER_DAY.items():
             rate = per_day * self.draw.choice(_FACTORS)
@@ -104,7 +104,7 @@ class ClusterFaults:
         server.restart()
 
     async def _silence(self, server: ApiServer) -> None:
-        """Let watches deliver nothing while other requests are answered."""
+        """Stall the watches while the server answers other requests."""
         server.stalled_until = self.world.clock.seconds() + self.draw.uniform(30.0, 900.0)
 
     async def _cut(self, server: ApiServer) -> None:
@@ -120,7 +120,7 @@ class ClusterFaults:
             server.set_node_ready(node, ready=True)
 
     async def _remove_node(self, server: ApiServer) -> None:
-        """Let a machine be gone; its pool gets another one later, under the same name."""
+        """Remove a machine; its replacement joins the pool later, under the same name."""
         node = self._a_node(server)
         found = server.store.get(ObjectKey("", "Node", "", node)) if node else None
         if found is not None:
@@ -189,7 +189,7 @@ class ClusterFaults:
             self.parts.secrets.setdefault(place, held)
 
     async def _rotate_credential(self, server: ApiServer) -> None:
-        """Let the API server take another token; the store has it somewhat later."""
+        """Rotate the token of the API server; the store has the new token later."""
         place = (SYSTEM_NAMESPACE, f"{server.name}-kubeconfig")
         if place not in self.parts.secrets:
             # The token of a cloud, or a credential that is gone at present.

@@ -81,7 +81,7 @@ class Faults:
         )
 
     def end(self) -> None:
-        """Let no fault strike any more."""
+        """Mute all faults."""
         self._muted = True
 
     def strikes(self, name: str, subject: str = "") -> bool:

@@ -213,7 +213,7 @@ def _defaulted(element: Json, keys: Mapping[str, Any]) -> Json:
 
 
 def managers(entries: Iterable[Json], kept: Fields) -> list[Json]:
-    """Take fields from all of these entries, and drop entries without fields."""
+    """Remove fields from these entries, and drop entries without fields."""
     found = []
     for entry in entries:
         fields = minus(entry["fieldsV1"], kept)

@@ -48,7 +48,7 @@ class Reachable(Protocol):
     """Where clusters are found by their connection."""
 
     async def server(self, connection: Connection) -> ApiServer:
-        """Resolve the references and give the API server. Raises CredentialsInvalid."""
+        """Resolve the references and return the API server. Raises CredentialsInvalid."""
         ...
 
 
@@ -219,7 +219,7 @@ class ClusterHelm(HelmPort):
         )
 
     def _recovered(self, secret: Json) -> Json | None:
-        """Return the revision to go on from. Raises ReleasePending while its helm may still run."""
+        """Return the revision to continue from. Raises ReleasePending while helm may run."""
         state, known = self._state(secret), self._helm.revisions[secret["metadata"]["uid"]]
         if self._helm.clock() - known.since < OPERATION_SECONDS + 20:
             raise ReleasePending(

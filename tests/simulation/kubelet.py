@@ -50,7 +50,7 @@ class Kubelets(Part):
             self._end_pod(key, after)
 
     def _release(self, pod: Json) -> None:
-        """Let others have the devices of a pod that has ended."""
+        """Release the devices of a pod that has ended."""
         self._devices_of[pod["spec"].get("nodeName", "")].pop(pod["metadata"]["uid"], None)
         self._schedule_soon()
 
@@ -95,7 +95,7 @@ class Kubelets(Part):
         return self._devices(pod)[0] if held is None else held
 
     def _devices(self, pod: Json) -> tuple[int, str]:
-        """Count the devices of a pod; or say why they are not known."""
+        """Return the devices of a pod, or the reason that they are unknown."""
         needed = 0
         for claim in pod["spec"].get("resourceClaims", ()):
             name = claim.get("resourceClaimTemplateName", "")
@@ -266,7 +266,7 @@ class Kubelets(Part):
         )
 
     def crash(self, key: ObjectKey) -> None:
-        """Let the engine of a pod end with an error; the kubelet starts it again."""
+        """Crash the engine of a pod; the kubelet restarts it."""
         pod = self.store.get(key)
         if pod is None or is_deleted(pod) or pod.get("status", {}).get("phase") != "Running":
             return

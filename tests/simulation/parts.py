@@ -236,7 +236,7 @@ class Parts:
         self.servers[cluster].store.edit(ObjectKey("", kind, "", name), change)
 
     def lose_cluster(self, name: str, mood: Mood) -> None:
-        """Let the API server of a cluster never answer again."""
+        """Take the API server of a cluster down for ever."""
         for server in self.servers.values():
             if server.name == name:
                 server.mood = mood
@@ -369,12 +369,12 @@ class Parts:
         return [self.google.secret] if self.google else []
 
     def add_cloud_cluster(self, host: str, cluster: str) -> None:
-        """Let the API server of a cluster that a cloud has created be there."""
+        """Add the API server of a cluster that a cloud has created."""
         server = self.servers[host] = self._new_server(cluster)
         server.behaviour.gateway_runs = server.behaviour.lws_runs = False
 
     def remove_cloud_cluster(self, host: str) -> None:
-        """Let a cluster be gone with all that is on it."""
+        """Remove a cluster and everything on it."""
         self.servers.pop(host).stop()
 
     # --- for workers ------------------------------------------------------------------------------
@@ -508,7 +508,7 @@ class Parts:
 
 
 def _owners(item: Json) -> list[str]:
-    """Return the uids of the entities that an object is of; a shared copy is of all that use it."""
+    """Return the uids of the entities that own an object; all users own a shared copy."""
     notes = item["metadata"].get("annotations") or {}
     users = [uid for name, uid in notes.items() if name.startswith(labels.USER_PREFIX)]
     uid = owner_of(item).uid

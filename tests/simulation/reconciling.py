@@ -43,7 +43,7 @@ class ClusterBehaviour:
 
 
 class Hub:
-    """Tells controllers of changes, and runs their work a moment later, once for several."""
+    """Notifies controllers of changes, and runs their work once for several changes."""
 
     def __init__(
         self, store: ObjectStore, draw: random.Random, behaviour: ClusterBehaviour
@@ -65,7 +65,7 @@ class Hub:
         self._syncs[kind] = sync
 
     def later(self, work: Callable[..., None], *arguments: Any, after: Range | None = None) -> None:
-        """Call a function a moment later; once, if that is queued already."""
+        """Call a function a moment later, only once while it is queued."""
         queued = (work.__qualname__, *arguments)
         if queued in self._queued:
             return
@@ -78,7 +78,7 @@ class Hub:
         self._queued[queued] = asyncio.get_running_loop().call_later(seconds, call)
 
     def stop(self) -> None:
-        """Do nothing more: the cluster is gone."""
+        """Stop all work: the cluster is gone."""
         for handle in self._queued.values():
             handle.cancel()
         self._queued.clear()
@@ -146,7 +146,7 @@ class Hub:
             handler(key, before, after)
 
     def _follow(self, owner: ObjectKey) -> None:
-        """Let the controllers look at an owner, and at the owners above it."""
+        """Queue an owner, and the owners above it, for their controllers."""
         if owner.kind in self._syncs:
             self.later(self._sync, owner)
         found = self.store.get(owner)

@@ -61,12 +61,12 @@ class PendingActivity:
         )
 
     def request_cancel(self) -> None:
-        """Let it hear of its cancellation with its next heartbeat."""
+        """Request its cancellation, which its next heartbeat reports."""
         self.cancel_requested = True
         self.changed.set()
 
     def forget(self) -> None:
-        """Let the server take nothing of it any more."""
+        """Make the server ignore its later results."""
         self.gone = True
         self.changed.set()
 

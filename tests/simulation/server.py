@@ -425,7 +425,7 @@ class Server:
     # --- visibility -------------------------------------------------------------------------------
 
     def publish(self, run: Run) -> None:
-        """Let visibility know of a run, later."""
+        """Show a run in visibility after a delay."""
         self._versions += 1
         row = Row(
             run.workflow_id,

@@ -30,7 +30,7 @@ class RequestRefused(Exception):
 
 
 class ObjectKey(NamedTuple):
-    """An object in whichever version of its API."""
+    """An object in any version of its API."""
 
     group: str
     kind: str
@@ -78,7 +78,7 @@ class ObjectStore:
         return self._objects[key.group, key.kind].get((key.namespace, key.name))
 
     def all_of(self, kind: str, namespace: str = "") -> Iterator[Json]:
-        """Return the objects of a kind, of whichever group, in the order of their creation."""
+        """Return the objects of a kind in any group, in the order of creation."""
         for (_, name), objects in list(self._objects.items()):
             if name == kind:
                 yield from [
@@ -185,7 +185,7 @@ class ObjectStore:
         propagation: Propagation = "Background",
         grace_seconds: int | None = None,
     ) -> bool:
-        """Request deletion. False where there is no such object, or another one than is meant."""
+        """Request deletion. Return False if the object does not exist or differs."""
         live = self.get(key)
         if live is None:
             return False

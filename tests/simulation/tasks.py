@@ -125,7 +125,7 @@ class Tasks:
         self.wake(run)
 
     def _take_back(self, run: Run) -> None:
-        """Let the jobs of a failed task be read again."""
+        """Return the jobs of a failed task to the inbox."""
         run.inbox = run.taken + run.inbox
         run.patches = {patch for recorded in run.recorded for patch in recorded.patches}
         run.add_event()

@@ -1,4 +1,4 @@
-"""Lets the auditors look at a world: after its steps, and when it has come to rest."""
+"""Runs the auditors on a world: after its steps, and at rest."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -59,7 +59,7 @@ class Watch:
             raise Finding(found)
 
     async def until_settled(self) -> Snapshot:
-        """Wait until nothing is found at rest. Raises Finding after the longest wait."""
+        """Wait until the auditors find nothing. Raises Finding after the longest wait."""
         found: list[str] = []
         for _ in range(SETTLED_WITHIN // SETTLING_PAUSE):
             seen = self.observer.look(whole=True, texts=True)
@@ -72,7 +72,7 @@ class Watch:
 
 
 async def at_rest(world: "World") -> None:
-    """Check a world that nothing disturbs any more, and that it stays as it is. Raises Finding."""
+    """Check that an undisturbed world is sound and stays as it is. Raises Finding."""
     watch = next(each for each in world.observers if isinstance(each, Watch))
     before = await watch.until_settled()
     is_short = world.horizon < SHORT_WORLD

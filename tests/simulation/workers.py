@@ -145,7 +145,7 @@ class Worker:
 
 
 class Workers:
-    """The worker processes of a control plane. `make` gives the activities of a new one."""
+    """The worker processes of a control plane. `make` returns the activities of a new one."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class Workers:
         asyncio.get_running_loop().call_later(self._draw.uniform(*RESTART_SECONDS), self._begin)
 
     def end(self) -> None:
-        """Stop all for good."""
+        """Stop all workers."""
         for worker in self.all:
             worker.die()
         self.all.clear()

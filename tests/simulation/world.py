@@ -46,7 +46,7 @@ _CLOCK_STEPS = (-3600.0, 3600.0)
 
 @dataclass(frozen=True)
 class Step:
-    """Something that happened."""
+    """One logged step of the simulation."""
 
     number: int
     seconds: float
@@ -63,7 +63,7 @@ class Step:
 
 @dataclass
 class Result:
-    """How a simulation ended. `finding` is empty if all auditors were content."""
+    """How a simulation ended. `finding` is empty if all auditors passed."""
 
     seed: int
     days: float
@@ -182,7 +182,7 @@ class World:
             self._broken.set_exception(error)
 
     async def latency(self, low: float = _LATENCY[0], high: float = _LATENCY[1]) -> None:
-        """Let a call take its time. Raises WorkerDied if the caller's process is gone."""
+        """Wait for the time of a call. Raises WorkerDied if the caller's process is gone."""
         self.alive()
         await asyncio.sleep(self.draw.uniform(low, high))
         self.alive()
@@ -268,7 +268,7 @@ class World:
     # --- the run ----------------------------------------------------------------------------------
 
     async def live(self) -> None:
-        """Run until the horizon, and let the auditors judge. Raises Finding."""
+        """Run until the horizon, and run the auditors at rest. Raises Finding."""
         self.watch = watching.Watch(self)
         self.observers.insert(0, self.watch)
         asyncio.get_running_loop().set_exception_handler(self._uncaught)
@@ -356,7 +356,7 @@ class World:
             worker.refused.discard(queue)
 
     def result(self, finding: str, wall: float) -> Result:
-        """Sum up."""
+        """Return the result of the simulation."""
         return Result(
             seed=self.seed,
             days=self.horizon / DAY,
