@@ -188,7 +188,10 @@ def modelplane(container: DockerContainer, *words: str) -> str:
     return said
 
 
-def test_the_worker_of_the_image_serves_a_model_and_its_front_shows_it(worker: DockerContainer, front: str) -> None:
+def test_the_worker_of_the_image_serves_a_model_and_its_front_shows_it(
+    worker: DockerContainer,
+    front: str,
+) -> None:
     applied = modelplane(worker, "apply", "-f", "/manifests", "-f", "/examples/demo.yaml", "--wait")
     assert "inferenceclass/small created" in applied
     listed = modelplane(worker, "get", "icl,ic,md", "-o", "name").split()

@@ -55,7 +55,7 @@ runroot = "{state}"
 
 
 class EngineFailed(Exception):
-    """The engine does not work, or cannot build an image. The message names the cause and the remedy."""
+    """The engine or a build does not work. The message names the cause and the remedy."""
 
 
 def leave_out_without_root(config: pytest.Config, items: list[pytest.Item]) -> None:

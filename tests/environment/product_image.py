@@ -60,7 +60,7 @@ def content_digest() -> str:
 
 
 def pip_settings() -> str:
-    """Return the settings of pip on this machine, from files and variables, as one settings file."""
+    """Return the settings of pip on this machine as one file, from files and variables."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     # Variables come first in the list, and win.

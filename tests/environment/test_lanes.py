@@ -129,7 +129,8 @@ def test_tests_of_a_file_run_beside_each_other_unless_they_share_a_fixture(
         f"{FOLDERS[0]}test_j.py": 1,
     }
     folder = {f"{FOLDERS[0]}test_g.py", f"{FOLDERS[0]}test_h.py"}
-    assert [files_of(tests) & folder for tests in ran.values() if files_of(tests) & folder] == [folder]
+    shares = [files_of(tests) & folder for tests in ran.values()]
+    assert [share for share in shares if share] == [folder]
 
 
 def files_of(tests: Iterable[str]) -> set[str]:

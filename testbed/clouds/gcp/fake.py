@@ -260,9 +260,10 @@ class FakeGoogle(FakeProject):
         self.review_url = self._http.url + REVIEW_PATH
         """The webhook for an API server's token authentication (`tokenReview` of a fleet file): the TokenReview of version v1."""
         if credential:
-            self.credential = self._tokens.known_key(self.email, credential, self.token_url)
+            key = self._tokens.known_key(self.email, credential, self.token_url)
         else:
-            _, self.credential = self._tokens.new_key(self.email, project, self.token_url)
+            _, key = self._tokens.new_key(self.email, project, self.token_url)
+        self.credential = key
         """The JSON key of an account that may do everything in the project."""
         self.reset()
 

@@ -1,4 +1,7 @@
-"""A teardown deletes its own objects only, and pods without grace only after a limit. The cluster is in memory."""
+"""A teardown deletes its own objects only, and pods without grace only after a limit.
+
+The cluster is in memory.
+"""
 
 from datetime import timedelta
 from pathlib import Path
@@ -26,6 +29,7 @@ DEPLOYMENT = kinds.DEPLOYMENT
 SERVICE = Kind("v1", "Service")
 CONNECTION = Connection(cluster="eu", namespace="modelplane-system", name="eu")
 WORKLOAD = names.workload_name("ml", "qwen-1")
+ENGINE = ObjectId(DEPLOYMENT, "ml", "engine")
 MINUTE = timedelta(minutes=1)
 
 
@@ -51,7 +55,8 @@ def an_engine_and_its_pod(overdue: timedelta | None) -> StoredCluster:
     """A Deployment that is deleted in the foreground, with a pod that does not end."""
     marks = {labels.REPLICA: WORKLOAD, labels.COMPONENT: components.ENGINE}
     engine = an_object(DEPLOYMENT, "engine", overdue=timedelta(), **marks)
-    return StoredCluster(engine, an_object(kinds.POD, "pod", overdue=overdue, **{labels.WORKLOAD: "engine"}))
+    pod = an_object(kinds.POD, "pod", overdue=overdue, **{labels.WORKLOAD: "engine"})
+    return StoredCluster(engine, pod)
 
 
 @pytest.mark.parametrize(
@@ -62,13 +67,18 @@ def an_engine_and_its_pod(overdue: timedelta | None) -> StoredCluster:
         (MINUTE, 0.9 * MINUTE, []),
         (MINUTE, 1.1 * MINUTE, [("pod", 0)]),
     ],
-    ids=["without forceAfter", "a pod that is not being deleted", "before forceAfter", "after forceAfter"],
+    ids=[
+        "without forceAfter",
+        "a pod that is not being deleted",
+        "before forceAfter",
+        "after forceAfter",
+    ],
 )
 async def test_a_pod_is_deleted_without_grace_when_force_after_has_passed_since_its_grace_period(
     force_after: timedelta | None, overdue: timedelta | None, deleted: list[tuple[str, int]]
 ) -> None:
     cluster = an_engine_and_its_pod(overdue)
-    await a_deleter(cluster, force_after).until_gone([ObjectId(DEPLOYMENT, "ml", "engine")], timedelta())
+    await a_deleter(cluster, force_after).until_gone([ENGINE], timedelta())
     assert cluster.deleted == deleted
 
 
@@ -77,22 +87,25 @@ async def test_only_pods_are_deleted_without_grace() -> None:
     overdue = 60 * MINUTE
     replica_set = an_object(Kind("apps/v1", "ReplicaSet"), "set", overdue=overdue, **marks)
     cluster = StoredCluster(an_object(DEPLOYMENT, "engine", overdue=overdue), replica_set)
-    result = await a_deleter(cluster, MINUTE).until_gone([ObjectId(DEPLOYMENT, "ml", "engine")], timedelta())
+    result = await a_deleter(cluster, MINUTE).until_gone([ENGINE], timedelta())
     assert (cluster.deleted, [item.name for item in result.remaining]) == ([], ["engine", "set"])
 
 
 async def test_a_teardown_step_of_a_replica_obeys_force_after(tmp_path: Path) -> None:
     for force_after, deleted in ((MINUTE, [("pod", 0)]), (None, [])):
         cluster = an_engine_and_its_pod(60 * MINUTE)
-        workloads = WorkloadActivities(StoredPool(cluster), SecretDirectory(tmp_path), RenderSettings(), force_after)
-        await asked_by("modelreplica/ml/qwen-1").run(workloads.teardown_replica_step, a_step(teardown.ENGINES))
+        pool, store = StoredPool(cluster), SecretDirectory(tmp_path)
+        workloads = WorkloadActivities(pool, store, RenderSettings(), force_after)
+        step = workloads.teardown_replica_step
+        await asked_by("modelreplica/ml/qwen-1").run(step, a_step(teardown.ENGINES))
         assert cluster.deleted == deleted
 
 
 async def test_the_deletion_of_a_cache_obeys_force_after(tmp_path: Path) -> None:
     job = an_object(kinds.JOB, names.cache_job_name("claim"), overdue=timedelta())
     job["metadata"]["finalizers"] = ["foregroundDeletion"]
-    pod = an_object(kinds.POD, "pod", overdue=60 * MINUTE, **{kinds.JOB_NAME_LABEL: names.cache_job_name("claim")})
+    marks = {kinds.JOB_NAME_LABEL: names.cache_job_name("claim")}
+    pod = an_object(kinds.POD, "pod", overdue=60 * MINUTE, **marks)
     pod["metadata"]["ownerReferences"] = [{"kind": "Job"}]
 
     class Collected(StoredCluster):
@@ -104,18 +117,28 @@ async def test_the_deletion_of_a_cache_obeys_force_after(tmp_path: Path) -> None
             return deleted
 
     cluster = Collected(job, pod)
-    caches = CacheActivities(StoredPool(cluster), SecretDirectory(tmp_path), RenderSettings(), MINUTE)
-    order = DeleteCacheObjects(connection=CONNECTION, cluster="eu", namespace="ml", uid="u", claim="claim", steps=[teardown.CACHE_JOB])
+    store = SecretDirectory(tmp_path)
+    caches = CacheActivities(StoredPool(cluster), store, RenderSettings(), MINUTE)
+    order = DeleteCacheObjects(
+        connection=CONNECTION,
+        cluster="eu",
+        namespace="ml",
+        uid="u",
+        claim="claim",
+        steps=[teardown.CACHE_JOB],
+    )
     await asked_by("modelcache/ml/weights").run(caches.delete_cache_objects, order)
     assert cluster.deleted == [("pod", 0)]
 
 
 async def test_without_an_inventory_a_step_deletes_its_own_component_and_no_other() -> None:
     def service(name: str, component: str, uid: str = "u") -> Any:
-        return an_object(SERVICE, name, uid, overdue=None, **{labels.REPLICA: WORKLOAD, labels.COMPONENT: component})
+        marks = {labels.REPLICA: WORKLOAD, labels.COMPONENT: component}
+        return an_object(SERVICE, name, uid, overdue=None, **marks)
 
     others = service("of another", components.ROUTING, "another")
-    cluster = StoredCluster(service("route", components.ROUTING), service("picker", components.PICKER), others)
+    route, picker = service("route", components.ROUTING), service("picker", components.PICKER)
+    cluster = StoredCluster(route, picker, others)
     result = await run_step(a_deleter(cluster), a_step(4))
     assert (cluster.deleted, result.skipped) == (
         [("route", None)],
@@ -126,7 +149,9 @@ async def test_without_an_inventory_a_step_deletes_its_own_component_and_no_othe
 
 
 @pytest.mark.parametrize("manager", [None, "helm"])
-async def test_an_object_that_we_do_not_manage_has_no_owner_of_ours_whatever_its_annotations_say(manager: str | None) -> None:
+async def test_an_object_that_we_do_not_manage_has_no_owner_of_ours_whatever_its_annotations_say(
+    manager: str | None,
+) -> None:
     item = an_object(SERVICE, "theirs")
     assert (owner_of(item).workflow_id, conflict(item, "u")) == ("modelreplica/ml/qwen-1", "")
     item["metadata"]["labels"] = {labels.MANAGED_BY: manager} if manager else None
@@ -136,4 +161,5 @@ async def test_an_object_that_we_do_not_manage_has_no_owner_of_ours_whatever_its
     )
     cluster = StoredCluster(item)
     result = await a_deleter(cluster).until_gone([ObjectId.of(item)], timedelta())
-    assert (cluster.deleted, result.skipped) == ([], ["v1/Service/ml/theirs exists already and belongs to no known owner"])
+    refusal = "v1/Service/ml/theirs exists already and belongs to no known owner"
+    assert (cluster.deleted, result.skipped) == ([], [refusal])

@@ -1,4 +1,7 @@
-"""Which claim templates an apply makes while pods stay. Claims are immutable, so that other ones have another name. Without a cluster."""
+"""An apply creates the claim templates that remaining pods use.
+
+Claims are immutable, so a changed claim has another name. These tests need no cluster.
+"""
 
 import pytest
 
@@ -34,7 +37,12 @@ ITEM = Item(KEY, MANIFEST, "hash", create_only=True)
         "no pods stay",
     ],
 )
-def test_claim_templates_are_made_for_the_pods_that_use_them(there: bool, staying: str, named: list[str], made: bool) -> None:
+def test_claim_templates_are_made_for_the_pods_that_use_them(
+    there: bool,
+    staying: str,
+    named: list[str],
+    made: bool,
+) -> None:
     kept: dict[str, Item | None] = {f"{ENGINE_PREFIX}{staying}": None} if staying else {}
     found = {ObjectId.of(MANIFEST): MANIFEST if there else None}
     assert _planned(ITEM, kept, found, named) == (ITEM if made else None)

@@ -1,4 +1,6 @@
-"""The workflow of every kind applies the rules of manifests to signals, and to updates before the history has them.
+"""The workflow of every kind applies the rules of manifests to signals and updates.
+
+It refuses an update before the history has it.
 
 The rules have tests of their own, as functions. These tests show that the handlers call them.
 """
@@ -42,15 +44,15 @@ FORBIDDEN: dict[str, tuple[dict[str, Any], str]] = {
     "inferencecluster/eu-1": (
         {"spec": {"cluster": {"eks": {"region": "us-west-2"}}}},
         (
-            "InferenceCluster eu-1: spec.cluster.eks.region: cannot change from us-east-2 to us-west-2; "
-            "delete the InferenceCluster and create another"
+            "InferenceCluster eu-1: spec.cluster.eks.region: "
+            "cannot change from us-east-2 to us-west-2; delete the InferenceCluster and create another"
         ),
     ),
     "modelcache/ml/weights": (
         {"spec": {"huggingFace": {"repo": "acme/other"}}},
         (
-            "ModelCache ml/weights: spec.huggingFace.repo: cannot change from acme/model to acme/other once staged; "
-            "create a ModelCache under a new name"
+            "ModelCache ml/weights: spec.huggingFace.repo: "
+            "cannot change from acme/model to acme/other once staged; create a ModelCache under a new name"
         ),
     ),
     "modelreplica/ml/qwen-1": (
@@ -63,7 +65,10 @@ LARGE = {"metadata": {"annotations": {"note": "x" * MANIFEST_BYTES_MAX}}}
 # Changes that every kind refuses, and a part of the reason.
 UNACCEPTABLE: dict[str, tuple[Any, str]] = {
     "not an object": ("x", "must be an object with apiVersion, kind, metadata and spec"),
-    "another object": ({"metadata": {"name": "other"}}, "send it to the workflow of that id|must be named default"),
+    "another object": (
+        {"metadata": {"name": "other"}},
+        "send it to the workflow of that id|must be named default",
+    ),
     "another version": ({"apiVersion": "modelplane.ai/v9"}, "modelplane.ai/v9"),
     "an unknown field": ({"spec": {"colour": "blue"}}, "spec.colour: unknown field"),
     "too large": (LARGE, "bytes"),
@@ -76,7 +81,8 @@ class Told:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, workflow_id: str) -> None:
         Serverless(monkeypatch, workflow_id)
         workflow, self.document = OBJECTS[workflow_id]
-        self.workflow = workflow(_state_of_a_replica() if workflow is ModelReplicaWorkflow else None)
+        state = _state_of_a_replica() if workflow is ModelReplicaWorkflow else None
+        self.workflow = workflow(state)
         self.apply(self.document)
         if isinstance(self.workflow, ModelCacheWorkflow):
             self.workflow.state.stagings = {"eu-1": a_staging(ready())}
@@ -103,22 +109,37 @@ class Told:
 def _state_of_a_replica() -> Any:
     spec = builders.a_replica()["spec"]
     start = StartReplica(
-        uid="u", namespace="ml", name="qwen-1", deployment="qwen", deployment_uid="d", cluster="eu-1", index=0, generation=1, spec=spec
+        uid="u",
+        namespace="ml",
+        name="qwen-1",
+        deployment="qwen",
+        deployment_uid="d",
+        cluster="eu-1",
+        index=0,
+        generation=1,
+        spec=spec,
     )
     return a_replica_state(spec=spec, start=start)
 
 
 @pytest.mark.parametrize("workflow_id", FORBIDDEN)
-def test_a_signal_cannot_change_what_may_not_change(monkeypatch: pytest.MonkeyPatch, workflow_id: str) -> None:
+def test_a_signal_cannot_change_what_may_not_change(
+    monkeypatch: pytest.MonkeyPatch,
+    workflow_id: str,
+) -> None:
     told, (change, refusal) = Told(monkeypatch, workflow_id), FORBIDDEN[workflow_id]
     told.apply(told.changed(change))
     condition = condition_of(told.workflow.state.conditions, "SpecAccepted")
     assert condition is not None
-    assert (told.stored(), condition.status, condition.reason, condition.message) == (told.before, "False", "InvalidInput", refusal)
+    shown = (condition.status, condition.reason, condition.message)
+    assert (told.stored(), shown) == (told.before, ("False", "InvalidInput", refusal))
 
 
 @pytest.mark.parametrize("workflow_id", FORBIDDEN)
-def test_an_update_cannot_change_what_may_not_change(monkeypatch: pytest.MonkeyPatch, workflow_id: str) -> None:
+def test_an_update_cannot_change_what_may_not_change(
+    monkeypatch: pytest.MonkeyPatch,
+    workflow_id: str,
+) -> None:
     told, (change, refusal) = Told(monkeypatch, workflow_id), FORBIDDEN[workflow_id]
     with pytest.raises(InvalidInput) as raised:
         told.check(told.changed(change))
@@ -127,12 +148,17 @@ def test_an_update_cannot_change_what_may_not_change(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("workflow_id", OBJECTS)
 @pytest.mark.parametrize("problem", UNACCEPTABLE)
-def test_an_unacceptable_manifest_is_refused(monkeypatch: pytest.MonkeyPatch, workflow_id: str, problem: str) -> None:
+def test_an_unacceptable_manifest_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    workflow_id: str,
+    problem: str,
+) -> None:
     told, (change, reason) = Told(monkeypatch, workflow_id), UNACCEPTABLE[problem]
     told.apply(told.changed(change))
     condition = condition_of(told.workflow.state.conditions, "SpecAccepted")
     assert condition is not None
-    assert (told.stored(), condition.status, told.events()[-1]) == (told.before, "False", ("Warning", "InvalidInput"))
+    assert (told.stored(), condition.status) == (told.before, "False")
+    assert told.events()[-1] == ("Warning", "InvalidInput")
     assert re.search(reason, condition.message)
     with pytest.raises(InvalidInput, match=reason):
         told.check(told.changed(change))
@@ -143,22 +169,30 @@ def test_an_unacceptable_manifest_is_refused(monkeypatch: pytest.MonkeyPatch, wo
 
 
 @pytest.mark.parametrize("workflow_id", OBJECTS)
-def test_an_object_that_is_being_deleted_takes_no_manifest(monkeypatch: pytest.MonkeyPatch, workflow_id: str) -> None:
+def test_an_object_that_is_being_deleted_takes_no_manifest(
+    monkeypatch: pytest.MonkeyPatch,
+    workflow_id: str,
+) -> None:
     told = Told(monkeypatch, workflow_id)
     told.workflow.delete(Delete(by="ann").wire())
     told.apply(told.changed(NOTE))
-    assert (told.stored(), told.events()[-2:]) == (told.before, [("Normal", "Deleting"), ("Warning", "BeingDeleted")])
+    assert told.stored() == told.before
+    assert told.events()[-2:] == [("Normal", "Deleting"), ("Warning", "BeingDeleted")]
     with pytest.raises(Conflict, match="is being deleted; apply it again when it is gone"):
         told.check(told.changed(NOTE))
 
 
 @pytest.mark.parametrize("workflow_id", OBJECTS)
-def test_an_update_of_a_version_that_is_not_the_present_one_is_a_conflict(monkeypatch: pytest.MonkeyPatch, workflow_id: str) -> None:
+def test_an_update_of_a_version_that_is_not_the_present_one_is_a_conflict(
+    monkeypatch: pytest.MonkeyPatch,
+    workflow_id: str,
+) -> None:
     told = Told(monkeypatch, workflow_id)
     read = str(told.workflow.state.resource_version)
     told.check(told.changed(NOTE), read)
     told.apply(told.changed(NOTE))
-    with pytest.raises(Conflict, match=f"has resourceVersion {told.workflow.state.resource_version}, not {read}"):
+    present = told.workflow.state.resource_version
+    with pytest.raises(Conflict, match=f"has resourceVersion {present}, not {read}"):
         told.check(told.document, read)
 
 
@@ -182,7 +216,10 @@ def test_a_request_is_carried_out_once(monkeypatch: pytest.MonkeyPatch, workflow
 
 
 @pytest.mark.parametrize("workflow_id", OBJECTS)
-def test_a_deletion_of_an_earlier_object_of_the_name_is_ignored(monkeypatch: pytest.MonkeyPatch, workflow_id: str) -> None:
+def test_a_deletion_of_an_earlier_object_of_the_name_is_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+    workflow_id: str,
+) -> None:
     told = Told(monkeypatch, workflow_id)
     told.workflow.state.uid = "this"
     told.workflow.delete(Delete(uid="an earlier one").wire())
@@ -201,11 +238,15 @@ def test_only_a_teardown_can_be_forced(monkeypatch: pytest.MonkeyPatch, workflow
     assert (told.workflow.state.forced, told.events()[-1]) == ("all", ("Warning", "Forced"))
 
 
-@pytest.mark.parametrize("workflow_id", [each for each in OBJECTS if not each.startswith("modelreplica")])
-def test_a_first_manifest_that_is_refused_makes_the_object_not_ready(monkeypatch: pytest.MonkeyPatch, workflow_id: str) -> None:
+@pytest.mark.parametrize("workflow_id", sorted(set(OBJECTS) - {"modelreplica/ml/qwen-1"}))
+def test_a_first_manifest_that_is_refused_makes_the_object_not_ready(
+    monkeypatch: pytest.MonkeyPatch,
+    workflow_id: str,
+) -> None:
     Serverless(monkeypatch, workflow_id)
     made = OBJECTS[workflow_id][0](None)
     made.set_spec(SetSpec(manifest="x").wire())
     ready_condition = condition_of(made.state.conditions, "Ready")
     assert ready_condition is not None
-    assert (made.state.spec, ready_condition.status, ready_condition.reason) == (None, "False", "InvalidInput")
+    shown = (ready_condition.status, ready_condition.reason)
+    assert (made.state.spec, shown) == (None, ("False", "InvalidInput"))

@@ -1,4 +1,7 @@
-"""Under which id and with which arguments an object starts; which of them it believes. Without a server."""
+"""An object starts only with its own id and with arguments that it can trust.
+
+These tests need no server.
+"""
 
 from types import SimpleNamespace
 from typing import Any
@@ -28,10 +31,15 @@ IDS = {
     "ModelService": "modelservice/ml/chat",
     "StackUpgrades": "stackupgrades/default",
 }
+ID_OF_A_DEPLOYMENT = "id: must be modeldeployment/<namespace>/<name> for a ModelDeployment"
 WORKFLOWS: dict[str, Any] = {str(workflow._Definition.must_from_class(each).name): each for each in registry.WORKFLOWS}
 
 
-def a_run(monkeypatch: pytest.MonkeyPatch, workflow_id: str = "modeldeployment/ml/qwen", **fields: Any) -> Any:
+def a_run(
+    monkeypatch: pytest.MonkeyPatch,
+    workflow_id: str = "modeldeployment/ml/qwen",
+    **fields: Any,
+) -> Any:
     """Make the first run of an id, which an operator or a schedule may have started."""
     usual = {"run_id": "r", "continued_run_id": None, "attempt": 1, "cron_schedule": None}
     info = SimpleNamespace(workflow_id=workflow_id, **{**usual, **fields})
@@ -49,7 +57,12 @@ def a_run(monkeypatch: pytest.MonkeyPatch, workflow_id: str = "modeldeployment/m
     ],
     ids=["a first run", "continued as new", "a retry", "a run of a cron schedule"],
 )
-def test_a_state_is_believed_only_of_the_run_before(monkeypatch: pytest.MonkeyPatch, *, fields: dict[str, Any], continued: bool) -> None:
+def test_a_state_is_believed_only_of_the_run_before(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    fields: dict[str, Any],
+    continued: bool,
+) -> None:
     assert is_continued(a_run(monkeypatch, **fields)) is continued
     assert read_carried([None], EntityState) is None
     assert read_carried([], EntityState) is None
@@ -59,13 +72,16 @@ def test_a_state_is_believed_only_of_the_run_before(monkeypatch: pytest.MonkeyPa
         assert state.uid == "made up"
         assert ModelDeploymentWorkflow(STATE).state.uid == "made up"
         return
-    with pytest.raises(InvalidInput, match="start argument 1: must be null; only a run that continues another one has a state"):
+    refusal = "start argument 1: must be null; only a run that continues another one has a state"
+    with pytest.raises(InvalidInput, match=refusal):
         read_carried([STATE], EntityState)
     with pytest.raises(InvalidInput, match="start argument 1: must be null"):
         ModelDeploymentWorkflow(STATE)
 
 
-def test_arguments_that_are_not_read_or_cannot_be_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_that_are_not_read_or_cannot_be_read_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     a_run(monkeypatch, continued_run_id="r0")
     with pytest.raises(InvalidInput, match="start arguments: there are 2, and at most 1 are read"):
         read_carried([None, None], EntityState)
@@ -80,13 +96,20 @@ def test_arguments_that_are_not_read_or_cannot_be_read_are_refused(monkeypatch: 
 @pytest.mark.parametrize(
     ("workflow_id", "problem"),
     [
-        ("modeldeployment/ml/qwen/x", "id: must be modeldeployment/<namespace>/<name> for a ModelDeployment"),
-        ("modeldeployment/qwen", "id: must be modeldeployment/<namespace>/<name> for a ModelDeployment"),
-        ("modelcache/ml/qwen", "id: must be modeldeployment/<namespace>/<name> for a ModelDeployment"),
-        ("modeldeployment/modelplane-system/qwen", 'id: namespace "modelplane-system" belongs to the platform'),
+        ("modeldeployment/ml/qwen/x", ID_OF_A_DEPLOYMENT),
+        ("modeldeployment/qwen", ID_OF_A_DEPLOYMENT),
+        ("modelcache/ml/qwen", ID_OF_A_DEPLOYMENT),
+        (
+            "modeldeployment/modelplane-system/qwen",
+            'id: namespace "modelplane-system" belongs to the platform',
+        ),
     ],
 )
-def test_an_object_starts_only_under_an_id_of_its_kind(monkeypatch: pytest.MonkeyPatch, workflow_id: str, problem: str) -> None:
+def test_an_object_starts_only_under_an_id_of_its_kind(
+    monkeypatch: pytest.MonkeyPatch,
+    workflow_id: str,
+    problem: str,
+) -> None:
     a_run(monkeypatch, workflow_id)
     with pytest.raises(InvalidInput, match=problem):
         ModelDeploymentWorkflow()
@@ -94,11 +117,14 @@ def test_an_object_starts_only_under_an_id_of_its_kind(monkeypatch: pytest.Monke
 
 def test_an_object_of_the_fleet_has_no_namespace_in_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     a_run(monkeypatch, "inferencecluster/ml/eu")
-    with pytest.raises(InvalidInput, match="id: must be inferencecluster/<name> for a InferenceCluster"):
+    refusal = "id: must be inferencecluster/<name> for a InferenceCluster"
+    with pytest.raises(InvalidInput, match=refusal):
         InferenceClusterWorkflow()
 
 
-def test_an_object_whose_namespace_is_reserved_by_a_later_release_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_whose_namespace_is_reserved_by_a_later_release_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     a_run(monkeypatch, "modeldeployment/modelplane-system/qwen", continued_run_id="r0")
     assert ModelDeploymentWorkflow(None).namespace == "modelplane-system"
 
@@ -114,7 +140,10 @@ def test_a_kind_of_which_there_is_one_has_one_id(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("kind", IDS)
-def test_a_first_run_of_every_type_refuses_a_state_and_an_id_that_is_not_its_own(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_first_run_of_every_type_refuses_a_state_and_an_id_that_is_not_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
     Serverless(monkeypatch, IDS[kind])
     a_run(monkeypatch, IDS[kind])
     with pytest.raises(InvalidInput, match="start argument 1: must be null"):
@@ -128,10 +157,14 @@ def test_a_first_run_of_every_type_refuses_a_state_and_an_id_that_is_not_its_own
 
 
 @pytest.mark.parametrize("kind", ["FleetScheduler", "InferenceGateway", "StackUpgrades"])
-def test_a_workflow_of_which_there_is_one_starts_under_no_other_name(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_workflow_of_which_there_is_one_starts_under_no_other_name(
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
     Serverless(monkeypatch, IDS[kind])
     a_run(monkeypatch, f"{kind.lower()}/other")
-    with pytest.raises(InvalidInput, match=f"id: must be {IDS[kind]} for the {kind}, of which there is one"):
+    refusal = f"id: must be {IDS[kind]} for the {kind}, of which there is one"
+    with pytest.raises(InvalidInput, match=refusal):
         WORKFLOWS[kind](None)
 
 

@@ -1,11 +1,19 @@
-"""Handlers refuse messages of other entities that the next pass could not use. These tests need no server."""
+"""Handlers refuse messages of other entities that the next pass could not use.
+
+These tests need no server.
+"""
 
 from typing import Any
 
 import pytest
 
 from api_types.messages.entities import RecordEvent, Scale, SetSpec, SetTemplate, StartReplica
-from api_types.messages.scheduling import Evict, PlacementResponse, ReplicaEviction, ReplicaPlacement
+from api_types.messages.scheduling import (
+    Evict,
+    PlacementResponse,
+    ReplicaEviction,
+    ReplicaPlacement,
+)
 from scheduler import LedgerEntry, to_wire
 from tests.api_types.builders import a_deployment
 from tests.api_types.builders import a_replica as a_replica_document
@@ -17,7 +25,18 @@ from workflows.model_replica.workflow import ModelReplicaWorkflow
 
 NOW_MS = int(NOW.timestamp() * 1000)
 HOUR_MS = 3_600_000
-ENTRY: dict[str, Any] = to_wire(LedgerEntry(uid="u", name="qwen-1", namespace="ml", deployment="qwen", cluster="eu", index=0, engines=()))
+CHARGED = LedgerEntry(
+    uid="u",
+    name="qwen-1",
+    namespace="ml",
+    deployment="qwen",
+    cluster="eu",
+    index=0,
+    engines=(),
+)
+ENTRY: dict[str, Any] = to_wire(CHARGED)
+IGNORED = "a PlacementResponse message was ignored"
+BY_HAND = "ScaledByHand"
 
 
 def refusals(entity: Entity[Any]) -> list[str]:
@@ -35,29 +54,37 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> ModelDeploymentWorkflow:
 @pytest.mark.parametrize(
     ("changes", "entry", "problem"),
     [
-        ({"name": "a/b"}, ENTRY, "a PlacementResponse message was ignored: placements: u: name: must be a name"),
-        ({"cluster": ""}, ENTRY, "a PlacementResponse message was ignored: placements: u: cluster: must be a name"),
+        ({"name": "a/b"}, ENTRY, f"{IGNORED}: placements: u: name: must be a name"),
+        ({"cluster": ""}, ENTRY, f"{IGNORED}: placements: u: cluster: must be a name"),
         ({}, {**ENTRY, "namespace": 7}, "a PlacementResponse message was ignored: placements: u: "),
     ],
     ids=["a name that is none", "no cluster", "an entry that cannot be read"],
 )
 def test_an_answer_with_a_replica_that_could_not_be_started_is_refused(
-    deployment: ModelDeploymentWorkflow, changes: dict[str, Any], entry: dict[str, Any], problem: str
+    deployment: ModelDeploymentWorkflow,
+    changes: dict[str, Any],
+    entry: dict[str, Any],
+    problem: str,
 ) -> None:
-    fields = {"uid": "u", "name": "qwen-1", "cluster": "eu", "index": 0, "action": "Create", **changes}
+    usual = {"uid": "u", "name": "qwen-1", "cluster": "eu", "index": 0, "action": "Create"}
+    fields = {**usual, **changes}
     placement = ReplicaPlacement(**fields, entry=entry)
-    deployment.placed(PlacementResponse(request_id="r", epoch=1, generation=1, placements=[placement]).wire())
+    response = PlacementResponse(request_id="r", epoch=1, generation=1, placements=[placement])
+    deployment.placed(response.wire())
     (said,) = refusals(deployment)
     assert said.startswith(problem)
-    eviction = ReplicaEviction(**{key: fields[key] for key in ("uid", "name", "cluster")}, reason="Drained", entry=entry)
+    named = {key: fields[key] for key in ("uid", "name", "cluster")}
+    eviction = ReplicaEviction(**named, reason="Drained", entry=entry)
     deployment.evict(Evict(epoch=1, eviction=eviction).wire())
-    assert [text for text in refusals(deployment) if text.startswith("a Evict message was ignored: eviction: u: ")] != []
+    start = "a Evict message was ignored: eviction: u: "
+    assert [text for text in refusals(deployment) if text.startswith(start)] != []
 
 
 def test_an_answer_from_the_far_future_is_refused(deployment: ModelDeploymentWorkflow) -> None:
     for ahead, refused in ((HOUR_MS // 2, False), (2 * HOUR_MS, True)):
         deployment.state.events = []
-        deployment.placed(PlacementResponse(request_id="r", epoch=NOW_MS + ahead, generation=1).wire())
+        response = PlacementResponse(request_id="r", epoch=NOW_MS + ahead, generation=1)
+        deployment.placed(response.wire())
         assert bool(refusals(deployment)) is refused
 
 
@@ -66,18 +93,29 @@ def test_a_scale_and_a_reported_event_are_taken_once(deployment: ModelDeployment
     deployment.scale(Scale(replicas=5, request_id="a", by="ann").wire())
     assert (deployment.state.spec or {})["replicas"] == 3
     for message in ("first", "repeated"):
-        deployment.record_event(RecordEvent(request_id="e", type="Warning", reason="ScaledByHand", message=message).wire())
-    assert [event.message for event in deployment.state.events if event.reason == "ScaledByHand"] == ["first"]
+        event = RecordEvent(request_id="e", type="Warning", reason=BY_HAND, message=message)
+        deployment.record_event(event.wire())
+    recorded = [each.message for each in deployment.state.events if each.reason == BY_HAND]
+    assert recorded == ["first"]
 
 
 def test_a_template_that_could_not_be_applied_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     Serverless(monkeypatch, "modelreplica/ml/qwen-1")
     spec = a_replica_document()["spec"]
     start = StartReplica(
-        uid="u", namespace="ml", name="qwen-1", deployment="qwen", deployment_uid="d", cluster="eu-1", index=0, generation=1, spec=spec
+        uid="u",
+        namespace="ml",
+        name="qwen-1",
+        deployment="qwen",
+        deployment_uid="d",
+        cluster="eu-1",
+        index=0,
+        generation=1,
+        spec=spec,
     )
     replica = ModelReplicaWorkflow(a_replica(spec=spec, start=start))
-    replica.set_template(SetTemplate(generation=2, sequence=2, spec={"clusterName": "eu-1", "engines": 7}).wire())
+    changed = {"clusterName": "eu-1", "engines": 7}
+    replica.set_template(SetTemplate(generation=2, sequence=2, spec=changed).wire())
     (said,) = refusals(replica)
     assert said.startswith("a SetTemplate message was ignored: spec.engines: ")
     assert (replica.state.spec, replica.state.generation) == (spec, 1)
