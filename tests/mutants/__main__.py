@@ -38,7 +38,10 @@ def main() -> int:
     )
     chosen = parser.parse_args()
     if chosen.command == "kept":
-        return try_kept([each for each in KEPT if chosen.only in str(each)])
+        mutants = [each for each in KEPT if chosen.only in str(each)]
+        if not mutants:
+            parser.error(f"--only {chosen.only}: no kept mutant has this text in its description")
+        return try_kept(mutants)
     seed = secrets.randbelow(2**32) if chosen.seed is None else chosen.seed
     return try_drawn(chosen.package, chosen.sample, seed, chosen.map, chosen.limit)
 
