@@ -103,7 +103,7 @@ class Observer:
             run = execution.run
             before = self.ended.get(run.run_id, SeenWorkflow(workflow_id, run.kind))
             found = replace(
-                _shown(before, run.workflow),
+                _shown(before, run.workflow or run.ended),
                 running=run.is_open,
                 status=run.status,
                 events=sum(each.events for each in execution.runs),

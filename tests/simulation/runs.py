@@ -123,6 +123,8 @@ class Run:
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while no workflow task is open."""
     silent_until: float = 0.0
+    ended: Any = None
+    """The workflow object of the product as it was at its end."""
 
     def __post_init__(self) -> None:
         self.memo_fields = dict(self.started_memo)

@@ -287,6 +287,7 @@ class Tasks:
             self._server.apply(run, command)
         self._close(run)
         if not run.is_open:
+            run.ended = run.workflow
             task.worker.evict(run)
         self._world.note(
             "task", run.workflow_id, f"{jobs} -> {', '.join(kind_of(each) for each in commands)}"
