@@ -11,6 +11,7 @@ from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, Selection
 from activities.cluster_objects.ownership import Owner
 from activities.observe.control import (
+    GATEWAY,
     BackendPart,
     ClassSeen,
     GatewaySeen,
@@ -189,9 +190,24 @@ class ControlIndex:
         seen = self._gateway
         if not self.reachable:
             return ObservedGateway(reachable=False, error=self.error)
+        timeouts = self._timeouts(seen.gateway_class)
+        if self._lacks_its_class(seen):
+            # The Gateway still says Accepted: the controller no longer serves it, and writes no more
+            # statuses.
+            lacks = f"{GATEWAY}: GatewayClass {seen.gateway_class} does not exist"
+            seen = seen._replace(accepted=False, message=lacks)
         return ObservedGateway(
-            reachable=True, accepted=seen.accepted, address=seen.address, message=seen.message, timeouts=self._timeouts(seen.gateway_class)
+            reachable=True,
+            accepted=seen.accepted,
+            address=seen.address,
+            message=seen.message,
+            timeouts=timeouts,
         )
+
+    def _lacks_its_class(self, seen: GatewaySeen) -> bool:
+        """Whether an accepted Gateway names a class that does not exist."""
+        can_tell = self._classes_listed and not self._class_problem
+        return seen.accepted and can_tell and Key("", seen.gateway_class) not in self._classes
 
     def _timeouts(self, gateway_class: str) -> TimeoutSupport | None:
         """Tell which timeouts the class of the gateway supports; None while that is not known."""

@@ -37,6 +37,12 @@ KEPT = [
         "tiny",
         "a cluster whose deletion outlasted its resync forgot its classes, which stayed in use",
     ),
+    Kept(
+        94,
+        0.05,
+        "tiny",
+        "the gateway did not install its GatewayClass again, which had been deleted by hand",
+    ),
 ]
 
 
