@@ -31,7 +31,7 @@ from tests.simulation.cluster import ApiServer, ClusterClient, Mood
 from tests.simulation.cluster_faults import ClusterFaults
 from tests.simulation.fields import Json
 from tests.simulation.helm import HelmInMemory, HelmOfWorker
-from tests.simulation.reconciling import is_deleted, is_ready
+from tests.simulation.reconciling import is_deleted, is_ready, key_of
 from tests.simulation.secret_vault import ModelHub, Place, SecretVault
 from tests.simulation.store import ObjectKey
 
@@ -257,6 +257,22 @@ class Parts:
             self.world.note(
                 "script", f"drift at {place}", server.drift(ours[self.draw.randrange(len(ours))])
             )
+
+    def delete_disowned(self, place: str) -> None:
+        """Delete the objects that lost our label by hand, as the messages about them advise.
+
+        The control plane takes such an object for one of others: it neither changes nor deletes it,
+        and pods of a workload stay with their volumes and GPUs.
+        """
+        if (server := self.servers.get(place)) is None:
+            return
+        for each in server.store.everything():
+            notes = each["metadata"].get("annotations") or {}
+            if labels.OWNER_UID in notes and not owner_of(each).uid and not is_deleted(each):
+                key = key_of(each)
+                server.store.delete(key)
+                what = f"{key.kind} {key.namespace}/{key.name}"
+                self.world.note("script", f"delete at {place}", what)
 
     # --- for auditors -----------------------------------------------------------------------------
 

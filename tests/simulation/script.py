@@ -523,7 +523,11 @@ class People:
     async def drift(self) -> None:
         """Let somebody edit or delete a managed object by hand."""
         places = [*(name for kind, _, name in self.wanted if kind == "InferenceCluster"), "control"]
-        self.world.parts.drift(self.draw.choice(places))
+        place = self.draw.choice(places)
+        self.world.parts.drift(place)
+        left = self.world.faults.last - self.world.clock.seconds()
+        await asyncio.sleep(max(0.0, min(_DISOWNED_SECONDS, left)))
+        self.world.parts.delete_disowned(place)
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -608,6 +612,8 @@ _FACTORS = (0.0, 0.3, 1.0, 1.0, 3.0)
 """Factors of the frequency of each action, so that seeds differ in their subjects."""
 _IN_A_RUN = (4, 12, 40)
 """How many moments a seed has at which people act, however short it is."""
+_DISOWNED_SECONDS = 1800.0
+"""When people read the advice to delete an object that they took the label from."""
 
 
 async def play(world: "World") -> None:
