@@ -217,7 +217,12 @@ def what_is_deleted_is_gone(seen: Snapshot) -> Iterator[str]:
 
 def objects_are_owned(seen: Snapshot) -> Iterator[str]:
     """I3: each object is owned by an entity that lives, or is listed as left behind."""
-    living = {found.uid for found in seen.workflows.values() if found.running and found.uid}
+    running = [found for found in seen.workflows.values() if found.running]
+    living = {found.uid for found in running if found.uid}
+    # The workflow of a cloud outlives its InferenceCluster, and keeps the objects of it.
+    living |= {
+        found.workflow_id.rpartition("/")[2] for found in running if found.kind == "CloudCluster"
+    }
     listed = frozenset().union(*(found.left_behind for found in seen.workflows.values()))
     for item in seen.objects:
         if item.owner not in living and not _is_listed(item, listed):

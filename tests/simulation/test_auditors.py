@@ -328,6 +328,17 @@ def test_what_is_allowed_at_any_time_is_no_finding(name: str) -> None:
     assert auditors.audit(EXCUSED[name], auditors.ALWAYS) == []
 
 
+def test_the_workflow_of_a_cloud_owns_what_is_there_longer_than_its_cluster_lives() -> None:
+    network = SeenObject("gke", "networks", ("", "gke-1"), "c2")
+    cloud = SeenWorkflow("cloud/gke-1/c2", "CloudCluster")
+    alone, served = (
+        replace(SOUND, objects=(network,), workflows={**SOUND.workflows, **more})
+        for more in ({}, {cloud.workflow_id: cloud})
+    )
+    assert len(list(auditors.objects_are_owned(alone))) == 1
+    assert list(auditors.objects_are_owned(served)) == []
+
+
 def test_a_persisting_fault_excuses_the_object_that_has_it_and_no_other_one() -> None:
     waiting = replace(
         SOUND,
