@@ -110,6 +110,8 @@ class Run:
     taken: list[WorkflowActivationJob] = field(default_factory=list)
     task_open: bool = False
     task_planned: bool = False
+    unfinished_task: bool = False
+    """A task has only sent heartbeats so far, so another one follows it even without news."""
     time: datetime | None = None
     recorded: list[RecordedTask] = field(default_factory=list)
     patches: set[str] = field(default_factory=set)

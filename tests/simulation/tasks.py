@@ -15,7 +15,7 @@ from temporalio.api.enums.v1 import RetryState
 from temporalio.api.failure.v1 import Failure
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 from temporalio.bridge.proto.workflow_commands import ActivityCancellationType, WorkflowCommand
-from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.bridge.proto.workflow_completion import Success, WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstance
 
 from tests.simulation.runs import PendingActivity, RecordedTask, Run
@@ -73,7 +73,8 @@ class Tasks:
 
     def wake(self, run: Run, delay: float = 0.0) -> None:
         """Plan a task if something arrived and none is planned."""
-        if not run.is_open or run.task_open or run.task_planned or not run.inbox:
+        due = run.inbox or run.unfinished_task
+        if not run.is_open or run.task_open or run.task_planned or not due:
             return
         run.task_planned = True
         wait = delay + self._server.draw.uniform(0.002, 0.05)
@@ -81,7 +82,7 @@ class Tasks:
 
     def _begin(self, run: Run) -> None:
         run.task_planned = False
-        if not run.is_open or run.task_open or not run.inbox:
+        if not run.is_open or run.task_open or not (run.inbox or run.unfinished_task):
             return
         late = run.silent_until - self._world.clock.seconds()
         if self._server.down or late > 0:
@@ -145,6 +146,10 @@ class Tasks:
             await asyncio.sleep(0)
         self.load(run, worker)
         task = OpenTask(run, worker)
+        if run.unfinished_task:
+            # The history has no result of these local activities, so they start once more.
+            for seq, command in unresolved(run).items():
+                task.local[seq] = self._server.attempts.start_local(task, command)
         jobs: Sequence[WorkflowActivationJob] = run.taken
         begun = world.clock.seconds()
         while True:
@@ -249,6 +254,7 @@ class Tasks:
         for command in task.commands:
             self._server.apply(run, command)
         task.commands.clear()
+        run.unfinished_task = True
         self._take_inbox(run)
         run.add_event(count=2)
         run.task_events = run.events
@@ -282,6 +288,7 @@ class Tasks:
             return
         jobs = ", ".join(sorted({str(job.WhichOneof("variant")) for job in run.taken}))
         self._record(task)
+        run.unfinished_task = False
         commands = list(task.commands)
         for command in commands:
             self._server.apply(run, command)
@@ -348,6 +355,20 @@ class Tasks:
     def drop(self, instance: WorkflowInstance, run: Run) -> None:
         """End an instance that is in no cache."""
         evict(instance, run.run_id)
+
+
+def unresolved(run: Run) -> dict[int, WorkflowCommand]:
+    """Return the local activities that a run has scheduled and whose results are not recorded."""
+    found: dict[int, WorkflowCommand] = {}
+    for recorded in run.recorded:
+        for activation, answer in recorded.activations:
+            for job in activation.jobs:
+                if job.resolve_activity.is_local:
+                    found.pop(job.resolve_activity.seq)
+            for command in Success.FromString(answer).commands:
+                if kind_of(command) == "schedule_local_activity":
+                    found[command.schedule_local_activity.seq] = command
+    return found
 
 
 def activate(
