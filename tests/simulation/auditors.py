@@ -124,9 +124,7 @@ def teardowns_keep_their_order(seen: Snapshot) -> Iterator[str]:
 
 def a_finished_object_left_nothing(seen: Snapshot) -> Iterator[str]:
     """I3: an entity that ended by itself left no object that it did not list."""
-    finished = {
-        found.uid: found for found in seen.workflows.values() if found.finished and found.uid
-    }
+    finished = _finished(seen)
     for item in seen.objects:
         owner = finished.get(item.owner)
         if owner is not None and not _is_listed(item, owner.left_behind):
@@ -224,8 +222,11 @@ def objects_are_owned(seen: Snapshot) -> Iterator[str]:
         found.workflow_id.rpartition("/")[2] for found in running if found.kind == "CloudCluster"
     }
     listed = frozenset().union(*(found.left_behind for found in seen.workflows.values()))
+    finished = _finished(seen)
     for item in seen.objects:
-        if item.owner not in living and not _is_listed(item, listed):
+        owner = finished.get(item.owner)
+        own = owner.left_behind if owner is not None else frozenset()
+        if item.owner not in living and not _is_listed(item, listed | own):
             yield (
                 f"{item} belongs to nobody who lives ({item.owner or 'no owner'}), and is not "
                 "listed as left behind"
@@ -233,11 +234,17 @@ def objects_are_owned(seen: Snapshot) -> Iterator[str]:
 
 
 def every_pod_is_charged(seen: Snapshot) -> Iterator[str]:
-    """Each pod and each replica has a ledger entry, and each entry a replica that runs."""
+    """Each pod and each replica has a ledger entry, and each entry a replica that runs.
+
+    A replica that ended releases its nodes, also if it had to leave its pods and lists them.
+    """
+    finished = _finished(seen)
     entries = {entry.uid: entry for entry in seen.ledger}
     running = {replica.uid: replica for replica in seen.replicas}
     for pod in sorted(seen.pods, key=lambda pod: (pod.cluster, pod.owner)):
-        if pod.owner not in entries:
+        owner = finished.get(pod.owner)
+        is_left = owner is not None and _lists_pods(owner, pod.cluster)
+        if pod.owner not in entries and not is_left:
             yield (
                 f"a pod in {pod.cluster}/{pod.pool} is of replica {pod.owner}, which has no "
                 "ledger entry"
@@ -459,6 +466,21 @@ def _by_owner(pods: Iterable[SeenPod]) -> Mapping[str, list[SeenPod]]:
     for pod in pods:
         found.setdefault(pod.owner, []).append(pod)
     return found
+
+
+_OWNERS_OF_PODS = ("Deployment", "LeaderWorkerSet", "owner")
+
+
+def _finished(seen: Snapshot) -> dict[str, SeenWorkflow]:
+    """Return the objects that ended by themselves, by uid."""
+    every = (*seen.replaced, *seen.workflows.values())
+    return {found.uid: found for found in every if found.finished and found.uid}
+
+
+def _lists_pods(owner: SeenWorkflow, cluster: str) -> bool:
+    """Whether an object lists an owner of pods on a cluster as left behind."""
+    kinds = tuple(f"{cluster}/{kind}/" for kind in _OWNERS_OF_PODS)
+    return any(item.startswith(kinds) for item in owner.left_behind)
 
 
 def _is_listed(item: SeenObject, listed: frozenset[str]) -> bool:

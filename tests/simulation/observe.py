@@ -9,6 +9,7 @@ from api_types.limits import ROUTE_BACKENDS_MAX
 from scheduler import decide_and_explain
 from scheduler.hardware.template import charges
 from scheduler.model.policy import WHOLE_NODES
+from tests.simulation.runs import COMPLETED
 from tests.simulation.snapshot import (
     Pool,
     SeenCluster,
@@ -40,12 +41,14 @@ class Observer:
 
     Attributes:
         ended: the last look at each run that is in no cache any more.
+        replaced: each object that ended by itself before another one of its name started.
 
     """
 
     def __init__(self, world: "World") -> None:
         self.world = world
         self.ended: dict[str, SeenWorkflow] = {}
+        self.replaced: dict[str, SeenWorkflow] = {}
         self._nodes: dict[Pool, int] = {}
         self._accounting: Mapping[str, bool] = {}
         self._excused: set[Pool] = set()
@@ -79,6 +82,7 @@ class Observer:
             seconds=self.world.clock.seconds(),
             broken=frozenset(_broken(objects, parts)),
             workflows=dict(self._workflows()),
+            replaced=self._replaced(),
             deployments=tuple(_deployments(objects, scheduler, self.world, whole=whole)),
             replicas=tuple(_replicas(objects)),
             ledger=ledger,
@@ -111,6 +115,14 @@ class Observer:
             )
             self.ended[run.run_id] = found
             yield workflow_id, found
+
+    def _replaced(self) -> tuple[SeenWorkflow, ...]:
+        for workflow_id, execution in self.world.server.executions.items():
+            for run in execution.runs[:-1]:
+                if run.status == COMPLETED and run.run_id not in self.replaced:
+                    empty = SeenWorkflow(workflow_id, run.kind, running=False, status=run.status)
+                    self.replaced[run.run_id] = _shown(empty, run.ended)
+        return tuple(self.replaced.values())
 
     # --- pools ------------------------------------------------------------------------------------
 

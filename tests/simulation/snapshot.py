@@ -210,6 +210,8 @@ class Snapshot:
     Attributes:
         seconds: virtual time. `broken`: ids of workflows that a
         persisting fault affects; no other one is excused.
+        workflows: the last run of each id. `replaced`: objects that ended by themselves before
+        another one of their name started.
         unreachable: clusters whose API server does not answer now.
         ledger_differences: the answer of the scheduler's own `audit`. `waits`: the
         reasons why the scheduler does not decide.
@@ -221,6 +223,7 @@ class Snapshot:
     seconds: float = 0
     broken: frozenset[str] = frozenset()
     workflows: Mapping[str, SeenWorkflow] = field(default_factory=dict)
+    replaced: tuple[SeenWorkflow, ...] = ()
     deployments: tuple[SeenDeployment, ...] = ()
     replicas: tuple[SeenReplica, ...] = ()
     ledger: tuple[SeenEntry, ...] = ()

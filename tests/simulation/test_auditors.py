@@ -98,6 +98,25 @@ GONE = {
     **SOUND.workflows,
     REPLICA_ID: replace(SOUND.workflows[REPLICA_ID], running=False, status="COMPLETED"),
 }
+LISTED = replace(GONE[REPLICA_ID], left_behind=frozenset({str(OBJECT)}))
+"""A replica that is gone, and had to leave its Deployment."""
+
+
+def with_replaced(earlier: SeenWorkflow) -> Snapshot:
+    """Return a moment at which another replica has the name of one that is gone."""
+    present = replace(SOUND.workflows[REPLICA_ID], uid="r2")
+    return replace(
+        SOUND,
+        workflows={**SOUND.workflows, REPLICA_ID: present},
+        replaced=(earlier,),
+        replicas=(replace(REPLICA_RUNS, uid="r2"),),
+        deployments=(
+            replace(DEPLOYMENT, shown_ready=0, placements=(replace(PLACEMENT, uid="r2"),)),
+        ),
+        ledger=(replace(SOUND.ledger[0], uid="r2"),),
+    )
+
+
 REFUSED = [
     Refused(
         auditors.no_pool_is_overcommitted, TWO_PODS, "eu-1/gpus: 2 of 1 nodes are used by r1, r2"
@@ -194,6 +213,23 @@ REFUSED = [
         replace(SOUND, workflows=GONE),
         "eu-1/Deployment/ml/chat-main belongs to nobody who lives (r1), and is not listed as "
         "left behind",
+    ),
+    Refused(
+        auditors.objects_are_owned,
+        with_replaced(GONE[REPLICA_ID]),
+        "eu-1/Deployment/ml/chat-main belongs to nobody who lives (r1), and is not listed as "
+        "left behind",
+    ),
+    Refused(
+        auditors.a_finished_object_left_nothing,
+        with_replaced(GONE[REPLICA_ID]),
+        "modelreplica/ml/chat-eu-1-0 is gone, and left eu-1/Deployment/ml/chat-main without "
+        "listing it",
+    ),
+    Refused(
+        auditors.every_pod_is_charged,
+        with_replaced(GONE[REPLICA_ID]),
+        "a pod in eu-1/gpus is of replica r1, which has no ledger entry",
     ),
     Refused(
         auditors.every_pod_is_charged,
@@ -306,11 +342,7 @@ EXCUSED = {
     ),
     "a stack whose removal was forced": with_cluster(tearing_down=True, forced=True),
     "an object that is listed as left behind": replace(
-        SOUND,
-        workflows={
-            **GONE,
-            REPLICA_ID: replace(GONE[REPLICA_ID], left_behind=frozenset({str(OBJECT)})),
-        },
+        SOUND, workflows={**GONE, REPLICA_ID: LISTED}
     ),
     "a replica that is deleted for a reason": replace(
         with_replica(deleting=True),
@@ -337,6 +369,11 @@ def test_the_workflow_of_a_cloud_owns_what_is_there_longer_than_its_cluster_live
     )
     assert len(list(auditors.objects_are_owned(alone))) == 1
     assert list(auditors.objects_are_owned(served)) == []
+
+
+def test_a_list_of_left_objects_counts_also_after_another_object_has_taken_the_name() -> None:
+    every = (*auditors.ALWAYS, *auditors.AT_REST)
+    assert auditors.audit(with_replaced(LISTED), every) == []
 
 
 def test_a_persisting_fault_excuses_the_object_that_has_it_and_no_other_one() -> None:
