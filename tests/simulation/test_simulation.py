@@ -9,6 +9,8 @@ from typing import NamedTuple
 import pytest
 from temporalio import workflow
 
+from scheduler.fleet.ledger import Ledger
+from scheduler.model.inputs import LedgerEntry
 from tests.simulation.world import Result, simulate
 from workflows.fleet_scheduler.inbox import Inbox
 
@@ -80,6 +82,23 @@ def test_a_seed_is_one_run() -> None:
 def test_a_scheduler_that_loses_releases_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Inbox, "_released", lambda *_: None)
     assert "every_pod_is_charged" in simulated(4).finding
+
+
+def test_a_scheduler_that_charges_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    charge = Ledger._charge
+
+    def charge_twice(ledger: Ledger, entry: LedgerEntry, sign: int) -> None:
+        charge(ledger, entry, sign)
+        if sign > 0:
+            charge(ledger, entry, sign)
+
+    monkeypatch.setattr(Ledger, "_charge", charge_twice)
+    assert "the_ledger_equals_a_recount" in simulated(4).finding
+
+
+def test_a_scheduler_that_charges_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ledger, "_charge", lambda *_: None)
+    assert "no_pool_is_overcommitted" in simulated(9).finding
 
 
 def test_a_workflow_that_decides_otherwise_in_a_replay_is_found(
