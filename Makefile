@@ -48,10 +48,9 @@ up: venv
 down: venv
 	$(BIN)/modelplane down
 
-# Which process runs which file: tests/environment/lanes.py. ORDER is the seed of the order of tests, a new one in each run.
-ORDER := $(or $(ORDER),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
+# Which process runs which file: tests/environment/lanes.py. ORDER is the seed of a random order of the tests.
 LANES := computing=2,shared=1,own=2
-PYTEST_ALL = $(BIN)/pytest -n auto --max-worker-restart 0 --budgets -p random_order.plugin --random-order-seed=$(ORDER) --maxfail 12
+PYTEST_ALL = $(BIN)/pytest -n auto --max-worker-restart 0 --budgets $(if $(ORDER),-p random_order.plugin --random-order-seed=$(ORDER)) --maxfail 12
 test: venv programs oracle
 	$(BIN)/python -m tests.environment.times linters $(MAKE) --no-print-directory --jobs 2 --output-sync=target check compiled
 	$(PYTEST_ALL) --lanes $(LANES) -m "not long and not keda"

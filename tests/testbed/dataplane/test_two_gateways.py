@@ -279,7 +279,7 @@ def test_two_routes_to_one_backend_keep_their_own_prefixes(fleet: Fleet, eventua
 def test_stk_89_where_no_route_matches_it_is_404(fleet: Fleet, eventually: Callable[..., None]) -> None:
     url = fleet.publish("routed", to("us"))
     eventually(lambda: reaches(f"{url}/v1/echo", fleet.pods("us")))
-    assert status(f"{fleet.url}/{NAMESPACE}/nothing/v1/models") == 404
+    assert status(f"{fleet.url}/{NAMESPACE}/unrouted/v1/models") == 404
     # A prefix ends where a part of the path ends.
     assert status(f"{url}-2/v1/models") == 404
     fleet.control.delete(path_of(route("ms-routed", "modelplane", "/")))
