@@ -18,9 +18,9 @@ pytestmark = pytest.mark.slow
 
 SEEDS = range(1, 101)
 SEEDS_OF_A_TEST = 10
-DAYS = 0.05
-FLEETS = ("tiny", "tiny", "tiny", "small")
-"""Small fleets take several times as long: every fourth seed has one."""
+DAYS = 0.03
+FLEETS = (*("tiny",) * 7, "small")
+"""Small fleets take several times as long: every eighth seed has one."""
 
 
 class Kept(NamedTuple):
