@@ -40,7 +40,7 @@ from tests.scheduler.builders import (
 
 CLUSTERS, POOLS, WANTED = 200, 8, 1000
 # Without its limit each case takes from five seconds to minutes.
-EFFORT_MAX = 300
+EFFORT_MAX = 420
 
 
 def large_fleet(least: int = 2, most: int = 2, options: SchedulerOptions | None = None) -> Fleet:
