@@ -10,7 +10,7 @@ STAMP := .venv/.made-from-$(LOCK)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test test-fast test-long soak campaign explore fuzz fuzz-front faults-clouds coverage testbed testbed-down check \
+.PHONY: help demo up down test test-fast test-long soak lives campaign explore fuzz fuzz-front faults-clouds coverage testbed testbed-down check \
   check-types check-rest fmt lock bench bench-front programs keda image oracle venv clean mutants mutate compiled simulate
 
 help:
@@ -19,8 +19,9 @@ help:
 	@echo "make test          all checks, and all tests that make test-long does not run; it ends with a table of its time"
 	@echo "make test-long     the tests marked long: losses, upgrades of stacks, clusters at fake clouds, KEDA (built once, cached)"
 	@echo "make test-fast     the tests that need no real parts, with few random cases"
-	@echo "make soak          simulate, campaign, explore, faults-clouds, fuzz, fuzz-front and mutants in turn: before a release, and"
-	@echo "                   after a change to the scheduler, to a workflow or to a reader of input"
+	@echo "make soak          simulate, lives, campaign, explore, faults-clouds, fuzz, fuzz-front and mutants in turn: before a"
+	@echo "                   release, and after a change to the scheduler, to a workflow or to a reader of input"
+	@echo "make lives         lives on real parts, with faults, that the simulation shows as well"
 	@echo "make campaign      many random cases from a new seed"
 	@echo "make fuzz          broken manifests, kubeconfigs, selectors, messages and answers, for MINUTES=30"
 	@echo "make fuzz-front    requests that its own OpenAPI documents let clients send to the front, for MINUTES=30"
@@ -53,14 +54,18 @@ LANES := computing=2,shared=1,own=2
 PYTEST_ALL = $(BIN)/pytest -n auto --max-worker-restart 0 --budgets $(if $(ORDER),-p random_order.plugin --random-order-seed=$(ORDER)) --maxfail 12
 test: venv programs oracle
 	$(BIN)/python -m tests.environment.times linters $(MAKE) --no-print-directory --jobs 2 --output-sync=target check compiled
-	$(PYTEST_ALL) --lanes $(LANES) -m "not long and not keda"
+	$(PYTEST_ALL) --lanes $(LANES) -m "not long and not keda and not soak"
 
 # The image is built before the tests, so that the progress of the build is visible.
 test-long: venv programs keda image oracle
-	$(PYTEST_ALL) --lanes computing=1,own=5 -m "long or keda"
+	$(PYTEST_ALL) --lanes computing=1,own=5 -m "(long or keda) and not soak"
 
 # Hours of random cases, outside CI. It ends at the first finding.
-soak: simulate campaign explore faults-clouds fuzz fuzz-front mutants
+soak: simulate lives campaign explore faults-clouds fuzz fuzz-front mutants
+
+# Whole lives on real parts that the simulation shows as well.
+lives: venv programs
+	$(PYTEST_ALL) --lanes own=2 -m soak
 
 # For the inner loop. Its summary counts the tests that it leaves out.
 test-fast: venv
