@@ -12,7 +12,7 @@ import pytest
 from activities.caches.activities import CacheActivities
 from activities.clients.secrets.directory import SecretDirectory
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import Kind, ObjectId
+from activities.cluster_objects.cluster_api import Json, Kind, ObjectId
 from activities.cluster_objects.deletion import Deleter
 from activities.cluster_objects.ownership import conflict, owner_of
 from activities.render.inputs.settings import RenderSettings
@@ -31,6 +31,8 @@ CONNECTION = Connection(cluster="eu", namespace="modelplane-system", name="eu")
 WORKLOAD = names.workload_name("ml", "qwen-1")
 ENGINE = ObjectId(DEPLOYMENT, "ml", "engine")
 MINUTE = timedelta(minutes=1)
+LOOKS_MAX = 5
+"""How often the deletion of a cache may look at its Job: without forceAfter it would never end."""
 
 
 def a_deleter(cluster: StoredCluster, force_after: timedelta | None = None) -> Deleter:
@@ -110,6 +112,13 @@ async def test_the_deletion_of_a_cache_obeys_force_after(tmp_path: Path) -> None
 
     class Collected(StoredCluster):
         """Its garbage collector takes the Job when its last pod is gone."""
+
+        looks = 0
+
+        async def get(self, target: ObjectId) -> Json | None:
+            self.looks += 1
+            assert self.looks < LOOKS_MAX, "the deletion waits for a pod that it never deletes"
+            return await super().get(target)
 
         async def delete(self, target: ObjectId, **options: Any) -> bool:
             deleted = await super().delete(target, **options)
