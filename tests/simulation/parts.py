@@ -323,7 +323,7 @@ class Parts:
                 marks = metadata.get("labels") or {}
                 if item["kind"] == "Secret" and marks.get("owner") == "helm":
                     owner = self._owner_of_stack(server)
-                    yield ObjectView(name, "Release", where[0], marks["name"], owner)
+                    yield ObjectView(name, "HelmRelease", where[0], marks["name"], owner)
 
         for each in self.google.objects() if self.google else ():
             kind = each.name.rsplit("/", 2)[-2]

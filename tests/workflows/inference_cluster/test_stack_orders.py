@@ -10,7 +10,7 @@ import pytest
 from temporalio import workflow
 
 from activities.render.stack import components, objects
-from activities.render.stack.install import INSTALL, Action
+from activities.render.stack.install import INSTALL, OTHER_CRDS, Action
 from activities.render.stack.removal import STEPS
 from api_types import labels
 from api_types.messages.cluster_work import RemainingObject, TeardownStepResult
@@ -34,7 +34,7 @@ from api_types.messages.stack import (
     StackSeen,
 )
 from tests.workflows.inference_cluster.builders import a_cluster
-from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack, a_plan, a_stack
+from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack, a_plan, a_stack, take
 from workflows.entity.conditions import condition_of
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import Failure
@@ -298,6 +298,27 @@ def test_however_much_every_forced_step_leaves_the_next_order_can_be_sent() -> N
     assert len(world.calls.now[REMOVE].order.skipped) == 64
     assert f"v1/Service/n/s0-{len(STEPS) - 1}" in world.calls.now[REMOVE].order.skipped
     assert len(world.state.model_dump_json()) < 500_000
+
+
+def test_a_forced_removal_lists_the_objects_that_are_or_may_be_installed() -> None:
+    """Helm may have created a release whose installation runs, or failed."""
+    stack = a_stack()
+    take(stack, objects.NAMESPACES)
+    take(stack, objects.QUOTA_GROUP)
+    take(stack, OTHER_CRDS)
+    take(stack, components.LEADER_WORKER_SET.key)
+    world = World(stack, forced="all")
+    assert world.removal.update()
+    assert [(item.kind, item.namespace, item.name) for item in world.state.left_behind] == [
+        ("HelmRelease", "node-feature-discovery", "mp-node-feature-discovery"),
+        ("HelmRelease", "monitoring", "mp-kube-prometheus-stack"),
+        ("HelmRelease", "lws-system", "mp-lws"),
+        ("HelmRelease", "cert-manager", "mp-cert-manager"),
+        *(("CustomResourceDefinition", "", name) for name in objects.INFERENCE_CRDS),
+        ("ResourceQuota", "dra-driver-nvidia-gpu", "allow-critical-pods"),
+        ("Namespace", "", "modelplane-system"),
+        ("Namespace", "", "dra-driver-nvidia-gpu"),
+    ]
 
 
 def test_definitions_that_charts_left_are_deleted_last_on_request_only_and_those_that_stay_are_listed() -> None:

@@ -22,6 +22,12 @@ def open_steps(stack: StackState) -> list[Step]:
     return [step for step in steps_of(stack) if step.key not in done and all(need in done for need in step.needs)]
 
 
+def may_be_installed(stack: StackState, target: str) -> bool:
+    """Return whether a component or group was installed, or its installation may have begun."""
+    is_known = target in stack.releases or target in stack.groups
+    return is_known or any(step.key == target for step in open_steps(stack))
+
+
 def is_planned(stack: StackState, step: Step) -> bool:
     """Tell whether the plan has what a step installs: one that an earlier version made may lack a component."""
     of_charts = step.action in (Action.RELEASE, Action.CRDS)

@@ -10,7 +10,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.render.objects.manifest import Owner
+from activities.render.objects.manifest import Json, Owner
 from activities.render.stack import components, objects
 from activities.render.stack.removal import Removal, RemovalStep
 from activities.stack.activities import StackActivities
@@ -40,6 +40,7 @@ from workflows.entity.context import EntityContext
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
 from workflows.inference_cluster.spec import connection_of, is_managed
 from workflows.inference_cluster.stack.calls import BackgroundCalls
+from workflows.inference_cluster.stack.plan import may_be_installed
 from workflows.inference_cluster.stack_state import RemovalProgress
 from workflows.inference_cluster.state import ClusterState
 
@@ -289,25 +290,40 @@ class StackRemoval:
         # The cluster chooses names, and how many there are; an order takes the ids of so many.
         skipped = [*progress.skipped, *(item.id for item in progress.remaining if len(item.id) <= ID_MAX)]
         progress.skipped = list(dict.fromkeys(skipped))[-ITEMS_MAX:]
-        if step.action is Removal.RELEASE and (known := self._state.stack.releases.get(step.target)):
-            found.append(LeftBehind(kind="HelmRelease", name=known.name, namespace=known.namespace, location=place, reason=reason))
-        if step.action is Removal.OBJECTS and not found and step.target in self._state.stack.groups:
-            found += [LeftBehind(kind=kind, name=name, location=place, reason=reason) for kind, name in self._objects_of(step.target)]
-        self._state.add_left_behind(found)
+        installed = []
+        if step.action is Removal.RELEASE and may_be_installed(self._state.stack, step.target):
+            pin = components.BY_KEY[step.target].pin
+            installed = [("HelmRelease", pin.namespace, pin.release)]
+        if step.action is Removal.OBJECTS and not found and may_be_installed(self._state.stack, step.target):
+            installed = self._objects_of(step.target)
+        self._state.add_left_behind(
+            [
+                *found,
+                *(
+                    LeftBehind(kind=kind, namespace=namespace, name=name, location=place, reason=reason)
+                    for kind, namespace, name in installed
+                ),
+            ]
+        )
 
-    def _objects_of(self, group: str) -> list[tuple[str, str]]:
-        """Give kinds and names of the objects of a group, without reading what their definitions are."""
+    def _objects_of(self, group: str) -> list[tuple[str, str, str]]:
+        """Return kinds, namespaces and names of the objects of a group, without reading definitions."""
         plan = self._state.stack.plan
         if group == objects.CRDS or plan is None:
-            return [(objects.CRD[1], name) for name in objects.INFERENCE_CRDS]
+            return [(objects.CRD[1], "", name) for name in objects.INFERENCE_CRDS]
         owner = Owner(self._context.kind, "", self._context.name, self._state.uid, generation=0)
         try:
             spec = ServingStackSpec.model_validate(plan.spec)
         except ValueError:
             # Another version has written it. What is forced comes to its end all the same.
-            return [("objects", group)]
+            return [("objects", "", group)]
         manifests = [item.manifest for item in objects.group(group, spec, owner)]
-        return [(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests]
+        return [_identity_of(manifest) for manifest in manifests]
+
+
+def _identity_of(manifest: Json) -> tuple[str, str, str]:
+    metadata = manifest["metadata"]
+    return manifest["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
 def _spellings(item: RemainingObject) -> tuple[str, ...]:
