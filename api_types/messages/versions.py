@@ -74,6 +74,14 @@ class ObservationVersion(Message):
             return order.sequence >= self.sequence
         return self.run.accepts(order.cluster_uid, order.run)
 
+    def allowing(self, cluster_uid: str) -> "ObservationVersion":
+        """Return the version that accepts observations of the cluster that reports itself as current.
+
+        The watch of a deleted cluster runs on for seconds. If an owner first hears of that cluster
+        then, the deleted cluster seems to be the newer one.
+        """
+        return self.model_copy(update={"run": self.run.allowing(cluster_uid)})
+
     def advanced(self, order: ObservationOrder) -> "ObservationVersion":
         """Give the version after an observation that was accepted."""
         return ObservationVersion(run=self.run.advanced(order.cluster_uid, order.run), sequence=order.sequence)

@@ -93,8 +93,11 @@ class ModelCacheWorkflow(Entity[CacheState]):
         if message.owner_uid != self.state.uid or message.cache is None:
             return
         staging = self.state.stagings.get(message.cache.cluster)
-        if staging and staging.observed_version.accepts(message.order):
-            staging.observed_version = staging.observed_version.advanced(message.order)
+        if staging is None:
+            return
+        version = staging.observed_version.allowing(staging.site_version.uid)
+        if version.accepts(message.order):
+            staging.observed_version = version.advanced(message.order)
             for loss in record_observation(staging, message.cache, workflow.now()):
                 self.context.record_event("Warning", "VolumeLost", loss)
             self.context.requeue()

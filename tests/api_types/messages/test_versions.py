@@ -99,3 +99,11 @@ def test_an_observation_is_accepted_unless_it_is_old(order: ObservationOrder, *,
 def test_an_observation_of_an_earlier_cluster_is_old() -> None:
     version = ObservationVersion().advanced(at("a", 3, 5)).advanced(at("b", 1, 1))
     assert not version.accepts(at("a", 4, 1))
+
+
+def test_observations_of_the_current_cluster_are_accepted_after_late_ones_of_the_cluster_before() -> None:
+    version = ObservationVersion().advanced(at("now", 1, 2)).advanced(at("before", 1, 3))
+    assert not version.accepts(at("now", 1, 4))
+    allowing = version.allowing("now")
+    assert allowing.accepts(at("now", 1, 4))
+    assert not allowing.advanced(at("now", 1, 4)).allowing("now").accepts(at("before", 1, 5))

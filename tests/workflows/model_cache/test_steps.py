@@ -9,8 +9,10 @@ import pytest
 from activities.messaging.messages import SurveyResult
 from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import SecretsChanged
+from api_types.messages.observations import Observed
+from api_types.messages.versions import ObservationOrder, Version
 from tests.workflows.environment.serverless import NOW, Serverless
-from tests.workflows.model_cache.builders import DESIRED, a_copy, a_site, a_staging, failed, ready
+from tests.workflows.model_cache.builders import DESIRED, a_copy, a_site, a_staging, failed, observed, ready
 from workflows.entity.conditions import condition_of
 from workflows.model_cache import clusters
 from workflows.model_cache.plan import next_step
@@ -168,3 +170,22 @@ def test_wkl_98_a_deletion_waits_for_a_replica_that_applies_pods_with_the_claim_
     assert asyncio.run(cache.tear_down()) is not waits
     deleting = condition_of(cache.state.conditions, "Deleting")
     assert ("ModelReplica chat-eu-0" in (deleting.message if deleting else "")) == waits
+
+
+def test_observations_of_a_cluster_count_after_a_late_one_of_an_earlier_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The watch of the earlier cluster runs on for seconds, and sees the new volume too."""
+    Serverless(monkeypatch, "modelcache/ml/llama")
+    staging = a_staging(a_copy(), site_version=Version(uid="now", sequence=1))
+    cache = a_cache(**{"eu-1": staging})
+    for cluster_uid, sequence, job in (
+        ("now", 1, "Running"),
+        ("before", 9, "Running"),
+        ("now", 2, "Complete"),
+        ("before", 10, "Running"),
+    ):
+        order = ObservationOrder(cluster_uid=cluster_uid, run=1, sequence=sequence)
+        late = Observed(owner_uid="", order=order, digest="", cache=observed(job=job))
+        cache.observed(late.wire())
+    assert (staging.observed, bool(staging.copies[0].ready_at)) == (observed(job="Complete"), True)

@@ -8,7 +8,7 @@ from activities.render.objects.teardown import ENGINES, SWEEP
 from api_types.messages.caches import CacheChanged, CacheReport
 from api_types.messages.cluster_work import CacheMount, ClusterFacts, NodeLocal
 from api_types.messages.observations import Observed, ObservedPool
-from api_types.messages.versions import ObservationOrder
+from api_types.messages.versions import ObservationOrder, Version
 from api_types.names import inference_pool_name
 from tests.workflows.model_replica.builders import APPLIED, CLUSTER, DEPLOYMENT, WORKLOAD, a_replica, observed
 from tests.workflows.model_replica.controlled import BEGINNING, DONE, NO_ANSWER, QWEN, SCHEDULER, URL, Replica, a_start, remaining
@@ -168,6 +168,24 @@ def test_an_old_observation_changes_nothing() -> None:
     state = a_replica()
     assert messages.observed(state, an_observation(2, ready=1))
     assert not messages.observed(state, an_observation(1, ready=0))
+    assert state.observed == observed(ready=1)
+
+
+def test_observations_of_its_cluster_count_after_a_late_one_of_an_earlier_cluster() -> None:
+    """The watch of the earlier cluster runs on for seconds, and sees the new objects too."""
+
+    def an_observation(cluster_uid: str, sequence: int, ready: int) -> Observed:
+        order = ObservationOrder(cluster_uid=cluster_uid, run=1, sequence=sequence)
+        return Observed(owner_uid="u", order=order, digest="", replica=observed(ready=ready))
+
+    state = a_replica(cluster_version=Version(uid="now", sequence=1))
+    for late in (
+        an_observation("now", 1, ready=0),
+        an_observation("before", 9, ready=0),
+        an_observation("now", 2, ready=1),
+        an_observation("before", 10, ready=0),
+    ):
+        messages.observed(state, late)
     assert state.observed == observed(ready=1)
 
 

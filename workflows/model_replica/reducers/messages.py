@@ -44,9 +44,10 @@ def observed(state: ModelReplicaState, message: Observed) -> bool:
     """
     if message.owner_uid != state.uid or message.replica is None or message.order.cluster not in ("", state.start.cluster):
         return False
-    if not state.observed_version.accepts(message.order):
+    version = state.observed_version.allowing(state.cluster_version.uid)
+    if not version.accepts(message.order):
         return False
-    state.observed_version = state.observed_version.advanced(message.order)
+    state.observed_version = version.advanced(message.order)
     state.observed = message.replica
     failure = state.teardown.failure if state.deleting else state.failure
     if failure.is_unreachable:
