@@ -308,11 +308,11 @@ def ready_counts_equal_the_pods(seen: Snapshot) -> Iterator[str]:
 
 
 def clusters_show_how_they_are(seen: Snapshot) -> Iterator[str]:
-    """A cluster is Ready exactly when it answers."""
+    """A cluster is Ready exactly when it answers, unless it is being deleted."""
     for cluster in seen.clusters:
-        if cluster.ready != cluster.reachable and not _is_excused(
-            seen, "inferencecluster", ("", cluster.name)
-        ):
+        if cluster.deleting or _is_excused(seen, "inferencecluster", ("", cluster.name)):
+            continue
+        if cluster.ready != cluster.reachable:
             yield (
                 f"{cluster.name} is {'' if cluster.ready else 'not '}Ready, and its API server "
                 f"{'answers' if cluster.reachable else 'is silent'}"

@@ -383,9 +383,9 @@ def _clusters(objects: Mapping[str, Any], parts: Any) -> Iterator[SeenCluster]:
         yield SeenCluster(
             name=product.name,
             uid=state.uid,
-            ready=state.deleting or is_true(state.conditions, "Ready"),
-            reachable=state.deleting
-            or (parts.reachable(product.name) and not _lacks_a_class(state)),
+            ready=is_true(state.conditions, "Ready"),
+            reachable=parts.reachable(product.name) and not _lacks_a_class(state),
+            deleting=state.deleting,
             tearing_down=state.stack.removal.begun,
             cloud_deleting=bool(state.cloud.deleted),
             forced=forced or labels.SKIP_IN_CLUSTER_TEARDOWN in state.annotations,

@@ -178,13 +178,15 @@ class SeenRoute:
 class SeenCluster:
     """An InferenceCluster, of its last run.
 
-    `reachable`: its API server answers. `tearing_down`: its stack is being removed.
+    `reachable`: its API server answers. `deleting`: its deletion was requested. `tearing_down`: its
+    stack is being removed.
     """
 
     name: str
     uid: str = ""
     ready: bool = True
     reachable: bool = True
+    deleting: bool = False
     tearing_down: bool = False
     cloud_deleting: bool = False
     forced: bool = False

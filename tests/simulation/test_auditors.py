@@ -393,6 +393,15 @@ def test_a_persisting_fault_excuses_the_object_that_has_it_and_no_other_one() ->
     ]
 
 
+def test_a_deleted_cluster_that_is_silent_excuses_its_caches() -> None:
+    seen = replace(
+        with_cluster(ready=False, reachable=False, deleting=True),
+        copies=(replace(SOUND.copies[0], phase="Hydrating"),),
+    )
+    assert list(auditors.clusters_show_how_they_are(seen)) == []
+    assert list(auditors.caches_show_what_is_staged(seen)) == []
+
+
 def test_two_equal_moments_at_rest_differ_in_nothing() -> None:
     assert auditors.compare(SOUND, LATER) == []
 
