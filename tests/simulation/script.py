@@ -447,13 +447,23 @@ class People:
             await self.insist(handle.cancel)
 
     async def terminate(self) -> None:
-        """Terminate a workflow, and sooner or later apply its object again."""
-        if found := self.running(""):
+        """Terminate a workflow, and sooner or later apply its object again.
+
+        Nobody starts the workflow of a cloud again whose InferenceCluster was terminated before.
+        """
+        if found := [each for each in self.running("") if not self._is_orphaned(each)]:
             workflow_id = self.draw.choice(found)
             self.touched[workflow_id] = self._document_of(workflow_id)
             await self.insist(lambda: self.world.terminate(workflow_id, "drawn"))
             await self.pause(0, 60, 1800)
             await self._apply_again(workflow_id)
+
+    def _is_orphaned(self, workflow_id: str) -> bool:
+        cluster, uid = names.cluster_of_cloud(workflow_id)
+        if not cluster:
+            return False
+        owner = self.world.peek(names.workflow_id("InferenceCluster", "", cluster), "describe")
+        return owner is None or owner["metadata"]["uid"] != uid
 
     def _document_of(self, workflow_id: str) -> Json | None:
         seen = self.world.peek(workflow_id, "describe")
@@ -473,23 +483,36 @@ class People:
 
     async def _apply_again(self, workflow_id: str) -> None:
         """Apply the object of a terminated workflow; delete it if nobody wants it any more."""
-        document = self.touched.get(workflow_id)
-        if document is None or workflow_id.startswith(STARTED_AGAIN) or self.running(workflow_id):
+        if workflow_id.startswith(STARTED_AGAIN):
+            return
+        wanted = self._wanted_as(workflow_id)
+        document = wanted or self.touched.get(workflow_id)
+        runs = bool(self.running(workflow_id))
+        if document is None or (runs and wanted is None):
             return
         address = address_of(document)
-        is_wanted = address in self.wanted
-        await self.apply(self.wanted.get(address, document))
+        if not runs:
+            await self.apply(document)
         if address[0] == "InferenceCluster":
             await self._heed(address)
-        if not is_wanted:
+        if wanted is None:
             await self.delete(address)
+
+    def _wanted_as(self, workflow_id: str) -> Json | None:
+        found = (
+            self.wanted[each] for each in self.wanted if names.workflow_id(*each) == workflow_id
+        )
+        return next(found, None)
 
     async def _heed(self, address: Address) -> None:
         """Do as a condition advises, where the stack of a cluster belonged to a terminated one."""
         for _ in range(_POLLS):
             await asyncio.sleep(60)
             seen = self.world.peek(names.workflow_id(*address), "describe") or {}
-            advice = ADVICE.search(str(seen.get("status", {}).get("conditions")))
+            status = seen.get("status", {})
+            if status.get("phase") == "Ready":
+                return
+            advice = ADVICE.search(str(status.get("conditions")))
             if advice:
                 place, key, value = advice.groups()
                 self.world.note("script", "heed advice", advice.group())
