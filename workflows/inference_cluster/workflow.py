@@ -313,6 +313,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         An Existing cluster itself is left as it is.
         """
         self.context.set_condition("Ready", FALSE, "Deleting", "")
+        # A pass that ran when the deletion was requested may have begun another look, for days.
+        self.installer.stop_looking()
         if not self.state.cloud.deleted:
             self.watch()
         self.turn.give_back()

@@ -1,9 +1,12 @@
 """A cluster that is deleted waits for its replicas, and says what moves them. No server is needed."""
 
 import asyncio
+from typing import Any
 
 import pytest
+from temporalio import workflow
 
+from api_types.messages.cluster_work import TeardownStepResult
 from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import Delete
 from api_types.messages.observations import Observed, ObservedCluster
@@ -11,6 +14,7 @@ from api_types.messages.scheduling import Occupied
 from api_types.messages.versions import ObservationOrder
 from tests.workflows.environment.serverless import Serverless
 from tests.workflows.inference_cluster.builders import a_cluster, a_spec
+from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack
 from workflows.entity.conditions import condition_of
 from workflows.inference_cluster.workflow import InferenceClusterWorkflow
 
@@ -81,3 +85,35 @@ def test_an_old_observation_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     observe(2, reachable=True)
     observe(1, reachable=False)
     assert (cluster.state.observed, cluster.state.unreachable_since) == (ObservedCluster(), "")
+
+
+def test_a_look_at_the_stack_that_began_with_the_deletion_does_not_hold_up_the_removal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pass that runs when the deletion is requested may begin a look, which lasts for days."""
+    temporal = Serverless(monkeypatch, "inferencecluster/eu")
+    temporal.results = {"watch_cluster": None, "signal_many": SignalBatchResult(), "broadcast": None}
+    execute = workflow.execute_activity_method
+    looks = []
+
+    async def look_for_days(method: Any, argument: Any, **options: Any) -> Any:
+        if method.__name__ != "stack_readiness":
+            return await execute(method, argument, **options)
+        looks.append(argument)
+        return await asyncio.Event().wait()
+
+    monkeypatch.setattr(workflow, "execute_activity_method", look_for_days)
+    temporal.results["await_no_routes"] = TeardownStepResult()
+    cluster = InferenceClusterWorkflow(a_cluster(annotations={}, stack=a_complete_stack()))
+
+    async def delete_during_a_pass() -> None:
+        cluster.delete(Delete(by="ann").wire())
+        await cluster.tear_down()
+        cluster.occupied(Occupied(cluster="eu", sequence=cluster.state.sequence).wire())
+        cluster.update_stack()
+        await asyncio.sleep(0)
+        await cluster.tear_down()
+        await asyncio.sleep(0)
+
+    asyncio.run(delete_during_a_pass())
+    assert (len(looks), temporal.executed[-1][0]) == (1, "await_no_routes")
