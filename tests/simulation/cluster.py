@@ -3,7 +3,7 @@
 import asyncio
 import bisect
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -104,6 +104,8 @@ class ApiServer:
         self.network = NetworkControllers(hub)
         self.storage = StorageControllers(hub)
         self._watches: dict[tuple[str, str], list[asyncio.Event]] = {}
+        # The replicas of workloads, and the uids of their owners, before somebody scaled them up.
+        self._scaled: dict[ObjectKey, tuple[int, str]] = {}
         self.store.listeners.append(self._tell)
         for name in ("default", "kube-system"):
             self._create("v1", "Namespace", name)
@@ -227,13 +229,32 @@ class ApiServer:
                 }
                 return {**content, "metadata": {**metadata, "labels": marks}}
             if "replicas" in content.get("spec", {}):
-                more = content["spec"]["replicas"] + 1
-                return {**content, "spec": {**content["spec"], "replicas": more}}
+                return self._scaled_up(key, content)
             notes = {**metadata.get("annotations", {}), RENDER_HASH: "by hand"}
             return {**content, "metadata": {**metadata, "annotations": notes}}
 
         self.store.edit(key, change)
         return f"{how} {key.kind} {key.namespace}/{key.name}"
+
+    def scale_up(self, key: ObjectKey) -> None:
+        """Scale a workload up by hand."""
+        self.store.edit(key, lambda content: self._scaled_up(key, content))
+
+    def _scaled_up(self, key: ObjectKey, content: Json) -> Json:
+        count = content["spec"]["replicas"]
+        self._scaled.setdefault(key, (count, owner_of(content).uid))
+        return {**content, "spec": {**content["spec"], "replicas": count + 1}}
+
+    def owners_of_scaled(self) -> Iterator[str]:
+        """Yield the owners of workloads that somebody scaled up by hand.
+
+        A workload that is scaled back is named once more.
+        """
+        for key, (count, owner) in list(self._scaled.items()):
+            item = self.store.get(key)
+            if item is None or item["spec"]["replicas"] <= count:
+                del self._scaled[key]
+            yield owner
 
     # --- how it answers ---------------------------------------------------------------------------
 

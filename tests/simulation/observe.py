@@ -129,12 +129,17 @@ class Observer:
     def _pools(
         self, scheduler: Any, pods: Iterable[SeenPod], ledger: Iterable[SeenEntry]
     ) -> Mapping[Pool, SeenPool]:
-        """Count nodes; excuse pools that shrank, or are counted otherwise, until all fits again."""
+        """Count nodes, and excuse some pools until all fits again.
+
+        These pools shrank, are counted otherwise, or have pods that somebody made by hand.
+        """
         nodes: dict[Pool, int] = {}
         for node in self.world.parts.nodes():
             pool = (node.cluster, node.pool)
             nodes[pool] = nodes.get(pool, 0) + 1
         by_device, devices = _accounting(scheduler)
+        scaled = frozenset(self.world.parts.owners_of_scaled())
+        self._excused |= {(pod.cluster, pod.pool) for pod in pods if pod.owner in scaled}
         pools = {*nodes, *self._nodes, *self._excused}
         for pool in pools:
             shrank = nodes.get(pool, 0) < self._nodes.get(pool, 0)

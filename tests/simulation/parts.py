@@ -294,6 +294,11 @@ class Parts:
                         deleting=is_deleted(pod),
                     )
 
+    def owners_of_scaled(self) -> Iterator[str]:
+        """Yield the uids of replicas of which somebody scaled a workload up by hand."""
+        for server in self.servers.values():
+            yield from server.owners_of_scaled()
+
     def nodes(self) -> Iterator[NodeView]:
         """Return the nodes of pools on all clusters."""
         for server in self.servers.values():

@@ -8,6 +8,7 @@ import pytest
 from activities.cluster_objects.cluster_api import Event, Kind, ObjectId, Selection, WatchExpired
 from activities.cluster_objects.kinds import LEADER_WORKER_SET, POD
 from api_types.errors import ClusterUnreachable, CredentialsInvalid, StackMissing
+from api_types.labels import MANAGED_BY, MANAGED_BY_VALUE, OWNER_UID
 from tests.simulation.cluster import ApiServer, ClusterClient
 from tests.simulation.fields import Json
 from tests.simulation.lone_cluster import (
@@ -55,6 +56,22 @@ def test_a_deployment_has_ready_pods_and_says_so() -> None:
         seen = status(server, DEPLOYMENT)
         assert (seen["observedGeneration"], seen["readyReplicas"]) == (1, 2)
         assert len(ready_pods(server)) == len(names(server, "Pod")) == 2
+
+    living(story)
+
+
+def test_a_workload_that_was_scaled_by_hand_is_named_until_it_is_scaled_back() -> None:
+    async def story(server: ApiServer, client: ClusterClient) -> None:
+        deployment = a_deployment(1)
+        marks = {"labels": {MANAGED_BY: MANAGED_BY_VALUE}, "annotations": {OWNER_UID: "r1"}}
+        deployment["metadata"] |= marks
+        await client.apply(deployment)
+        assert list(server.owners_of_scaled()) == []
+        server.scale_up(ObjectKey.of(DEPLOYMENT))
+        server.scale_up(ObjectKey.of(DEPLOYMENT))
+        assert list(server.owners_of_scaled()) == list(server.owners_of_scaled()) == ["r1"]
+        await client.apply(deployment)
+        assert [list(server.owners_of_scaled()) for _ in range(2)] == [["r1"], []]
 
     living(story)
 
