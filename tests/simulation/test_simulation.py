@@ -16,7 +16,7 @@ from workflows.fleet_scheduler.inbox import Inbox
 
 pytestmark = pytest.mark.slow
 
-UNEXPLAINED = frozenset({51, 54, 72, 85, 109, 111})
+UNEXPLAINED = frozenset({51, 54, 72, 85, 111})
 """Seeds with a finding of which nobody has yet said whether the product or the simulation is wrong.
 
 `.venv/bin/python -m tests.simulation --seed 20 --days 0.03 --fleet tiny` repeats one.
@@ -72,6 +72,12 @@ KEPT = [
         DAYS,
         "tiny",
         "a look at the stack that began with the deletion of its cluster held up the removal",
+    ),
+    Kept(
+        109,
+        DAYS,
+        "tiny",
+        "a release that somebody deleted during the installation was not installed again",
     ),
 ]
 SEEDS = sorted(set(range(1, 115)) - UNEXPLAINED - {kept.seed for kept in KEPT if kept.days == DAYS})

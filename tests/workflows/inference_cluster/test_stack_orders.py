@@ -272,6 +272,27 @@ def test_a_plan_of_an_earlier_version_that_lacks_a_component_is_made_anew(compon
     stack_verdict(world.stack, "")
 
 
+@pytest.mark.parametrize(("revision", "rewrites"), [(1, [True]), (0, [])], ids=["as it is installed", "of before"])
+def test_what_is_deleted_while_the_stack_is_installed_is_installed_again(revision: int, rewrites: list[bool]) -> None:
+    """A look that began before an installation says nothing about it."""
+    component = components.LEADER_WORKER_SET.key
+    world = World(a_stack())
+    while not world.calls.running(CHECK):
+        world.update()
+        world.end_steps()
+    assert component in world.stack.done
+    installed = world.stack.releases[component]
+    world.stack.releases[component] = installed.model_copy(update={"revision": revision})
+    world.calls.stop(CHECK)
+    world.update()
+    world.stack.releases[component] = installed
+    lag = Lag(target=component, object="release lws-system/mp-lws", why="does not exist", missing=True)
+    world.calls.end(CHECK, StackSeen(digest="d", lags=[lag]))
+    world.update(minutes=1)
+    orders = [call.order for key, call in world.calls.now.items() if key == component]
+    assert [order.rewrite for order in orders] == rewrites
+
+
 def test_orders_for_releases_say_whose_the_stack_is() -> None:
     world = World(a_stack())
     world.stack.done = [step.key for step in INSTALL if step.action is not Action.RELEASE]

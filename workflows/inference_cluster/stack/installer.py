@@ -43,6 +43,7 @@ from workflows.inference_cluster.stack.plan import (
     coverage,
     covers,
     is_carried_out,
+    is_installed,
     is_planned,
     is_upgrading,
     missing_targets,
@@ -354,7 +355,7 @@ class StackInstaller:
             stack.replan = True
             if at > self._context.moment():
                 stack.retry_at[PREFLIGHT] = at.isoformat()
-        if is_carried_out(stack) and (missing := missing_targets(found)):
+        if missing := [each for each in missing_targets(found) if is_installed(stack, each, covered)]:
             self._repair(missing)
         self._context.mark_changed()
 

@@ -57,6 +57,11 @@ def coverage(stack: StackState) -> dict[str, int]:
     return {**{key: release.revision for key, release in stack.releases.items()}, **groups}
 
 
+def is_installed(stack: StackState, target: str, coverage_of_look: dict[str, int]) -> bool:
+    """Return whether a component or group is installed, and a look was about that installation."""
+    return target in stack.done and coverage_of_look.get(target) == coverage(stack).get(target)
+
+
 def covers(coverage_of_look: dict[str, int], stack: StackState) -> bool:
     """Tell whether a look with this coverage shows all that is waited for now."""
     now = coverage(stack)
