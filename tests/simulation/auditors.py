@@ -445,11 +445,13 @@ def audit(seen: Snapshot, auditors: Iterable[Auditor]) -> list[str]:
     return [f"{auditor.__name__}: {sentence}" for auditor in auditors for sentence in auditor(seen)]
 
 
-def compare(before: Snapshot, after: Snapshot) -> list[str]:
+def compare(
+    before: Snapshot, after: Snapshot, comparisons: Iterable[Comparison] = BETWEEN
+) -> list[str]:
     """Return the forbidden changes between two moments at rest."""
     return [
         f"{comparison.__name__}: {sentence}"
-        for comparison in BETWEEN
+        for comparison in comparisons
         for sentence in comparison(before, after)
     ]
 

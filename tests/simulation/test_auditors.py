@@ -1,11 +1,14 @@
 """Each auditor accepts a sound moment and refuses one with a single violation, which it names."""
 
+import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest.mock import AsyncMock
 
 import pytest
 
-from tests.simulation import auditors
+from tests.simulation import auditors, watching
 from tests.simulation.snapshot import (
     SeenCluster,
     SeenCopy,
@@ -20,6 +23,7 @@ from tests.simulation.snapshot import (
     SeenWorkflow,
     Snapshot,
 )
+from tests.simulation.watching import Watch
 
 CHAT, REPLICA, SERVICE = ("ml", "chat"), ("ml", "chat-eu-1-0"), ("ml", "talk")
 DEPLOYMENT_ID, REPLICA_ID = "modeldeployment/ml/chat", "modelreplica/ml/chat-eu-1-0"
@@ -449,3 +453,40 @@ CHANGED = [
 )
 def test_what_changes_at_rest_is_named(later: Snapshot, sentences: list[str]) -> None:
     assert auditors.compare(SOUND, later) == sentences
+
+
+class Moments(Watch):
+    """Looks that find these moments, one after the other."""
+
+    def __init__(self, *moments: Snapshot) -> None:
+        self.moments = list(moments)
+
+    async def until_settled(self) -> Snapshot:
+        return self.moments.pop(0)
+
+
+def at_rest(monkeypatch: pytest.MonkeyPatch, *moments: Snapshot) -> list[str]:
+    """Return the findings in a world that is seen at these moments."""
+    monkeypatch.setattr(asyncio, "sleep", AsyncMock())
+    world: Any = SimpleNamespace(observers=[Moments(*moments)], horizon=0.0)
+    try:
+        asyncio.run(watching.at_rest(world))
+    except auditors.Finding as finding:
+        return finding.sentences
+    return []
+
+
+def test_a_history_may_grow_once_at_rest_and_may_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    grown = replace(LATER, workflows=BUSY)
+    still = replace(grown, seconds=LATER.seconds + 3600)
+    goes_on = replace(
+        still, workflows={**BUSY, DEPLOYMENT_ID: replace(BUSY[DEPLOYMENT_ID], events=702)}
+    )
+    assert at_rest(monkeypatch, SOUND, grown, still) == []
+    (sentence,) = at_rest(monkeypatch, SOUND, grown, goes_on)
+    assert f"the history of {DEPLOYMENT_ID} grew by 301 events in 1.0 h at rest" in sentence
+
+
+def test_a_change_that_nobody_asked_for_is_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    later, sentences = CHANGED[0]
+    assert at_rest(monkeypatch, SOUND, later) == sentences
