@@ -53,7 +53,7 @@ down: venv
 LANES := computing=2,shared=1,own=2
 PYTEST_ALL = $(BIN)/pytest -n auto --max-worker-restart 0 --budgets $(if $(ORDER),-p random_order.plugin --random-order-seed=$(ORDER)) --maxfail 12
 test: venv programs oracle
-	$(BIN)/python -m tests.environment.times linters $(MAKE) --no-print-directory --jobs 2 --output-sync=target check compiled
+	$(BIN)/python -m tests.environment.times 'linters, compiled tests' $(MAKE) --no-print-directory --jobs 2 --output-sync=target check compiled
 	$(PYTEST_ALL) --lanes $(LANES) -m "not long and not keda and not soak"
 
 # The image is built before the tests, so that the progress of the build is visible.
