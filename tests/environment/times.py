@@ -205,9 +205,9 @@ class Times:
         machine = Spent(now().wall - self._began.wall, _busy() - self._machine)
         rows = self._table.rows(before, machine)
         terminalreporter.section("where the time went")
-        terminalreporter.write_line(f"{'':<16}{'tests':>7}{'wall s':>9}{'CPU s':>9}")
+        terminalreporter.write_line(f"{'':<24}{'tests':>7}{'wall s':>9}{'CPU s':>9}")
         for name, spent, count in rows:
-            row = f"{name:<16}{count or '':>7}{spent.wall:>9.0f}{spent.cpu:>9.0f}"
+            row = f"{name:<24}{count or '':>7}{spent.wall:>9.0f}{spent.cpu:>9.0f}"
             terminalreporter.write_line(row)
         terminalreporter.write_line(
             f"The {len(self._table.files)} files ran beside each other, so their wall times add up "
