@@ -133,7 +133,9 @@ class Placements:
         plan = plan_answer(state.replicas, answer, state.generation, state.uid, state.returned)
         self._track(plan)
         updates = self._replicas.update_templates(plan.update)
-        deletions = self._replicas.delete([replica for replica in state.started() if replica.uid in plan.delete])
+        # A new generation makes this answer void, and no replica can be kept that was told to end.
+        deleted = [replica for replica in state.started() if replica.uid in plan.delete]
+        deletions = self._replicas.delete(deleted, recorded=True)
         if state.requested_inputs and {replica.uid for replica in state.staying()} == {placement.uid for placement in answer.placements}:
             # The scheduler knows what it has just ordered; a request because of that would double its work.
             state.requested_inputs = state.requested_inputs._replace(replicas=identities(state))

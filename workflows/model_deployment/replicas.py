@@ -401,9 +401,10 @@ class ReplicaController:
             context.record_event("Normal", "ReplicaDeleting", f"{replica.name} is being deleted from {replica.cluster}: {reason}")
         state.update(replica, deletion_reason=reason)
 
-    def delete(self, replicas: Sequence[TrackedReplica]) -> list[Order]:
-        """Begin the teardown of replicas."""
-        return send([self._deletion(replica.name, replica.uid) for replica in replicas], f"delete {len(replicas)} replicas")
+    def delete(self, replicas: Sequence[TrackedReplica], *, recorded: bool = False) -> list[Order]:
+        """Begin the teardown of replicas; `recorded`: not before the decision is in the history."""
+        deletions = [self._deletion(replica.name, replica.uid) for replica in replicas]
+        return send(deletions, f"delete {len(replicas)} replicas", recorded=recorded)
 
     # --- sending ------------------------------------------------------------------------------------------------------------------
 

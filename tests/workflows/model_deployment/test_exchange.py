@@ -16,7 +16,7 @@ from tests.workflows.model_deployment.exchange import (
     started,
     state_of,
 )
-from workflows.model_deployment.orders import Start
+from workflows.model_deployment.orders import Send, Start
 from workflows.model_deployment.replicas import NAME_CONFLICT_RETRY
 from workflows.model_deployment.state import TrackedReplica
 
@@ -106,6 +106,16 @@ def test_the_scheduler_is_not_told_for_ever_what_was_given_back() -> None:
     assert state_of(controller).returned == ["r"]
     controller.placed(answer(controller))
     assert state_of(controller).returned == []
+
+
+def test_a_replica_that_an_answer_evicts_is_deleted_once_that_is_in_the_history() -> None:
+    """A lost workflow task may be repeated with a new generation, to which the answer is void."""
+    tracked = TrackedReplica(name="qwen-0", uid="r", cluster="eu", index=0, entry=ENTRY, started=True, bound=True)
+    controller = a_controller(replicas={"r": tracked})
+    controller.next_orders({})
+    controller.placed(answer(controller).model_copy(update={"evictions": [EVICTION]}))
+    (deletion,) = [order for order in controller.next_orders({}) if isinstance(order, Send) and order.signals[0].signal == "delete"]
+    assert (deletion.recorded, deletion.signals[0].payload["uid"]) == (True, "r")
 
 
 def test_a_replica_that_is_evicted_while_its_start_is_on_its_way_is_deleted_when_it_runs() -> None:
