@@ -83,7 +83,8 @@ def no_workflow_task_fails(seen: Snapshot) -> Iterator[str]:
 def teardowns_keep_their_order(seen: Snapshot) -> Iterator[str]:
     """I4.
 
-    Replicas go before the stack, and that before the cluster; pods leave their routes first.
+    Replicas go before the stack, and that before the cluster; pods leave their routes first. A pod
+    may end before its teardown for other reasons, such as a rollout or the loss of its node.
     """
     routed = {
         (route.service[0], endpoint): route for route in seen.routes for endpoint in route.endpoints
@@ -104,13 +105,16 @@ def teardowns_keep_their_order(seen: Snapshot) -> Iterator[str]:
     for pod in seen.pods:
         going = replicas.get(pod.owner)
         if (
-            pod.deleting
+            pod.ending
             and going is not None
             and going.deleting
             and not going.skipped
             and going.step < ENGINES_STEP
         ):
-            yield f"a pod of {_text(going.name)} is deleted in step {going.step} of the teardown"
+            yield (
+                f"the workload of a pod of {_text(going.name)} is deleted in step {going.step} of "
+                "the teardown"
+            )
     occupied = Counter(
         item.place for item in seen.objects if item.kind == "Pod" or item.owner in replicas
     )

@@ -200,16 +200,14 @@ class ApiServer:
             ObjectKey("", "Node", "", node), conditions=[{"type": "Ready", "status": str(ready)}]
         )
 
-    def replica_of(self, pod: Json) -> str:
-        """Return the uid of the ModelReplica whose workload made a pod; empty if that is gone."""
+    def workload_of(self, pod: Json) -> Json | None:
+        """Return the object of a ModelReplica that made a pod; None if that is gone."""
         item: Json | None = pod
-        while item is not None:
-            if owner := owner_of(item).uid:
-                return owner
+        while item is not None and not owner_of(item).uid:
             references = item["metadata"].get("ownerReferences", ())
             namespace = item["metadata"]["namespace"]
             item = self.store.get(key_above(references[0], namespace)) if references else None
-        return ""
+        return item
 
     def drift(self, item: Json) -> str:
         """Delete or edit an object by hand; describe the change."""

@@ -74,6 +74,7 @@ class Observer:
                 each.node,
                 each.ready,
                 each.deleting,
+                each.ending,
             )
             for each in parts.pods()
         )

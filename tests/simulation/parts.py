@@ -49,7 +49,7 @@ _FORCE_AFTER = timedelta(seconds=600)
 
 
 class PodView(NamedTuple):
-    """A pod of an engine, as auditors see it."""
+    """A pod of an engine, as auditors see it; `ending`: the workload that made it is deleted."""
 
     cluster: str
     namespace: str
@@ -60,6 +60,7 @@ class PodView(NamedTuple):
     devices: int
     ready: bool
     deleting: bool
+    ending: bool
 
 
 class NodeView(NamedTuple):
@@ -282,16 +283,18 @@ class Parts:
             for pod in server.store.find("", "Pod"):
                 pool = pod["spec"].get("nodeSelector", {}).get(labels.POOL, "")
                 if pool and pod.get("status", {}).get("phase") not in ("Failed", "Succeeded"):
+                    workload = server.workload_of(pod)
                     yield PodView(
                         cluster=name,
                         namespace=pod["metadata"]["namespace"],
                         name=pod["metadata"]["name"],
                         pool=pool,
                         node=pod["spec"].get("nodeName", ""),
-                        owner=server.replica_of(pod),
+                        owner=owner_of(workload).uid if workload else "",
                         devices=server.kubelets.devices_of(pod),
                         ready=is_ready(pod),
                         deleting=is_deleted(pod),
+                        ending=workload is not None and is_deleted(workload),
                     )
 
     def owners_of_scaled(self) -> Iterator[str]:

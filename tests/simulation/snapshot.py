@@ -123,7 +123,7 @@ class SeenPod:
     """A pod of a replica.
 
     It asks for so many `devices` of its node, and for the whole node where pools are counted in
-    nodes.
+    nodes. `ending`: the workload that made it is being deleted.
     """
 
     cluster: str
@@ -133,6 +133,7 @@ class SeenPod:
     node: str = "node"
     ready: bool = True
     deleting: bool = False
+    ending: bool = False
 
 
 @dataclass(frozen=True)

@@ -152,10 +152,8 @@ REFUSED = [
     ),
     Refused(
         auditors.teardowns_keep_their_order,
-        replace(
-            with_replica(deleting=True, step=3), routes=(), pods=(replace(POD, deleting=True),)
-        ),
-        "a pod of ml/chat-eu-1-0 is deleted in step 3 of the teardown",
+        replace(with_replica(deleting=True, step=3), routes=(), pods=(replace(POD, ending=True),)),
+        "the workload of a pod of ml/chat-eu-1-0 is deleted in step 3 of the teardown",
     ),
     Refused(
         auditors.teardowns_keep_their_order,
@@ -339,6 +337,11 @@ EXCUSED = {
     ),
     "a pod that waits for the node of its predecessor": replace(
         SOUND, pods=(replace(POD, deleting=True), replace(POD, node="", ready=False))
+    ),
+    "a pod that a rollout deletes while its replica leaves its routes": replace(
+        with_replica(deleting=True, step=1),
+        pods=(replace(POD, deleting=True),),
+        deployments=(replace(DEPLOYMENT, deleting=True),),
     ),
     "a replica whose withdrawal was skipped": replace(
         with_replica(deleting=True, step=3, skipped=True),

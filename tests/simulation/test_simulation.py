@@ -16,7 +16,7 @@ from workflows.fleet_scheduler.inbox import Inbox
 
 pytestmark = pytest.mark.slow
 
-UNEXPLAINED = frozenset({51, 85})
+UNEXPLAINED = frozenset({51})
 """Seeds with a finding of which nobody has yet said whether the product or the simulation is wrong.
 
 `.venv/bin/python -m tests.simulation --seed 20 --days 0.03 --fleet tiny` repeats one.
