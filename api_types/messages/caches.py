@@ -19,7 +19,8 @@ class CacheSite(Message):
 
     `present`: the InferenceCluster exists; `deleting`: it is being deleted. Settings come from the worker that connected, because workflow
     code reads none: `attempts_max` is `cache.maxAttempts` (0: no limit), `evict_grace_seconds` is `cache.evictGrace`. `storage_classes` are
-    as in `ClusterFacts`.
+    as in `ClusterFacts`. `holders`: the uids of the caches that a cluster waits for that is
+    being deleted, by name.
     """
 
     name: Id
@@ -34,6 +35,7 @@ class CacheSite(Message):
     deleting: bool = Field(default=False, alias="leaving")
     attempts_max: int = 0
     evict_grace_seconds: Seconds = 600
+    holders: dict[Id, Id] = Field(default_factory=dict)
 
 
 class CacheOnCluster(Message):

@@ -97,7 +97,8 @@ class Reporter:
     async def report_to_caches(self) -> None:
         """Report to every cache what is new; each knows by itself whether it concerns it."""
         site = self.for_caches()
-        digest = report_digest(unsequenced(site))
+        # Each holder that is gone is no news for all the others.
+        digest = report_digest(unsequenced(site.model_copy(update={"holders": {}})))
         changed = digest != self.state.caches_digest
         if not changed and not self.state.repeat_to_caches:
             return

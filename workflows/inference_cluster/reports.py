@@ -64,6 +64,8 @@ def replica_report(name: str, state: ClusterState, now: datetime) -> ClusterChan
 def cache_report(name: str, state: ClusterState, *, gone: bool) -> CacheSite:
     """Say what caches must know."""
     facts = state.facts
+    known = state.cache_registrations
+    holders = {each: known[each].uid for each in state.caches if each in known}
     return CacheSite(
         name=name,
         uid=state.uid,
@@ -77,6 +79,7 @@ def cache_report(name: str, state: ClusterState, *, gone: bool) -> CacheSite:
         deleting=state.deleting,
         attempts_max=facts.cache_attempts_max if facts else 0,
         evict_grace_seconds=facts.cache_evict_grace_seconds if facts else 0,
+        holders=holders if state.deleting else {},
     )
 
 

@@ -61,12 +61,32 @@ class Clusters:
         if staging is not None:
             if record_site(staging, site):
                 self.context.mark_changed()
+        elif self._earlier_holder(site):
+            self._release(site)
         elif self.state.spec is not None and not self.state.deleting:
             fresh = new_staging(site, volume_class(self.state.spec), by_pods=gets_by_pods(self.state.spec))
             record_unready(self.state, site)
             if selects(match_labels(self.state.spec), site) and fresh.can_stage:
                 self.state.stagings[site.name] = fresh
                 self.context.mark_changed()
+
+    def _earlier_holder(self, site: CacheSite) -> str:
+        """Return the uid of an earlier cache of this name for which a deleted cluster waits."""
+        uid = site.holders.get(f"{self.context.namespace}/{self.context.name}", "")
+        return "" if uid == self.state.uid else uid
+
+    def _release(self, site: CacheSite) -> None:
+        """Release a cluster that is being deleted and waits for an earlier cache of this name.
+
+        The workflow of that cache was terminated, and nobody knows which volumes it has left there.
+        """
+        staging = new_staging(site)
+        staging.registered = True
+        self.state.stagings[site.name] = staging
+        earlier = f"an earlier {self.context.kind} of this name, which was terminated"
+        message = f"volumes of {earlier}, may still exist on {site.name}"
+        self.context.record_event("Warning", "Abandoned", message)
+        self.context.mark_changed()
 
     def repeat_survey(self) -> None:
         """Query all clusters again in the next pass."""

@@ -8,6 +8,7 @@ from api_types.digests import report_digest
 from api_types.labels import MANAGED_FIELDS
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import ObservedCluster
+from api_types.messages.versions import Version
 from api_types.resources.status import Condition
 from tests.workflows.inference_cluster.builders import a_cluster, a_spec
 from workflows.inference_cluster.reports import cache_report, replica_report, scheduler_report, time_to_withdrawal, unsequenced
@@ -119,3 +120,10 @@ def test_a_report_that_differs_in_its_number_only_is_not_new() -> None:
     reports = [replica_report("eu-1", a_cluster(sequence=sequence), NOW) for sequence in (1, 2)]
     assert reports[0] != reports[1]
     assert len({report_digest(unsequenced(report)) for report in reports}) == 1
+
+
+@pytest.mark.parametrize(("deleted", "holders"), [("", {}), (APPLIED, {"ml/m": "c"})])
+def test_caches_hear_who_holds_a_deleted_cluster(deleted: str, holders: dict[str, str]) -> None:
+    known = {name: Version(uid="c", sequence=1) for name in ("ml/m", "ml/ended")}
+    state = a_cluster(caches=["ml/m"], cache_registrations=known, deletion_timestamp=deleted)
+    assert cache_report("eu-1", state, gone=False).holders == holders

@@ -10,9 +10,11 @@ from activities.messaging.messages import SurveyResult
 from api_types.messages.caches import CacheSite
 from api_types.messages.delivery import SignalRequest
 from api_types.messages.versions import Version
-from tests.workflows.model_cache.builders import a_copy, a_site
+from tests.workflows.model_cache.builders import DESIRED, NOW, a_copy, a_site
+from tests.workflows.model_cache.test_steps import SPEC
 from workflows.entity.context import EntityContext
 from workflows.model_cache import clusters
+from workflows.model_cache.plan import can_forget
 from workflows.model_cache.sites import new_staging, record_site, record_unready
 from workflows.model_cache.state import CacheState, ClusterStaging
 
@@ -111,6 +113,19 @@ def test_a_cluster_that_may_be_another_one_and_does_not_answer_is_to_report_when
     asyncio.run(known.survey())
     assert [(request.workflow_id, request.signal) for request in sent] == [("inferencecluster/eu", "resync")]
     assert state.stagings["eu"].site.uid == "known"
+
+
+@pytest.mark.parametrize(("name", "uid"), [("m", "c"), ("m", "earlier"), ("another", "c")])
+def test_a_deleted_cluster_is_released_from_an_earlier_cache(name: str, uid: str) -> None:
+    """The earlier one was terminated, and what it registered nobody else can take back."""
+    state = CacheState(uid=uid, spec=SPEC)
+    context = EntityContext("ModelCache", state, lambda: None, f"modelcache/ml/{name}", lambda: NOW)
+    site = a_site("eu", deleting=True, holders={"ml/m": "earlier"})
+    clusters.Clusters(context).reported(site)
+    released = list(state.stagings.values())
+    assert len(released) == int((name, uid) == ("m", "c"))
+    assert all(each.registered and can_forget(each, DESIRED, (), NOW) for each in released)
+    assert [event.reason for event in state.events] == ["Abandoned"] * len(released)
 
 
 GOLD = {"clusterSelector": {"matchLabels": {"tier": "gold"}}}
