@@ -14,9 +14,7 @@ from activities.secrets.selection import secret_store
 from activities.secrets.store import SecretStore, StoredSecret
 from api_types.clock import utc_now
 from api_types.settings import SecretSettings, Settings
-from client.local.processes import WORKER
 from testbed.running import ClusterRunning, Running
-from testbed.testbed import Testbed
 from tests.environment.local_hub import LocalHub, local_hub
 from tests.workflows.environment.harness import ControlPlane, a_worker, connected
 from tests.workflows.environment.replaying import replay_all
@@ -45,18 +43,10 @@ def hub() -> Iterator[LocalHub]:
 
 
 @pytest.fixture(scope="session")
-def without_worker(testbed: Running, testbed_owner: Testbed) -> Running:
-    """The testbed without the worker that tests of the command line leave there, which has other Secrets."""
-    testbed_owner.stop_process(WORKER)
-    return testbed
-
-
-@pytest.fixture(scope="session")
 async def plane(
-    without_worker: Running, kube: Callable[[ClusterRunning], ApiClient], folder: Path, store: SecretStore, hub: LocalHub
+    testbed: Running, kube: Callable[[ClusterRunning], ApiClient], folder: Path, store: SecretStore, hub: LocalHub
 ) -> AsyncIterator[ControlPlane]:
     """Testbed, worker and the testbed's clusters, Ready. In the end every run that was made here is replayed."""
-    testbed = without_worker
     await put_secrets(testbed, store)
     began = utc_now()
     settings = {

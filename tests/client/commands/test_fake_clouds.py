@@ -18,7 +18,8 @@ from client.temporal.control_plane import ControlPlane, ListedObject
 from testbed.fake_clouds import folder
 from testbed.fleet.fleet_file import FleetFile
 from testbed.fleet.home import Home
-from tests.client.commands.test_local import FLEET, modelplane, processes_of
+from tests.client.commands.local_fleet import modelplane, processes_of
+from tests.client.commands.test_local import FLEET
 from tests.client.conftest import Cli
 from tests.environment.waiting import TIMEOUT_SECONDS
 

@@ -1,32 +1,23 @@
-"""`modelplane up` and `modelplane down`, from nothing to a Ready model and back."""
+"""What `modelplane up` and `modelplane down` print, refuse and hand to a worker and a front; test_fleet.py runs them."""
 
-import asyncio
-import json
-import os
-import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import httpx
 import pytest
 
-from activities.clients.secrets.directory import SecretDirectory
 from api_types.environment import HOME_VARIABLE
 from api_types.sections.front import FrontSettings
 from api_types.settings import ControlClusterSettings, Settings
-from client.configuration import read_settings
 from client.errors import ExitCode
 from client.local import front, processes
-from client.local.gateway import local_gateway_url
 from client.local.program import program_as_typed
 from testbed.running import Running
 from testbed.testbed import Testbed
+from tests.client.commands.local_fleet import kubectl
 from tests.client.conftest import Cli
-from tests.environment.waiting import TIMEOUT_SECONDS
 
 FLEET = """
 classes:
@@ -38,98 +29,6 @@ clusters:
     labels: {modelplane.ai/region: here}
     pools: [{name: small, class: small, nodes: 2}]
 """
-DEMO = Path(__file__).parents[3] / "examples" / "testbed" / "demo.yaml"
-
-
-def modelplane(home: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run the program as users do, in a process of its own."""
-    environment = {**os.environ, HOME_VARIABLE: str(home), **more}
-    command = [sys.executable, "-m", "client.main", *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
-
-
-def kubectl(kubeconfig: Path, *words: str) -> str:
-    """Run the machine's kubectl with nothing but a kubeconfig; gives what it prints."""
-    program = shutil.which("kubectl")
-    assert program, "kubectl is not on the PATH"
-    command = [program, "--kubeconfig", str(kubeconfig), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT_SECONDS).stdout
-
-
-def processes_of(home: Path) -> list[str]:
-    """The command lines of all processes that name the home, those of zombies excepted."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # it ended while we looked
-            if str(home) in words:
-                found.append(words)
-    return found
-
-
-@pytest.mark.testbed("shared")
-def test_up_ends_with_a_ready_model_down_leaves_no_process_and_up_continues_with_the_data(tmp_path: Path) -> None:
-    home, fleet = tmp_path / "home", tmp_path / "fleet.yaml"
-    fleet.write_text(FLEET)
-    try:
-        up = modelplane(home, "up", "--fleet", str(fleet), "--apply", str(DEMO), "--wait")
-        assert up.returncode == 0, up.stderr
-        for line in (r"only +Existing +10\.245\.\d+\.1 +True", r"default +demo +2 +True", r"default +demo-\w{8} +only +True"):
-            assert re.search(line, up.stdout), up.stdout
-        assert re.search(
-            r"ModelDeployment default/demo in the Temporal UI: http://127\.0\.0\.1:\d+/namespaces/default/workflows/\S+", up.stdout
-        )
-        assert re.search(r"Temporal CLI +/\S+/temporal --address 127\.0\.0\.1:\d+", up.stdout)
-        gateway = re.search(r"^Gateway +(http://127\.0\.0\.1:\d+)$", up.stdout, re.MULTILINE)
-        assert gateway, up.stdout
-        assert local_gateway_url(home) == gateway[1]
-        url = re.search(r"^Front +(http://127\.0\.0\.1:\d+) +\(development mode: no users, no tokens;", up.stdout, re.MULTILINE)
-        assert url, up.stdout
-        assert "front: DEVELOPMENT MODE: no users, no tokens, no TLS;" in up.stderr
-        kubeconfig = home / "front.kubeconfig"
-        assert f"kubectl       KUBECONFIG={kubeconfig}\n" in up.stdout
-        assert kubectl(kubeconfig, "get", "md/demo", "-o", "name") == "modeldeployment.modelplane.ai/demo\n"
-        kubectl(kubeconfig, "config", "set-context", "--current", "--namespace=ml-team")
-        through_front = modelplane(home, "--server", url[1], "scale", "md/demo", "--replicas", "2")
-        assert through_front.returncode == 0, through_front.stderr
-        assert "/modeldeployments/demo/scale" in (home / "logs" / "front-audit.log").read_text()
-        here = f"{sys.executable} -m client.main"
-        assert f"Next          {here} get all, {here} describe md/demo, {here} down\n" in up.stdout
-        # It answers, and has no route yet.
-        assert httpx.get(f"{gateway[1]}/v1/models", trust_env=False, timeout=60).status_code == httpx.codes.NOT_FOUND
-        reference = cast(dict[str, str], read_settings(home / "config.yaml")["controlCluster"])
-        assert b"current-context: control" in asyncio.run(SecretDirectory(home / "secrets").get(**reference))
-        before = json.loads(modelplane(home, "get", "md/demo", "-o", "json").stdout)
-
-        down = modelplane(home, "down")
-        assert down.returncode == 0, down.stderr
-        assert processes_of(home) == []
-        assert local_gateway_url(home) is None
-        assert modelplane(home, "get", "md").returncode == ExitCode.UNREACHABLE
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{url[1]}/healthz", trust_env=False, timeout=60)
-
-        # Without --fleet it is the same fleet as before, not the built-in one.
-        # A Temporal that the environment names belongs to another fleet: the clusters are registered with the one that was started.
-        # So do variables of a front: the one that is started has neither users nor TLS.
-        more = {"MODELPLANE_TEMPORAL__ADDRESS": "127.0.0.1:1", "MODELPLANE_FRONT__ACCESS_FILE": str(fleet)}
-        again = modelplane(home, "up", "--no-data-plane", **more)
-        assert again.returncode == 0, again.stderr
-        assert f"Front         {url[1]} " in again.stdout, "its address stays, for kubeconfigs that were copied"
-        assert kubectl(kubeconfig, "get", "md/demo", "-n", "default", "-o", "name") == "modeldeployment.modelplane.ai/demo\n"
-        assert not re.search("^Gateway", again.stdout, re.MULTILINE)
-        assert "inferencecluster/only unchanged" in again.stdout
-        after = json.loads(modelplane(home, "get", "md/demo", "-o", "json").stdout)
-        assert after["metadata"]["uid"] == before["metadata"]["uid"]
-        assert modelplane(home, "get", "ic", "-o", "name").stdout.split() == ["inferencecluster/only"]
-    finally:
-        wiped = modelplane(home, "down", "--wipe")
-    assert wiped.returncode == 0, wiped.stderr
-    assert not home.exists()
-    assert processes_of(home) == []
 
 
 @pytest.mark.parametrize(

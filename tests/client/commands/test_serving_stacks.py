@@ -1,7 +1,6 @@
 """ServingStacks are shown by `get` and `describe`, and what else is asked of one names the InferenceCluster (ruling 41)."""
 
 import json
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +8,7 @@ import pytest
 
 from client.commands.inspect.describe import stack_parts
 from client.errors import ExitCode
-from testbed.running import Running
-from tests.client.commands.live import eventually
 from tests.client.conftest import Cli
-from tests.environment.waiting import TIMEOUT_SECONDS
 
 
 def a_stack() -> dict[str, Any]:
@@ -79,37 +75,3 @@ def test_the_parts_of_a_stack_are_tables() -> None:
         "  S2c     other components (late)   applies dra",
     ]
     assert stack_parts({}) == ["Components:", "  <none>"]
-
-
-@pytest.mark.testbed
-def test_the_stack_of_a_cluster_is_shown_under_its_name_and_that_of_others_is_not(
-    cli: Cli, here: Running, written: Callable[[str], str]
-) -> None:
-    name = f"stack-{uuid.uuid4().hex[:6]}"
-    existing = {"source": "Existing", "existing": {"secretRef": {"name": f"{name}-kubeconfig"}}}
-    cluster = {
-        "apiVersion": "modelplane.ai/v1alpha1",
-        "kind": "InferenceCluster",
-        "metadata": {"name": name},
-        "spec": {"cluster": existing},
-    }
-    assert cli("apply", "-f", written(json.dumps(cluster))).code == 0
-    eventually(lambda: cli("describe", f"ss/{name}"), lambda seen: "WaitingForCluster" in seen.out)
-    rows = [line.split() for line in cli("get", "servingstacks").out.splitlines()]
-    assert rows[0] == ["NAME", "GATEWAY", "READY", "AGE"]
-    assert [name, "<none>", "False"] in [row[:3] for row in rows[1:]]
-    # Those of the testbed bring their own, and -n changes nothing: all are in one namespace.
-    assert not {row[0] for row in rows[1:]} & set(here.clusters)
-    assert cli("get", "servingstack", name, "-n", "other", "-o", "name").out == f"servingstack/{name}\n"
-    tree = json.loads(cli("get", f"ss/{name}", "-o", "json").out)
-    assert (tree["kind"], tree["metadata"]["namespace"], tree["status"]["phase"]) == ("ServingStack", "modelplane-system", "Pending")
-    assert tree["spec"] == {"secrets": [{"type": "Kubeconfig", "name": f"{name}-kubeconfig", "key": "kubeconfig"}]}
-    described = cli("describe", f"ss/{name}").out
-    assert "Components:\n  <none>" in described
-    assert f"Next: see the cluster: `modelplane describe ic/{name}`" in described
-    external = next(iter(here.clusters))
-    result = cli("describe", f"ss/{external}")
-    assert result.code == ExitCode.NOT_FOUND
-    assert f"InferenceCluster {external} has none of this control plane" in result.err
-    assert cli("get", "ss", "missing").code == ExitCode.NOT_FOUND
-    assert cli("delete", f"ic/{name}", "--wait", "--timeout", str(TIMEOUT_SECONDS)).code == 0
