@@ -33,16 +33,16 @@ def generator() -> random.Random:
     return random.Random(SEED)  # noqa: S311 - repeatable on purpose
 
 
-def random_cases(count: int) -> Callable[[Test], Test]:
-    """Let Hypothesis draw that many cases for a test; stands above `@given`."""
+def random_cases(count: int, start: int = SEED) -> Callable[[Test], Test]:
+    """Let Hypothesis draw that many cases for a test, from a seed; stands above `@given`."""
     # Takes a fifth of a second, which tests without random cases do not pay.
     from hypothesis import HealthCheck, seed, settings  # noqa: PLC0415, TID251
 
-    if SEED == FIXED_SEED:
+    if start == FIXED_SEED:
         _draw_no_constants_of_the_product()
     # Nothing that depends on the speed of the machine or on earlier runs decides whether a test passes.
     chosen = settings(max_examples=cases(count), deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    return lambda test: pytest.mark.random(seed(SEED)(chosen(test)))
+    return lambda test: pytest.mark.random(seed(start)(chosen(test)))
 
 
 def _draw_no_constants_of_the_product() -> None:

@@ -1,8 +1,8 @@
 """Run some cases of one target in this process: every input of its corpus as it is, and inputs that are drawn by changing those.
 
-    python -m tests.fuzz.batch TARGET --out FOLDER [--corpus] [--cases 200] [--seconds 60]
+    python -m tests.fuzz.batch TARGET --out FOLDER [--corpus] [--cases 200] [--seed 7] [--seconds 60]
 
-`MODELPLANE_TEST_SEED` is where the draws begin. The input that is being run stands in FOLDER/current, so
+The draws begin at the seed. The input that is being run stands in FOLDER/current, so
 that one which ends the process is known; the result is written to FOLDER/result.json.
 """
 
@@ -21,7 +21,7 @@ from tests.fuzz import corpus
 from tests.fuzz.cases import Finding, Target, limit_memory, run_case
 from tests.fuzz.mutations import mutated
 from tests.fuzz.targets import TARGETS
-from tests.random_cases import random_cases
+from tests.random_cases import FIXED_SEED, random_cases
 
 # Larger ones are in the corpus for their size, which changes would only repeat.
 _CHANGED_MAX = 100_000
@@ -76,6 +76,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--corpus", action="store_true")
     parser.add_argument("--cases", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=FIXED_SEED)
     parser.add_argument("--seconds", type=float, default=3600)
     options = parser.parse_args()
     inputs = corpus.inputs(options.target)
@@ -89,13 +90,14 @@ def main() -> None:
         if not batch.is_over:
             batch.run(text)
     if options.cases:
-        _draw(batch, [text for text in smallest if len(text) <= _CHANGED_MAX], options.cases)
+        small = [text for text in smallest if len(text) <= _CHANGED_MAX]
+        _draw(batch, small, options.cases, options.seed)
     (options.out / "result.json").write_text(json.dumps(batch.result()))
 
 
-def _draw(batch: Batch, inputs: list[str], count: int) -> None:
+def _draw(batch: Batch, inputs: list[str], count: int, seed: int) -> None:
     # A number that a generator starts at, instead of each of its draws: hundreds are drawn for one input.
-    @random_cases(count)
+    @random_cases(count, seed)
     @given(st.sampled_from(inputs), st.integers(0, 2**64 - 1))
     def case(text: str, start: int) -> None:
         if not batch.is_over:

@@ -1,18 +1,27 @@
-"""Batches in processes of their own: what one breaks ends with it."""
+"""Batches in processes of their own: what one breaks ends with it.
+
+They are forks of a process that has imported all targets, which takes most of the time of a small batch.
+"""
 
 import json
 import os
-import subprocess
-import sys
+import signal
 import tempfile
+import time
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tests.fuzz.cases import SECONDS_MAX, Finding
+from tests.workflows.environment.forking import Forks
 
-# Beyond the time of the cases themselves: imports, and a case that cannot be interrupted.
+ROOT = Path(__file__).parents[2]
+_BATCHES = "tests.fuzz.batch"
+
+# Beyond the time of the cases themselves: the start, and a case that cannot be interrupted.
 _START_SECONDS = 120.0
+_LOOK_SECONDS = 0.05
 _LAST_LINES = 2000
 
 
@@ -34,29 +43,51 @@ class Outcome:
             self.findings.setdefault(found["signature"], Finding(**found))
 
 
-def run_batch(target: str, seed: int, outcome: Outcome, *, corpus: bool = False, cases: int = 0, seconds: float = 600.0) -> None:
+def run_batch(
+    target: str,
+    seed: int,
+    outcome: Outcome,
+    *,
+    corpus: bool = False,
+    cases: int = 0,
+    seconds: float = 600.0,
+) -> None:
     """Run a batch: the corpus as it is, and so many cases that are drawn from `seed`."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        command = [sys.executable, "-m", "tests.fuzz.batch", target, "--out", folder, "--cases", str(cases), "--seconds", str(seconds)]
-        command += ["--corpus"] if corpus else []
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MODELPLANE_")}
-        environment |= {
-            "MODELPLANE_TEST_SEED": str(seed),
-            "MODELPLANE_TEMPORAL__ADDRESS": "127.0.0.1:1",
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-        }
-        try:
-            ended = subprocess.run(
-                command, env=environment, capture_output=True, text=True, errors="replace", timeout=seconds + _START_SECONDS, check=False
-            )
-            said = f"exit code {ended.returncode}: {ended.stderr[-_LAST_LINES:]}"
-        except subprocess.TimeoutExpired:
-            said = f"one case did not end, and could not be interrupted after {SECONDS_MAX:g} s"
-        result = out / "result.json"
+        result, log = out / "result.json", out / "log"
+        words = [target, "--out", folder, "--cases", str(cases), "--seed", str(seed)]
+        words += ["--seconds", str(seconds), *(["--corpus"] if corpus else [])]
+        code = _exit_code(words, log, seconds + _START_SECONDS)
         if result.exists():
             outcome.add(json.loads(result.read_text()))
-        else:
-            current = out / "current"
-            text = current.read_bytes().decode(errors="surrogatepass") if current.exists() else ""
-            outcome.findings.setdefault(f"{target} ended", Finding(f"{target} ended", said, text))
+            return
+        said = f"exit code {code}: {log.read_text(errors='replace')[-_LAST_LINES:]}"
+        if code is None:
+            said = f"one case did not end, and could not be interrupted after {SECONDS_MAX:g} s"
+        current = out / "current"
+        text = current.read_bytes().decode(errors="surrogatepass") if current.exists() else ""
+        signature = f"{target} ended"
+        outcome.findings.setdefault(signature, Finding(signature, said, text))
+
+
+def _exit_code(words: list[str], log: Path, within: float) -> int | None:
+    """Run the program of batches; return its exit code, or None after it had to be killed."""
+    batches = _forks()
+    pid, until = batches.start({}, log, _BATCHES, words), time.monotonic() + within
+    while (code := batches.exit_code(pid)) is None:
+        if time.monotonic() > until:
+            os.kill(pid, signal.SIGKILL)
+            while batches.exit_code(pid) is None:
+                time.sleep(_LOOK_SECONDS)
+            return None
+        time.sleep(_LOOK_SECONDS)
+    return code
+
+
+@cache
+def _forks() -> Forks:
+    """Return the process that has imported all targets, without the settings of this one."""
+    mine = {key: value for key, value in os.environ.items() if not key.startswith("MODELPLANE_")}
+    more = {"MODELPLANE_TEMPORAL__ADDRESS": "127.0.0.1:1", "PYTHONPATH": str(ROOT)}
+    return Forks(_BATCHES, mine | more)

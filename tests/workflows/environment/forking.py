@@ -1,4 +1,4 @@
-"""One process that has imported the worker, starts nothing, and forks for each worker, or command of the client, that is wanted.
+"""A process that has imported a program, such as the worker, starts nothing, and forks for each run of it.
 
 Most of a worker's start is imports: seconds of processor time. The rest of the start, from settings to polling, is that of every worker,
 and each is a process of its own that can be killed, stopped and left hanging. All of them hash strings with the seed of the one that
@@ -6,6 +6,7 @@ forks; the process of the tests, which replays their histories, has another.
 """
 
 import atexit
+import importlib
 import json
 import os
 import runpy
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,15 +28,25 @@ WORKER = "worker"
 class Forks:
     """The process that forks, as the process of the tests sees it."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, imported: str = WORKER, environment: Mapping[str, str] | None = None) -> None:
+        """Import a module there; `environment`: of its programs, in place of this process's."""
+        command = [sys.executable, "-m", __name__, imported]
+        pipe = subprocess.PIPE
+        self._environment = environment
+        self._process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=pipe,
+            stdout=pipe,
+            text=True,
+        )
         # Its answers carry no name.
         self._one_at_a_time = threading.Lock()
         atexit.register(self._end)
 
     def start(self, settings: dict[str, str], log: Path, module: str = WORKER, arguments: Sequence[str] = ()) -> int:
-        """Start a program with the environment of this process and more; gives its process id."""
-        environment = {**os.environ, **settings}
+        """Start a program with settings in its environment; return its process id."""
+        environment = {**(self._environment or os.environ), **settings}
         return int(self._ask({"environment": environment, "log": str(log), "module": module, "arguments": list(arguments)}))
 
     def exit_code(self, pid: int) -> int | None:
@@ -61,10 +72,9 @@ def forks() -> Forks:
     return Forks()
 
 
-def serve() -> None:
+def serve(imported: str) -> None:
     """Answer each line of standard input: with the process id of a program, or with how one ended."""
-    import worker  # noqa: F401, PLC0415 - only this process needs it
-
+    importlib.import_module(imported)
     for line in sys.stdin:
         request = json.loads(line)
         answer = _exit_code(request["ended"]) if "ended" in request else _fork(request)
@@ -110,4 +120,4 @@ def _run(module: str) -> NoReturn:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when the process of the tests does
-    serve()
+    serve(sys.argv[1])
