@@ -18,15 +18,18 @@ from tests.activities.clouds.eks.world import World, world_of
 
 
 def swept(world: World, *, emptied: bool = False) -> list[Leftover]:
-    """Delete what the audit finds of the cluster, in rounds; give what is left then."""
+    """Sweep the objects of the cluster that the audit finds, for at most six rounds; return the rest."""
     order = world.audit(emptied=emptied)
     for _ in range(6):
-        for each in world.provider.audit(order):
-            if each.ours:
-                try:
-                    world.provider.sweep(order, each)
-                except Dependency as error:
-                    world.reports.append(error.message)
+        found = list(world.provider.audit(order))
+        ours = [each for each in found if each.ours]
+        if not ours:
+            return found
+        for each in ours:
+            try:
+                world.provider.sweep(order, each)
+            except Dependency as error:
+                world.reports.append(error.message)
     return list(world.provider.audit(order))
 
 
