@@ -47,13 +47,23 @@ _VERSION_DIGITS_MAX = 20
 
 @dataclass
 class _Written:
-    """What this program wrote to an object: the version since, when, and the ids of the requests, and of those that changed it."""
+    """The last write of this program to an object: its version, its time, and the ids of all requests.
+
+    `changing`: ids of the requests that changed the object. `ends`: the write is a deletion, and each
+    front knew the object before.
+    """
 
     uid: str = ""
     version: int = 0
     at: float = 0.0
+    ends: bool = False
     applied: list[str] = field(default_factory=list)
     changing: list[str] = field(default_factory=list)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether a front may not know of it yet."""
+        return time.monotonic() - self.at < _LEARNS_SECONDS
 
 
 class FrontObjects:
@@ -72,10 +82,11 @@ class FrontObjects:
         """Give an object, with the ids of the requests of this program."""
         written = self._written.get(target, _Written())
         answer = await self._ask("GET", target)
-        fresh = time.monotonic() - written.at < _LEARNS_SECONDS
+        fresh = written.is_fresh
         if not answer.is_success:
             failure = self._failure(answer, target)
-            raise self._behind(target) if fresh and written.version and isinstance(failure, NotFound) else failure
+            unknown = fresh and written.version and not written.ends
+            raise self._behind(target) if unknown and isinstance(failure, NotFound) else failure
         tree = read_object(answer.body, target)
         if fresh and written.uid == at_path(tree, ".metadata.uid") and _version(tree) < written.version:
             raise self._behind(target)
@@ -186,12 +197,13 @@ class FrontObjects:
         if message.evict or message.purge_crds:
             self.temporal("the front takes no options for the deletion of a cluster")
         options = {"preconditions": {"uid": message.uid}} if message.uid else {}
+        before = self._written.get(target, _Written())
         answer = await self._ask("DELETE", target, content=options, content_type=_JSON)
         if not answer.is_success:
             raise self._failure(answer, target)
         # Of one that is gone the answer is a Status, and no front may show it any more.
         tree = answer.body if isinstance(answer.body, dict) and answer.body.get("kind") == target.kind.kind else None
-        self._note(target, message.request_id, tree)
+        self._note(target, message.request_id, tree, ends=not (before.version and before.is_fresh))
 
     async def _put(self, target: Target, message: SetSpec, before: Tree | None, *, dry: bool = False) -> None:
         parameters = (_DRY if dry else {}) | ({"reason": message.reason} if message.reason else {})
@@ -220,12 +232,13 @@ class FrontObjects:
         sent = None if content is None else json.dumps(content).encode()
         return await self._requests.ask(method, object_path(target, subresource), parameters, content=sent, content_type=content_type)
 
-    def _note(self, target: Target, request_id: str, tree: Any, *, changed: bool = False) -> None:
+    def _note(self, target: Target, request_id: str, tree: Any, *, changed: bool = False, ends: bool = False) -> None:
         """Note a request that was applied, and the object that the front answered with; None if that is not known."""
         written = self._written.setdefault(target, _Written())
         written.applied.append(request_id)
         if changed:
             written.changing.append(request_id)
+        written.ends = ends
         uid = at_path(tree, ".metadata.uid")
         written.uid, written.version, written.at = uid if isinstance(uid, str) else "", _version(tree), time.monotonic()
 

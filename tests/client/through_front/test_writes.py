@@ -224,6 +224,19 @@ async def test_a_front_that_does_not_know_of_the_change_yet_is_asked_again(behin
     assert (done.tree["spec"]["replicas"], len(front.asked)) == (5, 5)
 
 
+@pytest.mark.parametrize("written", [False, True])
+async def test_a_deleted_object_is_gone_when_a_front_without_it_must_have_known_it(*, written: bool) -> None:
+    def answer(request: Any, _number: int) -> Said:
+        return not_there() if request.method == "GET" else Said(200, deployment())
+
+    async with answering(answer) as front, front_objects(FrontAccess(front.url)) as objects:
+        if written:
+            await objects.scale(QWEN, Scale(request_id="r", replicas=2))
+        await objects.delete(QWEN, Delete(request_id="d"))
+        with pytest.raises(NoAnswer if written else NotFound):
+            await objects.describe(QWEN)
+
+
 async def test_a_front_that_never_learns_of_a_change_is_trusted_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(request: Any, _number: int) -> Said:
         return Said(200, deployment() if request.method == "PATCH" else None) if request.method == "PATCH" else not_there()
