@@ -55,6 +55,8 @@ class Audit:
         """Delete one, if it is still found with evidence. Raises Dependency while it is in use."""
         scene = self._scene(order)
         for kind in self._kinds:
+            if leftover.kind not in (kind.kind, *kind.also):
+                continue
             for each in kind.find(scene):
                 if each.ours and (each.kind, each.id, each.key) == (leftover.kind, leftover.id, leftover.key):
                     kind.remove(scene, each)

@@ -34,9 +34,13 @@ class Scene:
 
 
 class LeftoverKind(ABC):
-    """One kind. `find` lists only what has evidence of the cluster; `remove` is called with what `find` has just given."""
+    """One kind. `find` lists only objects with evidence of the cluster, and `remove` deletes one of them.
+
+    `also`: other kinds that `find` lists.
+    """
 
     kind: str
+    also: tuple[str, ...] = ()
 
     @abstractmethod
     def find(self, scene: Scene) -> Sequence[Leftover]:

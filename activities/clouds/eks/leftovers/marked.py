@@ -154,6 +154,7 @@ class Identities(_Marked):
     """Roles and the policy, by their names."""
 
     kind = "Role"
+    also = ("Policy",)
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
         """Look for each."""
