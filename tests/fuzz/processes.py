@@ -1,4 +1,4 @@
-"""Batches in processes of their own: what one breaks ends with it.
+"""Batches in processes of their own, so that the damage by a case ends with its process.
 
 They are forks of a process that has imported all targets, which takes most of the time of a small batch.
 """

@@ -425,7 +425,7 @@ def test_a_deployment_without_a_place_says_why_wherever_it_is_asked_about(
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Let the children of this process obey SIGINT, as those of a user at a terminal do."""
+    """Let the children of this process obey SIGINT, as at a terminal."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -649,7 +649,7 @@ def test_a_change_that_needs_a_new_object_is_refused_before_it_is_sent(
     assert "spec.cluster.source" in result.err
 
 
-# --- what is there, and what is not ---------------------------------------------------------------
+# --- objects that exist, and missing ones ---------------------------------------------------------------
 
 
 def test_lists_can_be_narrowed_by_label_and_joined_over_kinds(cli: Cli) -> None:
@@ -686,7 +686,7 @@ def test_what_does_not_exist_has_its_own_exit_code(cli: Cli) -> None:
     missing = "ModelDeployment default/missing does not exist"
     assert [words for words in deployment[:4] if missing not in ended[" ".join(words)].err] == []
     assert cli("delete", "md/missing", "--ignore-not-found").code == 0
-    # Of several owners, those that exist are reached.
+    # The request reaches each owner that exists.
     retried = cli("retry", "ic/eu", "md/missing")
     assert (retried.code, retried.out) == (3, "inferencecluster/eu retry requested\n")
 

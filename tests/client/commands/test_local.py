@@ -1,4 +1,4 @@
-"""What `modelplane up` and `modelplane down` print, refuse and hand to a worker and a front; test_fleet.py runs them."""
+"""The parts of `modelplane up` and `modelplane down`; test_fleet.py runs both commands on a real fleet."""
 
 import subprocess
 import sys

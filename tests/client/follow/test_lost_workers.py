@@ -35,9 +35,13 @@ from tests.workflows.environment.protocol_fleet import protocol_server
 
 pytestmark = pytest.mark.testbed("shared")
 
-DEPLOYMENTS = 50
+DEPLOYMENTS = 10
 KILL_EVERY_SECONDS = 1.0
 REPLICAS = 3
+OBJECTS = 2
+# So many changes that a worker has something to replay.
+HISTORY = 80
+LATE_SECONDS = 1.0
 
 
 @asynccontextmanager
@@ -82,19 +86,47 @@ def manifest(document: dict[str, Any], name: str) -> Manifest:
     return checked
 
 
-@pytest.mark.long
-async def test_two_hundred_orders_take_effect_while_a_worker_is_killed_every_second(tmp_path: Path) -> None:
+async def test_orders_take_effect_while_workers_are_killed_and_while_the_next_one_is_still_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with a_control_plane(2, tmp_path) as (plane, workers):
         await asyncio.gather(*(asyncio.to_thread(worker.start) for worker in workers))
-        done = asyncio.Event()
-        killing = asyncio.create_task(kill_again_and_again(workers[0], done))
-        try:
-            ordered = await asyncio.gather(*(live(plane, f"order-{number}") for number in range(DEPLOYMENTS)))
-        finally:
-            done.set()
-            killed = await killing
-        assert killed > 1, "the orders were done before the worker was killed"
-        await asyncio.gather(*(assert_all_took_effect(plane, *one) for one in ordered))
+        await _ordered_while_a_worker_is_killed_every_second(plane, workers[0])
+        manifests = [manifest(a_class(), f"class-{number}") for number in range(OBJECTS)]
+        applied = await apply_manifests(plane, manifests)
+        pairs = zip(applied, manifests, strict=True)
+        await asyncio.gather(*(with_long_history(plane, one, dump(each)) for one, each in pairs))
+        for worker in workers:
+            worker.kill()
+
+        # No worker runs: the wait for Ready begins with requests that none has seen.
+        unseen = partial(until_applied, seconds=1.0)
+        monkeypatch.setattr(applying, "until_applied", unseen)
+        devices = [{**DEVICE, "count": 4}]
+        changed = [manifest(a_class(*devices), f"class-{number}") for number in range(OBJECTS)]
+        again = await apply_manifests(plane, changed)
+        assert [one.seen for one in again] == [False] * OBJECTS
+        ready = asyncio.create_task(until_applied_are_ready(plane, again, TIMEOUT_SECONDS))
+        await asyncio.sleep(LATE_SECONDS)
+        await asyncio.to_thread(workers[0].start)
+        wanted = [dump(each)["spec"]["devices"] for each in changed]
+        assert [at_path(tree, ".spec.devices") for tree in await ready] == wanted
+
+
+async def _ordered_while_a_worker_is_killed_every_second(
+    plane: ControlPlane,
+    worker: WorkerProcess,
+) -> None:
+    done = asyncio.Event()
+    killing = asyncio.create_task(kill_again_and_again(worker, done))
+    try:
+        names = [f"order-{number}" for number in range(DEPLOYMENTS)]
+        ordered = await asyncio.gather(*(live(plane, name) for name in names))
+    finally:
+        done.set()
+        killed = await killing
+    assert killed > 1, "the orders were done before the worker was killed"
+    await asyncio.gather(*(assert_all_took_effect(plane, *one) for one in ordered))
 
 
 async def assert_all_took_effect(plane: ControlPlane, target: Target, requests: set[str]) -> None:
@@ -107,32 +139,6 @@ async def assert_all_took_effect(plane: ControlPlane, target: Target, requests: 
     tree = await eventually(found, holds, what=f"every order for {target.title}")
     assert (at_path(tree, ".spec.replicas"), at_path(tree, ".spec.rollout.paused")) == (REPLICAS, True)
     assert at_path(tree, ".metadata.deletionTimestamp")
-
-
-OBJECTS = 6
-HISTORY = 80
-LATE_SECONDS = 1.0
-
-
-async def test_a_fleet_that_was_stopped_is_applied_again_while_its_worker_is_still_starting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # No worker runs yet: the wait for Ready begins with requests that none has seen.
-    monkeypatch.setattr(applying, "until_applied", partial(until_applied, seconds=1.0))
-    async with a_control_plane(1, tmp_path) as (plane, (worker,)):
-        await asyncio.to_thread(worker.start)
-        manifests = [manifest(a_class(), f"class-{number}") for number in range(OBJECTS)]
-        applied = await apply_manifests(plane, manifests)
-        await asyncio.gather(*(with_long_history(plane, one, dump(each)) for one, each in zip(applied, manifests, strict=True)))
-        worker.kill()
-
-        changed = [manifest(a_class({**DEVICE, "count": 4}), f"class-{number}") for number in range(OBJECTS)]
-        again = await apply_manifests(plane, changed)
-        assert [one.seen for one in again] == [False] * OBJECTS
-        ready = asyncio.create_task(until_applied_are_ready(plane, again, TIMEOUT_SECONDS))
-        await asyncio.sleep(LATE_SECONDS)
-        await asyncio.to_thread(worker.start)
-        assert [at_path(tree, ".spec.devices") for tree in await ready] == [dump(each)["spec"]["devices"] for each in changed]
 
 
 async def with_long_history(plane: ControlPlane, one: Requested, document: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from temporalio.client import WorkflowHistory
 
 from api_types import names
@@ -80,7 +81,7 @@ def large(name: str) -> dict[str, Any]:
     return a_deployment(name, NAMESPACE, clusterSelector={"matchLabels": {f"key-{number}": "v" * 60 for number in range(60)}})
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module")
 async def fleet() -> AsyncIterator[ProtocolFleet]:
     """Two clusters with a node each; `chat` was placed, scaled, did not find enough room, and was preempted."""
     async with protocol_fleet(clients=1) as fleet:

@@ -43,7 +43,7 @@ from workflows.inference_cluster.state import KnownClass
 pytestmark = [pytest.mark.testbed("shared"), pytest.mark.random, pytest.mark.slow]
 
 # A campaign tries seven times as many.
-FLEETS = 30
+FLEETS = 8
 # Short runs are soon replayed.
 EVENTS = 300
 # Deployments whose workflows are there and do nothing: only this test says what they request.
