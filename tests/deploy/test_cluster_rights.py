@@ -143,8 +143,6 @@ async def limited(testbed: Running, tmp_path: Path) -> AsyncIterator[tuple[Clust
     kubeconfig = testbed.clusters["prod-eu"].kubeconfig.read_text()
     admin = await cluster_from("prod-eu", kubeconfig, tmp_path / "admin")
     api = await admin.api()
-    await operator.namespace_is_free(admin, labels.SYSTEM_NAMESPACE)
-    await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": labels.SYSTEM_NAMESPACE}})
     made = [ObjectId.of(await api.apply(item)) for item in DOCUMENTS]
     token = await operator.token_of(admin, labels.SYSTEM_NAMESPACE, "modelplane")
     user = await cluster_from("prod-eu", operator.with_token(kubeconfig, token), tmp_path / "user")

@@ -11,7 +11,6 @@ from ruamel.yaml import YAML
 
 from activities.clients.kubernetes.client import KubernetesCluster
 from activities.clients.kubernetes.discovery import path
-from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId
 from activities.secrets.store import StoredSecret
 from api_types.names import tenant_queue
@@ -54,17 +53,6 @@ async def bind(cluster: ClusterUnderTest, pod: Json, node: str) -> None:
 async def delete(cluster: ClusterUnderTest, target: ObjectId) -> None:
     """Delete an object."""
     assert await (await cluster.api()).delete(target, propagation="Background")
-
-
-async def namespace_is_free(cluster: ClusterUnderTest, name: str) -> None:
-    """Wait until no earlier test's deletion of the namespace is under way."""
-    api = await cluster.api()
-
-    async def settled() -> bool:
-        found = await api.get(ObjectId(kinds.NAMESPACE, "", name))
-        return found is None or "deletionTimestamp" not in found["metadata"]
-
-    await eventually(settled)
 
 
 async def token_of(cluster: ClusterUnderTest, namespace: str, account: str) -> str:

@@ -67,6 +67,8 @@ class Aggregated:
     async def applied(self, *documents: Json) -> AsyncIterator[None]:
         """Apply objects, also large ones; they are deleted after the block."""
         for each in documents:
+            # Without the Gateway in this namespace the cluster would never be Ready again.
+            assert (each["kind"], each["metadata"]["name"]) != ("Namespace", NAMESPACE)
             if each["kind"] in _LEAVE_LATE:
                 name = f"{each['kind'].lower()}/{each['metadata']['name']}"
                 await eventually(partial(self._is_leaving, name), lambda leaving: not leaving, what=f"the end of {name}")
@@ -142,7 +144,7 @@ def _apiservice(front: FrontUnderTest, pki: Authority) -> list[Json]:
     port = int(front.settings.front.listen.rpartition(":")[2])
     service["spec"]["service"]["port"] = port
     service["spec"]["caBundle"] = base64.b64encode(pki.ca.read_bytes()).decode()
-    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, outside(SERVICE, NAMESPACE, port), *documents]
+    return [outside(SERVICE, NAMESPACE, port), *documents]
 
 
 def outside(name: str, namespace: str, port: int) -> Json:
