@@ -53,34 +53,8 @@ async def forget_closed_runs(client: Client) -> None:
     await eventually(left, lambda count: count == 0, what="no closed run")
 
 
-async def test_a_policy_outlives_the_scheduler_and_runs_that_end() -> None:
+async def test_a_policy_outlives_schedulers_and_their_runs_and_is_missed_when_the_server_has_deleted_its_record() -> None:
     async with protocol_fleet(clients=1, events=40) as fleet:
-        assert (await answered(fleet))["lost"] == ""
-        await set_profile(fleet, "dense")
-        number = 0
-
-        async def several_runs() -> int:
-            nonlocal number
-            number += 1
-            report = ReportedCluster("c", {"p": number}).report(number).wire()
-            await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).signal("report_cluster", report)
-            return await runs(fleet.client, names.FLEET_SCHEDULER_ID)
-
-        await eventually(several_runs, lambda count: count > 1, what="a second run", longest_pause=0.1)
-        # Lost twice, once before it has done anything.
-        await fleet.terminate_scheduler()
-        await fleet.terminate_scheduler()
-        answer = await answered(fleet)
-        assert (answer["policy"]["profile"], answer["problem"], answer["lost"]) == ("dense", "", "")
-        # Another one takes its place.
-        await set_profile(fleet, "cheap")
-        await fleet.terminate_scheduler()
-        assert (await answered(fleet))["policy"]["profile"] == "cheap"
-
-
-@pytest.mark.long
-async def test_a_policy_that_nobody_has_any_more_is_missed_until_one_is_set() -> None:
-    async with protocol_fleet(clients=1) as fleet:
         await fleet.add([ReportedCluster("c", {"p": 2})])
         await fleet.apply(a_deployment("first", NAMESPACE))
         await eventually(lambda: fleet.running("ModelReplica"), lambda count: count == 1, what="a replica")
@@ -88,6 +62,18 @@ async def test_a_policy_that_nobody_has_any_more_is_missed_until_one_is_set() ->
         await fleet.terminate_scheduler()
         assert (await answered(fleet))["lost"] == ""
         await set_profile(fleet, "dense")
+
+        async def several_runs() -> int:
+            await fleet.report()
+            return await runs(fleet.client, names.FLEET_SCHEDULER_ID)
+
+        before = await runs(fleet.client, names.FLEET_SCHEDULER_ID)
+        await eventually(several_runs, lambda count: count > before, what="another run", longest_pause=0.1)
+        # Lost twice, once before it has done anything.
+        await fleet.terminate_scheduler()
+        await fleet.terminate_scheduler()
+        answer = await answered(fleet)
+        assert (answer["policy"]["profile"], answer["problem"], answer["lost"]) == ("dense", "", "")
         # No worker starts another one before the record is gone.
         await fleet.lose_workers()
         await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("lost on purpose")

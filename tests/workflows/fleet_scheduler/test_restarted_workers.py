@@ -1,4 +1,4 @@
-"""W8 of the protocol: workers are lost and others take over, with hundreds of entities that live; on a real Temporal server."""
+"""W8 of the protocol: workers are lost and others take over, with entities in their caches; on a real Temporal server."""
 
 import asyncio
 from functools import partial
@@ -14,7 +14,7 @@ from tests.workflows.environment.simulated_fleet import apply_clusters, simulate
 
 pytestmark = pytest.mark.testbed("shared")
 
-LIVE = 500
+LIVE = 100
 AT_ONCE = 32
 # From the change until it is decided: the spec's figure. The workers that take over serve by then.
 DECIDED_SECONDS = 5

@@ -24,7 +24,7 @@ from workflows.fleet_scheduler import continue_as_new
 
 pytestmark = pytest.mark.testbed("shared")
 
-ROUNDS = 12
+ROUNDS = 5
 AT_ONCE = 10
 
 

@@ -9,7 +9,7 @@ from temporalio.client import WorkflowHistory
 
 from api_types import names
 from tests.environment.waiting import TIMEOUT_SECONDS
-from tests.workflows.environment.harness import Json, a_deployment, condition, eventually, reason
+from tests.workflows.environment.harness import Json, a_deployment, condition, eventually
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, nodes_charged
 from tests.workflows.environment.simulated_fleet import apply_clusters, simulated_fleet, until_known
 from workflows.fleet_scheduler.rebuild import takeover
@@ -61,8 +61,12 @@ async def current_run(fleet: ProtocolFleet) -> str:
     return (await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).describe()).run_id
 
 
-async def test_what_a_lost_scheduler_knew_is_continued_and_nobody_is_asked_but_the_clusters() -> None:
-    async with fleet_of_one(2) as fleet:
+async def test_the_next_scheduler_reads_the_state_of_the_last_terminated_run_that_had_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real server lists terminated runs, and workers answer queries for the state of such a run.
+
+    `test_lost_state.py` has the decisions, also for a state that is older than that of the last scheduler.
+    """
+    async with fleet_of_one(4) as fleet:
         before, lost = await ledger(fleet), await epoch(fleet)
         await fleet.terminate_scheduler(LOST)
         first_run = await current_run(fleet)
@@ -75,32 +79,16 @@ async def test_what_a_lost_scheduler_knew_is_continued_and_nobody_is_asked_but_t
         assert "await_accounts" in names_of_activities
         assert not {"list_for_rebuild", "read_accounts"} & set(names_of_activities)
 
-
-async def test_it_can_be_lost_many_times() -> None:
-    async with fleet_of_one(4) as fleet:
-        for number in range(3):
-            await fleet.terminate_scheduler(LOST)
-            await place(fleet, f"next-{number}")
-        assert nodes_charged(await fleet.scheduler("ledger")) == {("only", "gpus"): 4}
-        assert await fleet.scheduler("audit") == []
-
-
-async def test_one_that_was_lost_before_it_had_a_task_is_passed_over() -> None:
-    async with fleet_of_one(2) as fleet:
-        before = await ledger(fleet)
+        # Runs that were lost before they had a task have no state.
         await fleet.lose_workers()
         for _ in range(2):
             await fleet.terminate_scheduler(LOST)
         first_run = await current_run(fleet)
         await fleet.start_workers()
-        await place(fleet, "second")
-        assert (await ledger(fleet)).items() >= before.items()
+        await place(fleet, "third")
         assert "list_for_rebuild" not in await activities_since(fleet, first_run)
 
-
-async def test_one_that_was_lost_before_it_had_read_the_state_of_another_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with fleet_of_one(2) as fleet:
-        before = await ledger(fleet)
+        # Nor has a run that was lost before it had read the state of another.
         reading = asyncio.Event()
 
         async def never(*_: object) -> list[str]:
@@ -114,38 +102,16 @@ async def test_one_that_was_lost_before_it_had_read_the_state_of_another_is_pass
             await asyncio.wait_for(reading.wait(), TIMEOUT_SECONDS)
         await fleet.terminate_scheduler(LOST)
         first_run = await current_run(fleet)
-        await place(fleet, "second")
-        assert (await ledger(fleet)).items() >= before.items()
+        await place(fleet, "fourth")
         assert "list_for_rebuild" not in await activities_since(fleet, first_run)
+        placed = await ledger(fleet)
+        assert placed.items() >= before.items()
+        assert nodes_charged(await fleet.scheduler("ledger")) == {("only", "gpus"): 4}
+        assert await fleet.scheduler("audit") == []
 
-
-async def test_a_state_older_than_that_of_the_last_scheduler_is_not_decided_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Visibility lists the first scheduler alone; the second has given the other node away."""
-    async with fleet_of_one(2) as fleet:
-        oldest = await current_run(fleet)
-        await fleet.terminate_scheduler(LOST)
-        await place(fleet, "second")
-        before = await ledger(fleet)
-
-        async def late(*_: object) -> list[str]:
-            return [oldest]
-
-        monkeypatch.setattr(takeover, "listed_runs", late)
-        await fleet.terminate_scheduler(LOST)
-        first_run = await current_run(fleet)
-        await fleet.apply(a_deployment("rival", NAMESPACE))
-        await eventually(lambda: activities_since(fleet, first_run), lambda found: "list_for_rebuild" in found, what="the rebuild")
-        await eventually(lambda: ledger(fleet), lambda found: found == before, what="the ledger of before")
-        refused = "InsufficientCapacity"
-        await eventually(lambda: fleet.describe("rival"), lambda seen: bool(seen) and reason(seen, "ReplicasScheduled") == refused)
-        assert nodes_charged(await fleet.scheduler("ledger")) == {("only", "gpus"): 2}
-
-
-async def test_whoever_terminates_it_can_ask_for_a_rebuild() -> None:
-    async with fleet_of_one(1) as fleet:
-        before = await ledger(fleet)
+        # Users who terminate the scheduler can ask for a rebuild.
         await fleet.terminate_scheduler("rebuild, for its ledger is in doubt")
         first_run = await current_run(fleet)
         await until_known(fleet, 1)
-        assert await ledger(fleet) == before
+        assert await ledger(fleet) == placed
         assert "list_for_rebuild" in await activities_since(fleet, first_run)
