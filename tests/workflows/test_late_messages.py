@@ -367,7 +367,7 @@ CASES: dict[tuple[str, str], Case] = {
     ),
 }
 CASES |= {key: Case(partial(_received, made), first, second) for key, (made, first, second) in ROUTING.items()}
-# Users send these; what a deployment does with `scale` and `set_spec` is in `faults/test_messages.py`.
+# Users send these; what a deployment does with `scale` and `set_spec` is in `entity/test_door.py`.
 OF_USERS = {"set_spec", "scale", "record_event", "retry_now", "set_policy", "cancel_requested"}
 # Each has a test of its own below, or says nothing but that something is to be looked for.
 APART = {

@@ -1,6 +1,5 @@
 """What an object waits for ends the wait by arriving, however rarely it is looked for by then; on a real Temporal server."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -23,13 +22,6 @@ def rare_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(periods, "RESYNC", timedelta(days=1))
 
 
-@pytest.fixture
-async def plane() -> AsyncIterator[ControlPlane]:
-    """A control plane of each test's own."""
-    async with simulated_plane() as plane:
-        yield plane
-
-
 async def waits(plane: ControlPlane, kind: str, name: str, namespace: str = "") -> None:
     async def scheduled() -> int:
         return (await activities_scheduled(plane, kind, name, namespace)).count("await_running")
@@ -42,50 +34,40 @@ async def placed(plane: ControlPlane, name: str) -> Json:
     return await plane.until("ModelDeployment", name, lambda now: len(now.get("status", {}).get("placements", ())) == 1, NAMESPACE)
 
 
-async def test_a_class_ends_the_wait_of_its_clusters(plane: ControlPlane) -> None:
-    await plane.apply(a_cluster("eu"))
-    await plane.until("InferenceCluster", "eu", lambda seen: reason(seen, "ClusterReady") == "WaitingForClasses")
-    await waits(plane, "InferenceCluster", "eu")
-    await plane.apply(a_class())
-    await plane.ready("InferenceCluster", "eu", within=AT_ONCE)
-    # It is registered, too.
-    await plane.until("InferenceClass", "h100-8x", lambda seen: seen.get("status", {}).get("clusters") == ["eu"], within=AT_ONCE)
+async def test_classes_caches_and_clusters_end_the_waits_for_them() -> None:
+    async with simulated_plane() as plane:
+        # A cluster waits for its class.
+        await plane.apply(a_cluster("eu"))
+        await plane.until("InferenceCluster", "eu", lambda seen: reason(seen, "ClusterReady") == "WaitingForClasses")
+        await waits(plane, "InferenceCluster", "eu")
+        await plane.apply(a_class())
+        await plane.ready("InferenceCluster", "eu", within=AT_ONCE)
+        # It is registered, too.
+        await plane.until("InferenceClass", "h100-8x", lambda seen: seen.get("status", {}).get("clusters") == ["eu"], within=AT_ONCE)
 
+        # A deployment waits for its cache.
+        await plane.apply(a_deployment("chat", NAMESPACE, modelCacheRef={"name": "weights"}))
+        await waits(plane, "ModelDeployment", "chat", NAMESPACE)
+        await plane.apply(a_cache("weights", NAMESPACE, "acme/weights"))
+        await plane.ready("ModelDeployment", "chat", NAMESPACE, within=AT_ONCE)
 
-async def test_a_cache_ends_the_wait_of_its_deployments(plane: ControlPlane) -> None:
-    await plane.apply(a_class())
-    await plane.apply(a_cluster("eu"))
-    await plane.ready("InferenceCluster", "eu")
-    await plane.apply(a_deployment("chat", NAMESPACE, modelCacheRef={"name": "weights"}))
-    await waits(plane, "ModelDeployment", "chat", NAMESPACE)
-    await plane.apply(a_cache("weights", NAMESPACE, "acme/weights"))
-    await plane.ready("ModelDeployment", "chat", NAMESPACE, within=AT_ONCE)
+        # A cache that was terminated and applied again knows its replicas.
+        await plane.handle("ModelCache", "weights", NAMESPACE).terminate("lost on purpose")
+        await plane.apply(a_cache("weights", NAMESPACE, "acme/weights"))
+        await plane.ready("ModelCache", "weights", NAMESPACE, within=AT_ONCE)
+        await plane.delete("ModelCache", "weights", NAMESPACE)
+        await plane.until(
+            "ModelCache", "weights", lambda seen: "used by ModelReplica chat-" in message(seen, "Deleting"), NAMESPACE, within=AT_ONCE
+        )
 
+        # A replica waits for its cluster: the scheduler knows a cluster after its end too.
+        await plane.handle("InferenceCluster", "eu").terminate("lost on purpose")
+        seen = await placed(plane, "late")
+        await waits(plane, "ModelReplica", seen["status"]["placements"][0]["replica"], NAMESPACE)
+        await plane.apply(a_cluster("eu"))
+        await plane.ready("ModelDeployment", "late", NAMESPACE, within=AT_ONCE)
 
-async def test_a_cache_that_was_terminated_and_applied_again_knows_its_replicas(plane: ControlPlane) -> None:
-    await plane.apply(a_class())
-    await plane.apply(a_cluster("eu"))
-    await plane.ready("InferenceCluster", "eu")
-    await plane.apply(a_cache("weights", NAMESPACE, "acme/weights"))
-    await plane.apply(a_deployment("chat", NAMESPACE, modelCacheRef={"name": "weights"}))
-    await plane.ready("ModelDeployment", "chat", NAMESPACE)
-    await plane.handle("ModelCache", "weights", NAMESPACE).terminate("lost on purpose")
-    await plane.apply(a_cache("weights", NAMESPACE, "acme/weights"))
-    await plane.ready("ModelCache", "weights", NAMESPACE, within=AT_ONCE)
-    await plane.delete("ModelCache", "weights", NAMESPACE)
-    await plane.until(
-        "ModelCache", "weights", lambda seen: "used by ModelReplica chat-" in message(seen, "Deleting"), NAMESPACE, within=AT_ONCE
-    )
-
-
-async def test_a_cluster_ends_the_wait_of_its_replicas(plane: ControlPlane) -> None:
-    await plane.apply(a_class())
-    await plane.apply(a_cluster("eu"))
-    await plane.ready("InferenceCluster", "eu")
-    # A placement there says that the scheduler has heard of it, and it knows it after its end too.
-    await placed(plane, "first")
-    await plane.handle("InferenceCluster", "eu").terminate("lost on purpose")
-    seen = await placed(plane, "chat")
-    await waits(plane, "ModelReplica", seen["status"]["placements"][0]["replica"], NAMESPACE)
-    await plane.apply(a_cluster("eu"))
-    await plane.ready("ModelDeployment", "chat", NAMESPACE, within=AT_ONCE)
+        # The class is kept while the cluster uses it.
+        await plane.delete("InferenceClass", "h100-8x")
+        held = await plane.until("InferenceClass", "h100-8x", lambda seen: reason(seen, "Deleting") == "InUse")
+        assert "eu" in message(held, "Deleting")

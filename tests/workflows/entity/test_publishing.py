@@ -17,7 +17,7 @@ from tests.workflows.environment.protocol_fleet import NAMESPACE, ReportedCluste
 pytestmark = [pytest.mark.slow, pytest.mark.testbed("shared")]
 
 
-async def test_what_visibility_knows_from_the_start_is_not_written_again_and_changes_are() -> None:
+async def test_visibility_has_each_change_once_and_what_it_knows_from_the_start_is_not_written_again() -> None:
     async with protocol_fleet(clients=1) as fleet:
         await fleet.add([ReportedCluster("eu", {"blue": 1})])
         await fleet.apply(a_deployment("chat", NAMESPACE, replicas=1))
@@ -37,13 +37,7 @@ async def test_what_visibility_knows_from_the_start_is_not_written_again_and_cha
         await eventually(partial(_written, refused), bool, within=TIMEOUT_SECONDS, what="search attributes")
         assert (await refused.describe()).typed_search_attributes.get(PHASE) == "Pending"
 
-
-async def test_each_version_of_an_object_is_in_visibility_once() -> None:
-    async with protocol_fleet(clients=1) as fleet:
-        await fleet.add([ReportedCluster("eu", {"blue": 1})])
-        await fleet.apply(a_deployment("chat", NAMESPACE, replicas=1))
-        deployment = fleet.client.get_workflow_handle(names.workflow_id("ModelDeployment", NAMESPACE, "chat"))
-
+        # Each version of an object is in visibility once.
         async def published() -> int | None:
             seen = (await deployment.describe()).typed_search_attributes
             shown = await deployment.query("describe")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api_types.messages.entities import RecordEvent, Scale, SetSpec, SetTemplate, StartReplica
+from api_types.messages.entities import ClassChanged, RecordEvent, Scale, SetSpec, SetTemplate, StartReplica
 from api_types.messages.scheduling import (
     Evict,
     PlacementResponse,
@@ -18,8 +18,10 @@ from scheduler import LedgerEntry, to_wire
 from tests.api_types.builders import a_deployment
 from tests.api_types.builders import a_replica as a_replica_document
 from tests.workflows.environment.serverless import NOW, Serverless
-from tests.workflows.model_replica.builders import a_replica
+from tests.workflows.inference_cluster.builders import a_cluster
+from tests.workflows.model_replica.builders import CLUSTER, a_replica
 from workflows.entity.entity import Entity
+from workflows.inference_cluster.workflow import InferenceClusterWorkflow
 from workflows.model_deployment.workflow import ModelDeploymentWorkflow
 from workflows.model_replica.workflow import ModelReplicaWorkflow
 
@@ -37,6 +39,7 @@ CHARGED = LedgerEntry(
 ENTRY: dict[str, Any] = to_wire(CHARGED)
 IGNORED = "a PlacementResponse message was ignored"
 BY_HAND = "ScaledByHand"
+YEAR_SECONDS = 366 * 24 * 3600
 
 
 def refusals(entity: Entity[Any]) -> list[str]:
@@ -121,3 +124,29 @@ def test_a_template_that_could_not_be_applied_is_refused(monkeypatch: pytest.Mon
     assert (replica.state.spec, replica.state.generation) == (spec, 1)
     replica.set_template(SetTemplate(generation=2, sequence=2, spec=spec).wire())
     assert (replica.state.generation, len(refusals(replica))) == (2, 1)
+
+
+def test_a_class_whose_devices_cannot_be_read_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    Serverless(monkeypatch, "inferencecluster/eu-1")
+    cluster = InferenceClusterWorkflow(a_cluster(classes={}))
+    cluster.class_changed(ClassChanged(name="h100-8x", uid="u", generation=1, spec={}).wire())
+    (said,) = refusals(cluster)
+    assert said.startswith("a ClassChanged message was ignored: spec.devices: ")
+    assert cluster.state.classes == {}
+
+
+def test_a_task_queue_that_temporal_refuses_is_ignored_and_an_endless_drain_is_a_year(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Serverless(monkeypatch, "modelreplica/ml/qwen-eu-0")
+    replica = ModelReplicaWorkflow(a_replica())
+    before = replica.state.cluster
+    report = CLUSTER.model_copy(update={"sequence": 2}).wire()
+    replica.cluster_changed({**report, "connection": {**report["connection"], "taskQueue": "q" * 2000}})
+    (said,) = refusals(replica)
+    assert "taskQueue" in said
+    assert replica.state.cluster == before
+    replica.cluster_changed({**report, "facts": {**report["facts"], "drainSeconds": 10**30}})
+    assert replica.state.cluster is not None
+    assert replica.state.cluster.facts is not None
+    assert replica.state.cluster.facts.drain_seconds == YEAR_SECONDS

@@ -13,6 +13,8 @@ from typing import Any
 from pydantic import BaseModel
 from temporalio import activity
 from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError
 
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import identity_at_start
@@ -29,6 +31,8 @@ from worker import build_activities, build_workers
 # No worker serves it: what is sent to a workflow there stays in its history.
 UNSERVED = "unserved"
 UNREADABLE: Any = "an attempt that is undone"
+# An entity of an earlier test may have started it.
+REPLACED = WorkflowIDConflictPolicy.TERMINATE_EXISTING
 # Of counted processor time; what is sent at all is sent within a second.
 WITHIN = 15
 
@@ -78,17 +82,31 @@ class UndoneTasks:
 
     client: Client
     messaging: InterruptedClient = field(default_factory=InterruptedClient)
+    _started: set[str] = field(default_factory=set)
 
     async def start(self, entity: EntityRef[Any], state: BaseModel) -> None:
         """Start an entity, or the directory of a namespace, after earlier runs."""
         kind, identity = _identity(entity.workflow_id)
-        await start_continued(self.client, kind, entity.workflow_id, state.model_dump(mode="json", by_alias=True), **identity)
+        self._started.add(entity.workflow_id)
+        carried = state.model_dump(mode="json", by_alias=True)
+        await start_continued(self.client, kind, entity.workflow_id, carried, id_conflict_policy=REPLACED, **identity)
 
     async def start_receivers(self, *entities: EntityRef[Any]) -> None:
         """Start workflows that run and do nothing."""
         for entity in entities:
             kind, identity = _identity(entity.workflow_id)
-            await self.client.start_workflow(kind, None, id=entity.workflow_id, task_queue=UNSERVED, **identity)
+            self._started.add(entity.workflow_id)
+            await self.client.start_workflow(
+                kind, None, id=entity.workflow_id, task_queue=UNSERVED, id_conflict_policy=REPLACED, **identity
+            )
+
+    async def end_all(self) -> None:
+        """Terminate what was started here, so that it sends nothing during the next test."""
+        self.messaging.interruption = None
+        for workflow_id in self._started:
+            with contextlib.suppress(RPCError):  # it has ended
+                await self.client.get_workflow_handle(workflow_id).terminate("the test has ended")
+        self._started.clear()
 
     async def send(self, message: SignalRequest) -> None:
         await send_signal(self.client, message)

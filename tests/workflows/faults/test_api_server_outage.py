@@ -22,7 +22,7 @@ def with_slow_pods(document: Json) -> Json:
     return document
 
 
-@pytest.mark.long
+@pytest.mark.soak
 async def test_an_api_server_that_is_down_for_a_minute_during_a_rollout_and_a_teardown_costs_only_time(
     plane: ControlPlane, testbed_owner: Testbed
 ) -> None:

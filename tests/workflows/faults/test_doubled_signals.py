@@ -14,7 +14,7 @@ from tests.workflows.environment.protocol_fleet import nodes_charged
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
 from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway, a_service, an_endpoint, selecting
 
-pytestmark = pytest.mark.testbed("shared")
+pytestmark = [pytest.mark.soak, pytest.mark.testbed("shared")]
 
 NAMESPACE = "ml"
 # Of users; of a scheduler that preempts, or waits for a reservation that is not used for minutes; of a watch that misses a replica, or

@@ -58,10 +58,17 @@ CACHE_SPEC: Json = {
 }
 
 
-@pytest.fixture
-async def tasks() -> AsyncIterator[UndoneTasks]:
+@pytest.fixture(scope="module")
+async def served() -> AsyncIterator[UndoneTasks]:
     async with undone_tasks() as tasks:
         yield tasks
+
+
+@pytest.fixture
+async def tasks(served: UndoneTasks) -> AsyncIterator[UndoneTasks]:
+    """Leave no workflow to the next test, which starts others under the same ids."""
+    yield served
+    await served.end_all()
 
 
 def applied(to: EntityRef[Any], kind: str, spec: Json, **metadata: Any) -> SignalRequest:

@@ -35,7 +35,7 @@ async def kill_after(plane: ControlPlane, seconds: float) -> None:
     await asyncio.to_thread(plane.worker.start)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.random
 async def test_wkl_115_ten_kills_during_apply_scale_and_delete_change_nothing_in_the_outcome(plane: ControlPlane, namespace: str) -> None:
     chance = generator()
