@@ -106,7 +106,7 @@ async def raw_bytes(plain: Client) -> bytes:
     return kept
 
 
-@pytest.mark.long
+@pytest.mark.soak
 async def test_a_key_is_replaced_while_a_fleet_is_scaled_and_rolled(tmp_path: Path) -> None:
     # What is applied at the end of a step is done while the workers are replaced.
     wanted = [qwen("qwen", replicas, image) for image, replicas in enumerate((1, 2, 1, 2, 1))]

@@ -19,7 +19,7 @@ from temporalio.client import (
     ScheduleActionStartWorkflow,
     ScheduleSpec,
 )
-from temporalio.common import RetryPolicy
+from temporalio.common import RetryPolicy, WorkflowIDConflictPolicy
 
 from activities.messaging.search_attributes import identity_at_start
 from api_types import names, queues
@@ -39,7 +39,8 @@ pytestmark = pytest.mark.testbed("shared")
 REFUSED = "start argument 1: must be null; only a run that continues another one has a state"
 # Events before the one that ends a run: its start, and its task that is scheduled, started and completed.
 ENDED_WITH = 4
-DEPLOYMENT = "modeldeployment/ml/chat"
+# An object that another test started may have started it.
+REPLACED = WorkflowIDConflictPolicy.TERMINATE_EXISTING
 # What a first run would have to believe: it names a credential, a uid and a generation.
 MADE_UP: dict[str, Any] = {"uid": "made-up", "generation": 7, "epoch": 5, "spec": {"authSecret": {"name": "kubeconfig"}}}
 BIRTH = StartReplica(
@@ -47,9 +48,9 @@ BIRTH = StartReplica(
 ).wire()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def client() -> AsyncIterator[Client]:
-    """A server without a worker."""
+    """A server without a worker. Each test has workflows of its own, except of the types of which there is one."""
     async with protocol_server() as client:
         yield client
 
@@ -83,7 +84,7 @@ async def test_no_workflow_believes_a_state_that_was_made_up(client: Client) -> 
         for workflow in registry.WORKFLOWS:
             workflow_id, queue = id_and_queue(workflow.kind)
             made_up = {**MADE_UP, "birth": BIRTH}
-            handle = await client.start_workflow(workflow.kind, made_up, id=workflow_id, task_queue=queue)
+            handle = await client.start_workflow(workflow.kind, made_up, id=workflow_id, task_queue=queue, id_conflict_policy=REPLACED)
             if workflow.kind != "ModelReplica":
                 assert (await refusal_of(handle)).startswith(REFUSED), workflow.kind
                 continue
@@ -96,20 +97,23 @@ async def test_no_workflow_believes_a_state_that_was_made_up(client: Client) -> 
 async def test_a_second_payload_of_the_scheduler_is_not_believed_either(client: Client) -> None:
     async with serving(client):
         workflow_id, queue = id_and_queue("FleetScheduler")
-        handle = await client.start_workflow("FleetScheduler", args=[None, {"fleet": ["x"]}], id=workflow_id, task_queue=queue)
+        handle = await client.start_workflow(
+            "FleetScheduler", args=[None, {"fleet": ["x"]}], id=workflow_id, task_queue=queue, id_conflict_policy=REPLACED
+        )
         assert (await refusal_of(handle)).startswith("start argument 2: must be null")
 
 
 async def test_a_cron_schedule_repeats_a_state_and_no_run_believes_it(client: Client) -> None:
-    handle = await client.start_workflow("ModelDeployment", MADE_UP, id=DEPLOYMENT, task_queue=queues.WORKFLOWS, cron_schedule="@every 1s")
+    deployment = names.workflow_id("ModelDeployment", "ml", "repeated")
+    handle = await client.start_workflow("ModelDeployment", MADE_UP, id=deployment, task_queue=queues.WORKFLOWS, cron_schedule="@every 1s")
     assert handle.first_execution_run_id
 
     async def continued() -> str:
-        runs = [each async for each in client.list_workflows(f'WorkflowId = "{DEPLOYMENT}"')]
+        runs = [each async for each in client.list_workflows(f'WorkflowId = "{deployment}"')]
         return next((each.run_id for each in runs if each.run_id != handle.first_execution_run_id), "")
 
     async def history(run_id: str) -> list[Any]:
-        return list((await client.get_workflow_handle(DEPLOYMENT, run_id=run_id).fetch_history()).events)
+        return list((await client.get_workflow_handle(deployment, run_id=run_id).fetch_history()).events)
 
     async with serving(client):
         second = await eventually(continued, bool, what="the second run")
@@ -118,21 +122,22 @@ async def test_a_cron_schedule_repeats_a_state_and_no_run_believes_it(client: Cl
         assert events[0].workflow_execution_started_event_attributes.continued_execution_run_id
         third = await history(events[-1].workflow_execution_continued_as_new_event_attributes.new_execution_run_id)
         assert third[0].workflow_execution_started_event_attributes.continued_failure.message.startswith(REFUSED)
-        await client.get_workflow_handle(DEPLOYMENT).terminate("the test ends")
+        await client.get_workflow_handle(deployment).terminate("the test ends")
 
 
 async def test_a_retry_repeats_a_state_and_does_not_believe_it(client: Client) -> None:
+    deployment = names.workflow_id("ModelDeployment", "ml", "retried")
     # No worker takes the first run before its time is up.
     await client.start_workflow(
         "ModelDeployment",
         MADE_UP,
-        id=DEPLOYMENT,
+        id=deployment,
         task_queue=queues.WORKFLOWS,
         run_timeout=timedelta(seconds=10),
         # On a busy machine a worker may take longer to start than a run may last: no limit of attempts, and none that waits for long.
         retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1),
     )
-    handle = client.get_workflow_handle(DEPLOYMENT)
+    handle = client.get_workflow_handle(deployment)
 
     async def attempt() -> int:
         history = await handle.fetch_history()
@@ -144,7 +149,8 @@ async def test_a_retry_repeats_a_state_and_does_not_believe_it(client: Client) -
 
 
 async def test_a_schedule_starts_with_a_state_and_it_is_not_believed(client: Client) -> None:
-    action = ScheduleActionStartWorkflow("ModelDeployment", MADE_UP, id=DEPLOYMENT, task_queue=queues.WORKFLOWS)
+    deployment = names.workflow_id("ModelDeployment", "ml", "scheduled")
+    action = ScheduleActionStartWorkflow("ModelDeployment", MADE_UP, id=deployment, task_queue=queues.WORKFLOWS)
     schedule = await client.create_schedule("made-up", Schedule(action=action, spec=ScheduleSpec()), trigger_immediately=True)
 
     async def started() -> str:
@@ -154,20 +160,21 @@ async def test_a_schedule_starts_with_a_state_and_it_is_not_believed(client: Cli
 
     async with serving(client):
         workflow_id = await eventually(started, bool, what="the start")
-        assert (await refusal_of(client.get_workflow_handle(workflow_id))).startswith(REFUSED) or workflow_id != DEPLOYMENT
+        assert (await refusal_of(client.get_workflow_handle(workflow_id))).startswith(REFUSED) or workflow_id != deployment
 
 
 async def test_a_state_that_the_run_before_carried_is_believed_also_after_a_reset(client: Client) -> None:
+    deployment = names.workflow_id("ModelDeployment", "ml", "carried")
     state = DeploymentState(uid="d", generation=3, spec=a_deployment("chat", "ml", replicas=0)["spec"], adopted=True)
     async with serving(client):
         await start_continued(
             client,
             "ModelDeployment",
-            DEPLOYMENT,
+            deployment,
             state.model_dump(mode="json", by_alias=True),
             **identity_at_start("ModelDeployment", "ml", "chat"),
         )
-        handle = client.get_workflow_handle(DEPLOYMENT)
+        handle = client.get_workflow_handle(deployment)
 
         async def generation() -> int:
             described = await handle.describe()
@@ -180,7 +187,7 @@ async def test_a_state_that_the_run_before_carried_is_believed_also_after_a_rese
         reset = await client.workflow_service.reset_workflow_execution(
             ResetWorkflowExecutionRequest(
                 namespace=client.namespace,
-                workflow_execution=WorkflowExecution(workflow_id=DEPLOYMENT, run_id=run),
+                workflow_execution=WorkflowExecution(workflow_id=deployment, run_id=run),
                 reason="a test",
                 workflow_task_finish_event_id=first_task,
                 request_id=uuid.uuid4().hex,

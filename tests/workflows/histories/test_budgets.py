@@ -36,7 +36,7 @@ TEARDOWN = 60
 # task of its own.
 PER_REQUEST = 2
 PER_USE = EVENTS_OF_A_REPORT
-BURST = 40
+BURST = 20
 
 # Tasks that the server gave again because the machine did not answer in time.
 REPEATED_TASKS_MAX = 3
@@ -53,14 +53,14 @@ def scale_of(replicas: int) -> int:
     return 15 + 3 + 2 + (EVENTS_OF_A_REPORT + 1) * replicas
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def fleet() -> AsyncIterator[ProtocolFleet]:
-    """A server and workers of each test's own."""
+    """One server and its workers for all tests; each has a deployment of its own."""
     async with protocol_fleet(clients=1) as fleet:
         yield fleet
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def plane(fleet: ProtocolFleet) -> AsyncIterator[ControlPlane]:
     """Its control plane, with one cluster that is Ready."""
     async with plane_of(fleet, SimulatedClusters()) as plane:
@@ -113,12 +113,12 @@ async def test_the_life_of_a_replica_stays_within_its_budgets(plane: ControlPlan
 
 
 async def test_a_scale_stays_within_its_budget(plane: ControlPlane) -> None:
-    await plane.apply(a_deployment("chat", NAMESPACE))
-    await plane.ready("ModelDeployment", "chat", NAMESPACE)
-    deployment = names.workflow_id("ModelDeployment", NAMESPACE, "chat")
+    await plane.apply(a_deployment("scaled", NAMESPACE))
+    await plane.ready("ModelDeployment", "scaled", NAMESPACE)
+    deployment = names.workflow_id("ModelDeployment", NAMESPACE, "scaled")
     before = await at_rest(plane, deployment)
-    await plane.scale("chat", NAMESPACE, 4)
-    await plane.until("ModelDeployment", "chat", lambda now: now["status"]["replicas"]["ready"] == 4, NAMESPACE)
+    await plane.scale("scaled", NAMESPACE, 4)
+    await plane.until("ModelDeployment", "scaled", lambda now: now["status"]["replicas"]["ready"] == 4, NAMESPACE)
     scaled = (await at_rest(plane, deployment))[len(before) :]
     # The order, the answer and three reports; a replica that takes longer than the interval reports its progress once more.
     late = max(0, Counter(scaled)["WORKFLOW_EXECUTION_SIGNALED"] - 2 - 3)
