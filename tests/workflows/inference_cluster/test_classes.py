@@ -10,6 +10,7 @@ from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import ClassChanged
 from tests.workflows.environment.serverless import Serverless
 from tests.workflows.inference_cluster.builders import DEVICES, H100, a_cluster, a_pool, a_spec
+from workflows.inference_class import ClassState, InferenceClassWorkflow
 from workflows.inference_cluster.classes import published_pools
 from workflows.inference_cluster.spec import class_names, connect_order, connection_of, declared_facts, missing_classes
 from workflows.inference_cluster.state import ClusterState
@@ -98,6 +99,19 @@ def test_a_late_report_of_a_class_is_ignored(monkeypatch: pytest.MonkeyPatch) ->
     # A new price makes no new generation.
     cluster.class_changed(reports[1].model_copy(update={"price_milli": 5}).wire())
     assert cluster.state.classes["h100-8x"].price_milli == 5
+
+
+async def test_a_new_price_is_reported_once_to_the_clusters_that_use_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    temporal = Serverless(monkeypatch, "inferenceclass/h100-8x")
+    temporal.results = {"signal_many": SignalBatchResult(missing=[])}
+    known = {"generation": 1, "observed_generation": 1, "reported_generation": 1}
+    state = ClassState(uid="k", spec=H100.spec, clusters=["eu-1"], annotations={labels.PRICE_PER_NODE_HOUR: "98.32"}, **known)
+    entity = InferenceClassWorkflow(state)
+    for _ in range(2):
+        await entity.report_changes()
+    ((_, batch),) = temporal.executed
+    (sent,) = batch.signals
+    assert (sent.workflow_id, sent.signal, sent.payload["priceMilli"]) == ("inferencecluster/eu-1", "class_changed", 98_320)
 
 
 def test_a_missing_class_is_waited_for_by_an_activity_and_not_by_a_timer(monkeypatch: pytest.MonkeyPatch) -> None:
