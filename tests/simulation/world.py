@@ -271,11 +271,15 @@ class World:
         """Run until the horizon, and run the auditors at rest. Raises Finding."""
         self.watch = watching.Watch(self)
         self.observers.insert(0, self.watch)
-        asyncio.get_running_loop().set_exception_handler(self._uncaught)
         playing = self.spawn(self._play(), "script")
         for name in PER_RUN:
             self.spawn(self._strike_now_and_then(name), name)
-        main = self.spawn(self._until_judged(playing), "rest")
+        await self.follow(self._until_judged(playing))
+
+    async def follow(self, story: Coroutine[Any, Any, None]) -> None:
+        """Run until a story ends. An error of any part of the world ends it, too."""
+        asyncio.get_running_loop().set_exception_handler(self._uncaught)
+        main = self.spawn(story, "story")
         await asyncio.wait({main, self._broken}, return_when=asyncio.FIRST_COMPLETED)
         if self._broken.done():
             self._broken.result()
@@ -374,7 +378,7 @@ class World:
 
 
 @contextlib.contextmanager
-def _logs_into(lines: list[str]) -> Iterator[None]:
+def logs_into(lines: list[str]) -> Iterator[None]:
     """Keep the logs of the product, and print none of them."""
 
     def keep(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> Any:
@@ -414,7 +418,7 @@ async def _run(seed: int, days: float, fleet: str, begun: float, *, verbose: boo
         world = World(seed, days, fleet, clock, verbose=verbose)
         finding = ""
         try:
-            with _logs_into(world.logs):
+            with logs_into(world.logs):
                 await world.live()
         except Finding as error:
             finding = str(error)

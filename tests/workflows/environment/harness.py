@@ -285,7 +285,7 @@ class ControlPlane:
             listed = self.call(cluster, "GET", f"{base}{scope}/{resource['name']}", accept=_METADATA_ONLY) or {"items": []}
             ours = resource["kind"] == "ResourceClaim"
             items = listed["items"] or ()  # null for the kinds that are computed on request
-            found += [f"{resource['kind']}/{item['metadata']['name']}" for item in items if ours or _is_ours(item["metadata"])]
+            found += [f"{resource['kind']}/{item['metadata']['name']}" for item in items if ours or is_ours(item["metadata"])]
         return sorted(set(found))
 
     def _listable(self, cluster: str) -> list[tuple[str, Json]]:
@@ -302,7 +302,8 @@ class ControlPlane:
         return items
 
 
-def _is_ours(metadata: Json) -> bool:
+def is_ours(metadata: Json) -> bool:
+    """Whether an object carries our labels, or came of one that does."""
     marks = metadata.get("labels") or {}
     return marks.get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE or not marks.keys().isdisjoint(_MARKS)
 
