@@ -61,7 +61,12 @@ class Directory:
     @property
     def has_work(self) -> bool:
         """Whether there is something to send."""
-        return bool(self.dirty or self._answers)
+        return bool(self.dirty) or self.has_answers
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether an owner waits for its answer."""
+        return bool(self._answers)
 
     def complete(self) -> None:
         """Begin to answer: what was reported before this directory ran is known. A route may have what it did not know of."""
