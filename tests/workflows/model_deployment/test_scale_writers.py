@@ -1,5 +1,6 @@
 """Two programs that scale one deployment, on a real server: its condition names both, and a worker that takes over replays that."""
 
+import pytest
 from temporalio.client import WorkflowHandle
 
 from api_types import names
@@ -15,6 +16,7 @@ async def condition(fleet: ProtocolFleet) -> Json | None:
     return next((each for each in seen["status"]["conditions"] if each["type"] == SCALED_BY_ONE), None) if seen else None
 
 
+@pytest.mark.slow
 async def test_two_programs_that_scale_one_deployment_are_named() -> None:
     async with protocol_fleet(clients=1) as fleet:
         await fleet.apply(a_deployment("chat", NAMESPACE, replicas=0))

@@ -12,6 +12,8 @@ from workflows.entity import periods
 from workflows.entity.registering.endpoint import PublishedEndpoint
 from workflows.model_endpoint import EndpointState
 
+pytestmark = pytest.mark.slow
+
 TEAM = "ml-team"
 
 

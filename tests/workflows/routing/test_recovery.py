@@ -34,6 +34,8 @@ from workflows.model_service import decisions
 from workflows.model_service import workflow as service_workflow
 from workflows.model_service.state import ACCEPTED_WITHIN, ServiceState
 
+pytestmark = pytest.mark.slow
+
 TEAM = "ml-team"
 OWN = {"tier": "own"}
 NOT_YET = "the gateway may not have loaded the Middleware yet"

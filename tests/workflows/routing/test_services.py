@@ -16,6 +16,8 @@ from tests.workflows.environment.simulated_clusters import a_class, a_cluster, s
 from tests.workflows.environment.simulated_control import ADDRESS, SimulatedControl, a_gateway, a_service, an_endpoint, selecting
 from workflows.endpoint_directory.pace import LISTS_MAX
 
+pytestmark = pytest.mark.slow
+
 TEAM = "ml-team"
 MISSING = "InferenceGateway default does not exist"
 HELD = "the routes of services still have it"
