@@ -8,7 +8,8 @@
 
 Tests on real parts wait most of the time, so more processes run than the machine has processors.
 No process collects the files of another lane. Within a lane, a free process takes the next unit: a
-test, or a file whose tests share a fixture of the module.
+test, a file whose tests share a fixture of the module, or a folder whose tests share an expensive
+fixture of the session.
 
 `pytest -n auto --lanes computing=2,shared=3,own=3` starts eight processes. Without `--lanes`,
 pytest-xdist distributes the tests.
@@ -28,6 +29,8 @@ from xdist.workermanage import WorkerController
 from tests.environment.times import Budgets
 
 LANES = ("computing", "shared", "own")
+# The tests of each of these folders share a testbed of their own, so one process runs the folder.
+FOLDERS = ("tests/activities/stack/", "tests/testbed/dataplane/")
 ROOT = Path(__file__).parents[2]
 _OF_SEVERAL_TESTS = re.compile(r'scope="(module|package|class)"')
 # A process runs a test only when it knows the one after it.
@@ -107,11 +110,14 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no t
         return self._budgets.of(unit.partition("::")[0]).wall
 
     def _split_scope(self, nodeid: str) -> str:
-        """Return the unit of a test, which begins with its file."""
+        """Return the unit of a test, which begins with its folder or file."""
         file: str = nodeid.partition("::")[0]
         path = self._root / file
-        if lane_of_file(path, self._counts) == "computing":
+        lane = lane_of_file(path, self._counts)
+        if lane == "computing":
             return file
+        if folder := next((each for each in FOLDERS if file.startswith(each)), None):
+            return f"{folder}::{lane}"
         return file if _OF_SEVERAL_TESTS.search(_text(path)) else nodeid
 
     def _reschedule(self, node: WorkerController) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.environment.lanes import ROOT, Lanes, lane_of_file, lane_of_process, parsed
+from tests.environment.lanes import FOLDERS, ROOT, Lanes, lane_of_file, lane_of_process, parsed
 
 # Written apart: this file is one without tests on real parts.
 MARK = "testbed"
@@ -26,6 +26,10 @@ FILES = {
     "tests/activities/test_d.py": f"{SHARED}\n{MODULE}",
     "tests/workflows/test_e.py": OWN,
     "tests/workflows/test_f.py": f"{OWN}\n{MODULE}",
+    f"{FOLDERS[0]}test_g.py": OWN,
+    f"{FOLDERS[0]}test_h.py": OWN,
+    f"{FOLDERS[0]}test_i.py": SHARED,
+    f"{FOLDERS[0]}test_j.py": PLAIN,
 }
 TESTS = 3
 
@@ -118,7 +122,14 @@ def test_tests_of_a_file_run_beside_each_other_unless_they_share_a_fixture(
         "tests/activities/test_d.py": 1,
         "tests/workflows/test_e.py": 2,
         "tests/workflows/test_f.py": 1,
+        f"{FOLDERS[0]}test_g.py": 1,
+        f"{FOLDERS[0]}test_h.py": 1,
+        f"{FOLDERS[0]}test_i.py": 1,
+        f"{FOLDERS[0]}test_j.py": 1,
     }
+    folder = {f"{FOLDERS[0]}test_g.py", f"{FOLDERS[0]}test_h.py"}
+    shares = [files_of(tests) & folder for tests in ran.values()]
+    assert [share for share in shares if share] == [folder]
 
 
 def files_of(tests: Iterable[str]) -> set[str]:
@@ -147,6 +158,11 @@ def test_a_lane_without_processes_leaves_its_files_to_another(
 def test_other_lanes_are_refused(text: str) -> None:
     with pytest.raises(pytest.UsageError, match="write it as computing=2,shared=3,own=3"):
         parsed(text)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_that_one_process_runs_is_there(folder: str) -> None:
+    assert list((ROOT / folder).glob("test_*.py"))
 
 
 @pytest.mark.slow

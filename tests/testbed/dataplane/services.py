@@ -17,7 +17,7 @@ from activities.watching.health import UNREACHABLE_AFTER_SECONDS
 from api_types import labels, names
 from api_types.clock import utc_now
 from api_types.settings import SecretSettings, Settings
-from testbed.fleet.fleet_file import CONTROL, FleetFile
+from testbed.fleet.fleet_file import CONTROL
 from testbed.manifests import secret_name
 from testbed.running import ClusterRunning
 from testbed.testbed import Testbed
@@ -29,14 +29,6 @@ from tests.workflows.environment.replaying import replay_all
 from tests.workflows.environment.simulated_control import a_gateway
 from tests.workflows.environment.worker_that_notices_soon import SECONDS_VARIABLE
 
-FLEET = """
-classes:
-  eight:
-    devices: [{name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, count: 8}]
-clusters:
-  - {name: eu, pools: [{name: gpus, class: eight, nodes: 12}]}
-  - {name: us, pools: [{name: gpus, class: eight, nodes: 12}]}
-"""
 TEAM = "ml-team"
 DEPLOYMENT = "modelplane.ai/deployment"
 AT_ONCE = 16
@@ -59,6 +51,12 @@ class Services:
     plane: ControlPlane
     gateway: str
     owner: Testbed
+
+    async def complete(self) -> None:
+        """Have the clusters and the gateway, whatever an earlier test has deleted."""
+        await apply_clusters(self.plane)
+        await self.plane.apply(a_gateway())
+        await self.plane.ready("InferenceGateway", "default")
 
     async def deploy(self, name: str, replicas: int, **more: Any) -> dict[str, str]:
         """Run a deployment; gives the cluster of each replica by its name."""
@@ -160,29 +158,24 @@ class Services:
 
 @asynccontextmanager
 async def a_fleet_with_services(
-    folder: Path, kube: Callable[[ClusterRunning], ApiClient], lost_after_seconds: float = UNREACHABLE_AFTER_SECONDS
+    testbed: Testbed, folder: Path, kube: Callable[[ClusterRunning], ApiClient], lost_after_seconds: float = UNREACHABLE_AFTER_SECONDS
 ) -> AsyncIterator[Services]:
-    """Start all of it; a control cluster that does not answer counts as lost after so many seconds. In the end every run is replayed."""
-    (folder / "fleet.yaml").write_text(FLEET)
-    testbed = Testbed(folder / "home", FleetFile.load(folder / "fleet.yaml"))
-    began = utc_now()
-    try:
-        running = testbed.up(data_plane=True)
-        await put_secrets(running, secret_store(Settings(secrets=SecretSettings(directory=folder / "secrets"))))
-        settings = {
-            "MODELPLANE_CONTROL_CLUSTER__NAME": secret_name(CONTROL),
-            "MODELPLANE_TEARDOWN__DRAIN_SECONDS": str(DRAIN_SECONDS),
-            "MODELPLANE_WORKLOADS__TERMINATION_GRACE_SECONDS": str(GRACE_SECONDS),
-            SECONDS_VARIABLE: str(lost_after_seconds),
-        }
-        module = "tests.workflows.environment.worker_that_notices_soon"
-        with a_worker(running.temporal_address, folder / "secrets", folder / "worker.log", module, **settings) as worker:
-            async with connected(running) as client:
-                plane = ControlPlane(client, running, worker, kube)
-                await apply_clusters(plane)
-                await plane.apply(a_gateway())
-                await plane.ready("InferenceGateway", "default")
-                yield Services(plane, control_of(running).gateway_url, testbed)
-                await replay_all(client, began, folder)
-    finally:
-        testbed.down()
+    """Run a worker on a testbed; a control cluster that does not answer counts as lost after so many seconds.
+
+    In the end every run is replayed.
+    """
+    running, began = testbed.running(), utc_now()
+    assert running
+    await put_secrets(running, secret_store(Settings(secrets=SecretSettings(directory=folder / "secrets"))))
+    settings = {
+        "MODELPLANE_CONTROL_CLUSTER__NAME": secret_name(CONTROL),
+        "MODELPLANE_TEARDOWN__DRAIN_SECONDS": str(DRAIN_SECONDS),
+        "MODELPLANE_WORKLOADS__TERMINATION_GRACE_SECONDS": str(GRACE_SECONDS),
+        SECONDS_VARIABLE: str(lost_after_seconds),
+    }
+    module = "tests.workflows.environment.worker_that_notices_soon"
+    with a_worker(running.temporal_address, folder / "secrets", folder / "worker.log", module, **settings) as worker:
+        async with connected(running) as client:
+            plane = ControlPlane(client, running, worker, kube)
+            yield Services(plane, control_of(running).gateway_url, testbed)
+            await replay_all(client, began, folder)

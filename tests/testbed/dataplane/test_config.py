@@ -1,11 +1,14 @@
 """Whether a machine can have a data plane is known before anything is started."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from testbed.dataplane.config import obstacle
+from testbed.cluster.control_plane import ControlPlane
+from testbed.dataplane.config import obstacle, port_name, processes
+from testbed.fleet.home import Home
 
 
 @pytest.fixture
@@ -45,3 +48,14 @@ def test_only_root_goes_without_a_user_namespace(user: int, own: str, programs: 
     monkeypatch.setattr(os, "geteuid", lambda: user)
     write(programs / "unshare", f'[ "$*" = "{own}" ]')
     assert obstacle() is None
+
+
+def test_traefik_pauses_far_less_than_by_default_between_two_changes(programs: Path, tmp_path: Path) -> None:
+    """With its default of two seconds, the second of two changes of a route would be live only after that pause."""
+    home = Home(tmp_path / "home")
+    home.number_clusters(["lab"])
+    plane = ControlPlane("lab", home, {}, simulated=True, data_plane=True)
+    home.choose_ports([*plane.ports(), port_name("lab")], print)
+    processes([plane], programs / "traefik", 1)
+    (traefik,) = json.loads((home.folder / "enclave.json").read_text())["traefiks"]
+    assert "--providers.providersThrottleDuration=100ms" in traefik["argv"]

@@ -1,4 +1,4 @@
-"""No request is cut when pods have to go: real requests, a real gateway, and engines that stop as their pods say (spec/workloads.md 6)."""
+"""No request is cut when pods have to go: real requests, a real gateway, and engines that stop as their pods say."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,31 +11,21 @@ from activities.cluster_objects.cluster_api import ObjectId
 from activities.render.objects.rendered import Rendered
 from activities.render.objects.teardown import STEPS, deletions
 from api_types.messages.cluster_work import AppliedObject
-from testbed.cluster.kube import WATCH_VARIABLE, Kube, KubeError, collection, path_of
+from testbed.cluster.kube import Kube, KubeError, collection, path_of
 from testbed.cluster.pki import Authority
-from testbed.fleet.fleet_file import FleetFile
 from testbed.running import ClusterRunning
 from testbed.testbed import Testbed
 from tests.activities.render.builders import a_cluster, a_member, an_engine, render
 from tests.testbed.dataplane.streams import Streams
 
-pytestmark = pytest.mark.testbed("shared")
+pytestmark = pytest.mark.testbed
 
-FLEET = """
-control: false
-classes:
-  one:
-    devices: [{name: gpu, driver: gpu.example.com, deviceClassName: gpu.example.com, count: 1}]
-clusters:
-  - {name: lab, pools: [{name: gpus, class: one, nodes: 10}]}
-"""
 NAMESPACE = "chat"
-GPU = {"name": "gpu", "deviceClassName": "gpu.example.com", "count": 1}
+# A whole node for each pod, so that the drain of a node moves one replica alone.
+GPU = {"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 8}
 Document = dict[str, Any]
 # The sleep is many times what the gateway takes to forget a pod, also where tests share two processors.
 DRAIN = {"preStopSeconds": 10, "graceSeconds": 120}
-# Of the testbed's own watches: each ends several times while pods drain, and all is listed again.
-WATCH_SECONDS = 4
 # As a platform's: less than a request takes.
 PLATFORM_GRACE_SECONDS = 1
 
@@ -103,25 +93,20 @@ class Lab:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    folder = tmp_path_factory.mktemp("drained")
-    (folder / "fleet.yaml").write_text(FLEET)
-    testbed = Testbed(folder / "home", FleetFile.load(folder / "fleet.yaml"))
-    try:
-        with pytest.MonkeyPatch.context() as environment:
-            environment.setenv(WATCH_VARIABLE, str(WATCH_SECONDS))
-            cluster = testbed.up(temporal=False, data_plane=True).clusters["lab"]
-        with Kube(cluster.server, Authority(cluster.kubeconfig.parent / "pki")) as kube:
-            kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-            yield Lab(kube, cluster)
-    finally:
-        testbed.down()
+def lab(wired: Testbed) -> Iterator[Lab]:
+    running = wired.running()
+    assert running
+    cluster = running.clusters["eu"]
+    with Kube(cluster.server, Authority(cluster.kubeconfig.parent / "pki")) as kube:
+        kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        yield Lab(kube, cluster)
+        kube.delete(path_of({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))
 
 
 def replica(name: str, *, copies: int = 2, image: str = "acme/vllm:1", drained: bool = True) -> Rendered:
     fields = {"drain": DRAIN} if drained else {}
     engine = an_engine("main", a_member(image=image, pool="gpus", requests=[GPU]), copies=copies, **fields)
-    spec = {"clusterName": "lab", "engines": [engine], "disruption": {"minAvailable": 1}}
+    spec = {"clusterName": "eu", "engines": [engine], "disruption": {"minAvailable": 1}}
     settings = {"termination_grace_seconds": PLATFORM_GRACE_SECONDS}
     return render(cluster=a_cluster(routing="service", apis=()), settings=settings, namespace=NAMESPACE, name=name, spec=spec)
 
@@ -186,7 +171,7 @@ def test_102_112_no_request_is_cut_when_pods_go(lab: Lab, eventually: Callable[.
     assert not new["moved"] & old["moved"]
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_102_112_without_drain_each_of_the_same_steps_cuts_requests(lab: Lab, eventually: Callable[..., None]) -> None:
     """Else the test above would see nothing: its requests take far longer than the platform's grace period."""
     streams, urls, _, _ = let_pods_go(lab, eventually, drained=False)

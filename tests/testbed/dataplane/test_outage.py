@@ -14,6 +14,7 @@ from kubernetes.client import ApiClient
 
 from api_types import names
 from testbed.running import ClusterRunning
+from testbed.testbed import Testbed
 from tests.random_cases import FACTOR, generator
 from tests.testbed.dataplane.services import DEPLOYMENT, TEAM, Services, a_fleet_with_services
 from tests.testbed.dataplane.streams import Streams
@@ -28,17 +29,19 @@ OUTAGE_SECONDS, LOST_AFTER_SECONDS = (600.0, 120.0) if IS_CAMPAIGN else (20.0, 3
 FIRST, CHANGED = {"grown": 1, "shrunk": 2, "rolled": 2}, {"grown": 2, "shrunk": 1, "rolled": 2}
 
 
-pytestmark = [pytest.mark.testbed("shared"), pytest.mark.random, pytest.mark.timeout(OUTAGE_SECONDS + 900)]
+pytestmark = [pytest.mark.testbed, pytest.mark.soak, pytest.mark.random, pytest.mark.timeout(OUTAGE_SECONDS + 900)]
 
 
 @pytest.fixture(scope="module")
-async def services(tmp_path_factory: pytest.TempPathFactory, kube: Callable[[ClusterRunning], ApiClient]) -> AsyncIterator[Services]:
-    async with a_fleet_with_services(tmp_path_factory.mktemp("outage"), kube, LOST_AFTER_SECONDS) as services:
+async def services(
+    wired: Testbed, tmp_path_factory: pytest.TempPathFactory, kube: Callable[[ClusterRunning], ApiClient]
+) -> AsyncIterator[Services]:
+    async with a_fleet_with_services(wired, tmp_path_factory.mktemp("outage"), kube, LOST_AFTER_SECONDS) as services:
+        await services.complete()
         yield services
 
 
 # Each takes two minutes; where the worker is killed the outage is noticed and survived without one first.
-@pytest.mark.long
 @pytest.mark.parametrize("killed", [False, True] if IS_CAMPAIGN else [True], ids=lambda killed: "worker killed" if killed else "")
 async def test_a_lost_control_cluster_costs_no_request_and_all_is_right_after(services: Services, killed: bool) -> None:
     plane = services.plane
