@@ -298,7 +298,7 @@ class Parts:
                     )
 
     def owners_of_scaled(self) -> Iterator[str]:
-        """Yield the uids of replicas of which somebody scaled a workload up by hand."""
+        """Yield the uids of replicas with workloads that somebody scaled up by hand."""
         for server in self.servers.values():
             yield from server.owners_of_scaled()
 

@@ -117,7 +117,7 @@ def test_a_cluster_that_may_be_another_one_and_does_not_answer_is_to_report_when
 
 @pytest.mark.parametrize(("name", "uid"), [("m", "c"), ("m", "earlier"), ("another", "c")])
 def test_a_deleted_cluster_is_released_from_an_earlier_cache(name: str, uid: str) -> None:
-    """The earlier one was terminated, and what it registered nobody else can take back."""
+    """The earlier cache was terminated: only its successor can take the registration back."""
     state = CacheState(uid=uid, spec=SPEC)
     context = EntityContext("ModelCache", state, lambda: None, f"modelcache/ml/{name}", lambda: NOW)
     site = a_site("eu", deleting=True, holders={"ml/m": "earlier"})
