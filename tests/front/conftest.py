@@ -9,13 +9,18 @@ from tests.front.browser import Browser, a_browser
 from tests.front.front_under_test import FrontUnderTest, a_front
 from tests.front.token_issuer import TokenIssuer, an_issuer
 from tests.workflows.environment.harness import ControlPlane
-from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
+from tests.workflows.environment.simulated_clusters import (
+    SimulatedClusters,
+    a_class,
+    a_cluster,
+    simulated_plane,
+)
 
 
 @pytest_asyncio.fixture(scope="session")
 async def plane() -> AsyncIterator[ControlPlane]:
-    """A control plane with one cluster of a hundred nodes."""
-    async with simulated_plane() as plane:
+    """A control plane with one cluster of a hundred nodes, whose replicas end without a drain."""
+    async with simulated_plane(SimulatedClusters(settings={"drain_seconds": 0})) as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu", nodes=100))
         await plane.ready("InferenceCluster", "eu")

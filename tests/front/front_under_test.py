@@ -40,6 +40,8 @@ ROOT = Path(__file__).parents[2]
 CERTIFIED = "testbed-admin"
 """The user of the certificate `admin` of the front's authority, of the group system:masters."""
 KUBECTL_SECONDS = 60
+# A deployment with it keeps its count without any replica.
+NOWHERE = {"matchLabels": {"nowhere": "to-be-found"}}
 BASE = "/apis/modelplane.ai/v1alpha1"
 DEPLOYMENTS = f"{BASE}/namespaces/{{}}/modeldeployments"
 

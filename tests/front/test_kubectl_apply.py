@@ -1,4 +1,7 @@
-"""`kubectl apply --server-side` against the front: real Temporal, workers, TLS and tokens; clusters are simulated."""
+"""`kubectl apply --server-side` against the front: real Temporal, workers, TLS and tokens.
+
+The deployments are placed nowhere, for only their counts and owners matter.
+"""
 
 import json
 from typing import Any
@@ -6,7 +9,7 @@ from typing import Any
 import pytest
 
 from api_types import labels
-from tests.front.front_under_test import FrontUnderTest, Json
+from tests.front.front_under_test import NOWHERE, FrontUnderTest, Json
 from tests.workflows.environment.harness import a_deployment
 
 pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(900)]
@@ -17,7 +20,7 @@ KIND = {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelDeployment"}
 
 
 def document(name: str, texts: Json | None = None, **more: Any) -> str:
-    tree = a_deployment(name, NAMESPACE, **more)
+    tree = a_deployment(name, NAMESPACE, clusterSelector=NOWHERE, **more)
     return json.dumps({**tree, "metadata": {**tree["metadata"], "labels": texts or {}}})
 
 

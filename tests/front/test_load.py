@@ -11,7 +11,7 @@ from tests.front.load import Load, create, drive
 from tests.workflows.environment.harness import ControlPlane
 
 pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(600)]
-LOAD = Load(objects=100, watchers=10, per_second=20, seconds=5, prefix="slice")
+LOAD = Load(objects=20, watchers=5, per_second=20, seconds=2, prefix="slice")
 WITHIN = 120.0
 
 

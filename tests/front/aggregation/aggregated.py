@@ -100,7 +100,7 @@ class Aggregated:
             seen = await self.get("apiservice", name)
             return next((each["status"] for each in seen.get("status", {}).get("conditions", ()) if each["type"] == "Available"), "")
 
-        await eventually(look, lambda found: found == status, what=f"{name} Available {status}")
+        await eventually(look, lambda found: found == status, longest_pause=3, what=f"{name} Available {status}")
 
 
 @asynccontextmanager

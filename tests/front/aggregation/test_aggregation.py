@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.testbed, pytest.mark.timeout(900)]
 
 TEAM, OTHERS = "team-agg", "team-others"
 ALICE, PAT = kubectl_session.USER, "pat"
+# Between looks by kubectl, each of which costs processor time.
+REST_SECONDS = 5.0
 TOO_SLOW_SECONDS, SLOW_SECONDS = 8.0, 1.0
 """How long answers take of a front that an API server gives up, which is after five seconds, and of one that it does not."""
 
@@ -195,7 +197,7 @@ async def test_a_namespace_takes_its_models_with_it_and_waits_for_a_front_that_i
     waiting = ("leaving-later", "leaving-last", "leaving-slowly")
     for namespace in ("leaving", *waiting):
         await aggregated.kubectl("create", "namespace", namespace)
-        await aggregated.kubectl("apply", "-f", "-", input=document("chat", namespace))
+        await aggregated.kubectl("apply", "-f", "-", input=document("chat", namespace, replicas=0))
     await aggregated.kubectl("delete", "namespace", "leaving", "--timeout=240s")
     await aggregated.front.plane.gone("ModelDeployment", "chat", "leaving")
 
@@ -217,7 +219,13 @@ async def test_a_namespace_takes_its_models_with_it_and_waits_for_a_front_that_i
         return (await aggregated.run("get", "namespace", *waiting, "--ignore-not-found", "-o", "name"))[1]
 
     # Kubernetes looks again after up to a minute.
-    await eventually(looked_for, lambda found: not found.strip(), within=240, what="the end of the namespaces")
+    await eventually(
+        looked_for,
+        lambda found: not found.strip(),
+        within=240,
+        longest_pause=REST_SECONDS,
+        what="the end of the namespaces",
+    )
     await aggregated.until_available()
     for namespace in waiting:
         await aggregated.front.plane.gone("ModelDeployment", "chat", namespace)
@@ -232,4 +240,9 @@ async def _stays(aggregated: Aggregated, namespace: str) -> None:
         return [each["type"] for each in seen["status"].get("conditions", ()) if each["status"] == "True"]
 
     # Kubernetes deletes no namespace of which it cannot tell what is in it.
-    await eventually(why, lambda found: "NamespaceDeletionDiscoveryFailure" in found, what="the reason why the namespace stays")
+    await eventually(
+        why,
+        lambda found: "NamespaceDeletionDiscoveryFailure" in found,
+        longest_pause=REST_SECONDS,
+        what="the reason why the namespace stays",
+    )

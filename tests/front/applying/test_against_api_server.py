@@ -120,10 +120,11 @@ def without_empty(node: Any) -> Any:
     return {key: value for key, value in found.items() if value not in ({}, [], None)}
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("kind", KINDS)
 async def test_random_writes_of_several_managers_come_out_the_same(server: RealServer, tmp_path: Path, kind: str) -> None:
     done = refused = 0
-    for case in range(cases(20)):
+    for case in range(cases(6)):
         drawn = random.Random(f"{SEED} {kind} {case}")  # noqa: S311 - repeatable on purpose
         first = Write("apply", drawn.choice(["alpha", "owner"]), the_first(kind))
         async with a_fleet(tmp_path) as fleet:

@@ -122,7 +122,10 @@ class Scaled:
     async def until_ready(self, ready: str = "True") -> Json:
         """Wait until KEDA says that the ScaledObject works, or that it does not."""
         found: Json = await eventually(
-            self.scaled_object, lambda seen: seen["conditions"].get("Ready") == ready, what=f"ScaledObject {self.name} Ready {ready}"
+            self.scaled_object,
+            lambda seen: seen["conditions"].get("Ready") == ready,
+            longest_pause=3,
+            what=f"ScaledObject {self.name} Ready {ready}",
         )
         return found
 

@@ -36,12 +36,16 @@ async def test_every_example_is_taken_by_the_definitions_of_keda(installed: Keda
     assert all(line.endswith("created (server dry run)") for line in told.splitlines())
 
 
-async def test_keda_wakes_a_deployment_scales_it_and_stops_it(installed: KedaAndFront) -> None:
+async def test_keda_wakes_a_deployment_scales_it_and_stops_it_and_its_events_are_recorded(
+    installed: KedaAndFront,
+) -> None:
     async with installed.a_deployment("chat-polled", replicas=0) as chat:
         await chat.tell(queue=0)
         await chat.apply("cloud-events.yaml")
         await chat.apply("external-push.yaml", type="external", pollingInterval=2, cooldownPeriod=COOLDOWN)
         await chat.until_ready()
+        recorded = await chat.until_recorded("ScaledObjectReady")
+        assert recorded["message"].endswith("(from '/eu-1/keda/keda')")
         # 0 to 1, and from there the HorizontalPodAutoscaler that KEDA made: 30 requests, 8 for a replica.
         await chat.tell(queue=6)
         await chat.until_scaled(1, WRITER)
@@ -53,19 +57,11 @@ async def test_keda_wakes_a_deployment_scales_it_and_stops_it(installed: KedaAnd
         seen = await chat.deployment()
         orders = [each["message"] for each in seen["status"]["events"] if each["reason"] == "Scaled"]
         assert orders == [f"from 0 to 1 by {WRITER}", f"from 1 to 4 by {AUTOSCALER}", f"from 4 to 0 by {WRITER}"]
-
-
-async def test_events_of_keda_are_events_of_the_deployment(installed: KedaAndFront) -> None:
-    async with installed.a_deployment("chat-told", replicas=0) as chat:
-        await chat.tell(queue=0)
-        await chat.apply("cloud-events.yaml")
-        await chat.apply("external-push.yaml")
-        recorded = await chat.until_recorded("ScaledObjectReady")
-        assert recorded["message"].endswith("(from '/eu-1/keda/keda')")
         pause = ("annotate", f"scaledobject/{chat.name}", "autoscaling.keda.sh/paused=true")
         await installed.aggregated.kubectl("-n", TEAM, *pause)
         await chat.until_recorded("ScaledObjectPaused")
-        await installed.aggregated.kubectl("-n", TEAM, "delete", f"scaledobject/{chat.name}", "--timeout=240s")
+        removed = ("delete", f"scaledobject/{chat.name}", "--timeout=240s")
+        await installed.aggregated.kubectl("-n", TEAM, *removed)
         await chat.until_recorded("ScaledObjectRemoved")
 
 

@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -45,9 +46,16 @@ async def front(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
         yield front
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module")
 async def chat(plane: ControlPlane, front: FrontUnderTest) -> AsyncIterator[str]:
-    """A deployment with one replica, which the front has seen."""
+    """A deployment with one replica, which the front has seen and no test scales."""
+    async with a_seen_deployment(plane, front) as name:
+        yield name
+
+
+@asynccontextmanager
+async def a_seen_deployment(plane: ControlPlane, front: FrontUnderTest) -> AsyncIterator[str]:
+    """Apply a deployment with one replica, and wait until the front has seen it."""
     name = f"chat-{utc_now().timestamp():.6f}".replace(".", "-")
     await plane.apply(a_deployment(name, NAMESPACE))
     path = f"/apis/modelplane.ai/v1alpha1/namespaces/{NAMESPACE}/modeldeployments/{name}"
@@ -71,19 +79,33 @@ def events_of(tree: Json, reason: str) -> list[Json]:
     return [event for event in tree["status"]["events"] if event["reason"] == reason]
 
 
-async def test_a_signed_request_scales_once_with_its_writer_and_reason(front: FrontUnderTest, chat: str) -> None:
-    status, scale = await signed(front, chat, {"replicas": 3, "reason": "a long queue"}, f"{chat}-one")
+@pytest.fixture
+async def scaled(plane: ControlPlane, front: FrontUnderTest) -> AsyncIterator[str]:
+    """A deployment of the test's own."""
+    async with a_seen_deployment(plane, front) as name:
+        yield name
+
+
+async def test_a_signed_request_scales_once_with_its_writer_and_reason_and_no_key_is_in_the_history(
+    front: FrontUnderTest, scaled: str
+) -> None:
+    status, scale = await signed(front, scaled, {"replicas": 3, "reason": "a long queue"}, f"{scaled}-one")
     assert (status, scale["spec"]) == (200, {"replicas": 3})
-    tree = await front.plane.describe("ModelDeployment", chat, NAMESPACE)
+    tree = await front.plane.describe("ModelDeployment", scaled, NAMESPACE)
     assert (tree["spec"]["replicas"], tree["status"]["lastScale"]["by"]) == (3, "burst")
     assert [event["message"] for event in events_of(tree, "Scaled")] == ["from 1 to 3 by burst: a long queue"]
-    assert (await signed(front, chat, {"replicas": 2}, f"{chat}-two"))[1]["spec"] == {"replicas": 2}
+    assert (await signed(front, scaled, {"replicas": 2}, f"{scaled}-two"))[1]["spec"] == {"replicas": 2}
     # Also a front that was started anew does not do it twice.
     await front.shut_down()
     await front.start()
-    assert (await signed(front, chat, {"replicas": 3, "reason": "a long queue"}, f"{chat}-one"))[1]["spec"] == {"replicas": 2}
-    tree = await front.plane.describe("ModelDeployment", chat, NAMESPACE)
+    assert (await signed(front, scaled, {"replicas": 3, "reason": "a long queue"}, f"{scaled}-one"))[1]["spec"] == {"replicas": 2}
+    tree = await front.plane.describe("ModelDeployment", scaled, NAMESPACE)
     assert (tree["spec"]["replicas"], len(events_of(tree, "Scaled"))) == (2, 2)
+    history = await front.plane.handle("ModelDeployment", scaled, NAMESPACE).fetch_history()
+    written = b"".join(event.SerializeToString() for event in history.events)
+    assert b'"by":"burst"' in written
+    secrets = (KEY, *TOKENS.values())
+    assert not any(secret.encode() in written or bytes.fromhex(KEY) in written for secret in secrets)
 
 
 async def test_what_an_endpoint_says_is_scraped(front: FrontUnderTest, chat: str) -> None:
@@ -95,8 +117,9 @@ async def test_what_an_endpoint_says_is_scraped(front: FrontUnderTest, chat: str
         async def known() -> Json:
             return dict((await front.ask("GET", path_of(chat, "metrics", NAMESPACE)))[1])
 
-        answer = await eventually(known, lambda found: "queueDepth" in found, what="the numbers")
+        answer = await eventually(known, lambda found: found.get("queueDepth") == 105, what="the numbers")
     assert (answer["queueDepth"], answer["runningRequests"], answer["replicas"]) == (105, 15, 1)
+    (front.folder / "scrape.yaml").write_text("deployments: []")
 
 
 async def test_another_tenant_learns_nothing_of_what_there_is(front: FrontUnderTest, chat: str) -> None:
@@ -155,12 +178,3 @@ async def test_numbers_that_are_told_by_http_are_read_by_keda(front: FrontUnderT
         )
         (value,) = (await call(asked, timeout=30)).metricValues
     assert value.metricValueFloat == 12
-
-
-async def test_no_key_and_no_token_is_in_a_history(front: FrontUnderTest, chat: str) -> None:
-    await signed(front, chat, {"replicas": 2}, f"{chat}-history")
-    history = await front.plane.handle("ModelDeployment", chat, NAMESPACE).fetch_history()
-    written = b"".join(event.SerializeToString() for event in history.events)
-    assert b'"by":"burst"' in written
-    secrets = (KEY, *TOKENS.values())
-    assert not any(secret.encode() in written or bytes.fromhex(KEY) in written for secret in secrets)
