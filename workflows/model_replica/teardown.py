@@ -56,7 +56,8 @@ class ReplicaTeardown:
         """Take steps until one has to be carried out; none while the current one waits, or when all are complete."""
         self._begin()
         while not (self.gone or self._waiting):
-            if has_objects(self._state) and (orders := self._cluster.read_if_unknown()):
+            needs_cluster = has_objects(self._state) or self._may_be_published
+            if needs_cluster and (orders := self._cluster.read_if_unknown()):
                 return orders
             if orders := self._take_step():
                 return orders
@@ -127,16 +128,25 @@ class ReplicaTeardown:
             self._wait_for("the routes of services still have it")
         return orders
 
+    @property
+    def _may_be_published(self) -> bool:
+        """Whether an earlier run may have published the endpoint; the cluster tells whether there is a control cluster."""
+        return self._state.start.restarted and self._state.endpoint.sequence == 0
+
+    def _withdrawal_of_earlier_run(self) -> list[Order]:
+        if not (self._may_be_published and has_control_cluster(self._state)):
+            return []
+        self._state.endpoint.backend_started = True
+        return list(self._publication.withdraw_unknown())
+
     def _withdrawal(self) -> list[Order]:
-        published = self._state.endpoint
-        if published.sequence == 0 and self._state.start.restarted and has_control_cluster(self._state):
-            # An earlier run may have published it.
-            published.backend_started = True
-            return list(self._publication.withdraw_unknown())
-        return list(self._publication.withdraw())
+        return self._withdrawal_of_earlier_run() or [*self._publication.withdraw()]
 
     def _end(self) -> list[Order]:
         """Remove the backend of the endpoint, then free the nodes."""
+        # The cluster may have been unknown in the first step.
+        if withdrawal := self._withdrawal_of_earlier_run():
+            return withdrawal
         published = self._state.endpoint
         if not published.backend_started:
             return self._release()

@@ -1,5 +1,6 @@
 """Which cluster a replica follows, of several of one name and of those that do not run, message by message and without Temporal."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,9 +13,17 @@ from tests.workflows.model_replica.controlled import QWEN, Replica, a_start
 from workflows.model_replica.orders import Apply, DeleteObjects, ReadMemo
 
 
+def torn_down(replica: Replica) -> None:
+    """Let a replica that knows its cluster drain, and take all other steps."""
+    replica.step()
+    assert CLUSTER.facts
+    replica.now += timedelta(seconds=CLUSTER.facts.drain_seconds)
+    replica.step()
+
+
 def test_a_replica_that_is_started_again_only_to_be_deleted_applies_nothing() -> None:
     replica = Replica(a_start(restarted=True, deleting=True), memo=CLUSTER.wire())
-    replica.step()
+    torn_down(replica)
     assert not [order for order in replica.orders if isinstance(order, Apply)]
     assert SWEEP in replica.deletions()
     assert replica.controller.teardown.gone
@@ -32,7 +41,7 @@ def test_a_replica_that_is_started_again_to_be_deleted_ends_when_its_cluster_was
 
 def test_a_replica_that_is_started_again_to_be_deleted_reaches_a_cluster_that_was_terminated_as_that_did() -> None:
     replica = Replica(a_start(restarted=True, deleting=True), last_memo=CLUSTER.wire())
-    replica.step()
+    torn_down(replica)
     assert replica.deletions()
     assert (replica.controller.teardown.gone, replica.state.left_behind) == (True, [])
 
