@@ -118,7 +118,7 @@ async def test_62_a_stack_that_the_cluster_was_given_goes_with_its_load_balancer
     assert await world.secrets_seen() == []
 
 
-@pytest.mark.long
+@pytest.mark.soak
 async def test_24_39_61_69_f19_gke_is_created_once_by_two_workers_outlives_its_tokens_and_waits_for_replicas(
     world: CreatedClusters,
 ) -> None:
@@ -149,7 +149,7 @@ async def test_24_39_61_69_f19_gke_is_created_once_by_two_workers_outlives_its_t
     assert await world.secrets_seen() == []
 
 
-@pytest.mark.long
+@pytest.mark.soak
 async def test_19_66_f16_eks_whose_credential_is_revoked_while_it_is_deleted_waits_for_it_and_leaves_nothing(
     world: CreatedClusters,
 ) -> None:
@@ -171,7 +171,7 @@ async def test_19_66_f16_eks_whose_credential_is_revoked_while_it_is_deleted_wai
     assert await world.secrets_seen() == []
 
 
-@pytest.mark.long
+@pytest.mark.soak
 async def test_64_f18_gke_whose_api_server_is_gone_is_deleted_when_an_annotation_says_so(world: CreatedClusters) -> None:
     plane, google = world.plane, world.google
     await world.create(GKE)
@@ -191,7 +191,7 @@ async def test_64_f18_gke_whose_api_server_is_gone_is_deleted_when_an_annotation
     world.remove_load_balancer(GKE)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 async def test_prv_9_2_a_replica_of_a_gke_cluster_that_others_deleted_ends_without_its_api_server(world: CreatedClusters) -> None:
     plane, google = world.plane, world.google
     await world.create(GKE)

@@ -115,7 +115,12 @@ class SteadyFleet(ControlPlane):
         """Kill a worker; another one takes its place seconds later."""
         self.world.workers.kill()
 
-    def put_secret(self, namespace: str, name: str, **content: str) -> None:
+    def kill_workers(self) -> None:
+        """Kill all workers. Those that take their places read the settings again."""
+        for worker in list(self.world.workers.all):
+            self.world.workers.kill(worker)
+
+    def put_secret(self, namespace: str, name: str, content: dict[str, str]) -> None:
         """Write a Secret of a user."""
         self.world.parts.secrets[namespace, name] = content
 

@@ -17,6 +17,7 @@ from tests.workflows.environment.topologies import run, watching
 
 pytestmark = pytest.mark.testbed
 
+REPLICAS = 3
 NEWER = "tests.workflows.environment.worker_of_another_renderer"
 PENDING = f"renderer {newer.VERSION} changes {{}} replicas"
 # One rollout of all replicas, one after the other, on a machine that does other things besides.
@@ -69,16 +70,16 @@ async def without_old_pods(plane: ControlPlane, namespace: str, count: int) -> d
 
 
 @pytest.mark.long
-async def test_an_upgrade_of_the_worker_replaces_no_pod_of_20_replicas_before_their_owner_restarts_them(
+async def test_an_upgrade_of_the_worker_replaces_no_pod_before_their_owner_restarts_them(
     plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     async with sharing_nodes(plane):
-        await plane.apply(a_deployment("many", namespace, replicas=20))
+        await plane.apply(a_deployment("many", namespace, replicas=REPLICAS))
         await plane.ready("ModelDeployment", "many", namespace)
         before = uids(plane, namespace)
-        assert (len(before), set(before.values())) == (20, {False})
+        assert (len(before), set(before.values())) == (REPLICAS, {False})
         async with replaced_by(plane, tmp_path / "newer.log"):
-            waiting = [PENDING.format(20)]
+            waiting = [PENDING.format(REPLICAS)]
             await plane.until("ModelDeployment", "many", lambda seen: rollout(seen).get("pending") == waiting, namespace)
             code, said = await run(plane, "rollout", "status", "md/many", "-n", namespace)
             assert (code, f"pending: {waiting[0]}" in said) == (0, True), said
@@ -88,15 +89,15 @@ async def test_an_upgrade_of_the_worker_replaces_no_pod_of_20_replicas_before_th
                 code, said = await run(plane, "rollout", "status", "md/many", "-n", namespace, "--timeout", f"{ROLLED_SECONDS:g}")
             assert code == 0, said
             # One after the other, each Ready before the next one.
-            assert watched.endpoints_fewest == 19
-            after = await without_old_pods(plane, namespace, 20)
+            assert watched.endpoints_fewest == REPLICAS - 1
+            after = await without_old_pods(plane, namespace, REPLICAS)
             assert after.keys().isdisjoint(before)
             assert "pending" not in rollout(await plane.describe("ModelDeployment", "many", namespace))
         await plane.delete("ModelDeployment", "many", namespace)
         await plane.gone("ModelDeployment", "many", namespace)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 async def test_a_setting_lets_a_newer_worker_replace_pods_within_the_budget(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
     await plane.apply(a_deployment("rolling", namespace, replicas=3))
     await plane.ready("ModelDeployment", "rolling", namespace)
@@ -118,6 +119,7 @@ async def test_a_setting_lets_a_newer_worker_replace_pods_within_the_budget(plan
     await plane.gone("ModelDeployment", "rolling", namespace)
 
 
+@pytest.mark.soak
 async def test_a_rotated_secret_restarts_replicas_within_the_budget(
     plane: ControlPlane, store: SecretStore, namespace: str, tmp_path: Path
 ) -> None:

@@ -75,7 +75,7 @@ async def test_stk_16_24_35_42_a_managed_cluster_gets_its_stack_is_ready_and_is_
     assert [(item["kind"], item["name"]) for item in closed["status"]["leftBehind"]] == [("CustomResourceDefinition", kept)]
 
 
-@pytest.mark.long
+@pytest.mark.soak
 async def test_stk_31_others_in_the_way_are_named_and_lost_workers_change_nothing_in_the_outcome(managed: Managed) -> None:
     """What others have is in the way until it is gone; then the worker is killed again and again, while it installs and removes."""
     crd = next(each for each in managed.world.gateway_definitions() if each["metadata"]["name"].startswith("gatewayclasses."))
@@ -170,7 +170,7 @@ async def test_stk_34_36_40_a_stack_is_repaired_and_upgraded_and_what_does_not_g
     await managed.gone()
 
 
-@pytest.mark.long
+@pytest.mark.soak
 async def test_stk_36_prv_62_a_load_balancer_that_goes_late_is_named_and_what_follows_waits_for_it(managed: Managed) -> None:
     """The worker is killed meanwhile. When the controller of the Service removes the finalizer, the deletion ends by itself."""
     await managed.apply()

@@ -34,7 +34,7 @@ async def waits_for(plane: ControlPlane, cluster: str, holder: str) -> None:
     assert (condition(seen, "Ready"), reason(seen, "BackendReady")) == ("True", "BackendHealthy")
 
 
-@pytest.mark.long
+@pytest.mark.soak
 async def test_of_three_clusters_one_upgrades_at_a_time_whatever_is_lost_or_deleted_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
