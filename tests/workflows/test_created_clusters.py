@@ -99,7 +99,7 @@ def assert_order_of_deletion(cluster: str, done: list[str]) -> None:
         assert min(at(word)) > gone, word
 
 
-@pytest.mark.long
+@pytest.mark.soak
 async def test_62_a_stack_that_the_cluster_was_given_goes_with_its_load_balancer_before_anything_at_the_cloud(
     world: CreatedClusters,
 ) -> None:

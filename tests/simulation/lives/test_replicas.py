@@ -7,9 +7,10 @@ import uuid
 
 import pytest
 
+from api_types import labels, names
 from api_types.messages.entities import Force
 from tests.simulation.lives.steady_fleet import SteadyFleet, a_cluster, in_virtual_time
-from tests.workflows.environment.harness import Json, a_deployment, message
+from tests.workflows.environment.harness import Json, a_deployment, condition, message
 from tests.workflows.environment.one_cluster import (
     CLUSTER,
     HOLD,
@@ -201,6 +202,8 @@ async def test_a_cluster_stays_until_the_replicas_of_two_tenants_are_gone_and_ta
         f"{tenant}/{await a_serving_replica(plane, tenant)}" for tenant in (namespace, other)
     ]
     replicas.sort()
+    # The class of its nodes resolves no more.
+    await plane.handle("InferenceClass", "h100").terminate("lost on purpose")
     await plane.delete("InferenceCluster", CLUSTER)
     both = f"waits until ModelReplica {', '.join(replicas)} are gone"
     await plane.until("InferenceCluster", CLUSTER, lambda seen: both in message(seen, "Deleting"))
@@ -227,10 +230,62 @@ async def test_a_cluster_that_was_terminated_and_applied_again_is_followed_and_c
 ) -> None:
     replica = await a_serving_replica(plane, namespace)
     await plane.handle("InferenceCluster", CLUSTER).terminate("lost on purpose")
-    await plane.apply(a_cluster(CLUSTER))
+    secrets = plane.world.parts.secrets
+    known = secrets.pop((labels.SYSTEM_NAMESPACE, f"{CLUSTER}-kubeconfig"))
+    plane.put_secret(labels.SYSTEM_NAMESPACE, "another-kubeconfig", known)
+    await plane.apply(a_cluster(CLUSTER, of="another"))
     await plane.ready("InferenceCluster", CLUSTER)
     await plane.delete("InferenceCluster", CLUSTER)
     waits = f"waits until ModelReplica {namespace}/{replica} is gone"
     await plane.until("InferenceCluster", CLUSTER, lambda seen: waits in message(seen, "Deleting"))
     await clean_up(plane, "qwen", namespace)
     await plane.gone("InferenceCluster", CLUSTER)
+
+
+@in_virtual_time
+async def test_a_replica_that_was_terminated_with_its_cluster_is_deleted_through_its_connection(
+    plane: SteadyFleet, namespace: str
+) -> None:
+    replica = await a_serving_replica(plane, namespace)
+    await plane.handle("InferenceCluster", CLUSTER).terminate("lost on purpose")
+    await plane.handle("ModelReplica", replica, namespace).terminate("lost on purpose")
+    await plane.delete("ModelDeployment", "qwen", namespace)
+    await plane.gone("ModelDeployment", "qwen", namespace)
+    assert plane.our_objects(CLUSTER, namespace) == []
+
+
+@in_virtual_time
+async def test_a_replica_that_was_terminated_is_started_again_and_gets_the_new_template(
+    plane: SteadyFleet, namespace: str
+) -> None:
+    replica = await a_serving_replica(plane, namespace)
+    await plane.handle("ModelReplica", replica, namespace).terminate("an accident")
+    await plane.apply(here("qwen", namespace, gpus=2))
+    seen = await plane.until(
+        "ModelDeployment",
+        "qwen",
+        lambda seen: (
+            seen["status"]["observedGeneration"] == 2
+            and condition(seen, "Ready") == "True"
+            and seen["status"]["rollout"]["updatedReady"] == 1
+        ),
+        namespace,
+    )
+    assert "ReplicaLost" in {event["reason"] for event in seen["status"]["events"]}
+    assert await the_replica(plane, "qwen", namespace) == replica
+    await clean_up(plane, "qwen", namespace)
+
+
+@in_virtual_time
+async def test_a_replica_that_was_lost_with_its_cluster_deployment_and_scheduler_is_deleted_by_name(
+    plane: SteadyFleet, namespace: str
+) -> None:
+    replica = await a_serving_replica(plane, namespace)
+    await plane.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("an accident")
+    for kind, name in (("ModelDeployment", "qwen"), ("ModelReplica", replica)):
+        await plane.handle(kind, name, namespace).terminate("an accident")
+    await plane.handle("InferenceCluster", CLUSTER).terminate("an accident")
+    await plane.apply(here("qwen", namespace))
+    await plane.delete("ModelDeployment", "qwen", namespace)
+    await plane.gone("ModelDeployment", "qwen", namespace)
+    assert plane.our_objects(CLUSTER, namespace) == []

@@ -69,7 +69,7 @@ async def without_old_pods(plane: ControlPlane, namespace: str, count: int) -> d
     return found
 
 
-@pytest.mark.long
+@pytest.mark.soak
 async def test_an_upgrade_of_the_worker_replaces_no_pod_before_their_owner_restarts_them(
     plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
