@@ -1,4 +1,7 @@
-"""The machine's kubectl against the front, as users run it: real Temporal, workers, TLS and tokens; clusters are simulated."""
+"""The machine's kubectl against the front, as users run it: real Temporal, workers, TLS and tokens; clusters are simulated.
+
+test_kubectl_session.py shows the whole life of a deployment.
+"""
 
 import json
 import re
@@ -33,46 +36,6 @@ async def test_what_there_is_can_be_found_and_explained(front: FrontUnderTest) -
     assert "v1.32" in await front.kubectl("version")
 
 
-async def test_a_deployment_is_applied_waited_for_changed_and_deleted(front: FrontUnderTest) -> None:
-    assert "created" in await front.kubectl("apply", "-f", "-", input=document("chat"))
-    await front.kubectl("-n", NAMESPACE, "wait", "--for=condition=Ready", "md/chat", "--timeout=240s")
-    assert await front.kubectl("apply", "-f", "-", input=document("chat", replicas=2))
-    assert "scaled" in await front.kubectl("-n", NAMESPACE, "scale", "md/chat", "--replicas=3")
-    kept = await front.plane.describe("ModelDeployment", "chat", NAMESPACE)
-    assert (kept["status"]["lastScale"]["replicas"], kept["status"]["lastScale"]["by"]) == (3, "admin")
-    assert "labeled" in await front.kubectl("-n", NAMESPACE, "label", "md/chat", "tier=gold")
-    assert "patched" in await front.kubectl(
-        "-n", NAMESPACE, "patch", "md", "chat", "--type=merge", "-p", '{"metadata":{"annotations":{"a":"b"}}}'
-    )
-    operations = '[{"op":"replace","path":"/metadata/labels/tier","value":"silver"}]'
-    assert "patched" in await front.kubectl("-n", NAMESPACE, "patch", "md", "chat", "--type=json", "-p", operations)
-    _editor(front, "s/replicas: 3/replicas: 4/")
-    assert "edited" in await front.kubectl("-n", NAMESPACE, "edit", "md/chat")
-
-    seen: Json = json.loads(await front.kubectl("-n", NAMESPACE, "get", "md", "chat", "-o", "json"))
-    assert (seen["spec"]["replicas"], seen["metadata"]["labels"]["tier"], seen["metadata"]["annotations"]["a"]) == (4, "silver", "b")
-    kept = await front.plane.describe("ModelDeployment", "chat", NAMESPACE)
-    assert kept["spec"]["replicas"] == 4
-
-    described = await front.kubectl("-n", NAMESPACE, "describe", "md/chat")
-    assert "Kind:         ModelDeployment" in described
-    await front.kubectl("-n", NAMESPACE, "wait", "--for=jsonpath={.status.replicas.ready}=4", "md/chat", "--timeout=240s")
-    table = await front.kubectl("-n", NAMESPACE, "get", "md", "-l", "tier=silver", "-o", "wide")
-    assert table.split()[:8] == ["NAME", "REPLICAS", "READY", "PHASE", "REASON", "MESSAGE", "AGE", "chat"]
-    assert await front.kubectl("-n", NAMESPACE, "diff", "-f", "-", input=document("chat", replicas=4)) == ""
-    assert "+  replicas: 7" in await front.kubectl("-n", NAMESPACE, "diff", "-f", "-", input=document("chat", replicas=7), fails=True)
-    assert "deleted" in await front.kubectl("-n", NAMESPACE, "delete", "md/chat", "--timeout=240s")
-    told = await front.kubectl("-n", NAMESPACE, "get", "md", "chat", fails=True)
-    assert told == 'Error from server (NotFound): modeldeployments.modelplane.ai "chat" not found\n'
-    assert await front.plane.describe("ModelDeployment", "chat", NAMESPACE) == {}
-
-
-def _editor(front: FrontUnderTest, change: str) -> None:
-    program = front.folder / "editor"
-    program.write_text(f"#!/bin/sh\nexec sed -i '{change}' \"$1\"\n")
-    program.chmod(0o755)
-
-
 async def test_mistakes_are_told_all_at_once_with_their_fields(front: FrontUnderTest) -> None:
     wrong = {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {"name": "bad", "namespace": NAMESPACE}}
     for command in (("apply", "-f", "-"), ("create", "--dry-run=server", "-f", "-")):
@@ -91,6 +54,8 @@ async def test_a_dry_run_changes_nothing(front: FrontUnderTest) -> None:
     assert "created (server dry run)" in await front.kubectl("create", "--dry-run=server", "-f", "-", input=document("dry"))
     assert await front.plane.describe("ModelDeployment", "dry", NAMESPACE) == {}
     await front.kubectl("create", "-f", "-", input=document("dry", clusterSelector=NOWHERE))
+    same = document("dry", clusterSelector=NOWHERE)
+    assert await front.kubectl("-n", NAMESPACE, "diff", "-f", "-", input=same) == ""
     await front.kubectl("-n", NAMESPACE, "scale", "md/dry", "--replicas=5", "--dry-run=server")
     await front.kubectl("-n", NAMESPACE, "label", "md/dry", "x=y", "--dry-run=server")
     await front.kubectl("-n", NAMESPACE, "delete", "md/dry", "--dry-run=server")
