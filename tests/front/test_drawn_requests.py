@@ -18,8 +18,8 @@ from tests.random_cases import cases
 KINDS = ("ModelDeployment", "ModelService", "InferenceCluster")
 OTHERS = tuple(info.kind for info in SERVED if info.kind not in KINDS)
 """Kinds that are served by the same code; what differs is the schema of their bodies."""
-CASES, CASES_OF_OTHERS = 6, 2
-CASES_BELOW_V1 = 8
+CASES, CASES_OF_OTHERS = 3, 2
+CASES_BELOW_V1 = 4
 
 
 @pytest.mark.slow
