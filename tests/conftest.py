@@ -23,7 +23,7 @@ from tests.environment.summary import Summary
 from tests.environment.times import Times
 
 # In the id of each test that starts a data plane.
-DATA_PLANE = ("dataplane", "commands/test_fleet")
+DATA_PLANE = ("dataplane", "commands/test_fleet", "testbed/test_lifecycle")
 
 if TYPE_CHECKING:
     from kubernetes import client

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from kubernetes import client, config
 from ruamel.yaml import YAML
@@ -23,7 +24,7 @@ from testbed.running import ClusterRunning, Running
 from testbed.testbed import Testbed
 from testbed.waiting import StartFailed
 
-pytestmark = pytest.mark.testbed
+pytestmark = pytest.mark.testbed("shared")
 
 FLEET = """
 control: false
@@ -87,51 +88,53 @@ def core(cluster: ClusterRunning) -> "client.CoreV1Api":  # quoted, for it takes
     return client.CoreV1Api(config.new_client_from_config(str(cluster.kubeconfig)))
 
 
-def test_what_was_stored_is_there_after_down_and_up(lab: Testbed) -> None:
+def test_what_was_stored_is_there_after_down_and_up_and_a_port_that_somebody_took_is_chosen_anew(
+    lab: Testbed, said: list[str], eventually: Callable[..., None]
+) -> None:
     before = lab.up(temporal=False)
     assert before.control is None
     core(before.clusters["lab"]).create_namespaced_config_map("default", {"metadata": {"name": "kept"}, "data": {"a": "b"}})
-
     assert len(mentioning(before.home)) > 5
     lab.down()
     assert mentioning(before.home) == []
     assert lab.running() is None
-    after = lab.up(temporal=False)
 
-    assert after == before
-    assert core(after.clusters["lab"]).read_namespaced_config_map("kept", "default").data == {"a": "b"}
+    with socket.socket() as squatter:
+        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        squatter.bind(("127.0.0.1", int(before.clusters["lab"].server.rpartition(":")[2])))
+        squatter.listen()
+        running = lab.up(temporal=False)
+        is_chosen_anew_and_said(before.clusters["lab"], running, said)
+        again = core(running.clusters["lab"])
+        assert again.read_namespaced_config_map("kept", "default").data == {"a": "b"}
+        a_pod_runs_at_once(again, eventually)
+        nothing_changes_while_all_runs(lab)
 
 
-def test_a_pod_runs_at_once_after_a_restart(lab: Testbed, eventually: Callable[..., None]) -> None:
-    """What stops kwok does not let it give back its nodes, which it would otherwise hold for 40 s."""
-    lab.up(temporal=False)
-    lab.down()
-    pods = core(lab.up(temporal=False).clusters["lab"])
+def is_chosen_anew_and_said(before: ClusterRunning, running: Running, said: list[str]) -> None:
+    after = running.clusters["lab"]
+    port = before.server.rpartition(":")[2]
+    assert after.server != before.server
+    assert answers(after) == NODES
+    assert any(line.startswith(f"port {port} of lab/kube-apiserver was taken") for line in said)
+    secrets = YAML(typ="safe").load_all((running.manifests / "secrets.yaml").read_text())
+    kept = {each["metadata"]["name"]: base64.b64decode(each["data"]["kubeconfig"]).decode() for each in secrets}
+    assert after.server in kept["lab-kubeconfig"]
+
+
+def a_pod_runs_at_once(pods: "client.CoreV1Api", eventually: Callable[..., None]) -> None:
+    """Kwok cannot give back its nodes when it is stopped. Without the deletion of their leases, the next one would wait 40 s."""
     spec = {"containers": [{"name": "main", "image": "main:1"}], "tolerations": [{"operator": "Exists"}]}
     pods.create_namespaced_pod("default", {"metadata": {"name": "early"}, "spec": spec})
     eventually(lambda: pods.read_namespaced_pod("early", "default").status.phase, equals="Running", within=35)
 
 
-def test_up_again_changes_nothing_while_all_runs(lab: Testbed) -> None:
+def nothing_changes_while_all_runs(lab: Testbed) -> None:
     running = lab.up(temporal=False)
     before = alive(running.home)
     assert lab.up(temporal=False) == running
     assert alive(running.home) == before
     assert len(before) > 5
-
-
-def test_a_killed_supervisor_leaves_no_orphan_and_up_goes_on(lab: Testbed, eventually: Callable[..., None]) -> None:
-    running = lab.up(temporal=False)
-    core(running.clusters["lab"]).create_namespaced_config_map("default", {"metadata": {"name": "survives"}})
-    supervisor = lab.process_pid(SUPERVISOR)
-    assert supervisor
-
-    os.kill(supervisor, signal.SIGKILL)
-
-    eventually(lambda: mentioning(running.home), equals=[])
-    assert lab.running() is None
-    again = lab.up(temporal=False)
-    assert core(again.clusters["lab"]).read_namespaced_config_map("survives", "default").metadata.name == "survives"
 
 
 def test_a_crashed_part_is_started_again(lab: Testbed, eventually: Callable[..., None]) -> None:
@@ -173,25 +176,6 @@ def test_an_api_server_that_is_silent_for_a_while_is_asked_again(lab: Testbed, f
         assert request.result(60)["data"] == {"a": "b"}
 
 
-@pytest.mark.long
-def test_a_port_that_somebody_took_is_chosen_anew_and_said(lab: Testbed, said: list[str]) -> None:
-    before = lab.up(temporal=False).clusters["lab"]
-    lab.down()
-    port = int(before.server.rpartition(":")[2])
-    with socket.socket() as squatter:
-        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        squatter.bind(("127.0.0.1", port))
-        squatter.listen()
-        running = lab.up(temporal=False)
-        after = running.clusters["lab"]
-        assert after.server != before.server
-        assert answers(after) == NODES
-        assert any(line.startswith(f"port {port} of lab/kube-apiserver was taken") for line in said)
-        secrets = YAML(typ="safe").load_all((running.manifests / "secrets.yaml").read_text())
-        kept = {each["metadata"]["name"]: base64.b64decode(each["data"]["kubeconfig"]).decode() for each in secrets}
-        assert after.server in kept["lab-kubeconfig"]
-
-
 def test_another_process_is_supervised_beside_the_fleet(lab: Testbed, eventually: Callable[..., None]) -> None:
     home = lab.up(temporal=False).home
     argv = ["/bin/sh", "-c", 'echo "hello $WHO"; exec sleep 600']
@@ -230,14 +214,23 @@ def test_a_process_cannot_be_started_while_nothing_is_up(tmp_path: Path) -> None
         Testbed(tmp_path / "home", fleet(tmp_path)).start_process("worker", ["true"], {})
 
 
-@pytest.mark.long
-def test_a_changed_fleet_file_is_followed_even_while_the_old_fleet_runs(
+def test_a_killed_supervisor_leaves_no_orphan_and_up_goes_on_with_a_changed_fleet_file_and_a_data_plane(
     lab: Testbed, folder: Path, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
-    assert answers(lab.up(temporal=False).clusters["lab"]) == NODES
+    running = lab.up(temporal=False)
+    core(running.clusters["lab"]).create_namespaced_config_map("default", {"metadata": {"name": "survives"}})
+    before = gateway(running.clusters["lab"])
+    supervisor = lab.process_pid(SUPERVISOR)
+    assert supervisor
+    os.kill(supervisor, signal.SIGKILL)
+    eventually(lambda: mentioning(running.home), equals=[])
+    assert lab.running() is None
+
     changed = Testbed(folder / "home", fleet(tmp_path, nodes=1, gpus=4))
-    cluster = changed.up(temporal=False).clusters["lab"]
+    cluster = changed.up(temporal=False, data_plane=True).clusters["lab"]
+    assert core(cluster).read_namespaced_config_map("survives", "default").metadata.name == "survives"
     assert answers(cluster) == ["lab-gpus-0", "lab-system"]
+    traefik_serves_the_gateway_at_the_address_that_it_had(cluster, before)
 
     def devices() -> dict[str, int]:
         slices = client.ResourceV1Api(core(cluster).api_client).list_resource_slice().items
@@ -245,11 +238,28 @@ def test_a_changed_fleet_file_is_followed_even_while_the_old_fleet_runs(
 
     # The slice of the node that is gone goes with it, by the garbage collector.
     eventually(devices, equals={"lab-gpus-0": 4})
+    wiping_leaves_nothing(changed, folder)
 
 
-def test_wiping_leaves_nothing(lab: Testbed, folder: Path) -> None:
-    if lab.running() is None:
-        lab.up(temporal=False)
+def gateway(cluster: ClusterRunning) -> dict[str, Any]:
+    """The Gateway of a cluster."""
+    place = ("gateway.networking.k8s.io", "v1", "modelplane-system", "gateways", "inference-gateway")
+    found: dict[str, Any] = client.CustomObjectsApi(core(cluster).api_client).get_namespaced_custom_object(*place)
+    return found
+
+
+def traefik_serves_the_gateway_at_the_address_that_it_had(cluster: ClusterRunning, before: dict[str, Any]) -> None:
+    after = gateway(cluster)
+    assert after["spec"]["gatewayClassName"] == "traefik"
+    addresses = [cluster.gateway_address]
+    assert [[each["value"] for each in seen["status"]["addresses"]] for seen in (before, after)] == [addresses, addresses]
+    custom = client.CustomObjectsApi(core(cluster).api_client)
+    gateway_class = custom.get_cluster_custom_object("gateway.networking.k8s.io", "v1", "gatewayclasses", "traefik")
+    assert gateway_class["spec"]["controllerName"] == "traefik.io/gateway-controller"
+    assert httpx.get(cluster.gateway_url, trust_env=False, timeout=60).headers["content-type"].startswith("text/plain")
+
+
+def wiping_leaves_nothing(lab: Testbed, folder: Path) -> None:
     lab.down(wipe=True)
     assert not (folder / "home").exists()
     assert mentioning(folder / "home") == []
