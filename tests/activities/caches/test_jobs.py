@@ -3,8 +3,11 @@
 import asyncio
 import base64
 import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from activities.caches.activities import CacheActivities
 from activities.cluster_objects import kinds
@@ -24,11 +27,15 @@ from tests.activities.caches.staging import (
     live,
     remove,
 )
+from tests.activities.environment.cluster_in_memory import cluster_in_memory, patch
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
-from tests.activities.environment.operator import patch
 from tests.environment.waiting import TIMEOUT_SECONDS
 
-pytestmark = pytest.mark.testbed("shared")
+
+@pytest_asyncio.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[ClusterUnderTest]:
+    async with cluster_in_memory(tmp_path) as cluster:
+        yield cluster
 
 
 async def test_wkl_92_a_failed_job_is_replaced_for_the_next_attempt_and_any_other_is_kept(cluster: ClusterUnderTest) -> None:

@@ -20,7 +20,11 @@ from tests.activities.environment.operator import delete
 from tests.activities.render.builders import a_member, an_engine
 from tests.activities.render.topologies import node_local
 
-pytestmark = pytest.mark.testbed("shared")
+
+@pytest.fixture
+def cluster(in_memory: ClusterUnderTest) -> ClusterUnderTest:
+    return in_memory
+
 
 SECRET, DEPLOYMENT = Kind("v1", "Secret"), Kind("apps/v1", "Deployment")
 TRAVELS = {labels.PROPAGATE: "true"}
@@ -217,7 +221,7 @@ async def test_an_object_of_another_owner_under_the_name_of_a_copy_is_never_over
     await cluster.tear_down(order, applied)
     api = await cluster.api()
     foreign = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": place.name, "namespace": place.namespace}}
-    await api.create({**foreign, "stringData": {"token": "theirs"}})
+    await api.create({**foreign, "data": {"token": base64.b64encode(b"theirs").decode()}})
     with pytest.raises(NameConflict, match="belongs to no known owner"):
         await cluster.apply(order)
     assert await cluster.step(order, applied, 10)

@@ -13,11 +13,16 @@ from activities.workloads import pending
 from api_types import labels
 from api_types.errors import TransientError
 from api_types.messages.cluster_work import Applied, ApplyReplica, CacheMount, NodeLocal
+from tests.activities.environment.cluster_in_memory import patch
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, target
-from tests.activities.environment.operator import delete, patch
+from tests.activities.environment.operator import delete
 from tests.activities.render.builders import a_gang, a_member, an_engine
 
-pytestmark = pytest.mark.testbed("shared")
+
+@pytest.fixture
+def cluster(in_memory: ClusterUnderTest) -> ClusterUnderTest:
+    return in_memory
+
 
 WORKLOAD = "model-serving-main"
 # Settings under which every pod is another one.

