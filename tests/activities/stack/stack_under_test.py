@@ -1,5 +1,6 @@
 """A bare cluster, as the activities of one InferenceCluster see it, and what they do there in a few words."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,6 +32,7 @@ from api_types.settings import StackSettings
 from testbed.programs.install import cached
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.environment.stack_testbed import StackCluster
+from tests.environment.waiting import TIMEOUT_SECONDS
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GATEWAY_API = "/apis/gateway.networking.k8s.io/v1"
@@ -219,6 +221,12 @@ class StackUnderTest:
 
 def _are_ready(targets: tuple[str, ...], seen: StackSeen) -> bool:
     return not seen.gating(targets)
+
+
+async def changed(stack: StackUnderTest, plan: StackPlan, seen: StackSeen) -> StackSeen:
+    """Wait until something else is seen than before."""
+    looking = stack.look(plan, known=seen.digest, max_seconds=2 * TIMEOUT_SECONDS, poll_seconds=1)
+    return await asyncio.wait_for(looking, TIMEOUT_SECONDS)
 
 
 def shown(result: TeardownStepResult) -> list[str]:

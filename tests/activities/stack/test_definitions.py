@@ -15,7 +15,7 @@ from tests.activities.environment.cluster_under_test import eventually
 from tests.activities.stack.stack_under_test import DEFINITIONS, POOLS, StackUnderTest, a_pool, shown
 from tests.environment.stack_charts import envoy_gateway
 
-pytestmark = pytest.mark.testbed("shared")
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.long]
 
 Json = dict[str, Any]
 
@@ -72,7 +72,6 @@ async def test_stk_14_definitions_of_subcharts_are_applied_established_and_serve
     assert stack.world.releases() == {}
 
 
-@pytest.mark.long
 async def test_definitions_that_are_applied_twice_are_the_same(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.apply(plan, objects.NAMESPACES, objects.CRDS)
@@ -83,7 +82,6 @@ async def test_definitions_that_are_applied_twice_are_the_same(stack: StackUnder
     assert written(stack) == before
 
 
-@pytest.mark.long
 async def test_a_newer_bundle_of_the_gateway_api_stays_and_is_told(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.crds(plan, ENVOY)
@@ -105,26 +103,16 @@ async def test_a_definition_that_would_lose_objects_is_refused_and_nothing_is_ap
     assert definition(stack, PROXIES)["spec"]["versions"][0]["name"] == "v0"
 
 
-@pytest.mark.long
-async def test_the_gateway_api_is_not_taken_back_to_its_standard_channel(stack: StackUnderTest) -> None:
-    plan = await stack.plan()
-    await stack.crds(plan, ENVOY)
+async def test_the_gateway_api_is_taken_to_its_experimental_channel_and_not_back(stack: StackUnderTest) -> None:
     stack.world.charts.add(envoy_gateway("v1.8.20", channel="standard"))
     standard = stack.with_settings(versions={"envoyGateway": "v1.8.20"})
+    await standard.crds(await standard.plan(), ENVOY)
+    assert notes_of(stack, GATEWAYS)[CHANNEL] == "standard"
+    await stack.crds(await stack.plan(), ENVOY)
     with pytest.raises(
         InvalidInput, match=f"{GATEWAYS}: the cluster has the experimental channel of the Gateway API, and the chart the standard"
     ):
         await standard.crds(await standard.plan(), ENVOY)
-    assert notes_of(stack, GATEWAYS)[CHANNEL] == "experimental"
-
-
-@pytest.mark.long
-async def test_the_gateway_api_is_taken_from_its_standard_channel_to_the_experimental_one(stack: StackUnderTest) -> None:
-    stack.world.charts.add(envoy_gateway("v1.8.21", channel="standard"))
-    standard = stack.with_settings(versions={"envoyGateway": "v1.8.21"})
-    await standard.crds(await standard.plan(), ENVOY)
-    assert notes_of(stack, GATEWAYS)[CHANNEL] == "standard"
-    await stack.crds(await stack.plan(), ENVOY)
     assert notes_of(stack, GATEWAYS)[CHANNEL] == "experimental"
 
 

@@ -8,7 +8,7 @@ from api_types.errors import InvalidInput
 from api_types.messages.stack import RemovedFinalizer, RemoveFinalizer
 from tests.activities.stack.stack_under_test import StackUnderTest
 
-pytestmark = pytest.mark.testbed("shared")
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.long]
 
 SERVICES = "/api/v1/namespaces/default/services"
 CLEANUP, OTHER = "service.kubernetes.io/load-balancer-cleanup", "example.com/other"

@@ -15,7 +15,7 @@ from tests.activities.environment.cluster_under_test import cluster_from
 from tests.activities.stack.stack_under_test import GATEWAY_API, MARK, StackUnderTest
 from tests.environment.stack_charts import POOL_ROLE, leader_worker_set
 
-pytestmark = pytest.mark.testbed("shared")
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.long]
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
@@ -68,7 +68,6 @@ async def test_stk_31_a_class_of_another_controller_is_named(stack: StackUnderTe
     assert (await stack.with_settings(gateway_class="inference").plan()).spec["gateway"]["className"] == "inference"
 
 
-@pytest.mark.long
 async def test_a_gateway_of_others_under_our_name_is_named(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.crds(plan, components.ENVOY_GATEWAY.key)
@@ -152,7 +151,6 @@ async def test_a_user_who_may_not_do_everything_is_refused(stack: StackUnderTest
     await unprivileged.plan()
 
 
-@pytest.mark.long
 async def test_a_release_that_nobody_knows_is_not_taken_over(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.ensure(plan, components.LEADER_WORKER_SET.key)

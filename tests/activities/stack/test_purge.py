@@ -8,7 +8,7 @@ from activities.render.stack import components, objects
 from api_types.messages.stack import PurgedDefinitions, PurgeDefinitions, StackPlan
 from tests.activities.stack.stack_under_test import DEFINITIONS, GATEWAY_API, StackUnderTest
 
-pytestmark = pytest.mark.testbed("shared")
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.long]
 
 LWS, NFD, ENVOY = components.LEADER_WORKER_SET.key, components.NODE_FEATURE_DISCOVERY.key, components.ENVOY_GATEWAY.key
 SETS = "leaderworkersets.leaderworkerset.x-k8s.io"
@@ -23,7 +23,6 @@ async def purge(stack: StackUnderTest, plan: StackPlan, *components_: str, **mor
     return found
 
 
-@pytest.mark.long
 async def test_definitions_without_objects_go_and_those_with_one_stay_and_are_named(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.crds(plan, LWS, ENVOY)
@@ -82,7 +81,6 @@ async def test_so_does_one_whose_kind_is_not_served_because_another_definition_h
     assert SETS in stack.world.names(DEFINITIONS)
 
 
-@pytest.mark.long
 async def test_those_of_a_release_and_those_of_a_stack_that_another_one_has_stay(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.crds(plan, LWS)

@@ -10,24 +10,22 @@ import pytest
 import pytest_asyncio
 
 from activities.render.stack import components, objects
-from activities.render.stack.install import EVERYTHING, INSTALL, PAIR_READY
 from api_types.errors import TransientError
 from api_types.messages.stack import Lag, StackPlan, StackSeen
 from tests.activities.environment import operator
 from tests.activities.environment.cluster_under_test import cluster_from, eventually
 from tests.activities.environment.tcp_proxy import TcpProxy
-from tests.activities.stack.stack_under_test import DEFINITIONS, EVENTS, MARK, SERVICES, StackUnderTest
+from tests.activities.stack.stack_under_test import DEFINITIONS, MARK, StackUnderTest, changed
 from tests.environment.stack_charts import leader_worker_set
+from tests.environment.waiting import TIMEOUT_SECONDS
 
-pytestmark = pytest.mark.testbed("shared")
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.long]
 
 LWS, NFD, DRA = components.LEADER_WORKER_SET.key, components.NODE_FEATURE_DISCOVERY.key, components.DRA_DRIVER.key
 AI_GATEWAY = components.AI_GATEWAY.key
 CONTROLLER = "/apis/apps/v1/namespaces/envoy-ai-gateway-system/deployments/ai-gateway-controller"
 LWS_CONTROLLER = "/apis/apps/v1/namespaces/lws-system/deployments/lws-controller-manager"
 POOLS = f"{DEFINITIONS}/{objects.INFERENCE_POOL_CRD}"
-# Far more than a look needs, and far less than a test may take.
-SOON_SECONDS = 60.0
 
 
 async def installed(stack: StackUnderTest, *keys: str) -> StackPlan:
@@ -39,21 +37,10 @@ async def installed(stack: StackUnderTest, *keys: str) -> StackPlan:
     return plan
 
 
-async def with_gateway(stack: StackUnderTest) -> StackPlan:
-    """Install the gateway's part of a stack."""
-    plan = await stack.plan()
-    others = {component.key for component in components.COMPONENTS[3:]}
-    steps = [step for step in INSTALL if not others & set(step.targets)]
-    assert PAIR_READY in [step.key for step in steps]
-    await stack.carry_out(plan, steps)
-    return plan
-
-
 # --- case 18: the AI gateway looks for pools once ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
-async def test_stk_18_the_ai_gateway_is_restarted_once_where_pools_were_defined_after_its_start(stack: StackUnderTest) -> None:
+async def test_stk_18_the_ai_gateway_is_restarted_once_for_definitions_of_pools_that_are_newer_than_its_pods(stack: StackUnderTest) -> None:
     plan = await installed(stack, AI_GATEWAY)
     assert not await stack.restart(), "there is nothing to look for yet"
     await stack.apply(plan, objects.NAMESPACES, objects.CRDS)
@@ -67,33 +54,14 @@ async def test_stk_18_the_ai_gateway_is_restarted_once_where_pools_were_defined_
     assert not (await stack.until_ready(plan)).restart
     assert (await stack.ensure(plan, AI_GATEWAY)).revision == 1
     assert _generation(stack) == before + 1
-
-
-@pytest.mark.long
-async def test_stk_18_other_definitions_of_pools_need_another_restart(stack: StackUnderTest) -> None:
-    plan = await installed(stack, AI_GATEWAY)
-    await stack.apply(plan, objects.NAMESPACES, objects.CRDS)
-    await stack.restart()
-    await stack.until_ready(plan)
     stack.world.delete(POOLS)
     await eventually(lambda: stack.world.get(POOLS) is None)
     lost = await stack.look(plan)
-    assert (lost.restart, lost.lags) == (
-        False,
-        [Lag(target=objects.CRDS, object=f"CustomResourceDefinition {objects.INFERENCE_POOL_CRD}", why="does not exist", missing=True)],
-    )
+    missing = Lag(target=objects.CRDS, object=f"CustomResourceDefinition {objects.INFERENCE_POOL_CRD}", why="does not exist", missing=True)
+    assert (lost.restart, lost.lags) == (False, [missing])
     await _next_second()
     await stack.apply(plan, objects.CRDS)
     assert (await stack.look(plan)).restart
-
-
-async def test_stk_18_an_ai_gateway_that_found_pools_is_not_restarted(stack: StackUnderTest) -> None:
-    plan = await stack.plan()
-    await stack.apply(plan, objects.NAMESPACES, objects.CRDS)
-    await _next_second()
-    await stack.ensure(plan, AI_GATEWAY)
-    assert not (await stack.until_ready(plan)).restart
-    assert not (await stack.look(plan)).restart
 
 
 async def _next_second() -> None:
@@ -111,38 +79,6 @@ def _generation(stack: StackUnderTest) -> int:
 # --- the address of the Gateway ----------------------------------------------------------------------------------------------------------
 
 
-async def test_stk_23_24_32_a_gateway_gets_its_address_and_until_then_its_service_says_why(stack: StackUnderTest) -> None:
-    stack.world.envoy.behaviour.addresses = ()
-    plan = await with_gateway(stack)
-    seen = await stack.until(plan, lambda seen: not (seen.address_events or seen.lags))
-    assert seen.address == ""
-    (service,) = stack.world.names(SERVICES)
-    stack.world.create(EVENTS, _a_warning(service, "SyncLoadBalancerFailed", "quota exceeded"))
-    seen = await _changed(stack, plan, seen)
-    assert (seen.address, seen.address_events) == ("", ["SyncLoadBalancerFailed: quota exceeded"])
-
-    waiting = asyncio.create_task(_changed(stack, plan, seen))
-    stack.world.envoy.behaviour.addresses = ("10.245.9.1", "10.245.9.2")
-    seen = await waiting
-    assert (seen.address, seen.address_events, seen.lags) == ("10.245.9.1", [], [])
-
-    stack.world.envoy.behaviour.addresses = ("10.245.9.3",)
-    seen = await _changed(stack, plan, seen)
-    assert seen.address == "10.245.9.3"
-
-    notes = {"gateway.networking.k8s.io/bundle-version": "v1.4.0"}
-    stack.world.patch(f"{DEFINITIONS}/gateways.gateway.networking.k8s.io", {"metadata": {"annotations": notes}})
-    seen = await _changed(stack, plan, seen)
-    expected = plan.spec["versions"]["gatewayApi"]
-    (note,) = seen.notes
-    assert note.startswith(f"VersionMismatch: the cluster has Gateway API v1.4.0, and {expected} is expected")
-    assert seen.gating(EVERYTHING) == []
-
-    stack.world.envoy.behaviour.addresses = ()
-    seen = await _changed(stack, plan, seen)
-    assert (seen.address, seen.address_events) == ("", ["SyncLoadBalancerFailed: quota exceeded"])
-
-
 async def test_stk_23_before_there_is_a_service_its_controller_is_named(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.apply(plan, objects.NAMESPACES)
@@ -156,16 +92,10 @@ async def test_stk_23_before_there_is_a_service_its_controller_is_named(stack: S
     ]
 
 
-def _a_warning(service: str, reason: str, message: str) -> dict[str, Any]:
-    about = {"kind": "Service", "namespace": "envoy-gateway-system", "name": service}
-    fields = {"type": "Warning", "reason": reason, "message": message, "lastTimestamp": "2026-01-01T00:00:00Z"}
-    return {"metadata": {"name": reason.lower()}, "involvedObject": about, **fields}
-
-
 # --- workloads and devices ---------------------------------------------------------------------------------------------------------------
 
 
-async def test_stk_26_a_pool_without_nodes_is_ready_and_says_that_no_devices_are_there(stack: StackUnderTest) -> None:
+async def test_stk_26_a_pool_without_nodes_is_ready_without_devices_and_not_without_their_class(stack: StackUnderTest) -> None:
     plan = await installed(stack, DRA)
     seen = await stack.look(plan)
     nodes = len([each for each in stack.world.items("/api/v1/nodes") if "modelplane.ai/pool" in each["metadata"]["labels"]])
@@ -185,6 +115,9 @@ async def test_stk_26_a_pool_without_nodes_is_ready_and_says_that_no_devices_are
         for each in kept:
             metadata = {key: each["metadata"][key] for key in ("name", "ownerReferences") if key in each["metadata"]}
             stack.world.create(slices, {"metadata": metadata, "spec": each["spec"]})
+    stack.world.delete("/apis/resource.k8s.io/v1/deviceclasses/gpu.nvidia.com")
+    (lag,) = (await stack.look(plan)).lags
+    assert lag == Lag(target=DRA, object="DeviceClass gpu.nvidia.com", why="does not exist")
 
 
 async def test_stk_27_one_broken_node_is_told_and_does_not_gate(stack: StackUnderTest) -> None:
@@ -217,13 +150,6 @@ async def test_what_the_operator_of_prometheus_made_is_judged_too(stack: StackUn
     ]
 
 
-async def test_a_driver_whose_class_is_missing_gates(stack: StackUnderTest) -> None:
-    plan = await installed(stack, DRA)
-    stack.world.delete("/apis/resource.k8s.io/v1/deviceclasses/gpu.nvidia.com")
-    (lag,) = (await stack.look(plan)).lags
-    assert lag == Lag(target=DRA, object="DeviceClass gpu.nvidia.com", why="does not exist")
-
-
 def _says(why: str, seen: StackSeen) -> bool:
     return why in [lag.why for lag in seen.lags]
 
@@ -240,24 +166,18 @@ def _break(stack: StackUnderTest, pod: str) -> None:
 # --- releases ----------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
-async def test_a_release_that_a_user_uninstalled_is_missing(stack: StackUnderTest) -> None:
+async def test_releases_that_others_changed_are_told_and_taken_back(stack: StackUnderTest) -> None:
+    """What only Helm's own Secrets show: revisions, their states, and workloads that are put back by a release that is written again."""
     plan = await installed(stack, LWS)
-    await stack.uninstall(plan, LWS)
     seen = await stack.look(plan)
-    assert seen.lags == [
-        Lag(target=LWS, object="release lws-system/mp-lws", why="does not exist", missing=True),
-        Lag(target=LWS, object="Deployment lws-system/lws-controller-manager", why="does not exist", missing=True),
-    ]
-    assert (await stack.ensure(plan, LWS)).revision == 1
-    assert (await stack.until_ready(plan)).lags == []
-
-
-async def test_a_workload_that_a_user_deleted_is_missing_and_put_back_by_a_release_that_is_written_again(stack: StackUnderTest) -> None:
-    plan = await installed(stack, LWS)
-    stack.world.delete("/apis/apps/v1/namespaces/lws-system/deployments/lws-controller-manager")
-    (lag,) = (await stack.until(plan, lambda seen: seen.lags)).lags
+    waiting = asyncio.create_task(changed(stack, plan, seen))
+    await eventually(lambda: {"problem": "", "lags": []} in [found for (found,) in stack.cluster.heartbeats])
+    stack.world.delete(LWS_CONTROLLER)
+    (lag,) = (await waiting).lags
     assert (lag.object, lag.missing, lag.gates) == ("Deployment lws-system/lws-controller-manager", True, True)
+    await stack.look(plan, known=(await stack.look(plan)).digest, max_seconds=1, poll_seconds=1)
+    told = [line for (found,) in stack.cluster.heartbeats for line in found.get("lags", ())]
+    assert any(line.startswith("Deployment lws-system/lws-controller-manager: ") for line in told)
     # The release is as it was written, so Helm finds nothing to do.
     assert (await stack.ensure(plan, LWS)).revision == 1
     assert (await stack.look(plan)).lags != []
@@ -265,37 +185,35 @@ async def test_a_workload_that_a_user_deleted_is_missing_and_put_back_by_a_relea
     stack.ensured[LWS] = stack.ensured[LWS].model_copy(update={"revision": 2})
     assert (await stack.until_ready(plan)).lags == []
 
-
-@pytest.mark.long
-async def test_a_revision_that_others_wrote_is_told_and_taken_back(stack: StackUnderTest) -> None:
-    plan = await installed(stack, LWS)
     theirs = plan.releases[LWS].model_copy(update={"values": {"replicas": 3}})
-    assert (await stack.ensure_release(theirs)).revision == 2
+    assert (await stack.ensure_release(theirs)).revision == 3
     seen = await stack.until(plan, lambda seen: not seen.gating((LWS,)))
-    why = "its revision is 2, and 1 was installed"
-    assert seen.lags == [Lag(target=LWS, object="release lws-system/mp-lws", why=why, missing=True, gates=False)]
-    assert (await stack.ensure(plan, LWS)).revision == 3
+    assert seen.lags == [_a_release("its revision is 3, and 2 was installed").model_copy(update={"gates": False})]
+    assert (await stack.ensure(plan, LWS)).revision == 4
     assert (await stack.until_ready(plan)).lags == []
 
-
-async def test_a_release_that_is_not_deployed_has_to_be_installed_again(stack: StackUnderTest) -> None:
-    plan = await installed(stack, LWS)
-    (secret,) = stack.world.items("/api/v1/namespaces/lws-system/secrets?labelSelector=owner%3Dhelm")
-    path = f"/api/v1/namespaces/lws-system/secrets/{secret['metadata']['name']}"
+    (newest,) = stack.world.items("/api/v1/namespaces/lws-system/secrets?labelSelector=owner%3Dhelm,version%3D4")
+    path = f"/api/v1/namespaces/lws-system/secrets/{newest['metadata']['name']}"
     stack.world.patch(path, {"metadata": {"labels": {"status": "failed"}}})
-    assert (await stack.look(plan)).lags == [
-        Lag(target=LWS, object="release lws-system/mp-lws", why="its status is failed", missing=True),
-    ]
-
-
-@pytest.mark.long
-async def test_the_newest_of_many_revisions_counts_by_number(stack: StackUnderTest) -> None:
-    plan = await installed(stack, LWS)
+    assert (await stack.look(plan)).lags == [_a_release("its status is failed")]
+    stack.world.patch(path, {"metadata": {"labels": {"status": "deployed"}}})
     for number in (9, 10):
         marks = {"owner": "helm", "name": "mp-lws", "status": "deployed", "version": str(number)}
         stack.world.create("/api/v1/namespaces/lws-system/secrets", {"metadata": {"name": f"revision-{number}", "labels": marks}})
     (lag,) = (await stack.look(plan)).lags
-    assert lag.why == "its revision is 10, and 1 was installed"
+    assert lag.why == "its revision is 10, and 4 was installed"
+    for number in (9, 10):
+        stack.world.delete(f"/api/v1/namespaces/lws-system/secrets/revision-{number}")
+
+    await stack.uninstall(plan, LWS)
+    lost = Lag(target=LWS, object="Deployment lws-system/lws-controller-manager", why="does not exist", missing=True)
+    assert (await stack.look(plan)).lags == [_a_release("does not exist"), lost]
+    assert (await stack.ensure(plan, LWS)).revision == 1
+    assert (await stack.until_ready(plan)).lags == []
+
+
+def _a_release(why: str) -> Lag:
+    return Lag(target=LWS, object="release lws-system/mp-lws", why=why, missing=True)
 
 
 # --- what others did to objects ----------------------------------------------------------------------------------------------------------
@@ -338,20 +256,6 @@ async def test_a_look_without_a_change_ends_when_its_time_is_up(stack: StackUnde
     assert asyncio.get_running_loop().time() - begun >= 2
 
 
-@pytest.mark.long
-async def test_a_change_ends_a_look_at_once_and_heartbeats_say_what_lags(stack: StackUnderTest) -> None:
-    plan = await installed(stack, LWS)
-    seen = await stack.look(plan)
-    waiting = asyncio.create_task(_changed(stack, plan, seen))
-    await eventually(lambda: {"problem": "", "lags": []} in [found for (found,) in stack.cluster.heartbeats])
-    stack.world.patch(LWS_CONTROLLER, {"spec": {"template": {"metadata": {"annotations": {"testbed.modelplane.ai/ready": "never"}}}}})
-    seen = await waiting
-    assert [(lag.object, lag.gates) for lag in seen.lags] == [("Deployment lws-system/lws-controller-manager", True)]
-    await stack.look(plan, known=seen.digest, max_seconds=1, poll_seconds=1)
-    told = [line for (found,) in stack.cluster.heartbeats for line in found.get("lags", ())]
-    assert any(line.startswith("Deployment lws-system/lws-controller-manager: ") for line in told)
-
-
 async def test_a_change_that_does_not_last_is_not_told(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.apply(plan, objects.NAMESPACES, objects.QUOTA_GROUP)
@@ -364,7 +268,6 @@ async def test_a_change_that_does_not_last_is_not_told(stack: StackUnderTest) ->
     assert (await waiting) == seen
 
 
-@pytest.mark.long
 async def test_another_plan_of_the_worker_is_told(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.apply(plan, objects.NAMESPACES)
@@ -389,7 +292,7 @@ async def test_a_worker_that_shuts_down_ends_a_look_for_another_one(stack: Stack
     await eventually(lambda: stack.cluster.heartbeats)
     environment.worker_shutdown()
     with pytest.raises(TransientError, match="the worker shuts down"):
-        await asyncio.wait_for(waiting, SOON_SECONDS)
+        await asyncio.wait_for(waiting, TIMEOUT_SECONDS)
 
 
 @pytest_asyncio.fixture
@@ -409,7 +312,7 @@ async def test_stk_39_a_cluster_that_does_not_answer_is_looked_at_again(proxied:
     await through.apply(plan, objects.NAMESPACES, objects.QUOTA_GROUP)
     seen = await through.look(plan)
     proxy.refuse()
-    waiting = asyncio.create_task(_changed(through, plan, seen))
+    waiting = asyncio.create_task(changed(through, plan, seen))
     problems = await eventually(lambda: [found["problem"] for (found,) in through.cluster.heartbeats if found.get("problem")])
     assert "https://127.0.0.1" in problems[0]
     through.world.delete("/api/v1/namespaces/dra-driver-nvidia-gpu/resourcequotas/allow-critical-pods")
@@ -417,8 +320,3 @@ async def test_stk_39_a_cluster_that_does_not_answer_is_looked_at_again(proxied:
     proxy.restore()
     (lag,) = (await waiting).lags
     assert (lag.target, lag.missing) == (objects.QUOTA_GROUP, True)
-
-
-async def _changed(stack: StackUnderTest, plan: StackPlan, seen: StackSeen) -> StackSeen:
-    """Wait until something else is seen."""
-    return await asyncio.wait_for(stack.look(plan, known=seen.digest, max_seconds=600, poll_seconds=1), SOON_SECONDS)

@@ -6,26 +6,21 @@ from typing import Any
 import pytest
 
 from activities.render.stack import components, objects
-from activities.render.stack.install import INSTALL
 from api_types import labels
 from api_types.errors import NameConflict
-from api_types.messages.stack import AwaitNoRoutes, ListLoadBalancers, LoadBalancers, StackPlan
+from api_types.messages.stack import AwaitNoRoutes
 from tests.activities.environment.cluster_under_test import eventually
 from tests.activities.stack.stack_under_test import (
     DEFINITIONS,
-    EVENTS,
-    GATEWAY,
     GATEWAY_API,
     MARK,
     POOLS,
-    SERVICES,
     StackUnderTest,
     a_pool,
     shown,
 )
-from tests.environment.envoy_stand_in import CLASS_FINALIZER
 
-pytestmark = pytest.mark.testbed("shared")
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.long]
 
 Json = dict[str, Any]
 
@@ -34,20 +29,6 @@ GPU = "gpu.nvidia.com"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 SETS = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/default/leaderworkersets"
 OURS = {"app.kubernetes.io/managed-by": "modelplane", "modelplane.ai/replica": "qwen-0"}
-
-
-async def with_gateway(stack: StackUnderTest) -> StackPlan:
-    """Install the gateway's part of a stack, and wait for its load balancer."""
-    plan = await stack.plan()
-    others = {component.key for component in components.COMPONENTS[3:]}
-    await stack.carry_out(plan, [step for step in INSTALL if not others & set(step.targets)])
-    await stack.until(plan, lambda seen: seen.address)
-    return plan
-
-
-def a_gateway(gateway_class: str, **metadata: Any) -> Json:
-    spec = {"gatewayClassName": gateway_class, "listeners": [{"name": "x", "port": 81, "protocol": "HTTP"}]}
-    return {"kind": "Gateway", "metadata": {"name": "other", **metadata}, "spec": spec}
 
 
 def a_route(**metadata: Any) -> Json:
@@ -81,85 +62,6 @@ async def no_routes(stack: StackUnderTest, wait_seconds: int = 0) -> list[str]:
 
 
 # --- U2 to U4: the Gateway, its load balancer, its class --------------------------------------------------------------------------------
-
-
-async def test_stk_35_36_the_gateway_is_gone_before_its_service_which_is_waited_for(stack: StackUnderTest) -> None:
-    plan = await with_gateway(stack)
-    (service,) = stack.world.names(SERVICES)
-    behaviour, log = stack.world.envoy.behaviour, stack.world.envoy.log
-    behaviour.releases_balancers = False
-    about = {"kind": "Service", "namespace": "envoy-gateway-system", "name": service}
-    warning = {"type": "Warning", "reason": "SyncLoadBalancerFailed", "message": "the cloud refuses the deletion"}
-    stack.world.create(EVENTS, {"metadata": {"name": "w"}, "involvedObject": about, "lastTimestamp": "2026-01-01T00:00:00Z", **warning})
-    log.clear()
-    (waits,) = shown(await stack.remove(plan, objects.GATEWAY, wait_seconds=1))
-    assert f"Service envoy-gateway-system/{service}" in waits
-    assert stack.world.get(GATEWAY) is None
-    await eventually(lambda: log == [f"deleted {service}"])
-    (waits,) = shown(await stack.remove(plan, objects.GATEWAY, wait_seconds=0))
-    assert "finalizer service.kubernetes.io/load-balancer-cleanup" in waits
-    assert "SyncLoadBalancerFailed: the cloud refuses the deletion" in waits
-    assert stack.world.releases()["mp-gateway-helm"] == "deployed"
-    waiting = asyncio.create_task(stack.remove(plan, objects.GATEWAY))
-    behaviour.releases_balancers = True
-    assert shown(await waiting) == []
-    assert stack.world.names(SERVICES) == []
-    assert log == [f"deleted {service}", f"released {service}"]
-
-
-@pytest.mark.long
-async def test_a_load_balancer_that_is_skipped_is_no_longer_waited_for(stack: StackUnderTest) -> None:
-    plan = await with_gateway(stack)
-    stack.world.envoy.behaviour.releases_balancers = False
-    (service,) = (await stack.remove(plan, objects.GATEWAY, wait_seconds=0)).remaining
-    assert shown(await stack.remove(plan, objects.GATEWAY, wait_seconds=60, skipped=[service.id])) == []
-    assert len(stack.world.names(SERVICES)) == 1
-
-
-@pytest.mark.long
-async def test_a_class_that_is_still_used_names_its_gateways_until_it_is_skipped(stack: StackUnderTest) -> None:
-    plan = await with_gateway(stack)
-    others = f"{GATEWAY_API}/namespaces/default/gateways"
-    stack.world.create(others, a_gateway("envoy"))
-    await stack.remove(plan, objects.GATEWAY)
-    held = f"{GATEWAY_API}/gatewayclasses/envoy"
-    await eventually(lambda: CLASS_FINALIZER in (stack.world.get(held) or {})["metadata"].get("finalizers", ()))
-    result = await stack.remove(plan, objects.CLASS, wait_seconds=1)
-    (waits,) = shown(result)
-    assert CLASS_FINALIZER in waits
-    assert "Gateways of the class: default/other" in waits
-    assert shown(await stack.remove(plan, objects.CLASS, wait_seconds=60, skipped=[result.remaining[0].id])) == []
-    stack.world.delete(f"{others}/other")
-    assert shown(await stack.remove(plan, objects.CLASS)) == []
-    assert stack.world.get(held) is None
-
-
-@pytest.mark.long
-async def test_a_gateway_of_others_stays_with_its_load_balancer(stack: StackUnderTest) -> None:
-    plan = await with_gateway(stack)
-    stack.world.patch(GATEWAY, {"metadata": {"annotations": {"modelplane.ai/owner-uid": "x"}}})
-    result = await stack.remove(plan, objects.GATEWAY)
-    assert shown(result) == []
-    (skipped,) = result.skipped
-    assert "belongs to InferenceCluster bare (uid x)" in skipped
-    assert stack.world.get(GATEWAY)
-    assert len(stack.world.names(SERVICES)) == 1
-
-
-async def test_stk_37_38_load_balancers_of_others_are_listed_and_ours_is_not(stack: StackUnderTest) -> None:
-    await with_gateway(stack)
-    await _list_nothing(stack)
-    for number in range(22):
-        spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "x"}}
-        stack.world.create("/api/v1/namespaces/envoy-gateway-system/services", {"metadata": {"name": f"lb-{number:02}"}, "spec": spec})
-    stack.world.create(SERVICES, {"metadata": {"name": "internal"}, "spec": {"ports": [{"port": 80}], "selector": {"app": "x"}}})
-    found: LoadBalancers = await stack.run(stack.activities.list_load_balancers, ListLoadBalancers(**stack.base))
-    assert found == LoadBalancers(services=[f"envoy-gateway-system/lb-{number:02}" for number in range(20)], more=2)
-
-
-async def _list_nothing(stack: StackUnderTest) -> None:
-    found: LoadBalancers = await stack.run(stack.activities.list_load_balancers, ListLoadBalancers(**stack.base))
-    assert found == LoadBalancers()
 
 
 # --- U5, U7: releases --------------------------------------------------------------------------------------------------------------------
@@ -202,7 +104,6 @@ async def test_a_controller_stays_while_there_are_objects_of_its_kinds(stack: St
     assert stack.world.releases() == {}
 
 
-@pytest.mark.long
 async def test_a_release_is_gone_when_its_pods_are(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.ensure(plan, LWS)
@@ -290,7 +191,6 @@ async def test_the_stack_of_another_cluster_object_is_not_removed(stack: StackUn
     assert (await stack.look(plan)).lags == []
 
 
-@pytest.mark.long
 async def test_releases_of_a_cluster_whose_stack_is_that_of_another_are_neither_written_nor_removed(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.apply(plan, objects.NAMESPACES)
