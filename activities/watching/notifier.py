@@ -18,6 +18,8 @@ _BATCH_SECONDS = 0.2
 _INTERVAL_SECONDS = 1.0
 _CONCURRENT_MAX = 16
 _RETRY_SECONDS = 2.0
+# A workflow that was terminated is started again after seconds, or when people notice.
+_ABSENT_SECONDS, _ABSENT_SECONDS_MAX = 30.0, 3600.0
 
 MessageT = TypeVar("MessageT", bound=Message)
 MessageT_co = TypeVar("MessageT_co", bound=Message, covariant=True)
@@ -69,6 +71,8 @@ class ChangeNotifier(Generic[MessageT]):
         self._send = send
         self._due: dict[Owner, float] = {}
         self._sent_digests: dict[Owner, str] = {}
+        # How often in a row the workflow of an owner was not running.
+        self._absences: dict[Owner, int] = {}
         # By workflow: objects with another uid, of an earlier owner or made up by the cluster, are of another owner with the same one.
         self._sent_at: dict[str, float] = {}
         self._wake = asyncio.Event()
@@ -133,12 +137,22 @@ class ChangeNotifier(Generic[MessageT]):
         self._sent_at[owner.workflow_id] = asyncio.get_running_loop().time()
         if found:
             self._sent_digests[owner] = pending.digest
+            self._absences.pop(owner, None)
         else:
-            # A workflow that starts under this name later gets the next change, even one back to this observation.
             self._sent_digests.pop(owner, None)
         if pending.last:
             index.forget(owner)
             self._sent_digests.pop(owner, None)
+            self._absences.pop(owner, None)
+        elif not found:
+            self._await(owner)
+
+    def _await(self, owner: Owner) -> None:
+        """Signal an owner later whose workflow does not run: its objects may never change again."""
+        absences = self._absences.get(owner, 0)
+        self._absences[owner] = absences + 1
+        pause = _ABSENT_SECONDS * 2.0 ** min(absences, 10)
+        self.enqueue(owner, min(pause, _ABSENT_SECONDS_MAX))
 
 
 def _seconds_until(moment: datetime) -> float:

@@ -13,6 +13,7 @@ from activities.cluster_objects.ownership import Owner
 from activities.clusters.watch import observation_index
 from activities.clusters.watch.observation_index import ObservationIndex, PendingObservation
 from activities.observe.objects import ObjectSeen
+from activities.watching import notifier as notifier_module
 from activities.watching.notifier import ChangeNotifier, Undelivered
 from activities.watching.reflector import Key
 from api_types.clock import utc_now
@@ -70,6 +71,33 @@ async def test_an_owner_that_changes_while_it_is_signalled_waits_until_its_secon
         await enough.wait()
     task.cancel()
     assert min(later - earlier for earlier, later in pairwise(sent)) >= 0.99
+
+
+async def test_an_owner_that_does_not_run_is_signalled_when_it_runs_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing of it changes meanwhile, as of a replica whose workflow was terminated."""
+    monkeypatch.setattr(notifier_module, "_ABSENT_SECONDS", 0.01)
+    answers = iter((False, False, True))
+    sent: list[bool] = []
+    runs = asyncio.Event()
+
+    async def send(owner: Owner, observed: Observed) -> bool:
+        del owner, observed
+        sent.append(next(answers))
+        if sent[-1]:
+            runs.set()
+        return sent[-1]
+
+    notifier = ChangeNotifier(send, lambda _: False)
+    notifier.enqueue(CLUSTER)
+    task = asyncio.create_task(notifier.run(ObservationIndex(CLUSTER, lambda _: None)))
+    async with asyncio.timeout(60):
+        await runs.wait()
+    notifier.enqueue(CLUSTER)
+    await asyncio.sleep(0.05)
+    task.cancel()
+    assert sent == [False, False, True]
 
 
 async def test_owners_with_the_same_workflow_take_turns_with_its_second() -> None:
