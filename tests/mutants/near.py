@@ -4,6 +4,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 
 from coverage import CoverageData
@@ -12,6 +13,8 @@ from tests.mutants.edits import ROOT
 
 # Each further file at the same distance finds fewer mutants.
 FILES_MAX = 16
+# Beyond it nearly every test imports a module.
+DISTANCE_MAX = 6
 
 
 class Importing:
@@ -21,24 +24,20 @@ class Importing:
         """Return the test files near a module, nearest first. Imports do not depend on the line."""
         del line
         distances = self._distances(module)
-        mirrored = "tests/" + str(Path(module).parent)
         stem = Path(module).stem
 
-        def rank(file: str) -> tuple[bool, int, bool, int, str]:
-            return (
-                stem not in file,
-                distances[file],
-                not file.startswith(mirrored),
-                len(file),
-                file,
-            )
+        def rank(file: str) -> tuple[bool, int, int, int, str]:
+            # A shared folder weighs as much as an import: tests reach a module through the
+            # package that it belongs to.
+            shared = _shared_folders(module, file)
+            return (stem not in file, distances[file] - shared, -shared, len(file), file)
 
         files = [file for file in distances if Path(file).name.startswith("test_")]
         return sorted(files, key=rank)[:FILES_MAX]
 
     def _distances(self, module: str) -> dict[str, int]:
         found, edge, distance = {module: 0}, [module], 0
-        while edge and distance < 4:
+        while edge and distance < DISTANCE_MAX:
             distance += 1
             edge = sorted({user for each in edge for user in self._users[each]} - set(found))
             found |= dict.fromkeys(edge, distance)
@@ -54,6 +53,12 @@ class Importing:
                 for imported in _imported(ast.parse(path.read_text())):
                     users[imported].add(file)
         return users
+
+
+def _shared_folders(module: str, test: str) -> int:
+    """Count the folders that the path of a test has in common with that of a module."""
+    pairs = zip(Path(module).parts[:-1], Path(test).parts[1:-1], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
