@@ -56,7 +56,7 @@ class Importing:
 
 
 def _shared_folders(module: str, test: str) -> int:
-    """Count the folders that the path of a test has in common with that of a module."""
+    """Count the leading folders on which the paths of a module and a test agree."""
     pairs = zip(Path(module).parts[:-1], Path(test).parts[1:-1], strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 

@@ -15,6 +15,7 @@ from scheduler.cel.selector import _compile
 from scheduler.decide import apply, decide
 from scheduler.fleet.fleet import Fleet
 from scheduler.hardware import device_matching
+from scheduler.hardware.assignment import assign_exactly
 from scheduler.model.decision import Decision
 from scheduler.model.devices import DeviceEntry
 from scheduler.model.inputs import DeploymentView, ScheduleRequest
@@ -207,15 +208,16 @@ def test_a_request_that_no_manifest_makes_is_refused_before_it_is_decided(view: 
         read_need(to_wire(view))
 
 
-def test_a_search_for_an_assignment_is_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_matching, "_WORK_PER_STEP", 1_000_000)
-    forget(device_matching.member_need)
+@pytest.mark.parametrize("each", [0, 7, 11])
+def test_a_search_for_an_assignment_is_work(each: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_matching, "_WORK_PER_STEP", each)
     node = pool("p", 1, gpu("80Gi", 3, name="a", device_class="a"), gpu("80Gi", 3, name="b", device_class="b"))
     requests = tuple(ask(at_least("80Gi"), count=count, name=f"r{at}") for at, count in enumerate((3, 2, 2)))
-    fit = device_matching.member_need(requests, MatchRules()).fit(node.device_set)
-    forget(device_matching.member_need)
-    assert not fit.fits
-    assert fit.work > 1_000_000
+    need = device_matching.MemberNeed(requests, MatchRules())
+    selectors = sum(selector.match(entry).work for (selector,) in need.selectors for entry in node.device_set.entries)
+    _, steps = assign_exactly([[True, True]] * 3, [3, 2, 2], [3, 3], ["a", "b"], [0, 0])
+    assert steps > 2
+    assert need.fit(node.device_set).work == selectors + steps * each
 
 
 def test_selectors_that_took_too_much_on_one_node_are_not_evaluated_further(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,14 @@
 """What adapters observed of a pool (cases 171 and 172)."""
 
+import pytest
+
 from scheduler.decide import decide_and_explain
 from scheduler.explain.cluster_report import PoolDetail
+from scheduler.fleet.capacity import observed_limit
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import cluster_view
 from scheduler.model.inputs import ClusterView, PoolObservation, ScheduleRequest
+from scheduler.model.policy import SchedulerOptions
 from tests.scheduler.builders import (
     NOW,
     actions,
@@ -12,6 +16,7 @@ from tests.scheduler.builders import (
     condition,
     decided,
     deployment,
+    engine,
     fleet,
     message,
     places,
@@ -82,3 +87,41 @@ def test_the_observation_is_part_of_the_published_pool() -> None:
     observed = {"schedulable": 3, "growable": 1, "queueFree": 2, "admitted": 1, "observedAt": 5}
     manifest = {"metadata": {"name": "a"}, "status": {"gpuPools": [{"name": "p", "nodes": 4, "devices": [], "observed": observed}]}}
     assert cluster_view(manifest).pools[0].observed == PoolObservation(3, 1, 0, 2, 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reason", "detail"),
+    [
+        (5, "InsufficientNodes", "engine main: needs 7, 3 free of 5"),
+        (6, "InsufficientNodes", "engine main: needs 7, 3 free of 6"),
+        (7, "ObservedCapacity", "engine main: needs 7, 3 observed free of 7 declared free"),
+        (8, "ObservedCapacity", "engine main: needs 7, 3 observed free of 8 declared free"),
+    ],
+)
+def test_the_observation_is_the_reason_where_the_declared_nodes_would_do(nodes: int, reason: str, detail: str) -> None:
+    request = ScheduleRequest("why", deployment(engine(copies=7)))
+    (found,) = decide_and_explain(fleet(seen(nodes, schedulable=3)), [request], NOW)
+    assert found.clusters["a"].pools["p"] == PoolDetail(reason, detail)
+
+
+@pytest.mark.parametrize(
+    ("fields", "limit"),
+    [
+        ({"schedulable": 7, "growable": 11}, 13),
+        ({"schedulable": 3}, -2),
+        ({"schedulable": 0}, -5),
+        ({"queue_free": 7}, 2),
+        ({"queue_free": 7, "admitted": 3}, 5),
+        ({"queue_free": 7, "admitted": 5}, 7),
+        ({"queue_free": 7, "admitted": 13}, 7),
+        ({"queue_free": 0}, -5),
+        ({"schedulable": 7, "growable": 11, "queue_free": 17, "admitted": 3}, 13),
+        ({"schedulable": 17, "growable": 11, "queue_free": 7, "admitted": 3}, 5),
+        ({}, None),
+    ],
+)
+def test_five_charged_nodes_are_subtracted_once(fields: dict[str, int], limit: int | None) -> None:
+    observed = {"observed_at": NOW, "schedulable": -1, "queue_free": -1, **fields}
+    offered = pool("p", 100, observed=PoolObservation(**observed))
+    assert observed_limit(offered, 5, NOW, SchedulerOptions()) == limit
+    assert observed_limit(pool("p", 100), 5, NOW, SchedulerOptions()) is None

@@ -8,10 +8,11 @@ import pytest
 from api_types.names import replica_name, tenant_queue, workload_name
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import cluster_view
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.snapshots import snapshot
 from scheduler.model.inputs import AdmissionView, ClusterView, QueueView
 from scheduler.model.policy import SchedulerOptions
-from scheduler.placement.limits.queue_limits import next_timeouts
+from scheduler.placement.limits.queue_limits import QueueLimits, devices_of, is_old, next_timeouts
 from tests.scheduler.builders import (
     NAMESPACE,
     NOW,
@@ -29,6 +30,7 @@ from tests.scheduler.builders import (
     fleet,
     gpu,
     message,
+    nic,
     places,
     pool,
     put_replicas,
@@ -203,3 +205,67 @@ def test_18_5_the_snapshot_reaches_the_cluster_through_its_report() -> None:
     assert seen == [("p", 2, 2, 1), ("fixed", 1, 0, 0), ("unseen", 0, 0, 0)]
     assert (view.queues, view.observed_at) == ((QueueView("q", (QUEUE,), ("p",), 8),), NOW)
     assert view.admission == (AdmissionView("w", "Pending", "Gated", 5),)
+
+
+@pytest.mark.parametrize(
+    ("entries", "devices"),
+    [
+        ((gpu(count=5),), 5),
+        ((gpu(count=5), nic(count=3)), 8),
+        ((gpu(count=5), nic(count=-3)), 5),
+        ((gpu(count=5), nic(count=3, claim="Synthetic")), 5),
+        ((gpu(count=5, claim="DevicePlugin"), nic(count=3)), 8),
+        ((gpu(count=0),), 1),
+        ((gpu(count=7, claim="Synthetic"),), 1),
+    ],
+)
+def test_a_node_counts_as_its_claimable_devices(entries: tuple[Any, ...], devices: int) -> None:
+    assert devices_of(pool("p", 1, *entries)) == devices
+
+
+@pytest.mark.parametrize(
+    ("queues", "nodes"),
+    [
+        ([], [5, 7]),
+        ([QueueView("q", (QUEUE,), (), 13)], [2, 4]),
+        ([QueueView("q", (QUEUE,), (), 10)], [2, 3]),
+        ([QueueView("q", (QUEUE,), (), 9)], [1, 3]),
+        ([QueueView("q", (QUEUE,), ("five",), 13)], [2, 7]),
+        ([QueueView("q", (QUEUE,), ("three",), 13)], [5, 4]),
+        ([QueueView("q", (QUEUE,), ("five", "three"), 13)], [2, 4]),
+        ([QueueView("q", (QUEUE,), ("other",), 13)], [5, 7]),
+        ([QueueView("q", ("others",), (), 13)], [5, 7]),
+        ([QueueView("q", ("others", QUEUE), (), 13)], [2, 4]),
+        ([QueueView("q", (QUEUE,), (), 0)], [0, 0]),
+        ([QueueView("q", (QUEUE,), (), -1)], [5, 7]),
+        ([QueueView("q", (QUEUE,), (), 1_000)], [5, 7]),
+        ([QueueView("q", (QUEUE,), ("five",), 6), QueueView("r", (QUEUE,), (), 13)], [1, 4]),
+    ],
+)
+def test_18_5_1_the_nodes_of_each_pool_that_all_queues_would_admit(queues: list[QueueView], nodes: list[int]) -> None:
+    view = cluster(
+        "a",
+        pool("five", 5, gpu(count=5)),
+        pool("three", 7, gpu(count=3)),
+        queues=tuple(queues),
+        observed_at=NOW,
+    )
+    overlay = FleetOverlay(fleet(view), NOW)
+    assert QueueLimits(overlay, overlay.clusters["a"], (NAMESPACE, "m")).nodes([5, 7]) == nodes
+
+
+def test_18_5_2_an_observation_is_used_until_its_limit() -> None:
+    view, options = cluster("a", 1, observed_at=NOW), SchedulerOptions(observed_limit_seconds=7)
+    assert [is_old(view, NOW + later, options) for later in (0, 7_000, 7_001)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "waits"),
+    [(899_999, True), (900_999, True), (901_000, False)],
+    ids=["less than the timeout", "within its second", "a second more"],
+)
+def test_18_5_4_a_replica_waits_for_its_admission_for_the_whole_timeout(milliseconds: int, waits: bool) -> None:
+    seen = AdmissionView(M0, "Pending", "Unschedulable", NOW - milliseconds)
+    world = fleet(cluster("a", 2, admission=(seen,), observed_at=NOW), cluster("b", 2))
+    put_replicas(world, deployment(), "a/0", ready=False, serving=False)
+    assert actions(decided(world, deployment())) == ({"a/0": "Keep"} if waits else {"b/0": "Create"})
