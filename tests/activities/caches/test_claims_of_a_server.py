@@ -1,4 +1,4 @@
-"""What only a real API server shows of a cache: how it writes sizes, binds, expands and holds claims, and their classes."""
+"""A real API server writes sizes in its own form, binds, expands and holds the claims of caches, and knows their classes."""
 
 import asyncio
 import secrets

@@ -1,4 +1,4 @@
-"""The simulated cluster in the place of a real one, for tests of what activities request of an API server."""
+"""The simulated cluster in the place of a real one, for tests of the requests of activities."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Backends and routes, by what is requested of an API server; test_watch and test_timeouts have them on a real one."""
+"""Backends and routes on an API server in memory; test_watch and test_timeouts use a real one."""
 
 import asyncio
 import uuid

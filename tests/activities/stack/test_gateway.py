@@ -1,4 +1,4 @@
-"""The Gateway of a stack and what stands behind it, from its installation to its removal, on a real API server with real helm.
+"""The Gateway of a stack and its load balancer, from the installation to the removal, on a real API server with real helm.
 
 A stand-in acts as Envoy's controllers.
 """

@@ -167,7 +167,7 @@ def _break(stack: StackUnderTest, pod: str) -> None:
 
 
 async def test_releases_that_others_changed_are_told_and_taken_back(stack: StackUnderTest) -> None:
-    """What only Helm's own Secrets show: revisions, their states, and workloads that are put back by a release that is written again."""
+    """Helm's own Secrets show revisions and their states. A release that is written again puts a deleted workload back."""
     plan = await installed(stack, LWS)
     seen = await stack.look(plan)
     waiting = asyncio.create_task(changed(stack, plan, seen))

@@ -1,4 +1,4 @@
-"""What only a real API server and its controllers show of a replica: defaults, fields of others, deletion, claims and pages."""
+"""Replicas where a real API server and its controllers matter: defaults, fields of others, deletion, claims and pages."""
 
 import asyncio
 from datetime import timedelta

@@ -57,7 +57,7 @@ async def services(running_services: Services) -> Services:
 
 
 async def test_models_are_reached_through_two_gateways_while_they_scale_roll_and_move_until_they_are_deleted(services: Services) -> None:
-    """What only real gateways show: where requests arrive, in which shares, and that none fails while endpoints change."""
+    """Real gateways decide where requests arrive, in which shares, and whether any fails while endpoints change."""
     placed = await services.deploy("qwen", 2)
     (llama,) = await services.deploy("llama", 1)
     assert set(placed.values()) == {"eu", "us"}
@@ -215,7 +215,7 @@ async def what_is_deleted_leaves_nothing_on_the_control_cluster(services: Servic
 
 
 async def test_requests_are_sent_again_as_their_service_says_and_middlewares_follow_it(services: Services) -> None:
-    """What only Traefik shows: which failures its retries take, that streams stay whole, and its Middlewares beside the routes."""
+    """Traefik decides which failures are retried, keeps streams whole, and reads Middlewares beside the routes."""
     await services.plane.apply(an_endpoint("told", f"http://{PROVIDER_ADDRESS}:{faults.PORT}", tier="told"))
     await services.plane.apply(an_endpoint("silent", f"http://{PROVIDER_ADDRESS}:{faults.SILENT_PORT}", tier="silent"))
     await asyncio.gather(*(a_retrying_service(services, name) for name in RETRYING))
