@@ -1,7 +1,7 @@
 """One manifest to running pods, and back to nothing, on two real API servers.
 
-The real scheduler binds the pods and allocates their devices; the real server tells who manages a field. The other lives of deployments
-are in tests/simulation/lives/test_deployments.py, in virtual time.
+The real scheduler binds the pods and allocates their devices, and the real server names the manager of a field. The other lives of
+deployments are in tests/simulation/lives/test_deployments.py, in virtual time.
 """
 
 from typing import Any

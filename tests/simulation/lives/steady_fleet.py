@@ -116,7 +116,7 @@ class SteadyFleet(ControlPlane):
         self.world.workers.kill()
 
     def kill_workers(self) -> None:
-        """Kill all workers. Those that take their places read the settings again."""
+        """Kill all workers. New workers take their places and read the settings again."""
         for worker in list(self.world.workers.all):
             self.world.workers.kill(worker)
 
