@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from temporalio import workflow
 
+from activities.messaging.querying import Answers
 from api_types.payloads.packing import pack, unpack
 from tests.scheduler.builders import cluster, deployment
 from tests.workflows.environment.protocol_fleet import ReportedCluster
@@ -14,6 +15,7 @@ from tests.workflows.fleet_scheduler.cache.builders import Clock, cache_with, cy
 from tests.workflows.fleet_scheduler.cycle import LOG
 from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler.inbox import Inbox
+from workflows.fleet_scheduler.rebuild import activities
 from workflows.fleet_scheduler.rebuild.accounts import Accounts, PackedAccounts
 from workflows.fleet_scheduler.rebuild.activities import AccountsPage, Listed, ListEntities, ReadAccounts
 from workflows.fleet_scheduler.rebuild.adoption import Adoption
@@ -93,3 +95,20 @@ def test_a_cluster_whose_account_is_older_than_the_report_of_the_next_one_is_ask
     missing._arrived.append((made.now(), AccountsPage(accounts=read.packed(), answered=["inferencecluster/a"])))
     missing.adopt()
     assert (made.clusters["a"].uid, made.state.unresponsive) == ("second", {"inferencecluster/a": ["a"]})
+
+
+@pytest.mark.parametrize(
+    ("workflow_id", "account", "listed", "cluster"),
+    [
+        ("modelreplica/ml/a", {"cluster": "eu-1"}, "us-1", "eu-1"),
+        ("modelreplica/ml/a", {"cluster": 7}, "us-1", "us-1"),
+        ("modelreplica/ml/a", ["no account"], "us-1", "us-1"),
+        ("modelreplica/ml/a", None, "", ""),
+        ("inferencecluster/eu-1", {"cluster": "us-1"}, "us-1", "eu-1"),
+    ],
+    ids=["by the account", "by visibility", "no account at all", "not known", "by the id"],
+)
+def test_an_account_that_cannot_be_read_names_its_cluster(workflow_id: str, account: Any, listed: str, cluster: str) -> None:
+    """No replica is placed on that cluster until the account can be read."""
+    page, answered = activities._page(Answers(by_id={workflow_id: account}), {workflow_id: listed})
+    assert (page.unresponsive, answered) == ({workflow_id: cluster}, [])
