@@ -188,6 +188,8 @@ def _other_constants(node: ast.Constant) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _other_statements(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    if isinstance(node, ast.Delete) and all(isinstance(each, ast.Name) for each in node.targets):
+        return  # an unused argument: nothing changes without the statement
     if isinstance(node, ast.Expr | ast.AugAssign | ast.Raise | ast.Delete):
         yield ast.Pass(), "statement deleted"
     elif isinstance(node, ast.Assign) and not isinstance(node.targets[0], ast.Name | ast.Tuple):

@@ -471,4 +471,113 @@ SURVIVORS = (
     ),
 )
 
-KEPT: tuple[Mutant, ...] = (*AT_THE_DOOR, *AT_OTHER_DOORS, *UPDATE_RULES, *TEARDOWN, *SURVIVORS)
+# Bounds and arithmetic of the scheduler, and messages and answers that lack a part.
+CORPUS = "tests/scheduler/cel/test_corpus.py"
+CONVERSIONS = "scheduler/cel/runtime/conversions.py"
+CALL_ESTIMATES = "scheduler/cel/cost/call_estimates.py"
+QUEUE_LIMITS = "tests/scheduler/placement/limits/test_queue_limits.py"
+BOUNDS = (
+    Mutant(
+        CONVERSIONS,
+        "to_uint",
+        "math.isfinite(value) and 0 <= value < float(UINT64_MAX)",
+        "math.isfinite(value)",
+        CORPUS,
+    ),
+    Mutant(
+        CONVERSIONS,
+        "to_uint",
+        "kind is str and _UNSIGNED.match(value)",
+        "kind is str",
+        CORPUS,
+    ),
+    Mutant(
+        "scheduler/cel/runtime/list_functions.py",
+        "_sum_of_unknown",
+        "Duration(0)",
+        "Duration(1)",
+        CORPUS,
+    ),
+    Mutant(
+        "scheduler/cel/cost/costs.py",
+        "_pairs.cost",
+        "1 + size_of(args[0]) * size_of(args[1]) * factor",
+        "1 + size_of(args[0]) * size_of(args[1]) + factor",
+        CORPUS,
+    ),
+    Mutant(CALL_ESTIMATES, "_replaced", "old.high <= new.low", "not old.high <= new.low", CORPUS),
+    Mutant(CALL_ESTIMATES, "_replaced", "old.high <= new.low", "old.high < new.low", CORPUS),
+    Mutant(
+        "scheduler/hardware/device_matching.py",
+        "MemberNeed._match",
+        "matcher.work += steps * _WORK_PER_STEP",
+        "matcher.work += steps + _WORK_PER_STEP",
+        "tests/scheduler/test_work.py",
+    ),
+    Mutant(
+        "scheduler/explain/conditions.py",
+        "cache_condition",
+        "Condition(kind, 'False', 'ModelCacheUnresolved', f'Waiting for ModelCache {cache.name}')",
+        "Condition('False', kind, 'ModelCacheUnresolved', f'Waiting for ModelCache {cache.name}')",
+        "tests/scheduler/explain/test_conditions.py",
+    ),
+    Mutant(
+        "scheduler/placement/limits/queue_limits.py",
+        "QueueLimits._devices",
+        "not queue.pools or pool.name in queue.pools",
+        "not queue.pools",
+        QUEUE_LIMITS,
+    ),
+    Mutant(
+        "scheduler/explain/cluster_report.py",
+        "_short",
+        "declared >= needed",
+        "declared > needed",
+        "tests/scheduler/fleet/test_capacity.py",
+        number=2,
+    ),
+    Mutant(
+        "scheduler/model/fields.py",
+        "is_whole",
+        "WHOLE_MIN <= value <= WHOLE_MAX",
+        "WHOLE_MIN <= value < WHOLE_MAX",
+        "tests/scheduler/model/test_fields.py",
+    ),
+    Mutant(
+        "workflows/inference_gateway/workflow.py",
+        "InferenceGatewayWorkflow.control_observed",
+        "seen is None",
+        "False",
+        "tests/workflows/inference_gateway/test_gateway_orders.py",
+    ),
+    Mutant(
+        "workflows/fleet_scheduler/rebuild/activities.py",
+        "_page",
+        "cluster_of(workflow_id, account) or _cluster(workflow_id, entities)",
+        "_cluster(workflow_id, entities)",
+        "tests/workflows/fleet_scheduler/rebuild/test_pages.py",
+    ),
+    Mutant(
+        "workflows/model_deployment/adoption.py",
+        "Adoption._adopt_all",
+        "not unresponsive",
+        "unresponsive",
+        "tests/workflows/model_deployment/test_replicas_found.py",
+    ),
+    Mutant(
+        "workflows/cloud_cluster/shown.py",
+        "report_of",
+        "plan.storage_class if plan else ''",
+        "''",
+        "tests/workflows/cloud_cluster/test_shown.py",
+    ),
+)
+
+KEPT: tuple[Mutant, ...] = (
+    *AT_THE_DOOR,
+    *AT_OTHER_DOORS,
+    *UPDATE_RULES,
+    *TEARDOWN,
+    *SURVIVORS,
+    *BOUNDS,
+)

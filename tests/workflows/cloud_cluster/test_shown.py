@@ -8,10 +8,10 @@ from typing import Any
 
 from temporalio.api.sdk.v1 import WorkflowMetadata
 
-from api_types.messages.clouds import CLUSTER_KEY
-from tests.activities.clouds.builders import a_pool
+from api_types.messages.clouds import CLUSTER_KEY, CloudProblem, CloudReport
+from tests.activities.clouds.builders import UID, a_pool
 from tests.workflows.cloud_cluster.control_plane import CloudPlane
-from tests.workflows.cloud_cluster.decided import Decided, ready
+from tests.workflows.cloud_cluster.decided import ACCOUNT, Decided, ready
 from tests.workflows.environment.harness import eventually
 from workflows.cloud_cluster import shown
 from workflows.cloud_cluster.state import CloudState
@@ -86,6 +86,36 @@ async def test_prv_3_2_the_temporal_ui_has_the_graph_and_one_activity_for_each_o
     assert summaries[f"ensure {CLUSTER_KEY} 0"].startswith(f"ensure {CLUSTER_KEY}: Cluster prod-")
     text = await details()
     assert ("| Creating" in text, text.count("| Ready |")) == (False, len(worked_on))
+
+
+# --- what the InferenceCluster is told ----------------------------------------------------------
+
+
+def test_the_report_without_a_plan_and_with_each_part_of_it() -> None:
+    cluster = Decided()
+    cluster.state.report_number = 7
+    assert shown.report_of(CloudState(report_number=5), UID, []) == CloudReport(uid=UID, sequence=5, reason="Provisioning")
+    refused = CloudProblem(reason="InvalidNodePool", at="b", text="no such card")
+    warning = CloudProblem(reason="Expensive", at="gpu", text="costs much")
+    plan = cluster.wanted((refused,), warnings=[warning], cloud_cluster="mp-eu", storage_class="fs")
+    cluster.plan(plan)
+    cluster.make_all()
+    assert shown.report_of(cluster.state, UID, [], ["disk d"]) == CloudReport(
+        uid=UID,
+        sequence=7,
+        generation=1,
+        phase="Creating",
+        usable=True,
+        reason="InvalidNodePool",
+        message="InvalidNodePool: b: no such card",
+        cloud_cluster="mp-eu",
+        account=ACCOUNT,
+        problems=[refused, warning],
+        storage_class="fs",
+        objects_ready=len(plan.objects),
+        objects=len(plan.objects),
+        leftovers=["disk d"],
+    )
 
 
 # --- how long it takes --------------------------------------------------------------------------------------------------------------------
