@@ -88,7 +88,7 @@ async def test_prv_3_2_the_temporal_ui_has_the_graph_and_one_activity_for_each_o
     assert ("| Creating" in text, text.count("| Ready |")) == (False, len(worked_on))
 
 
-# --- what the InferenceCluster is told ----------------------------------------------------------
+# --- the report to the InferenceCluster ----------------------------------------------------------
 
 
 def test_the_report_without_a_plan_and_with_each_part_of_it() -> None:

@@ -1,4 +1,4 @@
-"""Which messages an InferenceGateway accepts and what it orders, without Temporal."""
+"""Messages that an InferenceGateway accepts, and its orders, without Temporal."""
 
 from typing import Any
 
