@@ -6,6 +6,7 @@ import pytest
 
 from scheduler.decide import decide_and_explain
 from scheduler.fleet.manifests import cluster_view
+from scheduler.hardware.device_matching import need_digest
 from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, PoolView, ScheduleRequest
 from tests.scheduler.builders import (
     DRIVER,
@@ -271,3 +272,20 @@ def test_the_limit_of_a_claim_does_not_concern_device_plugins() -> None:
     requests = tuple(ask(count=11, name=f"r{i}") for i in range(3))
     world = fleet(cluster("a", pool("p", 1, gpu(count=64, claim="DevicePlugin"))))
     assert places(decided(world, deployment(engine("main", alone(*requests))))) == ["a/0"]
+
+
+def test_every_edit_of_a_request_changes_the_digest_of_its_member() -> None:
+    requests = [
+        (),
+        (ask(),),
+        (ask(name="other"),),
+        (ask(count=2),),
+        (ask(IS_GPU),),
+        (ask(IS_GPU, IS_NIC),),
+        (ask(IS_NIC, IS_GPU),),
+        (ask(), ask()),
+    ]
+    digests = [need_digest(each) for each in requests]
+    assert digests[0] == ""
+    assert len(set(digests)) == len(requests)
+    assert digests[1] == need_digest((ask(),))
