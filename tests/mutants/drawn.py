@@ -166,6 +166,8 @@ def _instead(slot: Slot) -> Iterator[tuple[ast.AST, str]]:
         isinstance(node, ast.Call)
         and len(node.args) > 1
         and not any(isinstance(each, ast.Starred) for each in node.args[:2])
+        # The order of what min and max compare changes nothing.
+        and not (isinstance(node.func, ast.Name) and node.func.id in NAMES)
     ):
         yield (
             ast.Call(node.func, [node.args[1], node.args[0], *node.args[2:]], node.keywords),
