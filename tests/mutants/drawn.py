@@ -166,7 +166,7 @@ def _instead(slot: Slot) -> Iterator[tuple[ast.AST, str]]:
         isinstance(node, ast.Call)
         and len(node.args) > 1
         and not any(isinstance(each, ast.Starred) for each in node.args[:2])
-        # The order of what min and max compare changes nothing.
+        # The order of the arguments of min and max changes nothing.
         and not (isinstance(node.func, ast.Name) and node.func.id in NAMES)
     ):
         yield (

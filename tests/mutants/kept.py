@@ -399,6 +399,41 @@ SURVIVORS = (
         "tests/api_types/validation/test_misplaced_fields.py",
     ),
     Mutant(
+        "scheduler/hardware/device_matching.py",
+        "need_digest",
+        "digest_of([[r.name, r.count, list(r.selectors)] for r in requests]) if requests else ''",
+        "''",
+        "tests/scheduler/hardware/test_device_matching.py",
+    ),
+    Mutant(
+        "scheduler/explain/cluster_report.py",
+        "_PoolDetails._detail",
+        "return PoolDetail(reasons.SELECTOR_NO_MATCH, text)",
+        "return PoolDetail()",
+        "tests/scheduler/explain/test_texts.py",
+    ),
+    Mutant(
+        "scheduler/placement/constraints.py",
+        "Constraints._within_skew",
+        "count + 1 - lowest > rule.max_skew",
+        "count + 1 - lowest >= rule.max_skew",
+        "tests/scheduler/placement/test_constraints.py",
+    ),
+    Mutant(
+        "scheduler/placement/score.py",
+        "ClusterScorer._weighed",
+        "(value - low) * _SCALE // (high - low)",
+        "(value - low) * _SCALE * (high - low)",
+        "tests/scheduler/placement/test_scores.py",
+    ),
+    Mutant(
+        "scheduler/explain/whole_replica.py",
+        "choose_pools",
+        "nodes > most",
+        "nodes >= most",
+        "tests/scheduler/explain/test_whole_replica.py",
+    ),
+    Mutant(
         "workflows/inference_gateway/workflow.py",
         "InferenceGatewayWorkflow.control_observed",
         "seen is None",
@@ -475,7 +510,6 @@ SURVIVORS = (
 CORPUS = "tests/scheduler/cel/test_corpus.py"
 CONVERSIONS = "scheduler/cel/runtime/conversions.py"
 CALL_ESTIMATES = "scheduler/cel/cost/call_estimates.py"
-QUEUE_LIMITS = "tests/scheduler/placement/limits/test_queue_limits.py"
 BOUNDS = (
     Mutant(
         CONVERSIONS,
@@ -513,56 +547,6 @@ BOUNDS = (
         "matcher.work += steps * _WORK_PER_STEP",
         "matcher.work += steps + _WORK_PER_STEP",
         "tests/scheduler/test_work.py",
-    ),
-    Mutant(
-        "scheduler/explain/conditions.py",
-        "cache_condition",
-        "Condition(kind, 'False', 'ModelCacheUnresolved', f'Waiting for ModelCache {cache.name}')",
-        "Condition('False', kind, 'ModelCacheUnresolved', f'Waiting for ModelCache {cache.name}')",
-        "tests/scheduler/explain/test_conditions.py",
-    ),
-    Mutant(
-        "scheduler/placement/limits/queue_limits.py",
-        "QueueLimits._devices",
-        "not queue.pools or pool.name in queue.pools",
-        "not queue.pools",
-        QUEUE_LIMITS,
-    ),
-    Mutant(
-        "scheduler/explain/cluster_report.py",
-        "_short",
-        "declared >= needed",
-        "declared > needed",
-        "tests/scheduler/fleet/test_capacity.py",
-        number=2,
-    ),
-    Mutant(
-        "scheduler/model/fields.py",
-        "is_whole",
-        "WHOLE_MIN <= value <= WHOLE_MAX",
-        "WHOLE_MIN <= value < WHOLE_MAX",
-        "tests/scheduler/model/test_fields.py",
-    ),
-    Mutant(
-        "workflows/inference_gateway/workflow.py",
-        "InferenceGatewayWorkflow.control_observed",
-        "seen is None",
-        "False",
-        "tests/workflows/inference_gateway/test_gateway_orders.py",
-    ),
-    Mutant(
-        "workflows/fleet_scheduler/rebuild/activities.py",
-        "_page",
-        "cluster_of(workflow_id, account) or _cluster(workflow_id, entities)",
-        "_cluster(workflow_id, entities)",
-        "tests/workflows/fleet_scheduler/rebuild/test_pages.py",
-    ),
-    Mutant(
-        "workflows/model_deployment/adoption.py",
-        "Adoption._adopt_all",
-        "not unresponsive",
-        "unresponsive",
-        "tests/workflows/model_deployment/test_replicas_found.py",
     ),
     Mutant(
         "workflows/cloud_cluster/shown.py",

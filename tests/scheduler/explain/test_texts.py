@@ -1,4 +1,4 @@
-"""The texts of explanations, whole: reasons of a place, refusals, near names and what a gang lacks."""
+"""Whole texts of explanations: reasons for a place, refusals, near names and gangs."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tolerations cover taints as those of pods cover taints of nodes."""
+"""Tolerations cover taints of clusters as they cover taints of nodes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The rules that a fleet's policy switches on: all of them, and those of the reference."""
+"""The rules that a policy switches on, with and without the compatibility setting."""
 
 from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""What crosses Temporal: values read back, and errors that name the field."""
+"""Values that cross Temporal are read back, and errors name the field."""
 
 from typing import Any
 
