@@ -54,6 +54,8 @@ async def test_a_dry_run_changes_nothing(front: FrontUnderTest) -> None:
     assert "created (server dry run)" in await front.kubectl("create", "--dry-run=server", "-f", "-", input=document("dry"))
     assert await front.plane.describe("ModelDeployment", "dry", NAMESPACE) == {}
     await front.kubectl("create", "-f", "-", input=document("dry", clusterSelector=NOWHERE))
+    # Without this wait, the conditions of the first pass may appear between the two requests of `diff`.
+    await front.kubectl("-n", NAMESPACE, "wait", "md/dry", "--for=condition=FullyScheduled=False", "--timeout=240s")
     same = document("dry", clusterSelector=NOWHERE)
     assert await front.kubectl("-n", NAMESPACE, "diff", "-f", "-", input=same) == ""
     await front.kubectl("-n", NAMESPACE, "scale", "md/dry", "--replicas=5", "--dry-run=server")

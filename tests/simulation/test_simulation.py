@@ -4,6 +4,7 @@
 """
 
 import random
+from itertools import islice
 from typing import NamedTuple
 
 import pytest
@@ -24,6 +25,7 @@ withdrawal. In 47 replicas wait for their pods to end. This command repeats one:
 `.venv/bin/python -m tests.simulation --seed 43 --days 0.03 --fleet tiny --verbose`.
 """
 SEEDS_OF_A_TEST = 10
+SEEDS_UNTIL_FOUND = 20
 DAYS = 0.03
 FLEETS = (*("tiny",) * 7, "small")
 """Small fleets take several times as long: every eighth seed has one."""
@@ -134,9 +136,18 @@ def test_a_seed_is_one_run() -> None:
     assert (first.digest, first.count) == (second.digest, second.count)
 
 
+def is_found_by(auditor: str) -> bool:
+    """Simulate seeds until this auditor has a finding, or too many seeds have none.
+
+    The run of a seed changes with the code, so no single seed is sure to show a defect.
+    """
+    seeds = (seed for seed in SEEDS if FLEETS[seed % len(FLEETS)] == "tiny")
+    return any(auditor in simulated(seed).finding for seed in islice(seeds, SEEDS_UNTIL_FOUND))
+
+
 def test_a_scheduler_that_loses_releases_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Inbox, "_released", lambda *_: None)
-    assert "every_pod_is_charged" in simulated(4).finding
+    assert is_found_by("every_pod_is_charged")
 
 
 def test_a_scheduler_that_charges_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,12 +159,12 @@ def test_a_scheduler_that_charges_twice_is_found(monkeypatch: pytest.MonkeyPatch
             charge(ledger, entry, sign)
 
     monkeypatch.setattr(Ledger, "_charge", charge_twice)
-    assert "the_ledger_equals_a_recount" in simulate(4, 0.05, "tiny").finding
+    assert is_found_by("the_ledger_equals_a_recount")
 
 
 def test_a_scheduler_that_charges_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ledger, "_charge", lambda *_: None)
-    assert "no_pool_is_overcommitted" in simulated(9).finding
+    assert is_found_by("no_pool_is_overcommitted")
 
 
 def test_a_workflow_that_decides_otherwise_in_a_replay_is_found(
@@ -161,4 +172,4 @@ def test_a_workflow_that_decides_otherwise_in_a_replay_is_found(
 ) -> None:
     of_no_run = random.Random(1)  # noqa: S311
     monkeypatch.setattr(workflow, "random", lambda: of_no_run)
-    assert "nondeterminism" in simulated(2).finding
+    assert is_found_by("nondeterminism")
