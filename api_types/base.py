@@ -43,6 +43,11 @@ clocks of one Temporal server differ by less.
 """
 
 
+def is_time(number: int) -> bool:
+    """Tell whether a number that orders messages is made of a time, and is no counter."""
+    return number >= _FIRST_TIME
+
+
 class Message(BaseModel):
     """A frozen value whose JSON is camelCase and whose absent fields stay absent."""
 
@@ -67,7 +72,7 @@ class Message(BaseModel):
                 within, number = part.newest_time()
                 found.append((f"{name}.{within}", number))
         name, number = max(found, key=lambda each: each[1], default=("", 0))
-        return (name, number) if number >= _FIRST_TIME else ("", 0)
+        return (name, number) if is_time(number) else ("", 0)
 
 
 @cache

@@ -182,7 +182,8 @@ class RoutingActivities:
         """
         check_caller(_GATEWAY, "", SINGLETON_NAME)
         gateway = Owner(_GATEWAY, "", SINGLETON_NAME, order.uid)
-        send = partial(_signal, activity.client(), run_number(order.number, activity.info().attempt))
+        run = run_number(order.number, activity.info().attempt, order.began)
+        send = partial(_signal, activity.client(), run)
         watch = ControlWatch(gateway, self.control.api, send, find_absent, self.unreachable_after_seconds)
         await until_first_ends(watch.run(), _heartbeat(watch), until_shutdown())
 

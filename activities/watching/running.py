@@ -18,8 +18,14 @@ _ATTEMPTS_MAX = 1_000_000
 _SIGNAL_TIMEOUT = timedelta(seconds=5)
 
 
-def run_number(watch: int, attempt: int) -> int:
-    """Number a run of a watch above those before it: of earlier attempts, and of earlier watches."""
+def run_number(watch: int, attempt: int, began: int = 0) -> int:
+    """Number a run of a watch above those before it: of earlier attempts, and of earlier watches.
+
+    `began`: the time in ms that numbers the watch, if it has one. Attempts are more than a
+    millisecond apart, so the attempts of one watch have lower numbers than a later watch.
+    """
+    if began:
+        return began + attempt
     return watch * _ATTEMPTS_MAX + min(attempt, _ATTEMPTS_MAX - 1)
 
 

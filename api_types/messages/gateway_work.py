@@ -144,10 +144,15 @@ class GatewayFacts(Message):
 
 
 class WatchGateway(Message):
-    """Watch the control cluster until cancelled; `number` counts the watches of the InferenceGateway with this uid."""
+    """Watch the control cluster until cancelled.
+
+    `number` counts the watches of the InferenceGateway with this uid. `began` orders the watches of
+    all gateways that follow one another; earlier versions do not send it.
+    """
 
     uid: Id
     number: int = 0
+    began: SentAt = 0
 
 
 class ObservedGateway(Message):

@@ -7,7 +7,7 @@ together, here and nowhere else. Uids have no order of their own: one that was n
 
 from pydantic import Field
 
-from api_types.base import Id, Message, SentAt
+from api_types.base import Id, Message, SentAt, is_time
 
 # Messages are late by seconds. To reach so many uids, an object would have to be applied again so many times within that time.
 SUPERSEDED_MAX = 8
@@ -54,7 +54,11 @@ class Version(Message):
 
 
 class ObservationOrder(Message):
-    """The place of an observation among those of one cluster: of which InferenceCluster, by which run of its watch, and its number."""
+    """The place of an observation among the observations of one cluster.
+
+    It consists of the uid of the cluster, the run of its watch, and a number within the run. If the
+    time numbers the run, the run is later than every run with a lower number, whatever the uid.
+    """
 
     cluster: Id = ""
     cluster_uid: Id = ""
@@ -70,6 +74,8 @@ class ObservationVersion(Message):
 
     def accepts(self, order: ObservationOrder) -> bool:
         """Tell whether an observation is at least as new as the known one."""
+        if is_time(max(order.run, self.run.sequence)):
+            return (order.run, order.sequence) >= (self.run.sequence, self.sequence)
         if (order.cluster_uid, order.run) == (self.run.uid, self.run.sequence):
             return order.sequence >= self.sequence
         return self.run.accepts(order.cluster_uid, order.run)

@@ -34,7 +34,8 @@ class GatewayWatch:
         state = self._context.state
         state.watches += 1
         options = activity_options.on_cluster(activity_options.WATCH, "watch the control cluster")
-        order = WatchGateway(uid=state.uid, number=state.watches)
+        began = self._context.next_registration()
+        order = WatchGateway(uid=state.uid, number=state.watches, began=began)
         self._task = asyncio.create_task(workflow.execute_activity_method(RoutingActivities.watch_gateway, order, **options))
         self._task.add_done_callback(self._ended)
 

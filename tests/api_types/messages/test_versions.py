@@ -107,3 +107,23 @@ def test_observations_of_the_current_cluster_are_accepted_after_late_ones_of_the
     allowing = version.allowing("now")
     assert allowing.accepts(at("now", 1, 4))
     assert not allowing.advanced(at("now", 1, 4)).allowing("now").accepts(at("before", 1, 5))
+
+
+NOW_MS = 1_800_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("known", "order", "accepted"),
+    [
+        (at("now", NOW_MS, 5), at("before", NOW_MS - 9, 7), False),
+        (at("before", NOW_MS - 9, 7), at("now", NOW_MS, 1), True),
+        (at("now", NOW_MS, 5), at("now", NOW_MS, 4), False),
+        (at("before", 3_000_001, 7), at("now", NOW_MS, 1), True),
+        (at("now", NOW_MS, 5), at("before", 3_000_001, 7), False),
+    ],
+    ids=["late", "new", "overtaken", "after a counted run", "late, of a counted run"],
+)
+def test_runs_that_are_numbered_by_their_time_are_ordered_by_it_over_all_uids(
+    known: ObservationOrder, order: ObservationOrder, *, accepted: bool
+) -> None:
+    assert ObservationVersion().advanced(known).accepts(order) is accepted

@@ -1,4 +1,5 @@
-"""How soon the route of a service follows its replicas, in virtual time, which no load changes."""
+"""How soon the route of a service follows its replicas, in virtual time, which no load changes, and
+what a service hears of its route while two watches see it."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,12 +8,14 @@ from api_types import labels
 from tests.simulation import manifests
 from tests.simulation.lives.steady_fleet import SteadyFleet, in_virtual_time
 from tests.workflows.environment.harness import Json, a_deployment
-from tests.workflows.environment.simulated_control import a_service, selecting
+from tests.workflows.environment.simulated_control import a_service, an_endpoint, selecting
 
 FOLLOW_SECONDS_MAX = 5.0
 """A watch waits for further changes for a second; the rest is a few messages. The next other cause
 would be a resync after minutes."""
 _LOOK_SECONDS = 0.05
+_APART_SECONDS = 2.0
+"""Between the services of one test: all of them together begin before the watch ends and after."""
 
 
 async def reached(holds: Callable[[], bool], within: float) -> float:
@@ -70,3 +73,29 @@ async def test_a_route_follows_replicas_within_seconds_and_is_without_them_befor
     assert without - began < FOLLOW_SECONDS_MAX
     assert len(serving()) == 4, "no pod is deleted before the route is without it"
     await reached(lambda: serving() == routed(), 1200.0)
+
+
+@in_virtual_time
+async def test_services_become_ready_while_the_watch_of_a_deleted_gateway_still_runs(
+    plane: SteadyFleet, namespace: str
+) -> None:
+    """The earlier watch ends at a later heartbeat. Until then both watches report each route.
+
+    Its last report of a route may say that the gateway has not accepted the route yet.
+    """
+    plane.world.parts.prepare_control()
+    await plane.apply(manifests.a_gateway())
+    await plane.ready("InferenceGateway", "default")
+    await plane.delete("InferenceGateway", "default")
+    await plane.gone("InferenceGateway", "default")
+    await plane.apply(manifests.a_gateway())
+    await plane.ready("InferenceGateway", "default")
+    names = [f"qwen-{index}" for index in range(12)]
+    for name in names:
+        await plane.apply(an_endpoint(name, namespace=namespace, app=name))
+        service = a_service(name, selecting({"app": name}), namespace=namespace)
+        service["spec"]["retries"] = {"attempts": 2}
+        await plane.apply(service)
+        await asyncio.sleep(_APART_SECONDS)
+    for name in names:
+        await plane.ready("ModelService", name, namespace)
