@@ -4,6 +4,7 @@ A cluster reports itself to all caches when something about it changes; a survey
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from temporalio import workflow
 
@@ -13,19 +14,25 @@ from api_types.messages.caches import CacheSite
 from api_types.messages.delivery import EntityRef
 from api_types.messages.signals import InferenceClusterSignals
 from workflows.entity.calls.querying import query_each, query_pages
-from workflows.entity.calls.sending import send_all
+from workflows.entity.calls.sending import REPEAT_BROADCAST, send_all
 from workflows.entity.context import EntityContext
 from workflows.model_cache.plan import selects
 from workflows.model_cache.sites import new_staging, record_site, record_unready
 from workflows.model_cache.spec import gets_by_pods, match_labels, volume_class
 from workflows.model_cache.state import CacheState
+from workflows.numbered_patch import NumberedPatch
 
 # Reports of clusters may be lost with their receiver: every six hours all are queried again.
 SURVEY_EVERY_RESYNCS = 6
 SURVEY_PAGE = 200
+# How often a cache queries all clusters for one spec. Visibility lags, and may list no run of a
+# cluster that continues as new. A cluster that does not change sends no report either.
+SURVEYS = 2
 
 # In histories of before a cluster on which nothing can be staged changes nothing.
 UNREADY_PATCH = "clusters-that-cannot-stage"
+# In earlier histories clusters were queried once for each spec.
+AGAIN_PATCH = "survey-again"
 
 
 class Clusters:
@@ -34,6 +41,7 @@ class Clusters:
     def __init__(self, context: EntityContext[CacheState]) -> None:
         self.context = context
         self.state = context.state
+        self._surveys_again = NumberedPatch(AGAIN_PATCH, workflow.patched)
 
     def reported(self, site: CacheSite) -> None:
         """Store what a cluster reports. One that may be a late report of an earlier cluster is asked about with the next pass."""
@@ -92,16 +100,22 @@ class Clusters:
         """Query all clusters again in the next pass."""
         self.state.surveyed = False
 
+    def survey_for_new_spec(self) -> None:
+        """Query all clusters in the next pass, and again when visibility has caught up."""
+        self.repeat_survey()
+        self.state.surveys = 0
+
     async def survey(self) -> None:
-        """Query every cluster, if that was not done since the spec last changed.
+        """Query every cluster, if that was not done since the spec last changed; once more after the lag of visibility.
 
         One that does not answer is not queried again and again: a signal waits for it, and it reports itself as soon as it runs again.
         """
-        if self.state.surveyed:
+        if self.state.surveyed and not self._is_due_again():
             if doubted := [name for name, staging in self.state.stagings.items() if staging.doubted]:
                 await self._query(doubted)
             return
         self.state.surveyed = True
+        self._plan_another()
         self.state.unready = {}
         unlisted, unresponsive = dict.fromkeys(self.state.stagings), list[str]()
         clusters = Survey(kinds=["InferenceCluster"], query="cache_site", page_size=SURVEY_PAGE)
@@ -116,6 +130,20 @@ class Clusters:
         if unlisted:
             await self._query(list(unlisted))
         await self._await_reports(unresponsive)
+
+    def _plan_another(self) -> None:
+        state = self.state
+        state.surveys, state.survey_at = min(state.surveys + 1, SURVEYS), ""
+        if state.surveys < SURVEYS and self._surveys_again.is_on():
+            self.context.requeue_after(REPEAT_BROADCAST)
+            state.survey_at = (self.context.moment() + REPEAT_BROADCAST).isoformat()
+
+    def _is_due_again(self) -> bool:
+        at = self.state.survey_at
+        if at and self.context.is_future(at):
+            self.context.requeue_at(datetime.fromisoformat(at))
+            return False
+        return bool(at)
 
     async def _await_reports(self, unresponsive: Sequence[str]) -> None:
         """Have clusters that do not answer report as soon as they run."""

@@ -196,7 +196,8 @@ class CacheState(EntityState):
         unready: clusters that the selector matches and that have no staging, by name, with why nothing can be staged on them.
         users: by uid. `reported`: digest of the last message to each workflow. `former_users`: by uid, the last registration of those
             that use the cache no longer.
-        surveyed: all clusters were queried since the spec last changed.
+        surveyed: all clusters were queried since the spec last changed. `surveys`: how often. `survey_at`: when all clusters are
+            queried again; empty: no such time is set.
         announcements: how often this cache was announced to its namespace.
         sequence: number of the last batch of messages to users.
         credential: keyed digest of the credential that was last used; empty: there was none.
@@ -210,6 +211,8 @@ class CacheState(EntityState):
     reported: Compact[dict[str, str]] = Field(default_factory=dict, alias="told")
     former_users: Compact[dict[str, int]] = Field(default_factory=dict)
     surveyed: bool = False
+    surveys: int = 0
+    survey_at: str = ""
     announcements: int = Field(default=0, alias="announced")
     resyncs: int = 0
     sequence: int = 0

@@ -119,7 +119,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
     def on_manifest_changed(self, *, new_generation: bool) -> None:
         """Query all clusters again, and retry what failed: a new spec, or the annotation that asks for a refresh, may have fixed it."""
         del new_generation
-        self.clusters.repeat_survey()
+        self.clusters.survey_for_new_spec()
         self.on_retry_requested()
 
     def on_retry_requested(self) -> None:

@@ -628,3 +628,24 @@ async def test_where_the_hub_refuses_the_control_plane_the_first_volume_says_the
     assert claim_of(ready, HERE) != claim_of(ready, THERE)
     assert [len(claims(plane, namespace, cluster)) for cluster in (HERE, THERE)] == [1, 1]
     await clean_up(plane, "qwen", namespace)
+
+
+@in_virtual_time
+async def test_a_new_cache_finds_a_cluster_that_visibility_lists_a_moment_later(
+    plane: SteadyFleet, namespace: str
+) -> None:
+    """Visibility may show the end of a run before it shows the run that continues it."""
+    shown = plane.world.server.rows
+    cluster = f"inferencecluster/{HERE}"
+    hidden = {run: row for run, row in shown.items() if row.workflow_id == cluster}
+    for run in hidden:
+        del shown[run]
+    await plane.apply(a_cache("qwen", namespace, REPO, match=in_cluster(plane, HERE)))
+    await plane.until(
+        "ModelCache", "qwen", lambda seen: reason(seen, "ClustersMatched") != "", namespace
+    )
+    shown.update(hidden)
+    await plane.until(
+        "ModelCache", "qwen", lambda seen: condition(seen, "ClustersMatched") == "True", namespace
+    )
+    await clean_up(plane, "qwen", namespace)
