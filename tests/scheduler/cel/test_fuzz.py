@@ -5,6 +5,7 @@ One test builds selectors from shapes, which tries evaluation; the other damages
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,8 @@ MUTANTS = 4_000
 # Longer ones are about depth and size and take their time.
 SELECTOR_CHARACTERS_MAX = 200
 CUT_CHARACTERS_MAX = 3
+# Kubernetes writes a quantity with all its zeros, which can take hours. Ours refuses such an exponent.
+LARGE_EXPONENT = re.compile(r"\d[eE][+-]?\d{5}")
 PIECES = [
     *"()[]{}.,:?!-+*/%<>=&|\"'\\ \n\tabux019_`~@#$;",
     *("&&", "||", "==", "!=", " in ", "true", "null", "0x", "1u", "1e3", "//", 'r"', "'''", '"""', "\\u00e9", "\\x41", "é"),
@@ -76,6 +79,8 @@ def test_a_damaged_selector_has_the_outcome_of_kubernetes(oracle: Oracle) -> Non
     wrong: list[str] = []
     for _ in range(cases(MUTANTS)):
         selector = _damaged(source.choice(recorded), source)
+        if LARGE_EXPONENT.search(selector):
+            continue
         in_kubernetes = kubernetes_outcomes(oracle.select(selector, devices), len(devices))
         verdicts = verdicts_of(selector, devices)
         wrong += filter(None, (disagreement(selector, *each) for each in zip(devices, verdicts, in_kubernetes, strict=True)))
