@@ -130,7 +130,7 @@ async def test_a_user_of_one_namespace_sees_and_changes_no_other_one(front: Fron
     assert "you may not do this with ModelDeployment team-b/theirs" in shown.err
     after = await front.plane.describe("ModelDeployment", "theirs", "team-b")
     for tree in (before, after):
-        # It counts what the workflow itself does, too.
+        # The version also counts the workflow's own changes.
         del tree["metadata"]["resourceVersion"]
     assert (after["spec"], after["metadata"]) == (before["spec"], before["metadata"])
     # Of all kinds those are shown that may be seen, and the rest is named.

@@ -50,7 +50,7 @@ BIRTH = StartReplica(
 
 @pytest.fixture(scope="module")
 async def client() -> AsyncIterator[Client]:
-    """A server without a worker. Each test has workflows of its own, except of the types of which there is one."""
+    """A server without a worker. Each test starts its own workflows, except those of a type with one instance."""
     async with protocol_server() as client:
         yield client
 

@@ -99,7 +99,7 @@ async def one_of(plane: ControlPlane, kind: str, name: str) -> str:
 
 
 def mistakes_for(kind: Any) -> dict[str, list[RawValue]]:
-    """Return the inputs that are sent to a type of workflow, by what is wrong with them."""
+    """Return the inputs that a type of workflow receives, by the mistake in them."""
     return {mistake: each for mistake, each in bad_inputs(None).items() if kind.kind in IN_FULL or mistake in FEW}
 
 

@@ -367,7 +367,7 @@ CASES: dict[tuple[str, str], Case] = {
     ),
 }
 CASES |= {key: Case(partial(_received, made), first, second) for key, (made, first, second) in ROUTING.items()}
-# Users send these; what a deployment does with `scale` and `set_spec` is in `entity/test_door.py`.
+# Users send these signals. `entity/test_door.py` tests `scale` and `set_spec`.
 OF_USERS = {"set_spec", "scale", "record_event", "retry_now", "set_policy", "cancel_requested"}
 # Each has a test of its own below, or says nothing but that something is to be looked for.
 APART = {

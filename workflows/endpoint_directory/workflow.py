@@ -58,7 +58,7 @@ class EndpointDirectoryWorkflow:
             await self._send_answers()
             await self._send_lists()
             self._publish()
-            # The next run has no answers: those that a report caused during a call above are sent first.
+            # This run carries no answers over, so it first sends the answers to reports that arrived during a call.
             if workflow.info().is_continue_as_new_suggested() and not self.directory.has_answers:
                 break
             await workflow.wait_condition(lambda: self.directory.has_work)

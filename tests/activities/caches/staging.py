@@ -1,6 +1,8 @@
 """A cache that is staged on a real cluster: orders, the activities, and what stands on the cluster."""
 
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from temporalio.testing import ActivityEnvironment
@@ -86,3 +88,14 @@ def awaited(cluster: ClusterUnderTest, target: ObjectId) -> bool:
     """Tell whether a heartbeat said that an object is waited for."""
     named = f"{target.kind.kind} {target.namespace}/{target.name}"
     return any(found.startswith(named) for beat in cluster.heartbeats for detail in beat for found in detail.get("waitingFor", ()))
+
+
+@asynccontextmanager
+async def a_storage_class(cluster: ClusterUnderTest, name: str) -> AsyncIterator[ObjectId]:
+    """A class whose volumes nobody makes, for as long as it is not deleted."""
+    api = await cluster.api()
+    manifest = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, "provisioner": "test/none"}
+    await api.create(manifest)
+    target = ObjectId(kinds.STORAGE_CLASS, "", name)
+    yield target
+    await api.delete(target, propagation="Background")

@@ -2,8 +2,6 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
@@ -16,6 +14,7 @@ from api_types.errors import ServerError, StorageClassMissing
 from api_types.settings import KubeconfigSettings
 from tests.activities.caches.staging import (
     SHARED,
+    a_storage_class,
     an_order,
     apply,
     awaited,
@@ -82,7 +81,7 @@ async def test_a_volume_of_an_expandable_class_is_expanded_once_it_is_bound(clus
         await api.delete(ObjectId(kind, "", name), propagation="Background")
 
 
-async def test_a_volume_that_a_user_deletes_is_created_again_when_itis_gone(cluster: ClusterUnderTest) -> None:
+async def test_a_volume_that_a_user_deletes_is_created_again_when_it_is_gone(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster, hydrate=False)
     applied = await apply(cluster, order)
     target = ObjectId(kinds.VOLUME_CLAIM, order.namespace, applied.claim)
@@ -118,18 +117,7 @@ async def test_an_apply_that_waits_for_a_claim_to_be_gone_leaves_its_turn_to_oth
     await pool.close()
 
 
-@asynccontextmanager
-async def a_storage_class(cluster: ClusterUnderTest, name: str) -> AsyncIterator[ObjectId]:
-    """A class whose volumes nobody makes, for as long as it is not deleted."""
-    api = await cluster.api()
-    manifest = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, "provisioner": "test/none"}
-    await api.create(manifest)
-    target = ObjectId(kinds.STORAGE_CLASS, "", name)
-    yield target
-    await api.delete(target, propagation="Background")
-
-
-async def test_wkl_84_a_claim_of_a_class_thatis_gone_is_made_again_with_the_one_that_is_wanted_now(cluster: ClusterUnderTest) -> None:
+async def test_wkl_84_a_claim_of_a_class_that_is_gone_is_made_again_with_the_one_that_is_wanted_now(cluster: ClusterUnderTest) -> None:
     former = f"slow-{secrets.token_hex(4)}"
     order = an_order(cluster, storage_class_name=former)
     async with a_storage_class(cluster, former):

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from api_types.messages.caches import AwaitCredential, SecretKey
 from tests.activities.caches.staging import (
     SHARED,
     TOKEN,
+    a_storage_class,
     activities_on,
     an_order,
     apply,
@@ -189,17 +189,6 @@ async def test_wkl_84_a_cluster_without_a_class_is_refused(cluster: ClusterUnder
     with pytest.raises(Exception, match="reports no storage class for caches") as caught:
         await apply(cluster, an_order(cluster, storage_class_name=""))
     assert type(caught.value).__name__ == "Unsupported"
-
-
-@asynccontextmanager
-async def a_storage_class(cluster: ClusterUnderTest, name: str) -> AsyncIterator[ObjectId]:
-    """A class whose volumes nobody makes, for as long as it is not deleted."""
-    api = await cluster.api()
-    manifest = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, "provisioner": "test/none"}
-    await api.create(manifest)
-    target = ObjectId(kinds.STORAGE_CLASS, "", name)
-    yield target
-    await api.delete(target, propagation="Background")
 
 
 async def test_wkl_84_a_class_that_is_not_on_the_cluster_is_named_before_a_claim_is_made(cluster: ClusterUnderTest) -> None:

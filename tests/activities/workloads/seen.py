@@ -1,7 +1,14 @@
-"""The pods and claims of a replica's namespace."""
+"""What tests of replicas share: requests, marks for the testbed, and the pods and claims of a namespace."""
 
 from activities.cluster_objects.cluster_api import Json, Kind, Selection
 from tests.activities.environment.cluster_under_test import ClusterUnderTest
+
+ONE = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
+LONG = "a-deployment-with-a-long-name-1a2b3c4d"
+HOLD = "test.example/hold"
+SLOW = {"testbed.modelplane.ai/delete-after": "3s"}
+# Later than every wait here ends.
+NEVER = "24h"
 
 
 async def pods(cluster: ClusterUnderTest, namespace: str) -> list[Json]:

@@ -11,23 +11,9 @@ from api_types.errors import StackMissing
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually, target
 from tests.activities.environment.operator import patch, pod_monitors
 from tests.activities.render.builders import a_gang, a_member, an_engine
-from tests.activities.workloads.seen import are_ready, claims, pods
+from tests.activities.workloads.seen import HOLD, LONG, NEVER, ONE, SLOW, are_ready, claims, pods
 
 pytestmark = pytest.mark.testbed("shared")
-
-ONE = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
-
-
-LONG = "a-deployment-with-a-long-name-1a2b3c4d"
-
-
-HOLD = "test.example/hold"
-
-
-SLOW = {"testbed.modelplane.ai/delete-after": "3s"}
-
-
-NEVER = "24h"
 
 
 async def test_applying_twice_changes_nothing_the_second_time(cluster: ClusterUnderTest) -> None:

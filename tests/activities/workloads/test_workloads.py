@@ -14,7 +14,7 @@ from tests.activities.environment.cluster_in_memory import patch
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually, target
 from tests.activities.environment.operator import local_queues
 from tests.activities.render.builders import a_gang, a_member, an_engine
-from tests.activities.workloads.seen import are_ready, claims, pods
+from tests.activities.workloads.seen import LONG, ONE, are_ready, claims, pods
 
 
 @pytest.fixture
@@ -23,12 +23,6 @@ def cluster(in_memory: ClusterUnderTest) -> ClusterUnderTest:
 
 
 DEPLOYMENT = Kind("apps/v1", "Deployment")
-ONE = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
-LONG = "a-deployment-with-a-long-name-1a2b3c4d"
-HOLD = "test.example/hold"
-SLOW = {"testbed.modelplane.ai/delete-after": "3s"}
-# Later than every wait here ends.
-NEVER = "24h"
 
 
 async def test_the_namespace_is_created_on_demand_without_our_labels(cluster: ClusterUnderTest) -> None:

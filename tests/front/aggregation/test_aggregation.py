@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.testbed, pytest.mark.timeout(900)]
 
 TEAM, OTHERS = "team-agg", "team-others"
 ALICE, PAT = kubectl_session.USER, "pat"
-# Between looks by kubectl, each of which costs processor time.
+# The pause between two calls of kubectl, because each call costs processor time.
 REST_SECONDS = 5.0
 TOO_SLOW_SECONDS, SLOW_SECONDS = 8.0, 1.0
 """How long answers take of a front that an API server gives up, which is after five seconds, and of one that it does not."""

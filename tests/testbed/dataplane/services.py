@@ -53,7 +53,7 @@ class Services:
     owner: Testbed
 
     async def complete(self) -> None:
-        """Have the clusters and the gateway, whatever an earlier test has deleted."""
+        """Create the clusters and the gateway again if an earlier test deleted them."""
         await apply_clusters(self.plane)
         await self.plane.apply(a_gateway())
         await self.plane.ready("InferenceGateway", "default")

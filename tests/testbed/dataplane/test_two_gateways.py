@@ -1,4 +1,4 @@
-"""What Traefik does with routes of each shape, and what the product relies on.
+"""Traefik serves routes of each shape in the way on which the product relies.
 
 The objects are written by hand: routes of the control cluster's gateway lead to gateways of clusters, and theirs to pods.
 """

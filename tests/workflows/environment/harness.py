@@ -303,7 +303,7 @@ class ControlPlane:
 
 
 def is_ours(metadata: Json) -> bool:
-    """Whether an object carries our labels, or came of one that does."""
+    """Return whether an object or its owner carries our labels."""
     marks = metadata.get("labels") or {}
     return marks.get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE or not marks.keys().isdisjoint(_MARKS)
 

@@ -34,7 +34,7 @@ class Scene:
 
 
 class LeftoverKind(ABC):
-    """One kind. `find` lists only objects with evidence of the cluster, and `remove` deletes one of them.
+    """One kind. `find` lists the objects that show evidence of the cluster. `remove` deletes one object.
 
     `also`: other kinds that `find` lists.
     """
