@@ -534,9 +534,11 @@ class People:
     async def rotate_secret(self) -> None:
         """Write another value of a secret, or lose it for a while."""
         secrets = self.world.parts.secrets
-        place = self.draw.choice(
-            sorted(secret for secret in secrets if secret[0] in self.names.namespaces)
-        )
+        places = sorted(each for each in secrets if each[0] in self.names.namespaces)
+        if not places:
+            # Somebody else has lost the only one, and writes it again later.
+            return
+        place = self.draw.choice(places)
         key = next(iter(secrets[place]))
         if self.draw.random() < 0.3:
             del secrets[place]

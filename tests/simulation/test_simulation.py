@@ -17,11 +17,13 @@ from workflows.fleet_scheduler.inbox import Inbox
 
 pytestmark = pytest.mark.slow
 
-UNEXPLAINED = frozenset({43, 47})
+UNEXPLAINED = frozenset({43, 47, 77, 111})
 """Seeds with a finding of which nobody has yet said whether the product or the simulation is wrong.
 
 In 43 the clock of the server goes back by 2.5 hours in all, and a replica ignores the answer to its
-withdrawal. In 47 replicas wait for their pods to end. This command repeats one:
+withdrawal. In 47 replicas wait for their pods to end. In 77 a route gets endpoints long after the
+last request. In 111 a deployment counts one replica less as ready than there are. This command
+repeats one:
 `.venv/bin/python -m tests.simulation --seed 43 --days 0.03 --fleet tiny --verbose`.
 """
 SEEDS_OF_A_TEST = 10
@@ -119,15 +121,21 @@ def report(results: list[Result]) -> str:
     )
 
 
+def refuse(findings: str) -> None:
+    """Fail with the whole text of the findings, which pytest would cut in a comparison."""
+    if findings:
+        pytest.fail(findings, pytrace=False)
+
+
 @pytest.mark.parametrize("first", range(0, len(SEEDS), SEEDS_OF_A_TEST))
 def test_fleets_keep_every_promise_whatever_fails(first: int) -> None:
     seeds = SEEDS[first : first + SEEDS_OF_A_TEST]
-    assert report([simulated(seed) for seed in seeds]) == ""
+    refuse(report([simulated(seed) for seed in seeds]))
 
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: f"{kept.seed}-{kept.days}")
 def test_a_seed_that_found_a_defect_finds_it_no_more(kept: Kept) -> None:
-    assert report([simulate(kept.seed, kept.days, kept.fleet)]) == ""
+    refuse(report([simulate(kept.seed, kept.days, kept.fleet)]))
 
 
 def test_a_seed_is_one_run() -> None:
