@@ -22,6 +22,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from api_types import queues
 from client.temporal.converter import DATA_CONVERTER
 from tests.simulation.attempts import Attempts
 from tests.simulation.runs import (
@@ -157,6 +158,30 @@ class Server:
         if signal is not None:
             self.signal(run, signal[0], signal[1])
         return run
+
+    def start_continued(self, kind: str, workflow_id: str, state: Any) -> None:
+        """Start a run that continues with a state, after a run that this simulation never ran."""
+        before = Run(
+            workflow_id=workflow_id,
+            run_id=f"{self.draw.getrandbits(64):016x}",
+            kind=kind,
+            queue=queues.WORKFLOWS,
+            first_run_id="",
+            continued="",
+            seed=0,
+            input=[],
+            started=self.world.clock.seconds(),
+            start_time=self.world.clock.now(),
+            started_memo={},
+            started_attributes={},
+            status=CONTINUED,
+        )
+        before.first_run_id = before.run_id
+        self.executions.setdefault(workflow_id, Execution(workflow_id)).runs.append(before)
+        arguments = self.payloads([state])
+        self._new_run(
+            kind, workflow_id, before.queue, arguments, memo={}, attributes={}, before=before
+        )
 
     def _new_run(
         self,

@@ -9,7 +9,15 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, MutableMapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    MutableMapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -283,6 +291,16 @@ class World:
         await asyncio.wait({main, self._broken}, return_when=asyncio.FIRST_COMPLETED)
         if self._broken.done():
             self._broken.result()
+
+    @contextlib.asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Raise the error of any part of the world when the body ends, also if the body failed."""
+        asyncio.get_running_loop().set_exception_handler(self._uncaught)
+        try:
+            yield
+        finally:
+            if self._broken.done():
+                self._broken.result()
 
     async def _until_judged(self, playing: "asyncio.Task[None]") -> None:
         await self._until_rest(playing)

@@ -55,6 +55,8 @@ SERVICES_NAMED = 5
 TIMEOUTS_PATCH = "gateway-timeouts-{run}"
 # In histories of before only a gateway that had just been Ready was installed again.
 REPAIR_PATCH = "repair-until-accepted"
+# In histories of before, who registered during the first report was not answered.
+REGISTERED_PATCH = "answer-after-first-report"
 _SERVICE_PREFIX = f"{ModelServiceSignals.kind.lower()}/"
 
 
@@ -318,7 +320,11 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         if first:
             announced = GatewayUserSignals.GATEWAY_CHANGED.broadcast(self._numbered(changed), ModelServiceSignals, ModelEndpointSignals)
             await broadcast(announced, "report to all services and endpoints that the gateway exists")
-            self.state.unanswered = []
+            # The broadcast reaches only those that visibility shows already.
+            if self.state.unanswered and workflow.patched(REGISTERED_PATCH):
+                await self._send(self.state.unanswered, changed)
+            else:
+                self.state.unanswered = []
         else:
             await self._send(self.state.users, changed)
 

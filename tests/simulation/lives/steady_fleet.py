@@ -245,7 +245,7 @@ def in_virtual_time(story: Story) -> Callable[..., None]:
 
 async def _live(story: Story, draw: random.Random) -> None:
     clock = Clock(asyncio.get_running_loop())
-    with virtual_time(clock, draw), _waits(clock):
+    with virtual_time(clock, draw), waits_in_virtual_time(clock):
         world = World(SEED, 1.0, "tiny", clock)
         world.faults.end()
         world.observers.append(watching.Watch(world))
@@ -264,7 +264,7 @@ async def _told(world: World, story: Story) -> None:
 
 
 @contextmanager
-def _waits(clock: Clock) -> Iterator[None]:
+def waits_in_virtual_time(clock: Clock) -> Iterator[None]:
     """Let the waits of tests have their limits in virtual time."""
     with patch.object(waiting, "machine_seconds", clock.seconds):
         yield

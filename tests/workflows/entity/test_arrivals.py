@@ -1,14 +1,13 @@
-"""What an object waits for ends the wait by arriving, however rarely it is looked for by then; on a real Temporal server."""
+"""What an object waits for ends the wait by arriving, however rarely it is looked for by then;."""
 
 from datetime import timedelta
 
 import pytest
 
-from tests.workflows.environment.harness import ControlPlane, Json, a_cache, a_deployment, eventually, message, reason
-from tests.workflows.environment.simulated_clusters import a_class, a_cluster, activities_scheduled, simulated_plane
+from tests.simulation.lives.virtual_plane import VirtualPlane, on_a_virtual_loop, virtual_plane
+from tests.workflows.environment.harness import Json, a_cache, a_deployment, eventually, message, reason
+from tests.workflows.environment.simulated_clusters import a_class, a_cluster
 from workflows.entity import periods
-
-pytestmark = pytest.mark.testbed("shared")
 
 NAMESPACE = "ml"
 # Far less than the time to the next attempt.
@@ -22,20 +21,21 @@ def rare_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(periods, "RESYNC", timedelta(days=1))
 
 
-async def waits(plane: ControlPlane, kind: str, name: str, namespace: str = "") -> None:
+async def waits(plane: VirtualPlane, kind: str, name: str, namespace: str = "") -> None:
     async def scheduled() -> int:
-        return (await activities_scheduled(plane, kind, name, namespace)).count("await_running")
+        return (await plane.activities_scheduled(kind, name, namespace)).count("await_running")
 
     await eventually(scheduled, lambda count: count == 1, what=f"the wait of {kind} {name}")
 
 
-async def placed(plane: ControlPlane, name: str) -> Json:
+async def placed(plane: VirtualPlane, name: str) -> Json:
     await plane.apply(a_deployment(name, NAMESPACE))
     return await plane.until("ModelDeployment", name, lambda now: len(now.get("status", {}).get("placements", ())) == 1, NAMESPACE)
 
 
+@on_a_virtual_loop
 async def test_classes_caches_and_clusters_end_the_waits_for_them() -> None:
-    async with simulated_plane() as plane:
+    async with virtual_plane() as plane:
         # A cluster waits for its class.
         await plane.apply(a_cluster("eu"))
         await plane.until("InferenceCluster", "eu", lambda seen: reason(seen, "ClusterReady") == "WaitingForClasses")

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from temporalio import activity
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
 from temporalio.common import RetryPolicy
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 from temporalio.workflow import ActivityConfig
 
@@ -231,11 +232,20 @@ class SimulatedClusters(ClusterPool):
 
         async def send() -> None:
             await asyncio.sleep(0.2)
-            await handle.signal("observed", observed.wire())
+            await signal_if_open(handle, "observed", observed.wire())
 
         task = asyncio.create_task(send())
         self._reports.add(task)
         task.add_done_callback(self._reports.discard)
+
+
+async def signal_if_open(handle: WorkflowHandle[Any, Any], name: str, message: Json) -> None:
+    """Signal a workflow. As for a watch, it is no error that the workflow has ended."""
+    try:
+        await handle.signal(name, message)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
 
 
 @asynccontextmanager

@@ -35,7 +35,7 @@ from api_types.messages.gateway_work import (
 )
 from api_types.messages.routing import TimeoutSupport
 from tests.workflows.environment.harness import Json, eventually
-from tests.workflows.environment.simulated_clusters import API_VERSION, HEARTBEAT_SECONDS, SimulatedClusters
+from tests.workflows.environment.simulated_clusters import API_VERSION, HEARTBEAT_SECONDS, SimulatedClusters, signal_if_open
 
 ADDRESS = "10.245.255.1"
 
@@ -224,7 +224,7 @@ class SimulatedControl(SimulatedClusters):
             )
             observed = ControlObserved(owner_uid=uid, gateway_uid=watching.uid, route=route)
             handle = client.get_workflow_handle(names.workflow_id("ModelService", namespace, name))
-            await handle.signal("control_observed", self._ordered(observed).wire())
+            await signal_if_open(handle, "control_observed", self._ordered(observed).wire())
 
         task = asyncio.create_task(send())
         self._reports.add(task)
@@ -232,7 +232,7 @@ class SimulatedControl(SimulatedClusters):
 
     async def _observe(self, workflow_id: str, observed: ControlObserved) -> None:
         handle = activity.client().get_workflow_handle(workflow_id)
-        await handle.signal("control_observed", self._ordered(observed).wire())
+        await signal_if_open(handle, "control_observed", self._ordered(observed).wire())
 
     def _ordered(self, observed: ControlObserved) -> ControlObserved:
         self._sequence += 1

@@ -1,12 +1,9 @@
 """A class and the clusters that use it, on a real Temporal server: also when one of the two is terminated and applied again."""
 
-import pytest
-
 from api_types import names
+from tests.simulation.lives.virtual_plane import on_a_virtual_loop, virtual_plane
 from tests.workflows.environment.harness import ControlPlane, condition, eventually, message, reason
-from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, simulated_plane
-
-pytestmark = pytest.mark.testbed("shared")
+from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster
 
 CLASS, CLUSTER = names.workflow_id("InferenceClass", "", "h100-8x"), names.workflow_id("InferenceCluster", "", "eu")
 
@@ -17,8 +14,9 @@ async def users_of_the_class(plane: ControlPlane) -> list[str]:
     return users
 
 
+@on_a_virtual_loop
 async def test_stk_47_a_class_that_was_terminated_and_applied_again_is_protected_and_its_changes_arrive() -> None:
-    async with simulated_plane() as plane:
+    async with virtual_plane() as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu"))
         await plane.ready("InferenceCluster", "eu")
@@ -36,8 +34,9 @@ async def test_stk_47_a_class_that_was_terminated_and_applied_again_is_protected
         assert held["status"]["clusters"] == ["eu"]
 
 
+@on_a_virtual_loop
 async def test_a_cluster_that_was_terminated_does_not_count_as_a_user_once_its_class_changes() -> None:
-    async with simulated_plane() as plane:
+    async with virtual_plane() as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu"))
         await eventually(lambda: users_of_the_class(plane), lambda users: users == ["eu"], what="the registration of the cluster")
@@ -50,9 +49,10 @@ async def test_a_cluster_that_was_terminated_does_not_count_as_a_user_once_its_c
         await plane.gone("InferenceClass", "h100-8x")
 
 
+@on_a_virtual_loop
 async def test_stk_58_a_cluster_without_any_dra_is_unsupported_until_it_serves_it() -> None:
     clusters = SimulatedClusters(settings={"dra_version": ""})
-    async with simulated_plane(clusters) as plane:
+    async with virtual_plane(clusters) as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu"))
         seen = await plane.until("InferenceCluster", "eu", lambda tree: reason(tree, "ClusterReady") == "UnsupportedCluster")

@@ -1,14 +1,11 @@
-"""A cluster that does not answer for longer than `cluster.unreachableAfter`, on a real Temporal server."""
+"""A cluster that does not answer for longer than `cluster.unreachableAfter`."""
 
 from functools import partial
 
-import pytest
-
 from api_types.messages.observations import Observed, ObservedCluster
+from tests.simulation.lives.virtual_plane import on_a_virtual_loop, virtual_plane
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
-from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, activities_scheduled, simulated_plane
-
-pytestmark = pytest.mark.testbed("shared")
+from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster
 
 NAMESPACE = "ml-team"
 UNREACHABLE_AFTER_SECONDS = 3
@@ -26,8 +23,9 @@ async def endpoint(plane: ControlPlane) -> str:
     return str((await the_placement(plane))["endpoint"])
 
 
+@on_a_virtual_loop
 async def test_its_endpoints_are_withdrawn_and_published_again_and_nothing_is_deleted() -> None:
-    async with simulated_plane(SimulatedClusters(settings={"withdraw_after_seconds": UNREACHABLE_AFTER_SECONDS})) as plane:
+    async with virtual_plane(SimulatedClusters(settings={"withdraw_after_seconds": UNREACHABLE_AFTER_SECONDS})) as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu"))
         cluster = await plane.ready("InferenceCluster", "eu")
@@ -49,5 +47,5 @@ async def test_its_endpoints_are_withdrawn_and_published_again_and_nothing_is_de
         )
         await observe(ObservedCluster(gateway_address="10.245.0.1"))
         await eventually(partial(endpoint, plane), lambda shown: shown == before["endpoint"], what="the endpoint")
-        scheduled = await activities_scheduled(plane, "ModelReplica", before["replica"], NAMESPACE)
+        scheduled = await plane.activities_scheduled("ModelReplica", before["replica"], NAMESPACE)
         assert [name for name in scheduled if name != REPORT] == ["apply_replica"]

@@ -1,4 +1,4 @@
-"""A replica whose workflow was terminated, on a real Temporal server."""
+"""A replica whose workflow was terminated."""
 
 from datetime import timedelta
 
@@ -7,11 +7,10 @@ from temporalio.client import WorkflowExecutionStatus
 
 from activities.clusters import closed_replicas
 from api_types.names import workflow_id
+from tests.simulation.lives.virtual_plane import on_a_virtual_loop, virtual_plane
 from tests.workflows.environment.harness import a_deployment, condition, eventually
-from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
+from tests.workflows.environment.simulated_clusters import a_class, a_cluster
 from workflows.model_deployment.replicas import LAST_REPORT_TIMEOUT
-
-pytestmark = pytest.mark.testbed("shared")
 
 NAMESPACE = "ml-team"
 # Far less than the hour after which each replica is looked for.
@@ -24,10 +23,11 @@ def test_a_termination_is_noticed_within_a_minute() -> None:
     assert shown_by_visibility + looked_for + LAST_REPORT_TIMEOUT < timedelta(minutes=1)
 
 
+@on_a_virtual_loop
 async def test_it_is_started_again_though_nothing_is_sent_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(closed_replicas, "CHECK_SECONDS", 1.0)
     monkeypatch.setattr(closed_replicas, "LISTING_SECONDS", 0.5)
-    async with simulated_plane() as plane:
+    async with virtual_plane() as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu"))
         await plane.ready("InferenceCluster", "eu")

@@ -1,18 +1,16 @@
-"""A replica whose Secret does not exist: it is applied soon after that does, on a real Temporal server."""
+"""A replica whose Secret does not exist: it is applied soon after that does."""
 
-import pytest
-
+from tests.simulation.lives.virtual_plane import on_a_virtual_loop, virtual_plane
 from tests.workflows.environment.harness import a_deployment, reason
-from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, activities_scheduled, simulated_plane
-
-pytestmark = pytest.mark.testbed("shared")
+from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster
 
 NAMESPACE = "ml-team"
 
 
+@on_a_virtual_loop
 async def test_a_replica_is_applied_within_a_minute_after_its_secret_is_there_and_after_nothing_but_one_attempt_before() -> None:
     clusters = SimulatedClusters(lacking={"qwen"})
-    async with simulated_plane(clusters) as plane:
+    async with virtual_plane(clusters) as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu"))
         await plane.ready("InferenceCluster", "eu")
@@ -22,5 +20,5 @@ async def test_a_replica_is_applied_within_a_minute_after_its_secret_is_there_an
         await plane.until("ModelReplica", replica, lambda seen: reason(seen, "ModelAccepted") == "SecretMissing", NAMESPACE)
         clusters.lacking.clear()
         await plane.ready("ModelReplica", replica, NAMESPACE, within=60)
-        scheduled = await activities_scheduled(plane, "ModelReplica", replica, NAMESPACE)
+        scheduled = await plane.activities_scheduled("ModelReplica", replica, NAMESPACE)
     assert scheduled[:3] == ["apply_replica", "await_copies", "apply_replica"]

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from tests.simulation.lives.virtual_plane import on_a_virtual_loop, virtual_plane
 from tests.workflows.environment.harness import ControlPlane, Json, condition, eventually, message, reason
-from tests.workflows.environment.simulated_clusters import simulated_plane
 from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway
 
 PLAIN = ["install crds", "install traefik", "install gateway-class", "install gateway"]
@@ -29,11 +29,10 @@ async def ready(plane: ControlPlane) -> Json:
     return await plane.ready("InferenceGateway", "default")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_stk_65_what_a_spec_no_longer_has_is_taken_away_and_at_the_end_all_of_it() -> None:
     control, gateway = SimulatedControl(), a_gateway(installed=True)
-    async with simulated_plane(control) as plane:
+    async with virtual_plane(control) as plane:
         await plane.apply(gateway)
         seen = await ready(plane)
         assert (condition(seen, "ControllerReady"), reason(seen, "ControllerReady")) == ("True", "ControllerHealthy")
@@ -54,8 +53,6 @@ async def test_stk_65_what_a_spec_no_longer_has_is_taken_away_and_at_the_end_all
         assert control.done == REMOVED
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("step", "why", "withheld"),
     [
@@ -63,9 +60,10 @@ async def test_stk_65_what_a_spec_no_longer_has_is_taken_away_and_at_the_end_all
         pytest.param("metallb", "0/1 pods are available", ["address-pool", "traefik", "gateway"], id="stk-67"),
     ],
 )
+@on_a_virtual_loop
 async def test_what_needs_a_step_waits_until_it_is_complete(step: str, why: str, withheld: list[str]) -> None:
     control = SimulatedControl(waits={step: why})
-    async with simulated_plane(control) as plane:
+    async with virtual_plane(control) as plane:
         await plane.apply(with_metallb(a_gateway(installed=True)))
         seen = await plane.until("InferenceGateway", "default", lambda tree: why in message(tree, "ControllerReady"))
         assert (condition(seen, "ControllerReady"), reason(seen, "ControllerReady")) == ("False", "Installing")
@@ -75,11 +73,10 @@ async def test_what_needs_a_step_waits_until_it_is_complete(step: str, why: str,
         assert {f"install {each}" for each in withheld} < set(control.done)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_a_step_that_is_not_complete_or_fails_is_named_and_taken_again() -> None:
     control = SimulatedControl(waits={"traefik": "Deployment traefik-system/traefik: 0/1 pods are available"})
-    async with simulated_plane(control) as plane:
+    async with virtual_plane(control) as plane:
         await plane.apply(a_gateway(installed=True))
         seen = await plane.until("InferenceGateway", "default", lambda tree: "0/1 pods" in message(tree, "ControllerReady"))
         assert (reason(seen, "ControllerReady"), "traefik" in message(seen, "ControllerReady")) == ("Installing", True)
@@ -100,9 +97,10 @@ async def test_a_step_that_is_not_complete_or_fails_is_named_and_taken_again() -
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("lost", ["in an outage", "once more before it was accepted"])
+@on_a_virtual_loop
 async def test_a_gateway_that_is_lost_is_installed_again_until_it_is_accepted(lost: str) -> None:
     control = SimulatedControl()
-    async with simulated_plane(control) as plane:
+    async with virtual_plane(control) as plane:
         await plane.apply(a_gateway(installed=True))
         await ready(plane)
         control.done.clear()

@@ -5,25 +5,22 @@ from datetime import timedelta
 import pytest
 
 from api_types import names
-from tests.workflows.environment.run_before import serving_runs_before, start_continued
-from tests.workflows.environment.simulated_clusters import simulated_plane
+from tests.simulation.lives.virtual_plane import on_a_virtual_loop, virtual_plane
 from tests.workflows.environment.simulated_control import SimulatedControl
 from workflows.entity import periods
 from workflows.entity.registering.endpoint import PublishedEndpoint
 from workflows.model_endpoint import EndpointState
 
-pytestmark = pytest.mark.slow
-
 TEAM = "ml-team"
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_an_endpoint_whose_withdrawal_was_not_answered_asks_the_next_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(periods, "RESYNC", timedelta(seconds=2))
     withdrawn = PublishedEndpoint(sequence=2, withdrawn=1)
     state = EndpointState(uid="u", generation=1, spec={"url": "https://api.example.com"}, endpoint=withdrawn)
     state.deletion_timestamp = "2026-01-01T00:00:00Z"
-    async with simulated_plane(SimulatedControl()) as plane, serving_runs_before(plane.client):
+    async with virtual_plane(SimulatedControl()) as plane:
         workflow_id = names.workflow_id("ModelEndpoint", TEAM, "own")
-        await start_continued(plane.client, "ModelEndpoint", workflow_id, state.model_dump(mode="json", by_alias=True))
+        plane.start_continued("ModelEndpoint", workflow_id, state.model_dump(mode="json", by_alias=True))
         await plane.gone("ModelEndpoint", "own", TEAM)

@@ -6,12 +6,11 @@ On a real Temporal server with a simulated control cluster. Services begin in th
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from api_types import names
-from api_types.clock import utc_now
 from api_types.digests import report_digest
 from api_types.messages.delivery import EntityRef
 from api_types.messages.gateway_work import AppliedRoute, BackendShare, ObservedServiceRoute
@@ -23,9 +22,9 @@ from api_types.messages.routing import (
     ServiceEndpoints,
 )
 from api_types.messages.signals import EndpointDirectorySignals, ModelServiceSignals
-from tests.workflows.environment.harness import ControlPlane, Json, eventually, message, reason
-from tests.workflows.environment.run_before import serving_runs_before, start_continued
-from tests.workflows.environment.simulated_clusters import simulated_plane
+from tests.simulation.clock import START
+from tests.simulation.lives.virtual_plane import VirtualPlane, on_a_virtual_loop, virtual_plane
+from tests.workflows.environment.harness import Json, eventually, message, reason
 from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway, a_service, an_endpoint, selecting
 from workflows.entity import backoff
 from workflows.entity.failures import Failure
@@ -34,9 +33,8 @@ from workflows.model_service import decisions
 from workflows.model_service import workflow as service_workflow
 from workflows.model_service.state import ACCEPTED_WITHIN, ServiceState
 
-pytestmark = pytest.mark.slow
-
 TEAM = "ml-team"
+Value = TypeVar("Value")
 OWN = {"tier": "own"}
 NOT_YET = "the gateway may not have loaded the Middleware yet"
 RECOVERS = timedelta(seconds=4)
@@ -56,11 +54,11 @@ def has(why: str) -> Callable[[Json], bool]:
     return lambda seen: reason(seen, "RetriesReady") == why
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_after_an_outage_the_route_names_a_new_middleware_when_the_gateway_has_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_workflow, "GATEWAY_RECOVERS", RECOVERS)
     control = SimulatedControl()
-    async with simulated_plane(control) as plane:
+    async with virtual_plane(control) as plane:
         await plane.apply(a_gateway())
         await plane.apply(an_endpoint("own", **OWN))
         await plane.apply(a_service("s", selecting(OWN)))
@@ -85,7 +83,7 @@ async def test_after_an_outage_the_route_names_a_new_middleware_when_the_gateway
         assert has("MiddlewareApplied")(await plane.describe("ModelService", "s", TEAM))
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_so_does_one_whose_own_attempt_found_the_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_workflow, "GATEWAY_RECOVERS", RECOVERS)
     control = SimulatedControl(backends={"me-a": ""})
@@ -99,7 +97,7 @@ async def test_so_does_one_whose_own_attempt_found_the_outage(monkeypatch: pytes
 # --- repairs ----------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_what_others_delete_comes_back_at_once_however_often_that_was_so_long_ago() -> None:
     control = SimulatedControl(backends={"me-a": ""})
     lost: dict[str, Any] = {
@@ -107,7 +105,7 @@ async def test_what_others_delete_comes_back_at_once_however_often_that_was_so_l
         "route_started": True,
         "observed": ObservedServiceRoute(present=False),
         "drift_repairs": 12,
-        "drift_repaired_at": (utc_now() - 2 * backoff.DRIFT_MEMORY).isoformat(),
+        "drift_repaired_at": (START - 2 * backoff.DRIFT_MEMORY).isoformat(),
     }
     state = a_state(**lost)
     wanted = decisions.wanted_route(state, TEAM, "s")
@@ -142,30 +140,28 @@ def a_state(**fields: Any) -> ServiceState:
 
 
 @asynccontextmanager
-async def a_plane(control: SimulatedControl, state: ServiceState) -> AsyncIterator[ControlPlane]:
+async def a_plane(control: SimulatedControl, state: ServiceState) -> AsyncIterator[VirtualPlane]:
     """A service that goes on from a state, and a directory that does nothing: what it is sent stays in its history."""
-    async with simulated_plane(control) as plane, serving_runs_before(plane.client):
-        await plane.client.start_workflow("EndpointDirectory", id=DIRECTORY, task_queue="unserved")
-        await start_continued(plane.client, "ModelService", SERVICE.workflow_id, state.model_dump(mode="json", by_alias=True))
+    async with virtual_plane(control) as plane:
+        plane.refuse("unserved")
+        await plane.client.start_workflow("EndpointDirectory", None, id=DIRECTORY, task_queue="unserved")
+        plane.start_continued("ModelService", SERVICE.workflow_id, state.model_dump(mode="json", by_alias=True))
         yield plane
 
 
-async def answers(plane: ControlPlane) -> list[Routed]:
+def answers(plane: VirtualPlane) -> list[Routed]:
     """What the directory was told of the route."""
-    history = await plane.client.get_workflow_handle(DIRECTORY).fetch_history()
-    signals = [event.workflow_execution_signaled_event_attributes for event in history.events]
-    found = [each for each in signals if each.signal_name == EndpointDirectorySignals.ROUTED.name]
-    decoded = [(await plane.client.data_converter.decode(each.input.payloads))[0] for each in found]
-    return [Routed.model_validate(each) for each in decoded]
+    found = plane.signals(DIRECTORY, EndpointDirectorySignals.ROUTED.name)
+    return [Routed.model_validate(each) for each in found]
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_a_gateway_that_is_behind_has_its_time_once_however_often_the_route_changes() -> None:
     control = SimulatedControl(follows=False, backends={"me-a": "", "me-b": ""})
     route = AppliedRoute(name="r", generation=1, digest="d", backends=[BackendShare(endpoint="a", weight=1)])
     state = a_state(
         applied=route,
-        applied_at=(utc_now() - ACCEPTED_WITHIN + timedelta(seconds=10)).isoformat(),
+        applied_at=(START - ACCEPTED_WITHIN + timedelta(seconds=10)).isoformat(),
         applied_digest="of the list before",
         route_started=True,
         observed=ObservedServiceRoute(present=True, generation=1, digest="d"),
@@ -173,15 +169,15 @@ async def test_a_gateway_that_is_behind_has_its_time_once_however_often_the_rout
     async with a_plane(control, state) as plane:
         await plane.handle("ModelService", "s", TEAM).signal("endpoints_changed", listing(2, "b").wire())
         await eventually(lambda: _value("apply route s [b]" in control.done), bool, what="the route with b alone")
-        assert await answers(plane) == []
-        found = await eventually(lambda: answers(plane), bool, within=40, what="an answer")
+        assert answers(plane) == []
+        found = await eventually(lambda: _value(answers(plane)), bool, within=40, what="an answer")
         assert [(each.version, each.endpoints) for each in found] == [(2, ["b"])]
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_an_endpoint_that_a_service_without_a_route_of_its_own_has_never_routed_does_not_wait_for_it() -> None:
     control = SimulatedControl(taken={"s"})
-    async with simulated_plane(control) as plane:
+    async with virtual_plane(control) as plane:
         await plane.apply(a_gateway())
         await plane.apply(a_service("s", selecting(OWN)))
         await plane.apply(an_endpoint("own", **OWN))
@@ -196,13 +192,13 @@ async def test_an_endpoint_that_a_service_without_a_route_of_its_own_has_never_r
         assert control.done[-1] == "apply route s [other]"
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_one_that_it_has_routed_is_held_when_others_took_the_name() -> None:
     control = SimulatedControl(taken={"s"})
     route = AppliedRoute(name="r", generation=1, digest="d", backends=[BackendShare(endpoint="a", weight=1)])
     state = a_state(applied=route, applied_digest="of the list before", route_started=True, selected=listing(3, "b"))
     async with a_plane(control, state) as plane:
-        found = await eventually(lambda: answers(plane), bool, what="an answer")
+        found = await eventually(lambda: _value(answers(plane)), bool, what="an answer")
         assert [(each.version, each.endpoints) for each in found] == [(3, ["a"])]
 
 
@@ -211,6 +207,7 @@ LISTED = {"applied_digest": "of the list before", "route_started": True, "select
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("answered", ["in this run", "in the run before"])
+@on_a_virtual_loop
 async def test_it_is_let_go_when_the_route_has_its_name_again(answered: str) -> None:
     control = SimulatedControl(taken={"s"}, backends={"me-a": "", "me-b": ""})
     had = [BackendShare(endpoint="a", weight=1), BackendShare(endpoint="b", weight=1)]
@@ -224,7 +221,7 @@ async def test_it_is_let_go_when_the_route_has_its_name_again(answered: str) -> 
     async with a_plane(control, a_state(**LISTED, **known)) as plane:
 
         async def given() -> list[tuple[int, list[str]]]:
-            return [(each.version, each.endpoints) for each in await answers(plane)]
+            return [(each.version, each.endpoints) for each in answers(plane)]
 
         async def retried(request_id: str) -> None:
             service = plane.handle("ModelService", "s", TEAM)
@@ -242,5 +239,5 @@ async def test_it_is_let_go_when_the_route_has_its_name_again(answered: str) -> 
         assert await given() == [*first, (3, ["b"])]
 
 
-async def _value(found: bool) -> bool:
+async def _value(found: Value) -> Value:
     return found

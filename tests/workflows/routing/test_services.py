@@ -1,22 +1,20 @@
-"""ModelServices, their endpoints and the gateway, from apply to delete: real workflows, simulated clusters."""
+"""ModelServices, their endpoints and the gateway, from apply to delete: real workflows in virtual time, and a control cluster
+that the tests stage."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-import pytest
-
+from api_types import names
 from api_types.messages.entities import RetryNow
 from api_types.messages.gateway_work import RouteRetries, RouteTimeouts
 from api_types.messages.routing import TimeoutSupport
+from tests.simulation.lives.virtual_plane import VirtualPlane, on_a_virtual_loop, virtual_plane
 from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, condition, eventually, message, reason
-from tests.workflows.environment.history_times import times_of
-from tests.workflows.environment.simulated_clusters import a_class, a_cluster, simulated_plane
+from tests.workflows.environment.simulated_clusters import a_class, a_cluster
 from tests.workflows.environment.simulated_control import ADDRESS, SimulatedControl, a_gateway, a_service, an_endpoint, selecting
 from workflows.endpoint_directory.pace import LISTS_MAX
-
-pytestmark = pytest.mark.slow
 
 TEAM = "ml-team"
 MISSING = "InferenceGateway default does not exist"
@@ -25,8 +23,8 @@ QWEN = {"modelplane.ai/deployment": "qwen"}
 
 
 @asynccontextmanager
-async def a_plane(control: SimulatedControl, *, gateway: bool = True) -> AsyncIterator[ControlPlane]:
-    async with simulated_plane(control) as plane:
+async def a_plane(control: SimulatedControl, *, gateway: bool = True) -> AsyncIterator[VirtualPlane]:
+    async with virtual_plane(control) as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu"))
         if gateway:
@@ -44,7 +42,7 @@ async def routed(plane: ControlPlane, name: str, *endpoints: str) -> Json:
     return await plane.until("ModelService", name, holds, TEAM)
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_stk_83_84_a_service_routes_the_replicas_of_a_deployment_and_follows_them() -> None:
     control = SimulatedControl(settings={"drain_seconds": 1})
     async with a_plane(control) as plane:
@@ -78,7 +76,7 @@ async def test_stk_83_84_a_service_routes_the_replicas_of_a_deployment_and_follo
         assert control.backends == {}
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_stk_69_78_88_a_hand_written_endpoint_is_routed_and_leaves_in_order() -> None:
     control = SimulatedControl()
     async with a_plane(control) as plane:
@@ -96,7 +94,7 @@ async def test_stk_69_78_88_a_hand_written_endpoint_is_routed_and_leaves_in_orde
         assert condition(seen, "Ready") == "False"
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_stk_73_a_url_that_cannot_be_used_has_no_objects() -> None:
     control = SimulatedControl()
     async with a_plane(control) as plane:
@@ -117,7 +115,7 @@ def _says(text: str, tree: Json) -> bool:
     return message(tree, "RoutingReady").startswith(text)
 
 
-@pytest.mark.timeout(300)
+@on_a_virtual_loop
 async def test_stk_5_1_an_endpoint_in_a_denied_network_has_no_objects_in_whatever_spelling() -> None:
     control = SimulatedControl(denied=["10.96.0.0/16"])
     async with a_plane(control) as plane:
@@ -135,7 +133,7 @@ async def test_stk_5_1_an_endpoint_in_a_denied_network_has_no_objects_in_whateve
         assert control.backends == {}
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_priority_spills_over_to_the_next_entry_and_back() -> None:
     control = SimulatedControl()
     async with a_plane(control) as plane:
@@ -151,7 +149,7 @@ async def test_priority_spills_over_to_the_next_entry_and_back() -> None:
         await routed(plane, "s", "own")
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_stk_86_below_the_floor_only_the_older_service_routes_an_endpoint() -> None:
     control = SimulatedControl()
     async with a_plane(control, gateway=False) as plane:
@@ -166,7 +164,7 @@ async def test_stk_86_below_the_floor_only_the_older_service_routes_an_endpoint(
         await routed(plane, "b", "own")
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_without_a_control_cluster_services_and_endpoints_say_so() -> None:
     control = SimulatedControl(configured=False)
     async with a_plane(control) as plane:
@@ -184,7 +182,7 @@ async def test_without_a_control_cluster_services_and_endpoints_say_so() -> None
         await plane.gone("ModelService", "s", TEAM)
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_a_gateway_that_comes_later_is_followed_and_cannot_leave_before_its_services() -> None:
     control = SimulatedControl(address="")
     async with a_plane(control, gateway=False) as plane:
@@ -205,7 +203,7 @@ async def test_a_gateway_that_comes_later_is_followed_and_cannot_leave_before_it
         await plane.gone("InferenceGateway", "default")
 
 
-@pytest.mark.timeout(180)
+@on_a_virtual_loop
 async def test_while_the_control_cluster_does_not_answer_routes_stay_and_all_is_right_after() -> None:
     control = SimulatedControl()
     async with a_plane(control) as plane:
@@ -226,22 +224,21 @@ async def test_while_the_control_cluster_does_not_answer_routes_stay_and_all_is_
         await routed(plane, "s", "b")
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_a_few_changes_at_once_reach_a_service_without_a_timer() -> None:
     control = SimulatedControl()
     async with a_plane(control) as plane:
         await plane.apply(a_service("s", selecting({"tier": "own"})))
         await plane.until("ModelService", "s", lambda tree: reason(tree, "EndpointsResolved") == "NoEndpoints", TEAM)
-        for names in (("a",), ("a", "b")):
-            await plane.apply(an_endpoint(names[-1], tier="own"))
-            await routed(plane, "s", *names)
-        told = await times_of(plane.handle("ModelService", "s", TEAM))
-        assert len([each for each in told.signals if each.name == "endpoints_changed"]) in range(3, LISTS_MAX + 1)
-        directory = await plane.client.get_workflow_handle(f"endpointdirectory/{TEAM}").fetch_history()
-        assert not any(event.HasField("timer_started_event_attributes") for event in directory.events)
+        for endpoints in (("a",), ("a", "b")):
+            await plane.apply(an_endpoint(endpoints[-1], tier="own"))
+            await routed(plane, "s", *endpoints)
+        lists = plane.signals(names.workflow_id("ModelService", TEAM, "s"), "endpoints_changed")
+        assert len(lists) in range(3, LISTS_MAX + 1)
+        assert plane.set_timers(names.endpoint_directory_id(TEAM)) == 0
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_a_service_that_selects_nothing_removes_what_a_terminated_one_of_its_name_left() -> None:
     control = SimulatedControl()
     async with a_plane(control) as plane:
@@ -258,7 +255,7 @@ async def test_a_service_that_selects_nothing_removes_what_a_terminated_one_of_i
         assert control.done.count("remove route s") == 1
 
 
-@pytest.mark.timeout(120)
+@on_a_virtual_loop
 async def test_an_endpoint_is_held_until_the_gateway_has_taken_over_the_route_without_it() -> None:
     control = SimulatedControl()
     async with a_plane(control) as plane:
@@ -280,7 +277,7 @@ async def test_an_endpoint_is_held_until_the_gateway_has_taken_over_the_route_wi
         await routed(plane, "s", "b")
 
 
-@pytest.mark.timeout(180)
+@on_a_virtual_loop
 async def test_retries_are_a_middleware_that_comes_with_the_spec_comes_back_and_goes_with_it() -> None:
     control = SimulatedControl()
 
@@ -327,7 +324,7 @@ async def test_retries_are_a_middleware_that_comes_with_the_spec_comes_back_and_
         assert (control.routes, control.middlewares) == ({}, {})
 
 
-@pytest.mark.timeout(180)
+@on_a_virtual_loop
 async def test_timeouts_are_in_the_route_while_the_class_of_the_gateway_supports_them() -> None:
     control = SimulatedControl()
     both = TimeoutSupport(gateway_class="c", request=True, backend_request=True)
@@ -351,8 +348,10 @@ async def test_timeouts_are_in_the_route_while_the_class_of_the_gateway_supports
 
         # A class that supports them changes nothing for a service that has none.
         control.timeouts = both
-        await plane.apply(a_service("later", selecting({"tier": "own"})))
-        await routed(plane, "later", "own")
+        await plane.apply(an_endpoint("other", tier="other"))
+        later = a_service("later", selecting({"tier": "other"}))
+        await plane.apply({**later, "spec": {**later["spec"], "timeouts": {"request": "300s"}}})
+        await plane.until("ModelService", "later", lambda tree: reason(tree, "TimeoutsReady") == "TimeoutsApplied", TEAM)
         assert control.done.count("apply route s [own]") == applied
         wanted = {**service, "spec": {**service["spec"], "timeouts": {"request": "300s", "backendRequest": "60s"}}}
         await plane.apply(wanted)
@@ -384,7 +383,7 @@ async def test_timeouts_are_in_the_route_while_the_class_of_the_gateway_supports
         await plane.until("ModelService", "s", lambda tree: condition(tree, "TimeoutsReady") == "", TEAM)
 
 
-@pytest.mark.timeout(180)
+@on_a_virtual_loop
 async def test_timeouts_that_a_worker_of_before_left_out_are_ordered_again() -> None:
     control = SimulatedControl(timeouts=TimeoutSupport(gateway_class="c", request=True, backend_request=True), knows_timeouts=False)
 
