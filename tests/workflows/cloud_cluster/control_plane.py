@@ -119,19 +119,36 @@ class StubHelm:
         self.calls.append(("uninstall", name))
 
 
-class CloudPlane:
-    """The control plane of one cluster at a scripted cloud."""
+class CloudCalls:
+    """The calls to a scripted cloud, as a worker serves them."""
 
-    def __init__(self, client: Client, source: str, **settings: Any) -> None:
-        self.client = client
+    def __init__(self, source: str, **settings: Any) -> None:
         self.source = source
-        self.uid = str(uuid.uuid4())
         self.cloud = ScriptedCloud()
         self.secrets = Secrets()
         self.cluster, self.helm = StubCluster(), StubHelm()
         waits = {"drift_interval": 3600, "quota_retry": 3600, "capacity_retry": 3600, "pool_drain_wait": 3600}
         self.settings = ProvisionSettings(installation_id="acme", **{**waits, **settings})
         self.patience = Patience()
+
+    def activities(self) -> CloudActivities:
+        accounts = CloudAccounts(self.secrets, {self.source: self.cloud.open}, self.settings)
+        pace = Pace(poll=0.05, poll_later=0.05, second_look=0.2, second_look_every=0.05)
+        return CloudActivities(accounts, InCluster(self.cluster, self.helm), self.settings, pace, self.patience)
+
+    def calls(self) -> list[Callable[..., Any]]:
+        """The activities of a worker of calls to the cloud."""
+        cloud = self.activities()
+        return [cloud.plan_cloud, cloud.ensure_cloud_object, cloud.delete_cloud_object, cloud.observe_cloud, cloud.audit_cloud]
+
+
+class CloudPlane(CloudCalls):
+    """The control plane of one cluster at a scripted cloud."""
+
+    def __init__(self, client: Client, source: str, **settings: Any) -> None:
+        super().__init__(source, **settings)
+        self.client = client
+        self.uid = str(uuid.uuid4())
         self.numbers = 0
         self._workers = AsyncExitStack()
 
@@ -144,16 +161,6 @@ class CloudPlane:
         return self.client.get_workflow_handle(self.id)
 
     # --- workers ----------------------------------------------------------------------------------------------------------------------
-
-    def activities(self) -> CloudActivities:
-        accounts = CloudAccounts(self.secrets, {self.source: self.cloud.open}, self.settings)
-        pace = Pace(poll=0.05, poll_later=0.05, second_look=0.2, second_look_every=0.05)
-        return CloudActivities(accounts, InCluster(self.cluster, self.helm), self.settings, pace, self.patience)
-
-    def calls(self) -> list[Callable[..., Any]]:
-        """The activities of a worker of calls to the cloud."""
-        cloud = self.activities()
-        return [cloud.plan_cloud, cloud.ensure_cloud_object, cloud.delete_cloud_object, cloud.observe_cloud, cloud.audit_cloud]
 
     async def start_cloud_worker(self) -> None:
         """Start a worker of calls to the cloud."""

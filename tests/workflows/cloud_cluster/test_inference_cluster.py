@@ -1,28 +1,24 @@
-"""An InferenceCluster with its CloudCluster, on a real Temporal server, a scripted cloud and a simulated cluster there."""
+"""An InferenceCluster with its CloudCluster, at a scripted cloud with a simulated cluster there."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio import activity
 from temporalio.service import RPCError
-from temporalio.worker import Worker
 
 from activities.clusters.emptying import NOT_OURS
-from api_types import labels, names, queues
+from api_types import labels, names
 from api_types.messages.clouds import Leftover
 from api_types.messages.cluster_work import EmptyCluster, RemainingObject, TeardownStepResult
 from tests.activities.clouds.builders import L4, a_pool
 from tests.environment.scripted_cloud import OTHER
-from tests.front.front_under_test import a_front
-from tests.workflows.cloud_cluster.control_plane import CloudPlane
+from tests.simulation.lives.virtual_plane import on_a_virtual_loop, virtual_plane
+from tests.workflows.cloud_cluster.control_plane import CloudCalls
 from tests.workflows.environment.harness import ControlPlane, Json, condition, message, reason
-from tests.workflows.environment.simulated_clusters import API_VERSION, SimulatedClusters, simulated_plane
-
-pytestmark = pytest.mark.testbed("shared")
+from tests.workflows.environment.simulated_clusters import API_VERSION, SimulatedClusters
 
 NAME = "prod"
 
@@ -30,8 +26,9 @@ NAME = "prod"
 class AtCloud(SimulatedClusters):
     """Simulated clusters that can be emptied."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__()
+        self.cloud = CloudCalls("GKE", **settings)
         self.emptied: list[str] = []
         self.holding: list[RemainingObject] = []
 
@@ -45,7 +42,7 @@ class AtCloud(SimulatedClusters):
         return TeardownStepResult()
 
     def activities(self) -> list[Callable[..., Any]]:
-        return [*super().activities(), self.empty_cluster]
+        return [*super().activities(), self.empty_cluster, *self.cloud.calls()]
 
 
 def a_class() -> Json:
@@ -61,14 +58,13 @@ def a_cluster(**annotations: str) -> Json:
 
 
 @asynccontextmanager
-async def control_plane(clusters: AtCloud, **settings: Any) -> AsyncIterator[tuple[ControlPlane, CloudPlane]]:
-    """A control plane whose worker of calls to clouds has the scripted one, with `provision` settings."""
-    async with simulated_plane(clusters) as plane:
-        at_cloud = CloudPlane(plane.client, "GKE", **settings)
-        async with Worker(plane.client, task_queue=queues.CLOUD, activities=at_cloud.calls()):
-            yield plane, at_cloud
+async def control_plane(clusters: AtCloud) -> AsyncIterator[tuple[ControlPlane, CloudCalls]]:
+    """A control plane in virtual time whose worker of calls to clouds has the scripted one."""
+    async with virtual_plane(clusters) as plane:
+        yield plane, clusters.cloud
 
 
+@on_a_virtual_loop
 async def test_a_cluster_is_created_connected_and_deleted_with_all_that_it_had() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):
@@ -89,6 +85,7 @@ async def test_a_cluster_is_created_connected_and_deleted_with_all_that_it_had()
         assert (at_cloud.cloud.things, clusters.emptied, at_cloud.cloud.emptied) == ({}, [NAME], {True})
 
 
+@on_a_virtual_loop
 async def test_case_64_without_its_api_server_a_cluster_is_deleted_when_an_annotation_says_so() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):
@@ -100,6 +97,7 @@ async def test_case_64_without_its_api_server_a_cluster_is_deleted_when_an_annot
         assert (at_cloud.cloud.things, clusters.emptied, at_cloud.cloud.emptied) == ({}, [], {False})
 
 
+@on_a_virtual_loop
 async def test_ruling_71_a_forced_deletion_says_that_users_may_have_something_there() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):
@@ -114,6 +112,7 @@ async def test_ruling_71_a_forced_deletion_says_that_users_may_have_something_th
         assert (at_cloud.cloud.things, at_cloud.cloud.emptied) == ({}, {False})
 
 
+@on_a_virtual_loop
 async def test_what_a_deleted_cluster_leaves_to_others_is_listed_in_its_status() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):
@@ -130,6 +129,7 @@ async def test_what_a_deleted_cluster_leaves_to_others_is_listed_in_its_status()
         assert ["net/vpc" in left[0]["name"], "Instance i-0123" in left[1]["name"]] == [True, True]
 
 
+@on_a_virtual_loop
 async def test_an_abandoned_cluster_is_listed_in_its_status_with_links() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):
@@ -145,22 +145,7 @@ async def test_an_abandoned_cluster_is_listed_in_its_status_with_links() -> None
         assert at_cloud.cloud.written("delete") == []
 
 
-async def test_a_cluster_whose_deletion_does_not_end_is_abandoned_through_the_front(tmp_path: Path) -> None:
-    clusters = AtCloud()
-    async with control_plane(clusters) as (plane, at_cloud), a_front(plane, tmp_path) as front:
-        await plane.apply(a_class())
-        await plane.apply(a_cluster())
-        await plane.ready("InferenceCluster", NAME)
-        clusters.holding = [RemainingObject(id="v1/Service/shop/website", why=NOT_OURS)]
-        await plane.delete("InferenceCluster", NAME)
-        await plane.until("InferenceCluster", NAME, held_by("LoadBalancersRemaining"))
-        assert "is being deleted" in await front.kubectl("annotate", f"ic/{NAME}", "note=x", fails=True)
-        told = await front.kubectl("annotate", f"ic/{NAME}", f"{labels.ABANDON}=true")
-        assert told == f"inferencecluster.modelplane.ai/{NAME} annotated\n"
-        await plane.gone("InferenceCluster", NAME)
-        assert at_cloud.cloud.written("delete") == []
-
-
+@on_a_virtual_loop
 async def test_case_87_a_cluster_that_exists_has_nothing_at_a_cloud_also_when_it_cannot_be_connected_to() -> None:
     clusters = AtCloud()
     clusters.missing.add("own")
@@ -186,6 +171,7 @@ def held_by(expected: str) -> Callable[[Json], bool]:
     return lambda seen: reason(seen, "Deleting") == expected
 
 
+@on_a_virtual_loop
 async def test_stk_37_what_users_made_in_the_cluster_stops_its_deletion_until_it_is_gone() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):
