@@ -49,10 +49,13 @@ class EndpointReport(Message):
 
 
 class EndpointWithdrawn(Message):
-    """No route has the endpoint any more, as of the owner's report with this sequence."""
+    """No route has the endpoint any more, as of the owner's report with this sequence.
+
+    The sequence is the receiver's own, so it may be ahead of a clock that was set back since.
+    """
 
     uid: Id
-    sequence: SentAt
+    sequence: int
 
 
 class EntrySelection(Message):
@@ -112,11 +115,14 @@ class ServiceEndpoints(Message):
 
 
 class Routed(Message):
-    """Which endpoints the route of a service has, and no others, as of the endpoints of this version."""
+    """Which endpoints the route of a service has, and no others, as of the endpoints of this version.
+
+    The version is the receiver's own, so it may be ahead of a clock that was set back since.
+    """
 
     service: Name
     uid: Id
-    version: SentAt
+    version: int
     endpoints: Annotated[list[Name], Field(max_length=ROUTE_BACKENDS_MAX)] = Field(default_factory=list)
 
 

@@ -297,6 +297,15 @@ class Parts:
                         ending=workload is not None and is_deleted(workload),
                     )
 
+    def has_starting_pods(self) -> bool:
+        """Return whether an engine starts or a download runs on any cluster."""
+        return any(
+            bool(pod["spec"].get("nodeName")) and not (is_ready(pod) or is_deleted(pod))
+            for server in self.servers.values()
+            for pod in server.store.find("", "Pod")
+            if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")
+        )
+
     def owners_of_scaled(self) -> Iterator[str]:
         """Yield the uids of replicas with workloads that somebody scaled up by hand."""
         for server in self.servers.values():

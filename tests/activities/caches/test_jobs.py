@@ -101,7 +101,7 @@ async def a_held_pod(cluster: ClusterUnderTest, order: ApplyCache, applied: Cach
 
     async def done() -> bool:
         job = await live(cluster, order, applied, kinds.JOB)
-        return bool(job and job["status"].get("succeeded"))
+        return bool(job and job.get("status", {}).get("succeeded"))
 
     await eventually(done)
     (pod,) = (await api.list(Selection(kinds.POD, order.namespace))).items

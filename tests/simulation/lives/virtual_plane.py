@@ -92,7 +92,9 @@ async def virtual_plane(
     clusters: SimulatedClusters | None = None,
 ) -> AsyncIterator[VirtualPlane]:
     """Open a control plane whose activities on clusters are staged."""
-    clock = Clock(asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop), "the test lacks @on_a_virtual_loop"
+    clock = Clock(loop)
     with virtual_time(clock, _draw()), waits_in_virtual_time(clock):
         world = _Staged(clusters or SimulatedClusters(), clock)
         world.faults.end()

@@ -141,6 +141,12 @@ class CloudCalls:
         cloud = self.activities()
         return [cloud.plan_cloud, cloud.ensure_cloud_object, cloud.delete_cloud_object, cloud.observe_cloud, cloud.audit_cloud]
 
+    async def until_cloud(self, holds: Callable[[ScriptedCloud], bool], what: str = "") -> None:
+        async def look() -> ScriptedCloud:
+            return self.cloud
+
+        await eventually(look, holds, within=_WITHIN, longest_pause=0.1, what=what)
+
 
 class CloudPlane(CloudCalls):
     """The control plane of one cluster at a scripted cloud."""
@@ -216,12 +222,6 @@ class CloudPlane(CloudCalls):
     async def until(self, holds: Callable[[Json], bool], what: str = "") -> Json:
         seen: Json = await eventually(self.progress, holds, within=_WITHIN, longest_pause=0.3, what=what)
         return seen
-
-    async def until_cloud(self, holds: Callable[[ScriptedCloud], bool], what: str = "") -> None:
-        async def look() -> ScriptedCloud:
-            return self.cloud
-
-        await eventually(look, holds, within=_WITHIN, longest_pause=0.1, what=what)
 
     async def ready(self) -> Json:
         return await self.until(lambda seen: bool(seen["ready"]), "Ready")

@@ -10,7 +10,7 @@ from activities.clusters.emptying import NOT_OURS
 from api_types import labels, queues
 from api_types.messages.cluster_work import RemainingObject
 from tests.front.front_under_test import a_front
-from tests.workflows.cloud_cluster.test_inference_cluster import NAME, AtCloud, a_class, a_cluster, held_by
+from tests.workflows.cloud_cluster.at_cloud import NAME, AtCloud, a_class, a_cluster, held_by
 from tests.workflows.environment.simulated_clusters import simulated_plane
 
 pytestmark = pytest.mark.testbed("shared")

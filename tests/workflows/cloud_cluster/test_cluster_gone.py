@@ -8,8 +8,9 @@ from api_types.errors import ClusterUnreachable
 from api_types.messages.clouds import CLUSTER_KEY, CloudDelete, CloudObjectResult, CloudObjectShown
 from api_types.messages.cluster_work import RunTeardownStep, TeardownStepResult
 from tests.activities.clouds.builders import UID
+from tests.simulation.lives.virtual_plane import on_a_virtual_loop
+from tests.workflows.cloud_cluster.at_cloud import NAME, AtCloud, a_class, a_cluster, control_plane, held_by
 from tests.workflows.cloud_cluster.decided import Decided, ready
-from tests.workflows.cloud_cluster.test_inference_cluster import NAME, AtCloud, a_class, a_cluster, control_plane, held_by
 from tests.workflows.environment.harness import ControlPlane, a_deployment, message
 from workflows.cloud_cluster import shown
 from workflows.cloud_cluster.teardown import Teardown
@@ -78,11 +79,11 @@ async def a_replica(plane: ControlPlane) -> str:
     return str(placed["replica"])
 
 
-@pytest.mark.testbed("shared")
+@on_a_virtual_loop
 @pytest.mark.parametrize("deleting", [True, False], ids=["that wait for its API server", "that are wanted"])
 async def test_prv_9_2_replicas_of_a_control_plane_that_others_deleted_end_with_it_and_its_cluster_after_them(deleting: bool) -> None:
-    clusters = LostApiServer()
-    async with control_plane(clusters, drift_interval=1) as (plane, at_cloud):
+    clusters = LostApiServer(drift_interval=1)
+    async with control_plane(clusters) as (plane, at_cloud):
         replica = await a_replica(plane)
         clusters.lost = True
         await plane.delete("InferenceCluster", NAME)
@@ -94,10 +95,10 @@ async def test_prv_9_2_replicas_of_a_control_plane_that_others_deleted_end_with_
         await at_cloud.until_cloud(lambda cloud: cloud.looks[CLUSTER_KEY] > looks + 2, "looks")
         seen = await plane.until("InferenceCluster", NAME, held_by("Occupied"))
         assert REPLICA_OF in message(seen, "Deleting")
-        for key in (CLUSTER_KEY, "pool/gpu"):
-            del at_cloud.cloud.things[key]
+        del at_cloud.cloud.things[CLUSTER_KEY]
         at_cloud.cloud.hold.add("net/subnet")
         await plane.gone("ModelReplica", replica, NAMESPACE)
+        del at_cloud.cloud.things["pool/gpu"]
         left = await plane.handle("ModelReplica", replica, NAMESPACE).query("describe")
         assert left["status"].get("leftBehind", []) == []
         assert "ClusterGone" in {event["reason"] for event in left["status"]["events"]}

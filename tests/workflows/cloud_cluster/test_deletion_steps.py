@@ -1,19 +1,17 @@
 """The steps of a deletion that are more than one workflow's: each waits until the one before is really done (provisioning.md 9.2)."""
 
-import pytest
-
 from api_types.messages.clouds import CLUSTER_KEY
 from api_types.messages.cluster_work import RemainingObject
+from tests.simulation.lives.virtual_plane import on_a_virtual_loop
+from tests.workflows.cloud_cluster.at_cloud import NAME, AtCloud, control_plane, held_by
 from tests.workflows.cloud_cluster.test_cluster_gone import NAMESPACE, a_replica
-from tests.workflows.cloud_cluster.test_inference_cluster import NAME, AtCloud, control_plane, held_by
 from tests.workflows.environment.harness import message
-
-pytestmark = pytest.mark.testbed("shared")
 
 # Ruling 71 holds above D4: those of users are not deleted but waited for (`test_stk_37`); this one is ours, and on its way out.
 OURS = RemainingObject(id="v1/Service/envoy-gateway-system/envoy", why="finalizer service.kubernetes.io/load-balancer-cleanup")
 
 
+@on_a_virtual_loop
 async def test_prv_63_9_2_d2_d4_d8_replicas_then_load_balancers_then_the_control_plane_then_what_it_stood_on() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):

@@ -1,67 +1,21 @@
 """An InferenceCluster with its CloudCluster, at a scripted cloud with a simulated cluster there."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
-
 import pytest
-from temporalio import activity
 from temporalio.service import RPCError
 
 from activities.clusters.emptying import NOT_OURS
 from api_types import labels, names
 from api_types.messages.clouds import Leftover
-from api_types.messages.cluster_work import EmptyCluster, RemainingObject, TeardownStepResult
-from tests.activities.clouds.builders import L4, a_pool
+from api_types.messages.cluster_work import RemainingObject
 from tests.environment.scripted_cloud import OTHER
-from tests.simulation.lives.virtual_plane import on_a_virtual_loop, virtual_plane
-from tests.workflows.cloud_cluster.control_plane import CloudCalls
-from tests.workflows.environment.harness import ControlPlane, Json, condition, message, reason
-from tests.workflows.environment.simulated_clusters import API_VERSION, SimulatedClusters
+from tests.simulation.lives.virtual_plane import on_a_virtual_loop
+from tests.workflows.cloud_cluster.at_cloud import NAME, AtCloud, a_class, a_cluster, control_plane, held_by
+from tests.workflows.environment.harness import condition, message, reason
 
-NAME = "prod"
-
-
-class AtCloud(SimulatedClusters):
-    """Simulated clusters that can be emptied."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__()
-        self.cloud = CloudCalls("GKE", **settings)
-        self.emptied: list[str] = []
-        self.holding: list[RemainingObject] = []
-
-    @activity.defn
-    async def empty_cluster(self, order: EmptyCluster) -> TeardownStepResult:
-        assert order.connection.cloud is not None
-        if held := self.holding:
-            await asyncio.sleep(0.2)
-            return TeardownStepResult(remaining=held)
-        self.emptied.append(order.connection.cluster)
-        return TeardownStepResult()
-
-    def activities(self) -> list[Callable[..., Any]]:
-        return [*super().activities(), self.empty_cluster, *self.cloud.calls()]
-
-
-def a_class() -> Json:
-    device = {"name": "gpu", "claim": "DRA", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com", "count": 1}
-    spec = {"devices": [device], "provisioning": L4}
-    return {"apiVersion": API_VERSION, "kind": "InferenceClass", "metadata": {"name": "l4"}, "spec": spec}
-
-
-def a_cluster(**annotations: str) -> Json:
-    metadata = {"name": NAME, "annotations": {labels.STACK: "external", **annotations}}
-    spec = {"cluster": {"source": "GKE", "gke": {"region": "europe-west4"}}, "nodePools": [a_pool()]}
-    return {"apiVersion": API_VERSION, "kind": "InferenceCluster", "metadata": metadata, "spec": spec}
-
-
-@asynccontextmanager
-async def control_plane(clusters: AtCloud) -> AsyncIterator[tuple[ControlPlane, CloudCalls]]:
-    """A control plane in virtual time whose worker of calls to clouds has the scripted one."""
-    async with virtual_plane(clusters) as plane:
-        yield plane, clusters.cloud
+HOLDING = [
+    (RemainingObject(id="v1/Service/shop/website", why=NOT_OURS), "LoadBalancersRemaining"),
+    (RemainingObject(id="v1/PersistentVolumeClaim/shop/database", why=NOT_OURS), "VolumesRemaining"),
+]
 
 
 @on_a_virtual_loop
@@ -158,17 +112,6 @@ async def test_case_87_a_cluster_that_exists_has_nothing_at_a_cloud_also_when_it
         assert (at_cloud.cloud.calls, clusters.emptied) == ([], [])
         with pytest.raises(RPCError, match="not found"):
             await plane.client.get_workflow_handle(names.cloud_cluster_id("own", seen["metadata"]["uid"])).describe()
-
-
-HOLDING = [
-    (RemainingObject(id="v1/Service/shop/website", why=NOT_OURS), "LoadBalancersRemaining"),
-    (RemainingObject(id="v1/PersistentVolumeClaim/shop/database", why=NOT_OURS), "VolumesRemaining"),
-]
-
-
-def held_by(expected: str) -> Callable[[Json], bool]:
-    """Whether the deletion of a cluster is held for this reason."""
-    return lambda seen: reason(seen, "Deleting") == expected
 
 
 @on_a_virtual_loop

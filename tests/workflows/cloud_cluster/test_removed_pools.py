@@ -2,14 +2,11 @@
 
 from typing import Any
 
-import pytest
-
 from api_types import names
 from tests.activities.clouds.builders import a_pool
-from tests.workflows.cloud_cluster.test_inference_cluster import NAME, AtCloud, a_class, a_cluster, control_plane
+from tests.simulation.lives.virtual_plane import on_a_virtual_loop
+from tests.workflows.cloud_cluster.at_cloud import NAME, AtCloud, a_class, a_cluster, control_plane
 from tests.workflows.environment.harness import Json, message
-
-pytestmark = pytest.mark.testbed("shared")
 
 DRAIN_SECONDS = 6
 
@@ -20,8 +17,9 @@ def with_pools(*pools: dict[str, Any]) -> Json:
     return {**cluster, "spec": {**cluster["spec"], "nodePools": list(pools)}}
 
 
+@on_a_virtual_loop
 async def test_case_77_a_pool_that_is_removed_when_the_state_is_lost_goes_while_its_cluster_stays() -> None:
-    async with control_plane(AtCloud(), pool_drain_wait=DRAIN_SECONDS) as (plane, at_cloud):
+    async with control_plane(AtCloud(pool_drain_wait=DRAIN_SECONDS)) as (plane, at_cloud):
         await plane.apply(a_class())
         await plane.apply(with_pools(a_pool("a"), a_pool("b")))
         seen = await plane.ready("InferenceCluster", NAME)

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from api_types.base import AHEAD_MS_MAX, time_problem
 from api_types.messages.gateway_work import AppliedBackend
-from api_types.messages.routing import EndpointWithdrawn
+from api_types.messages.routing import EndpointWithdrawn, Routed
 from workflows.entity import backoff
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import Failure
@@ -74,6 +75,28 @@ def test_after_an_outage_a_backend_is_routed_when_the_gateway_has_recovered() ->
     assert owner.backends() == []
     owner.now += timedelta(seconds=1)
     assert owner.backends() == ["me-qwen"]
+
+
+@pytest.mark.parametrize("other", [-1, 1], ids=["an earlier report", "a report that was never sent"])
+def test_only_the_answer_to_the_last_report_withdraws_an_endpoint(other: int) -> None:
+    owner = Owner(lambda _: True)
+    owner.apply()
+    owner.send(owner.orders())
+    owner.send(owner.publication.withdraw())
+    sequence = owner.publication._state.sequence
+    assert not owner.publication.record_withdrawn(EndpointWithdrawn(uid="u", sequence=sequence + other))
+    assert not owner.publication.may_be_removed
+    owner.answer()
+    assert owner.publication._state.is_withdrawn
+
+
+def test_answers_carry_numbers_of_their_receiver_which_may_be_ahead_of_a_clock_that_was_set_back() -> None:
+    now = 1_793_491_200_000
+    for answer in (
+        EndpointWithdrawn(uid="u", sequence=now + 2 * AHEAD_MS_MAX),
+        Routed(service="s", uid="u", version=now + 2 * AHEAD_MS_MAX),
+    ):
+        assert time_problem(answer, now) == ""
 
 
 @pytest.mark.parametrize(

@@ -240,10 +240,10 @@ class EndpointPublication:
     # --- messages -------------------------------------------------------------------------------------------------------------------
 
     def record_withdrawn(self, message: EndpointWithdrawn) -> bool:
-        """Record that no route has the endpoint any more; False if that is about an older report or another owner."""
+        """Record that no route has the endpoint any more; False if that is about another report or another owner."""
         state = self._state
         is_routed = state.reported is not None and bool(state.reported.backend)
-        if message.uid != self._context.state.uid or message.sequence < state.sequence or is_routed:
+        if message.uid != self._context.state.uid or message.sequence != state.sequence or is_routed:
             return False
         if state.withdrawn < message.sequence:
             state.withdrawn = message.sequence
