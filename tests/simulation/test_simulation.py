@@ -96,7 +96,9 @@ KEPT = [
         "a release that somebody deleted during the installation was not installed again",
     ),
 ]
-_NOT_HERE = {*NOT_FIXED, *(kept.seed for kept in KEPT if kept.days == DAYS)}
+COSTLY = frozenset({6, 8, 31, 32, 47, 63, 95, 103, 111, 114})
+"""Seeds that take as long as several others. `make simulate` runs them as well."""
+_NOT_HERE = {*NOT_FIXED, *COSTLY, *(kept.seed for kept in KEPT if kept.days == DAYS)}
 SEEDS = [seed for seed in range(1, 115) if seed not in _NOT_HERE]
 
 

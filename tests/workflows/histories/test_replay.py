@@ -17,6 +17,8 @@ from tests.workflows.environment.replaying import replayer
 from tests.workflows.histories.recorded import recorded, title
 from workflows import registry
 
+# Of one history, in which the clock goes back once for each.
+STEPS_BACK_MAX = 6
 TYPES = sorted([*(info.kind for info in SERVED), "FleetScheduler", "EndpointDirectory", "StackUpgrades", "CloudCluster"])
 
 
@@ -58,7 +60,8 @@ async def test_a_workflow_goes_on_when_the_clock_of_the_server_was_set_back(path
     whole = WorkflowHistory.from_json(workflow_id, history).events
     tasks = [at for at, event in enumerate(whole) if event.HasField("workflow_task_completed_event_attributes")]
     assert len(tasks) > 2
-    for earlier, task in pairwise(tasks):
+    pairs = list(pairwise(tasks))
+    for earlier, task in pairs[:: -(-len(pairs) // STEPS_BACK_MAX)]:
         # What arrived after the task is left out: the guard would refuse it. The event before its end is its start.
         events = copy.deepcopy(whole[: task + 1])
         events[-2].event_time.FromNanoseconds(events[earlier - 1].event_time.ToNanoseconds() - 1)
