@@ -55,7 +55,7 @@ SERVICES_NAMED = 5
 TIMEOUTS_PATCH = "gateway-timeouts-{run}"
 # In histories of before only a gateway that had just been Ready was installed again.
 REPAIR_PATCH = "repair-until-accepted"
-# In histories of before, who registered during the first report was not answered.
+# Old histories have no answer to services that registered during the first report.
 REGISTERED_PATCH = "answer-after-first-report"
 _SERVICE_PREFIX = f"{ModelServiceSignals.kind.lower()}/"
 
@@ -320,7 +320,7 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         if first:
             announced = GatewayUserSignals.GATEWAY_CHANGED.broadcast(self._numbered(changed), ModelServiceSignals, ModelEndpointSignals)
             await broadcast(announced, "report to all services and endpoints that the gateway exists")
-            # The broadcast reaches only those that visibility shows already.
+            # Visibility does not show the newest services yet, so the broadcast missed them.
             if self.state.unanswered and workflow.patched(REGISTERED_PATCH):
                 await self._send(self.state.unanswered, changed)
             else:

@@ -1,4 +1,4 @@
-"""What an object waits for ends the wait by arriving, however rarely it is looked for by then;."""
+"""An object that waits for another one goes on when the other arrives, long before its next attempt."""
 
 from datetime import timedelta
 
