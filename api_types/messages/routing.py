@@ -115,7 +115,7 @@ class ServiceEndpoints(Message):
 
 
 class Routed(Message):
-    """Which endpoints the route of a service has, and no others, as of the endpoints of this version.
+    """Which endpoints the route of a service has, and no others, as of this version of its list.
 
     The version is the receiver's own, so it may be ahead of a clock that was set back since.
     """

@@ -50,7 +50,7 @@ BIRTH = StartReplica(
 
 @pytest.fixture(scope="module")
 async def client() -> AsyncIterator[Client]:
-    """A server without a worker. Each test starts its own workflows, except those of a type with one instance."""
+    """A server without a worker. Tests start workflows under their own ids."""
     async with protocol_server() as client:
         yield client
 

@@ -1,4 +1,4 @@
-"""What tests of replicas share: requests, marks for the testbed, and the pods and claims of a namespace."""
+"""Requests, marks for the testbed, and lists of pods and claims for the tests of replicas."""
 
 from activities.cluster_objects.cluster_api import Json, Kind, Selection
 from tests.activities.environment.cluster_under_test import ClusterUnderTest

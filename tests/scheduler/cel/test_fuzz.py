@@ -48,7 +48,7 @@ MUTANTS = 4_000
 # Longer ones are about depth and size and take their time.
 SELECTOR_CHARACTERS_MAX = 200
 CUT_CHARACTERS_MAX = 3
-# Kubernetes writes a quantity with all its zeros, which can take hours. Ours refuses such an exponent.
+# Kubernetes writes all zeros of such a quantity, for hours. The scheduler refuses it.
 LARGE_EXPONENT = re.compile(r"\d[eE][+-]?\d{5}")
 PIECES = [
     *"()[]{}.,:?!-+*/%<>=&|\"'\\ \n\tabux019_`~@#$;",

@@ -17,6 +17,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from api_types import labels
 from api_types.settings import CacheSettings
 from tests.environment import waiting
@@ -240,7 +242,8 @@ def in_virtual_time(story: Story) -> Callable[..., None]:
 
     parameters = list(inspect.signature(story).parameters.values())
     test.__signature__ = inspect.Signature(parameters[2:])  # type: ignore[attr-defined]
-    return test
+    marked: Callable[..., None] = pytest.mark.slow(test)
+    return marked
 
 
 async def _live(story: Story, draw: random.Random) -> None:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from temporalio.bridge.proto.workflow_activation import WorkflowActivationJob
 from temporalio.bridge.proto.workflow_completion import Success
 
@@ -54,8 +55,8 @@ class VirtualPlane(ControlPlane):
         received = [job.signal_workflow for job in [*jobs, *run.inbox] if _is_signal(job, signal)]
         return [value_of(each.input[0]) for each in received]
 
-    def set_timers(self, workflow_id: str) -> int:
-        """Return how many timers a workflow's present run has started."""
+    def timers_started(self, workflow_id: str) -> int:
+        """Return how many timers a workflow's present run started."""
         tasks = self._run(workflow_id).recorded
         answers = [answer for task in tasks for _, answer in task.activations]
         commands = [each for answer in answers for each in Success.FromString(answer).commands]
@@ -119,7 +120,8 @@ def on_a_virtual_loop(test: Test) -> Callable[..., None]:
         with asyncio.Runner(loop_factory=lambda: VirtualLoop(_draw())) as runner:
             runner.run(test(*arguments, **named))
 
-    return run
+    marked: Callable[..., None] = pytest.mark.slow(run)
+    return marked
 
 
 def _draw() -> random.Random:

@@ -1,4 +1,4 @@
-"""A pool that is removed while its workflow loses its state, on a real Temporal server and a scripted cloud."""
+"""A pool that is removed while its workflow loses its state at a scripted cloud."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A class and the clusters that use it, on a real Temporal server: also when one of the two is terminated and applied again."""
+"""A class and the clusters that use it, also when one of the two is terminated and applied again."""
 
 from api_types import names
 from tests.simulation.lives.virtual_plane import on_a_virtual_loop, virtual_plane

@@ -1,4 +1,4 @@
-"""A cluster that cannot be connected waits without history, and goes on when it can; on a real server with simulated clusters."""
+"""A cluster that cannot be connected waits without history, and goes on when it can."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,12 +8,7 @@ import pytest
 
 from tests.simulation.lives.virtual_plane import VirtualPlane, on_a_virtual_loop, virtual_plane
 from tests.workflows.environment.harness import condition, eventually, reason
-from tests.workflows.environment.simulated_clusters import (
-    SimulatedClusters,
-    a_class,
-    a_cluster,
-    connects_once,
-)
+from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, connects_once
 from workflows.entity import periods
 
 # Far less than the backoff of a workflow's own attempts.
@@ -50,27 +45,17 @@ async def until_scheduled(plane: VirtualPlane, *wanted: str) -> None:
     await eventually(scheduled, lambda found: found == list(wanted), within=WITHIN_SECONDS, what="the activities on eu")
 
 
+@pytest.mark.parametrize(("fault", "why"), [("missing", "CredentialsInvalid"), ("unreachable", "Unreachable")])
 @on_a_virtual_loop
-async def test_a_secret_that_arrives_connects_the_cluster() -> None:
+async def test_a_cluster_connects_at_once_when_its_secret_or_its_api_server_is_there(fault: str, why: str) -> None:
     clusters = SimulatedClusters()
     async with a_plane(clusters) as plane:
-        clusters.missing.add("eu")
+        faulty: set[str] = getattr(clusters, fault)
+        faulty.add("eu")
         await plane.apply(a_cluster("eu"))
-        await not_ready(plane, "CredentialsInvalid")
+        await not_ready(plane, why)
         await until_scheduled(plane, CONNECT, WAIT)
-        clusters.missing.clear()
-        await plane.ready("InferenceCluster", "eu", within=WITHIN_SECONDS)
-
-
-@on_a_virtual_loop
-async def test_an_api_server_that_answers_connects_the_cluster() -> None:
-    clusters = SimulatedClusters()
-    async with a_plane(clusters) as plane:
-        clusters.unreachable.add("eu")
-        await plane.apply(a_cluster("eu"))
-        await not_ready(plane, "Unreachable")
-        await until_scheduled(plane, CONNECT, WAIT)
-        clusters.unreachable.clear()
+        faulty.clear()
         await plane.ready("InferenceCluster", "eu", within=WITHIN_SECONDS)
 
 

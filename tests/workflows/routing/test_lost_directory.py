@@ -1,4 +1,4 @@
-"""An EndpointDirectory that is terminated before it has answered: who waits for the answer asks the next one. On a real Temporal server."""
+"""An endpoint whose EndpointDirectory is terminated before it answers asks the next one."""
 
 from datetime import timedelta
 

@@ -1,6 +1,6 @@
 """What a service does after an outage of the control cluster, with a gateway that is behind, and when its route has no name of its own.
 
-On a real Temporal server with a simulated control cluster. Services begin in the middle of what they do: minutes have passed before.
+In virtual time with a simulated control cluster. Services begin in the middle of what they do: minutes have passed before.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -205,7 +205,6 @@ async def test_one_that_it_has_routed_is_held_when_others_took_the_name() -> Non
 LISTED = {"applied_digest": "of the list before", "route_started": True, "selected": listing(3, "b")}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("answered", ["in this run", "in the run before"])
 @on_a_virtual_loop
 async def test_it_is_let_go_when_the_route_has_its_name_again(answered: str) -> None:

@@ -235,7 +235,7 @@ async def test_a_few_changes_at_once_reach_a_service_without_a_timer() -> None:
             await routed(plane, "s", *endpoints)
         lists = plane.signals(names.workflow_id("ModelService", TEAM, "s"), "endpoints_changed")
         assert len(lists) in range(3, LISTS_MAX + 1)
-        assert plane.set_timers(names.endpoint_directory_id(TEAM)) == 0
+        assert plane.timers_started(names.endpoint_directory_id(TEAM)) == 0
 
 
 @on_a_virtual_loop
