@@ -50,7 +50,7 @@ down: venv
 	$(BIN)/modelplane down
 
 # Which process runs which file: tests/environment/lanes.py. ORDER is the seed of a random order of the tests.
-LANES := computing=3,shared=2,own=2
+LANES := computing=3,shared=2
 PYTEST_ALL = $(BIN)/pytest -n auto --max-worker-restart 0 --budgets $(if $(ORDER),-p random_order.plugin --random-order-seed=$(ORDER)) --maxfail 12
 test: venv programs oracle
 	$(BIN)/python -m tests.environment.times 'linters, compiled tests' $(MAKE) --no-print-directory --jobs 2 --output-sync=target check compiled
@@ -58,7 +58,7 @@ test: venv programs oracle
 
 # The image is built before the tests, so that the progress of the build is visible.
 test-long: venv programs keda image oracle
-	$(PYTEST_ALL) --lanes computing=1,own=5 -m "(long or keda) and not soak"
+	$(PYTEST_ALL) --lanes computing=1,own=4 -m "(long or keda) and not soak"
 
 # Hours of random cases, outside CI. It ends at the first finding.
 soak: simulate lives campaign explore faults-clouds fuzz fuzz-front mutants

@@ -105,15 +105,18 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that need the oracle, and refuse an unmarked test that needs the testbed."""
+    """Mark the tests that need the oracle or a testbed of their own; refuse an unmarked test that needs a testbed."""
     container_engine.leave_out_without_root(config, items)
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "oracle" in fixtures:
             item.add_marker("oracle")
         needs = "testbed_owner" in fixtures or _asks_while_it_runs(item)
-        if needs and item.get_closest_marker("testbed") is None:
+        testbed = item.get_closest_marker("testbed")
+        if needs and testbed is None:
             raise pytest.UsageError(f"{item.nodeid} needs the testbed: mark it with pytest.mark.testbed")
+        if testbed is not None and "shared" not in testbed.args:
+            item.add_marker("long")  # it starts a testbed that no other process uses
 
 
 def _asks_while_it_runs(item: pytest.Item) -> bool:

@@ -24,7 +24,7 @@ from testbed.running import ClusterRunning, Running
 from testbed.testbed import Testbed
 from testbed.waiting import StartFailed
 
-pytestmark = pytest.mark.testbed("shared")
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.long]
 
 FLEET = """
 control: false

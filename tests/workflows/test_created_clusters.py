@@ -28,7 +28,7 @@ from tests.workflows.environment.created_clusters import (
 )
 from tests.workflows.environment.harness import Json, a_deployment, message
 
-pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.long, pytest.mark.timeout(900)]
 NAMESPACE = "tenant"
 _CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "lws")
 

@@ -42,7 +42,7 @@ from tests.environment.waiting import TIMEOUT_SECONDS, pauses
 from tests.workflows.environment.harness import connected
 from tests.workflows.environment.replaying import replay_all
 
-pytestmark = pytest.mark.testbed("shared")
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.long]
 
 FLEET = """
 classes:
@@ -502,6 +502,11 @@ def test_a_drain_does_what_its_plan_shows_loses_nothing_unasked_and_a_cordon_kee
     assert cli("uncordon", "us").out == neither
     eventually(lambda: clusters_of(cli, tenant), lambda seen: seen == ["us", "us"])
     assert cli("uncordon", "eu").out == "inferencecluster/eu uncordoned\n"
+    # The cluster tells the scheduler, which may hear of a larger deployment before that.
+    eventually(
+        lambda: decision_about(cli, tenant, "--scale", "md/demo=3")["placements"],
+        lambda planned: "eu" in {placement["cluster"] for placement in planned},
+    )
     assert cli("scale", "md/demo", "--replicas", "3", *WAIT).code == 0
     assert clusters_of(cli, tenant) == ["eu", "us", "us"], "replicas spread again"
 

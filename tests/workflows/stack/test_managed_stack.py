@@ -21,7 +21,7 @@ from tests.workflows.environment.harness import Json, condition, eventually, mes
 from tests.workflows.environment.history_times import Times, times_of
 from tests.workflows.environment.managed_stack import BROKEN, NEWER, SERVICES, Managed, managed_stack
 
-pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(700)]
+pytestmark = [pytest.mark.testbed("shared"), pytest.mark.long, pytest.mark.timeout(700)]
 
 LWS_DEPLOYMENT = "/apis/apps/v1/namespaces/lws-system/deployments/lws-controller-manager"
 CLASSES = "/apis/gateway.networking.k8s.io/v1/gatewayclasses"
@@ -112,7 +112,6 @@ async def ask_to_remove_finalizers(managed: Managed, *held: str) -> None:
     await managed.until(lambda seen: len(events(seen, "ForceRefused")) == len(held))
 
 
-@pytest.mark.long
 async def test_stk_34_36_40_a_stack_is_repaired_and_upgraded_and_what_does_not_go_is_named_and_can_be_given_up(managed: Managed) -> None:
     await managed.apply()
     await managed.ready()
