@@ -30,7 +30,7 @@ from activities.secrets.store import SecretReader
 from activities.workloads.copies import copy_conflicts, is_copy, needed_copies
 from activities.workloads.found_objects import with_found
 from activities.workloads.inputs import Prepared, prepare
-from activities.workloads.pending import Applying, Plan, StoredPods, plan_apply
+from activities.workloads.pending import Applying, Plan, StoredPods, plan_apply, template_hashes
 from activities.workloads.teardown_steps import run_step
 from api_types import labels, names
 from api_types.errors import CredentialsInvalid, NameConflict, PermissionDenied, StillThere, TransientError
@@ -50,6 +50,7 @@ _READS_AT_ONCE = 8
 # Pods have this long to end; then the error names what an update waits for.
 _REPLACE_WITHIN = timedelta(seconds=40)
 _NAMES_MAX = 5
+_WORKLOADS = (kinds.DEPLOYMENT, kinds.LEADER_WORKER_SET)
 
 
 @dataclass(frozen=True)
@@ -214,12 +215,12 @@ async def _delete_replaced(
     recreated = {
         engine.workload_name: (engine.template_hashes, engine.size)
         for engine in rendered.engines
-        if engine.recreate_on_change and f"{ENGINE_PREFIX}{engine.name}" not in plan.pending
+        if (engine.recreate_on_change or engine.name in order.recreated) and f"{ENGINE_PREFIX}{engine.name}" not in plan.pending
     }
     replaced += [
         target
         for target, item in found.items()
-        if item and target.kind == kinds.LEADER_WORKER_SET and target.name in recreated and _group_of(item) != recreated[target.name]
+        if item and target.kind in _WORKLOADS and target.name in recreated and _pods_of(item) != recreated[target.name]
     ]
     _, remaining = await deleter.until_gone(replaced, _REPLACE_WITHIN)
     if remaining:
@@ -246,12 +247,9 @@ def _is_current(item: Item, live: Json, known: AppliedObject | None) -> bool:
     return rendered_hash == item.hash and known is not None and known.digest == content_digest(live)
 
 
-def _group_of(leader_worker_set: Json) -> tuple[tuple[str, ...], int]:
-    """Give what a stored group is: the hashes of its pod templates, and its size."""
-    template = leader_worker_set["spec"]["leaderWorkerTemplate"]
-    members = (template.get("leaderTemplate"), template.get("workerTemplate"))
-    hashes = tuple((member["metadata"].get("annotations") or {}).get(labels.TEMPLATE_HASH, "") for member in members if member)
-    return hashes, template["size"]
+def _pods_of(workload: Json) -> tuple[tuple[str, ...], int]:
+    """Give the hashes of the pod templates of a stored workload, and how many pods each copy has."""
+    return template_hashes(workload), workload["spec"].get("leaderWorkerTemplate", {}).get("size", 1)
 
 
 def _applied_engine(engine: RenderedEngine, plan: Plan) -> AppliedEngine:

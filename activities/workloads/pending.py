@@ -92,7 +92,7 @@ async def plan_apply(cluster: ClusterApi, work: Applying) -> Plan:
             renamed = ObjectId.of(live).identity != ObjectId.of(item.manifest).identity
             own = None if renamed else _with_stored_pods(item, live)
             if own is None or await _replaces_pods(cluster, item, live, recreated=live["metadata"]["name"] in work.recreated):
-                pods = StoredPods(live["kind"], live["metadata"]["name"], _template_hashes(live))
+                pods = StoredPods(live["kind"], live["metadata"]["name"], template_hashes(live))
                 kept[item.key] = own
                 stays[item.key] = _Staying(pods, _cause(item.manifest, live), _claim_templates(live))
     changes = [staying.cause for staying in stays.values()]
@@ -144,7 +144,7 @@ async def _replaces_pods(cluster: ClusterApi, item: Item, live: Json, *, recreat
     fields = _PODS[live["kind"]]
     if recreated:
         own, wanted = ([_beside_templates(part) for part in parts] for parts in (_own_pods(live), map(item.manifest["spec"].get, fields)))
-        return own != wanted or _template_hashes(live) != _template_hashes(item.manifest)
+        return own != wanted or template_hashes(live) != template_hashes(item.manifest)
     answer = await cluster.apply(item.manifest, dry_run=True)
     first, *others = fields
     changed = bool(answer["spec"][first] != live["spec"][first])
@@ -225,7 +225,8 @@ def _templates(workload: Json) -> list[Json]:
     return [gang[name] for name in _GANG_TEMPLATES if gang.get(name)]
 
 
-def _template_hashes(workload: Json) -> tuple[str, ...]:
+def template_hashes(workload: Json) -> tuple[str, ...]:
+    """Give the hash of each pod template of a workload, that of serving pods first."""
     return tuple(_annotations({"metadata": {}, **template}).get(labels.TEMPLATE_HASH, "") for template in _templates(workload))
 
 

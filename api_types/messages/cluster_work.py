@@ -215,7 +215,8 @@ class ApplyReplica(Message):
     endpoint picker. `adoption` allows to replace pods although the spec that they are made from is the same; without it they stay as they
     are. `wait_seconds` is for objects that are deleted, as in `RunTeardownStep`. `search`: `inventory` may be incomplete, because an
     earlier run or an interrupted apply wrote more; what is found by its labels joins it.
-    `renderer`, for pruning: that of the last apply, as in `Applied`.
+    `renderer`, for pruning: that of the last apply, as in `Applied`. `recreated` names engines whose workload is deleted and created
+    anew if its pods change, because old and new copies beside each other may need more devices than are reserved.
     """
 
     connection: Connection
@@ -237,6 +238,7 @@ class ApplyReplica(Message):
     inventory: list[AppliedObject] = Field(default_factory=list)
     search: bool = False
     renderer: Id = ""
+    recreated: list[Name] = Field(default_factory=list)
     wait_seconds: float = Field(default=0, alias="patienceSeconds")
 
 

@@ -5,10 +5,17 @@ copied unchanged: selectors are matched again on the cluster, so their text must
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 _COPIED = ("modelCacheRef", "serving", "disruption")
 _MEMBER_COPIED = ("role", "worker", "template", "podsPerNode", "probes")
+
+
+class EngineSize(NamedTuple):
+    """How many copies an engine has, and how many devices each of them claims."""
+
+    copies: int
+    devices: int
 
 
 def replica_spec(template: Mapping[str, Any], cluster: str, engines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -27,6 +34,20 @@ def replica_spec(template: Mapping[str, Any], cluster: str, engines: Sequence[Ma
         for engine in template["engines"]
     ]
     return spec
+
+
+def engine_sizes(spec: Mapping[str, Any]) -> dict[str, EngineSize]:
+    """Count the copies and devices of each engine in the spec of a ModelReplica."""
+    return {engine["name"]: EngineSize(int(engine.get("copies", 1)), _devices_per_copy(engine)) for engine in spec.get("engines", ())}
+
+
+def _devices_per_copy(engine: Mapping[str, Any]) -> int:
+    members: Sequence[Mapping[str, Any]] = engine.get("members", ())
+    return sum(
+        int(request.get("count", 1)) * int((member.get("worker") or {}).get("nodes", 1))
+        for member in members
+        for request in member.get("deviceRequests", ())
+    )
 
 
 def pods_source(spec: Mapping[str, Any], *engines: Mapping[str, Any]) -> list[Any]:

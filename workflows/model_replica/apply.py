@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from activities.secrets.store import SecretMissing
 from api_types.messages.cluster_work import Applied
+from api_types.resources.replica_spec import engine_sizes
 from workflows.entity import backoff
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
@@ -174,6 +175,7 @@ class ReplicaApply:
         self._check_renderer(order, applied)
         state.applied, state.applied_generation, state.inventory_complete = applied, generation, True
         state.applied_inputs, state.applied_mode, state.applied_sources = order.inputs, state.mode(), state.pod_sources()
+        state.applied_sizes = engine_sizes(state.spec or {})
         if state.drain_until:
             # What is observed until the new pods are there is of those that end.
             state.serving, state.drain_until = False, ""

@@ -14,7 +14,7 @@ from api_types.messages.entities import ClusterChanged, StartReplica
 from api_types.messages.observations import ObservedReplica
 from api_types.messages.versions import ObservationVersion, Version
 from api_types.resources.parts.referenced_caches import model_cache
-from api_types.resources.replica_spec import pods_source
+from api_types.resources.replica_spec import EngineSize, pods_source
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.registering.endpoint import PublishedEndpoint
 from workflows.entity.state import EntityState, none_if_empty
@@ -88,7 +88,8 @@ class ModelReplicaState(EntityState):
         picker_flags: extra flags of its endpoint picker.
         adoption: the highest one that its deployment has sent: pods may be replaced once although their spec is the same.
         applied_inputs: what came from outside the spec into the last apply; None before the first one.
-        applied_mode: how the engines shared the work then; `applied_sources`: a hash over what pods were made from, by engine.
+        applied_mode: how the engines shared the work then; `applied_sources`: a hash over what pods were made from, by engine;
+            `applied_sizes`: the copies and devices of each engine.
         drain_until: an apply that ends all pods of an engine waits until then for requests to end; empty while none does.
         routes_until: how long such applies wait for routes that still have the endpoint; empty when none has it, or one has succeeded.
         drift_since: since when the present drift persists; `drift_repairs`: the repairs that followed one another so far, the last one at
@@ -127,6 +128,7 @@ class ModelReplicaState(EntityState):
     applied_inputs: Annotated[ApplyInputs | None, BeforeValidator(none_if_empty)] = None
     applied_mode: str = ""
     applied_sources: dict[str, str] = Field(default_factory=dict)
+    applied_sizes: dict[str, EngineSize] = Field(default_factory=dict)
     drain_until: str = ""
     routes_until: str = ""
     copies_due: str = ""

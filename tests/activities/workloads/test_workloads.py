@@ -196,6 +196,29 @@ async def test_wkl_107_under_kueue_a_group_is_recreated_for_another(
     assert (before["metadata"]["uid"] != after["metadata"]["uid"]) is recreated
 
 
+@pytest.mark.parametrize("gang", [False, True])
+async def test_an_engine_with_more_copies_of_fewer_devices_is_recreated_once(cluster: ClusterUnderTest, *, gang: bool) -> None:
+    """Without that, the pod of the added copy would wait for a device, and the old pod for the added one."""
+
+    def engine(copies: int, count: int) -> Json:
+        requests = [{**ONE[0], "count": count}]
+        if gang:
+            return a_gang(leader={"requests": requests}, worker={"nodes": 1, "requests": requests}, copies=copies)
+        return an_engine("main", a_member(requests=requests), copies=copies)
+
+    order = cluster.order([engine(1, 2)])
+    first = await cluster.apply(order)
+    workload, api = target(first, "model-serving-main"), await cluster.api()
+    before = await api.get(workload)
+    changed = {"generation": 2, "inventory": first.inventory, "spec": {**order.spec, "engines": [engine(2, 1)]}, "recreated": ["main"]}
+    uids = [before and before["metadata"]["uid"]]
+    for _ in range(2):
+        await cluster.apply(order.model_copy(update=changed))
+        after = await api.get(workload)
+        uids.append(after and after["metadata"]["uid"])
+    assert uids[0] != uids[1] == uids[2] is not None
+
+
 async def test_a_teardown_without_an_inventory_finds_everything_by_its_labels(cluster: ClusterUnderTest) -> None:
     order = cluster.order([an_engine()])
     applied = await cluster.apply(order)

@@ -9,6 +9,7 @@ import pytest
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.entities import SetTemplate
 from api_types.messages.routing import Endpoint
+from api_types.resources.replica_spec import EngineSize, engine_sizes
 from tests.workflows.model_replica.builders import APPLIED, CLUSTER, a_replica, observed
 from tests.workflows.model_replica.controlled import BEGINNING, NO_ANSWER, URL, Replica
 from workflows.entity.failures import Failure
@@ -24,6 +25,17 @@ ENDED = BEGINNING + timedelta(seconds=DRAIN_SECONDS)
 
 def engines(**fields: Any) -> dict[str, Any]:
     return {"engines": [{"name": "main", **fields}]}
+
+
+def devices(count: int) -> dict[str, Any]:
+    """Return what makes each copy of an engine claim devices."""
+    return {"members": [{"role": "Standalone", "deviceRequests": [{"name": "gpu", "count": count}]}]}
+
+
+def sized(copies: int, count: int) -> dict[str, Any]:
+    """Return the state of a replica whose engine has copies with devices."""
+    size = EngineSize(copies, count)
+    return {"spec": engines(copies=copies, **devices(count)), "applied_sizes": {"main": size}}
 
 
 def order(state: ModelReplicaState, spec: dict[str, Any], **fields: Any) -> None:
@@ -192,6 +204,9 @@ CHANGES = [
     pytest.param({}, engines(image="2"), True, id="another image of a single copy"),
     pytest.param({"spec": engines(copies=2)}, engines(copies=2, image="2"), False, id="another image of two copies, one after the other"),
     pytest.param({}, engines(copies=3), False, id="more copies"),
+    pytest.param(sized(2, 4), engines(copies=4, **devices(2)), True, id="more copies of fewer devices each"),
+    pytest.param(sized(2, 4), engines(copies=4, **devices(8)), False, id="more copies of more devices each"),
+    pytest.param(sized(2, 4), engines(copies=2, **devices(2)), False, id="as many copies of fewer devices each"),
     pytest.param({}, {"engines": [{"name": "other", "copies": 2}]}, True, id="another engine in place of this one"),
     pytest.param({}, {"engines": [{"name": "main"}, {"name": "more"}]}, False, id="one more engine"),
     pytest.param({}, {**engines(), "serving": {"flowControl": {}}}, False, id="the endpoint picker alone"),
@@ -206,6 +221,27 @@ def test_only_what_ends_all_pods_of_an_engine_waits(state: dict[str, Any], spec:
     order(replica.state, spec)
     replica.controller.apply()
     assert bool(replica.state.drain_until) is drains
+
+
+def test_an_engine_with_more_copies_of_fewer_devices_is_ordered_to_be_recreated_once() -> None:
+    replica = serving(**sized(1, 8))
+    order(replica.state, engines(copies=2, **devices(4)))
+    replica.step()
+    replica.now = ENDED
+    replica.step()
+    (apply,) = [each for each in replica.orders if isinstance(each, Apply)]
+    assert apply.request.recreated == ["main"]
+    assert replica.state.applied_sizes == {"main": EngineSize(2, 4)}
+    order(replica.state, engines(copies=2, **devices(4), image="2"), generation=3, sequence=2)
+    replica.step()
+    assert [each.request.recreated for each in replica.orders if isinstance(each, Apply)] == [["main"], []]
+
+
+def test_the_devices_of_a_copy_are_those_of_all_its_pods() -> None:
+    request = {"name": "gpu", "count": 4}
+    gang = [{"role": "Leader", "deviceRequests": [request]}, {"role": "Worker", "worker": {"nodes": 3}, "deviceRequests": [request]}]
+    spec = {"engines": [{"name": "gang", "copies": 2, "members": gang}, {"name": "proxy", "members": [{"role": "Standalone"}]}]}
+    assert engine_sizes(spec) == {"gang": EngineSize(2, 16), "proxy": EngineSize(1, 0)}
 
 
 def test_a_group_that_is_recreated_waits_whatever_its_copies() -> None:

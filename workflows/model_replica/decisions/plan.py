@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 from activities.render.objects.inventory_keys import ENGINE_PREFIX
 from activities.render.objects.queues import KUEUE
 from api_types.messages.cluster_work import Applied
+from api_types.resources.replica_spec import engine_sizes
 from workflows.entity import backoff
 from workflows.model_replica.decisions.observation import drift
 from workflows.model_replica.state import ModelReplicaState
@@ -66,7 +67,22 @@ def ends_all_pods(state: ModelReplicaState) -> bool:
         for engine in (state.spec or {})["engines"]
         if sources[engine["name"]] != before.get(engine["name"], sources[engine["name"]]) or f"{ENGINE_PREFIX}{engine['name']}" in pending
     ]
-    return any(int(engine.get("copies", 1)) == 1 or _is_recreated(state, engine) for engine in replaced)
+    recreated = recreated_engines(state)
+    return any(int(engine.get("copies", 1)) == 1 or engine["name"] in recreated or _is_recreated(state, engine) for engine in replaced)
+
+
+def recreated_engines(state: ModelReplicaState) -> list[str]:
+    """Name the engines whose workload an apply deletes and creates anew: they get more copies with fewer devices each.
+
+    Kubernetes starts the pods of added copies before it ends an old one. The scheduler has reserved what the new copies need, and
+    old and added copies together may need more: then the added pods would wait for devices, and the old ones for the added pods.
+    """
+    sizes = engine_sizes(state.spec or {})
+    return [
+        name
+        for name, before in state.applied_sizes.items()
+        if name in sizes and sizes[name].copies > before.copies and sizes[name].devices < before.devices
+    ]
 
 
 def _is_recreated(state: ModelReplicaState, engine: Mapping[str, Any]) -> bool:

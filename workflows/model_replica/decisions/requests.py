@@ -5,6 +5,7 @@ from datetime import timedelta
 from api_types import names
 from api_types.messages.cluster_work import ApplyReplica, RunTeardownStep
 from workflows.model_replica.decisions.cluster import access_of
+from workflows.model_replica.decisions.plan import recreated_engines
 from workflows.model_replica.state import ModelReplicaState
 
 
@@ -33,6 +34,7 @@ def apply_request(state: ModelReplicaState) -> ApplyReplica:
         adoption=state.adoption > (state.applied_inputs.adoption if state.applied_inputs else 0),
         inventory=state.applied.inventory if state.applied else [],
         search=state.apply_started and not state.inventory_complete,
+        recreated=recreated_engines(state),
     )
 
 
