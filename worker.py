@@ -330,13 +330,14 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
         activities.messaging.start_replicas,
         activities.messaging.survey,
         activities.messaging.broadcast,
+        activities.messaging.redeliver,
         activities.messaging.check_receivers,
         activities.messaging.await_running,
     ]
     parts: dict[str, dict[str, Any]] = {
         queues.WORKFLOWS: {
             **of_workflows,
-            "workflows": [*registry.ENTITIES, *registry.DIRECTORIES, *registry.SINGLETONS, *registry.CLOUDS],
+            "workflows": list(registry.BESIDE_SCHEDULER),
             "activities": [*to_entities, *registry.REBUILD_ACTIVITIES],
             "max_concurrent_activities": limits.max_concurrent_activities,
         },

@@ -201,6 +201,16 @@ def cluster_of_cloud(workflow: str) -> tuple[str, str]:
     return (parts[0], parts[1]) if kind == "cloud" and len(parts) == len(("name", "uid")) and all(parts) else ("", "")
 
 
+def redelivery_id(receiver: str) -> str:
+    """Give the id of the workflow that sends again what a receiver, given by its workflow id, did not take."""
+    return f"{_REDELIVERY}{receiver}"
+
+
+def receiver_of_redelivery(workflow: str) -> str:
+    """Give the receiver of a Redelivery; empty if the id is that of another workflow."""
+    return workflow.removeprefix(_REDELIVERY) if workflow.startswith(_REDELIVERY) else ""
+
+
 def cloud_secret(cloud: str, kind: str, name: str) -> str:
     """Name the Secret with a credential for a cloud, as a cluster names it by the kind of its configuration and a name (ruling G18)."""
     scope = "-ns" if kind == "ProviderConfig" else ""
@@ -213,5 +223,6 @@ def creates_clusters(secret: str, key: str) -> bool:
 
 
 FLEET_SCHEDULER_ID = "fleetscheduler/default"
+_REDELIVERY = "redelivery/"
 
 STACK_UPGRADES_ID = "stackupgrades/default"

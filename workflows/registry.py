@@ -24,6 +24,7 @@ from workflows.model_deployment.workflow import ModelDeploymentWorkflow
 from workflows.model_endpoint import ModelEndpointWorkflow
 from workflows.model_replica.workflow import ModelReplicaWorkflow
 from workflows.model_service.workflow import ModelServiceWorkflow
+from workflows.redelivery import RedeliveryWorkflow
 from workflows.runner import CheckingRunner, GuardedRunner
 from workflows.stack_upgrades.workflow import StackUpgradesWorkflow
 
@@ -43,9 +44,12 @@ DIRECTORIES = (EndpointDirectoryWorkflow,)
 SINGLETONS = (StackUpgradesWorkflow,)
 # One per cluster at a cloud, started by what its InferenceCluster sends it.
 CLOUDS = (CloudClusterWorkflow,)
+# One per receiver that takes no signals, started by what it did not take.
+REDELIVERIES = (RedeliveryWorkflow,)
 
 SCHEDULER_WORKFLOWS = (FleetSchedulerWorkflow,)
-WORKFLOWS = (*ENTITIES, *DIRECTORIES, *SINGLETONS, *CLOUDS, *SCHEDULER_WORKFLOWS)
+BESIDE_SCHEDULER = (*ENTITIES, *DIRECTORIES, *SINGLETONS, *CLOUDS, *REDELIVERIES)
+WORKFLOWS = (*BESIDE_SCHEDULER, *SCHEDULER_WORKFLOWS)
 SCHEDULER_ACTIVITIES = (decide_batch, pack_cache, audit_ledger)
 # They call entities, and so run beside those.
 REBUILD_ACTIVITIES = (list_for_rebuild, read_accounts, await_accounts, find_policy_record, read_lost_state)

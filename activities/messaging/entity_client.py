@@ -1,6 +1,5 @@
 """The activities with which workflows reach other entities. They need nothing but Temporal."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
@@ -8,6 +7,7 @@ from temporalio import activity
 
 from activities.heartbeat import heartbeating
 from activities.messaging import querying
+from activities.messaging.delivering import deliver, redeliver
 from activities.messaging.messages import (
     AwaitRunning,
     CheckReceivers,
@@ -18,9 +18,9 @@ from activities.messaging.messages import (
     Survey,
     SurveyResult,
 )
-from activities.messaging.sending import CALLS_AT_ONCE, running, send_signal, send_signals, start_replicas
+from activities.messaging.sending import running, start_replicas
 from api_types.errors import NotRunning
-from api_types.messages.delivery import Broadcast, SignalBatch, SignalBatchResult, SignalRequest
+from api_types.messages.delivery import Broadcast, Redelivered, SignalBatch, SignalBatchResult, SignalRequest
 from api_types.messages.entities import StartedReplicas, StartReplicas
 
 # A batch whose worker was killed is sent again when its heartbeats are missing: whoever waits for it waits no longer than that.
@@ -43,27 +43,28 @@ class EntityClient:
     @activity.defn(name="tell")
     async def signal(self, request: SignalRequest) -> bool:
         """Send one signal; False when its receiver does not run. The scheduler is started if it does not."""
-        return await send_signal(activity.client(), request)
+        return not await deliver(activity.client(), [request])
 
     @activity.defn(name="tell_many")
     async def signal_many(self, batch: SignalBatch) -> SignalBatchResult:
         """Send many signals, in order for each receiver, to different receivers at the same time."""
         async with _heartbeats():
-            return SignalBatchResult(missing=await send_signals(activity.client(), batch.signals))
+            return SignalBatchResult(missing=await deliver(activity.client(), batch.signals))
+
+    @activity.defn
+    async def redeliver(self, batch: SignalBatch) -> Redelivered:
+        """Send signals again that their one receiver did not take, up to the first that it does not take this time."""
+        async with _heartbeats():
+            return await redeliver(activity.client(), batch.signals)
 
     @activity.defn
     async def broadcast(self, wanted: Broadcast) -> int:
-        """Send one signal to all entities found; gives how many received it."""
+        """Send one signal to all entities found; gives how many there are."""
         client = activity.client()
-        slots = asyncio.Semaphore(CALLS_AT_ONCE)
-
-        async def send(workflow_id: str) -> bool:
-            async with slots:
-                return await send_signal(client, SignalRequest(workflow_id=workflow_id, signal=wanted.signal, payload=wanted.payload))
-
         async with _heartbeats():
             ids = [workflow_id async for workflow_id in running(client, wanted.kinds, namespace=wanted.namespace, cluster=wanted.cluster)]
-            return sum(await asyncio.gather(*(send(workflow_id) for workflow_id in ids)))
+            await deliver(client, [SignalRequest(workflow_id=each, signal=wanted.signal, payload=wanted.payload) for each in ids])
+            return len(ids)
 
     @activity.defn
     async def start_replicas(self, wanted: StartReplicas) -> StartedReplicas:

@@ -12,11 +12,15 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.messaging.search_attributes import identity_at_start, visibility_query
 from api_types import names, queues
-from api_types.messages.delivery import SignalRequest
+from api_types.messages.delivery import HoldSignals, SignalRequest
 from api_types.messages.entities import StartedReplicas, StartReplica
+from api_types.messages.signals import RedeliverySignals, redelivery
 
 # As many calls as the server answers at once without queueing them behind a busy workflow.
 CALLS_AT_ONCE = 32
+
+# The server answers these to a call that it will refuse again. All others may be the server's own trouble, which concerns all receivers.
+REFUSALS = frozenset({RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.OUT_OF_RANGE})
 
 # The client retries a call that a busy server refuses. A local activity must end within the ten seconds that it has: one that times out
 # may never be retried, and its workflow would wait for it for ever.
@@ -95,6 +99,23 @@ async def ensure_cloud_cluster(client: Client, request: SignalRequest) -> bool:
     return True
 
 
+async def ensure_redelivery(client: Client, receiver: str, held: HoldSignals) -> None:
+    """Have signals sent again that a receiver does not take, by a workflow of their own."""
+    request = RedeliverySignals.HOLD.request(redelivery(receiver), held)
+    await client.start_workflow(
+        "Redelivery",
+        None,
+        id=request.workflow_id,
+        task_queue=queues.WORKFLOWS,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        static_summary=f"signals for {receiver}",
+        start_signal=request.signal,
+        start_signal_args=[request.payload],
+        **identity_at_start("Redelivery", "", receiver, phase="Pending", ready=""),
+    )
+
+
 async def send_signal(client: Client, request: SignalRequest) -> bool:
     """Send one signal; False when its receiver does not run.
 
@@ -121,44 +142,38 @@ async def send_signal(client: Client, request: SignalRequest) -> bool:
         return True
 
 
-async def send_signals(client: Client, requests: Sequence[SignalRequest]) -> list[str]:
-    """Send many signals, in order for each receiver, to different receivers at the same time; gives the receivers that do not run."""
-    by_receiver: dict[str, list[SignalRequest]] = {}
-    for request in requests:
-        by_receiver.setdefault(request.workflow_id, []).append(request)
-    slots = asyncio.Semaphore(CALLS_AT_ONCE)
-
-    async def send(row: list[SignalRequest]) -> bool:
-        async with slots:
-            return all([await send_signal(client, request) for request in row])
-
-    sent = await asyncio.gather(*(send(row) for row in by_receiver.values()))
-    return [receiver for receiver, ok in zip(by_receiver, sent, strict=True) if not ok]
-
-
 class Start(Enum):
     """What became of a start: the replica runs, or has been deleted already, or its name is held by another uid.
 
     `COMPLETED`: it is gone, and all were told. What is late of that would be taken for the end of a run that came after it.
     `TAKEN`: the other one runs. `UNFINISHED`: it was terminated or failed. What it applied is still there, and with a run of another uid on
-    top its owner could not be read any more.
+    top its owner could not be read any more. `REFUSED`: the server does not accept it.
     """
 
     RUNS = "runs"
     COMPLETED = "completed"
     TAKEN = "taken"
     UNFINISHED = "unfinished"
+    REFUSED = "refused"
 
 
 async def start_replicas(client: Client, replicas: Sequence[StartReplica]) -> StartedReplicas:
-    """Start the workflows of replicas; gives those that do not run."""
+    """Start the workflows of replicas; gives those that do not run. One that the server refuses does not delay the others."""
     slots = asyncio.Semaphore(CALLS_AT_ONCE)
+    refused: dict[str, str] = {}
 
     async def start(replica: StartReplica) -> Start:
         async with slots, asyncio.timeout(CALL_SECONDS):
-            return await start_replica(client, replica)
+            try:
+                return await start_replica(client, replica)
+            except RPCError as error:
+                if error.status not in REFUSALS:
+                    raise
+                refused[replica.name] = str(error)
+                return Start.REFUSED
 
-    return started_replicas(replicas, await asyncio.gather(*map(start, replicas)))
+    started = started_replicas(replicas, await asyncio.gather(*map(start, replicas)))
+    return started.model_copy(update={"refused": refused})
 
 
 async def start_replica(client: Client, replica: StartReplica) -> Start:
@@ -182,7 +197,7 @@ def started_replicas(replicas: Sequence[StartReplica], starts: Sequence[Start]) 
     """Give the names of those that do not run."""
     of = [(replica.name, start) for replica, start in zip(replicas, starts, strict=True)]
     return StartedReplicas(
-        conflicts=[name for name, start in of if start is not Start.RUNS],
+        conflicts=[name for name, start in of if start not in (Start.RUNS, Start.REFUSED)],
         unfinished=[name for name, start in of if start is Start.UNFINISHED],
         completed=[name for name, start in of if start is Start.COMPLETED],
     )

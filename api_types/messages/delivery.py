@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import Field
 
-from api_types.base import Id, Message
+from api_types.base import Id, Message, Text
 from api_types.names import workflow_id
 
 
@@ -59,6 +59,33 @@ class SignalBatchResult(Message):
     """The workflow ids that do not exist."""
 
     missing: list[str] = Field(default_factory=list)
+
+
+class HoldSignals(Message):
+    """Signals that one receiver did not take, and why. `sender` is the workflow id of the sender."""
+
+    sender: Id = ""
+    signals: list[SignalRequest]
+    problem: Text
+
+
+class Delivery(Message):
+    """Whether a receiver, given by its workflow id, takes what was sent to it: `problem` says why not, empty if it does again.
+
+    `refusal` identifies the time in which it took nothing, so that a late report is recognized.
+    """
+
+    receiver: Id
+    refusal: Id = ""
+    problem: Text = ""
+
+
+class Redelivered(Message):
+    """How many of the signals a receiver took, in order. `missing`: it does not run; `problem`: why it did not take the next one."""
+
+    count: int
+    missing: bool = False
+    problem: str = ""
 
 
 class Broadcast(Message):

@@ -257,10 +257,11 @@ class StartReplicas(Message):
 class StartedReplicas(Message):
     """The names of those that do not run.
 
-    `conflicts`: all of them. `unfinished`: another uid has the name, was terminated and may have left objects. `completed`: it ran, and is
-    gone.
+    `conflicts`: those whose name is in use. `unfinished`: another uid has the name, was terminated and may have left objects. `completed`:
+    it ran, and is gone. `refused`: those that the server does not accept, with its reason.
     """
 
     conflicts: list[str] = Field(default_factory=list)
     unfinished: list[str] = Field(default_factory=list)
     completed: list[str] = Field(default_factory=list)
+    refused: dict[Name, Text] = Field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Any
 
 from api_types.messages.caches import CacheChanged, CacheOnCluster, CacheReport, CacheSite, CacheUse
 from api_types.messages.clouds import CloudDelete, CloudOrder, CloudReport
-from api_types.messages.delivery import EntityRef, Receiver, Signal, entity
+from api_types.messages.delivery import Delivery, EntityRef, HoldSignals, Receiver, Signal, entity
 from api_types.messages.entities import (
     CancelRequested,
     CheckReplicas,
@@ -56,7 +56,7 @@ from api_types.messages.scheduling import (
     SetPolicy,
 )
 from api_types.messages.upgrades import UpgradeRequest, UpgradeTurn
-from api_types.names import FLEET_SCHEDULER_ID, STACK_UPGRADES_ID, cloud_cluster_id, endpoint_directory_id
+from api_types.names import FLEET_SCHEDULER_ID, STACK_UPGRADES_ID, cloud_cluster_id, endpoint_directory_id, redelivery_id
 from api_types.resources.inference_gateway import SINGLETON_NAME as GATEWAY_NAME
 
 CANCEL_REQUESTED = "cancel_requested"
@@ -65,7 +65,13 @@ CANCEL_REQUESTED = "cancel_requested"
 # --- what several kinds take --------------------------------------------------------------------------------------------------------
 
 
-class EntitySignals(Receiver):
+class SenderSignals(Receiver):
+    """Every workflow that signals others: it learns which of them takes no signals."""
+
+    DELIVERY = Signal["SenderSignals", Delivery]("delivery", Delivery)
+
+
+class EntitySignals(SenderSignals):
     """Every entity."""
 
     SET_SPEC = Signal["EntitySignals", SetSpec]("set_spec", SetSpec)
@@ -207,7 +213,7 @@ class ModelEndpointSignals(EntitySignals, ReportingSignals, EndpointOwnerSignals
     kind = "ModelEndpoint"
 
 
-class EndpointDirectorySignals(Receiver):
+class EndpointDirectorySignals(SenderSignals):
     """EndpointDirectory, one per namespace."""
 
     kind = "EndpointDirectory"
@@ -218,7 +224,7 @@ class EndpointDirectorySignals(Receiver):
     CANCEL_REQUESTED = Signal["EndpointDirectorySignals", CancelRequested](CANCEL_REQUESTED, CancelRequested)
 
 
-class FleetSchedulerSignals(Receiver):
+class FleetSchedulerSignals(SenderSignals):
     """FleetScheduler."""
 
     kind = "FleetScheduler"
@@ -234,7 +240,7 @@ class FleetSchedulerSignals(Receiver):
     CANCEL_REQUESTED = Signal["FleetSchedulerSignals", CancelRequested](CANCEL_REQUESTED, CancelRequested)
 
 
-class StackUpgradesSignals(Receiver):
+class StackUpgradesSignals(SenderSignals):
     """StackUpgrades."""
 
     kind = "StackUpgrades"
@@ -243,7 +249,7 @@ class StackUpgradesSignals(Receiver):
     CANCEL_REQUESTED = Signal["StackUpgradesSignals", CancelRequested](CANCEL_REQUESTED, CancelRequested)
 
 
-class CloudClusterSignals(Receiver):
+class CloudClusterSignals(SenderSignals):
     """CloudCluster, one per InferenceCluster that is created at a cloud."""
 
     kind = "CloudCluster"
@@ -252,6 +258,16 @@ class CloudClusterSignals(Receiver):
     DELETE = Signal["CloudClusterSignals", CloudDelete]("delete", CloudDelete)
     RETRY_NOW = Signal["CloudClusterSignals", RetryNow]("retry_now", RetryNow)
     CANCEL_REQUESTED = Signal["CloudClusterSignals", CancelRequested](CANCEL_REQUESTED, CancelRequested)
+
+
+class RedeliverySignals(Receiver):
+    """Redelivery, one per receiver that takes no signals."""
+
+    kind = "Redelivery"
+
+    HOLD = Signal["RedeliverySignals", HoldSignals]("hold", HoldSignals)
+    RETRY_NOW = Signal["RedeliverySignals", RetryNow]("retry_now", RetryNow)
+    CANCEL_REQUESTED = Signal["RedeliverySignals", CancelRequested](CANCEL_REQUESTED, CancelRequested)
 
 
 FLEET_SCHEDULER = EntityRef[FleetSchedulerSignals](FLEET_SCHEDULER_ID)
@@ -271,6 +287,9 @@ ENTITIES = (
     ModelServiceSignals,
 )
 
+RECEIVERS = (*ENTITIES, FleetSchedulerSignals, EndpointDirectorySignals, StackUpgradesSignals, CloudClusterSignals)
+"""All kinds that other workflows signal."""
+
 
 def endpoint_directory(namespace: str) -> EntityRef[EndpointDirectorySignals]:
     """Refer to the EndpointDirectory of a namespace, which a signal starts if it does not run."""
@@ -282,10 +301,14 @@ def cloud_cluster(cluster: str, uid: str) -> EntityRef[CloudClusterSignals]:
     return EntityRef(cloud_cluster_id(cluster, uid))
 
 
+def redelivery(receiver: str) -> EntityRef[RedeliverySignals]:
+    """Refer to the Redelivery of a receiver, which is given by its workflow id. A signal starts it if it does not run."""
+    return EntityRef(redelivery_id(receiver))
+
+
 def receiver_of(kind: str) -> type[Receiver]:
     """Give what takes the signals of a kind. Raises `KeyError` for a kind without a workflow."""
-    others = (FleetSchedulerSignals, EndpointDirectorySignals, StackUpgradesSignals, CloudClusterSignals)
-    return {receiver.kind: receiver for receiver in (*ENTITIES, *others)}[kind]
+    return {receiver.kind: receiver for receiver in (*RECEIVERS, RedeliverySignals)}[kind]
 
 
 def signals_of(receiver: type[Receiver]) -> dict[str, Signal[Any, Any]]:

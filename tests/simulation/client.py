@@ -209,9 +209,6 @@ class Handle:
 
         def send() -> None:
             run = self._server.open_run(self.id, self.run_id)
-            if self._world.faults.strikes("receiver.full", self.id):
-                text = "exceeded workflow execution limit for signal events"
-                raise RPCError(text, RPCStatusCode.INVALID_ARGUMENT, b"")
             if self._world.faults.strikes("receiver.silent", self.id):
                 run.silent_until = self._world.clock.seconds() + self._world.faults.between(
                     *_SILENT

@@ -125,6 +125,7 @@ class Run:
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while no workflow task is open."""
     silent_until: float = 0.0
+    full_until: float = 0.0
     ended: Any = None
     """The workflow object of the product as it was at its end."""
 

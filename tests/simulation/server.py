@@ -47,6 +47,7 @@ _EVENTS_OF_SEED = (40, 200, 1000, HISTORY_EVENTS)
 _QUERY_LOOK = 0.05
 _VISIBLE_AFTER = (0.02, 1.0)
 _VISIBLE_LATE = (5.0, 120.0)
+_FULL = (1.0, 1800.0)
 
 
 @dataclass
@@ -234,7 +235,13 @@ class Server:
         self.tasks.wake(run)
 
     def signal(self, run: Run, name: str, arguments: Sequence[Any]) -> None:
-        """Accept a signal."""
+        """Accept a signal, or refuse it for a while. Raises RPCError."""
+        faults, now = self.world.faults, self.world.clock.seconds()
+        if faults.strikes("receiver.full", run.workflow_id):
+            run.full_until = min(now + faults.between(*_FULL), faults.last)
+        if now < run.full_until:
+            text = "exceeded workflow execution limit for signal events"
+            raise RPCError(text, RPCStatusCode.INVALID_ARGUMENT, b"")
         job = WorkflowActivationJob()
         job.signal_workflow.signal_name = name
         job.signal_workflow.input.extend(self.payloads(arguments))

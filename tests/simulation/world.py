@@ -134,6 +134,7 @@ class World:
         return [
             messaging.signal,
             messaging.signal_many,
+            messaging.redeliver,
             messaging.read_memo,
             messaging.query_each,
             messaging.start_replicas,

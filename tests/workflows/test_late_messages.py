@@ -376,6 +376,7 @@ APART = {
     ("ModelCache", "secrets_changed"),
     ("ModelReplica", "secrets_changed"),
     ("ModelDeployment", "check_replicas"),
+    *((kind.kind, "delivery") for kind in KINDS),
 }
 # Deletion and force of what no other entity deletes.
 BY_USERS = {("InferenceCluster", "force_finalizer"), *((kind.kind, name) for kind in KINDS for name in ("delete", "force"))} - {

@@ -16,7 +16,7 @@ from api_types.base import Message
 from api_types.digests import report_digest
 from api_types.errors import InvalidInput
 from api_types.messages.clouds import CloudDelete, CloudOrder
-from api_types.messages.delivery import entity
+from api_types.messages.delivery import Delivery, entity
 from api_types.messages.entities import CancelRequested, RetryNow
 from api_types.messages.signals import CloudClusterSignals, InferenceClusterSignals
 from workflows.cloud_cluster import shown
@@ -29,7 +29,8 @@ from workflows.cloud_cluster.state import CloudState
 from workflows.cloud_cluster.teardown import Teardown
 from workflows.entity.calls.refusals import NEXT_CALL
 from workflows.entity.calls.sending import send_all
-from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED
+from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, RECEIVER_REFUSES
+from workflows.entity.delivery import undelivered
 from workflows.entity.handles import handles
 from workflows.entity.memo import memo_to_carry
 from workflows.entity.requeue_timer import RequeueTimer
@@ -193,6 +194,12 @@ class CloudClusterWorkflow:
         reason = f" ({message.reason})" if message.reason else ""
         text = f"the workflow was to be cancelled{reason}, which deletes nothing and is ignored: delete the InferenceCluster instead"
         self.context.record_refusal(CANCEL_REFUSED, text)
+
+    @handles(CloudClusterSignals.DELIVERY)
+    def delivery(self, message: Delivery) -> None:
+        """Record that another workflow takes no signals of this one."""
+        if message.problem:
+            self.context.record_refusal(RECEIVER_REFUSES, undelivered(message))
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
         """Record a signal whose argument could not be read."""

@@ -12,6 +12,7 @@ from temporalio import workflow
 from api_types import clock, names
 from api_types.base import Message
 from api_types.errors import InvalidInput
+from api_types.messages.delivery import Delivery
 from api_types.messages.entities import CancelRequested
 from api_types.messages.routing import EndpointReport, Routed, ServiceReport
 from api_types.messages.signals import EndpointDirectorySignals
@@ -21,7 +22,8 @@ from workflows.endpoint_directory.state import DirectoryState
 from workflows.endpoint_directory.survey import survey
 from workflows.entity.calls.refusals import NEXT_CALL
 from workflows.entity.calls.sending import LOCAL_CALLS_MAX, send_all
-from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, REFUSALS_KEPT, with_event
+from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, RECEIVER_REFUSES, REFUSALS_KEPT, with_event
+from workflows.entity.delivery import undelivered
 from workflows.entity.handles import handles
 from workflows.entity.memo import memo_to_carry
 from workflows.entity.start import read_carried
@@ -118,6 +120,12 @@ class EndpointDirectoryWorkflow:
         """Refuse the cancellation: services would not be told of changes."""
         reason = f" ({message.reason})" if message.reason else ""
         self._record(CANCEL_REFUSED, f"the workflow was to be cancelled{reason}, which is ignored: it is needed while the namespace is")
+
+    @handles(EndpointDirectorySignals.DELIVERY)
+    def delivery(self, message: Delivery) -> None:
+        """Record that another workflow takes no signals of this one."""
+        if message.problem:
+            self._record(RECEIVER_REFUSES, undelivered(message))
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
         """Record a signal whose argument could not be read."""

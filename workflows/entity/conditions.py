@@ -23,6 +23,10 @@ CALLS_ACCEPTED = "CallsAccepted"
 """The condition of an object that calls others, and that a worker refuses to call them; it is there only while that is so."""
 CALL_REFUSED = "CallRefused"
 
+SIGNALS_DELIVERED = "SignalsDelivered"
+"""The condition of an object whose signals another workflow does not take; it is there only while that is so."""
+RECEIVER_REFUSES = "ReceiverRefuses"
+
 # Bytes of UTF-8: an object carries some fifteen conditions and fifty events, and shows them with everything else.
 CONDITION_MESSAGE_MAX = 2000
 EVENT_MESSAGE_MAX = 1024

@@ -22,15 +22,27 @@ from activities.messaging.messages import CheckReceivers
 from api_types import queues
 from api_types.base import Message
 from api_types.errors import Conflict, InvalidInput
+from api_types.messages.delivery import Delivery
 from api_types.messages.entities import CancelRequested, Delete, Force, Replace, RetryNow, SetSpec
-from api_types.messages.signals import EntitySignals
+from api_types.messages.signals import EntitySignals, SenderSignals
 from api_types.validation.manifests import InvalidManifest, Manifest, dump, is_taken_while_deleting, load
 from workflows.entity import admission, periods
 from workflows.entity.arguments import problems_of
 from workflows.entity.calls.refusals import NEXT_CALL
 from workflows.entity.calls.sending import LOCAL_CALLS_MAX, call_entities
-from workflows.entity.conditions import CALL_REFUSED, CALLS_ACCEPTED, CANCEL_REFUSED, FALSE, MALFORMED, is_true, waiting_for
+from workflows.entity.conditions import (
+    CALL_REFUSED,
+    CALLS_ACCEPTED,
+    CANCEL_REFUSED,
+    FALSE,
+    MALFORMED,
+    RECEIVER_REFUSES,
+    SIGNALS_DELIVERED,
+    is_true,
+    waiting_for,
+)
 from workflows.entity.context import EntityContext
+from workflows.entity.delivery import undelivered, with_delivery
 from workflows.entity.handles import changes, checks, handles
 from workflows.entity.manifest import manifest_of
 from workflows.entity.memo import memo_to_carry
@@ -318,6 +330,17 @@ class Entity(ABC, Generic[StateT]):
         return waiting_for(self.state.conditions, deleting=self.state.deleting)
 
     # --- the object -------------------------------------------------------------------------------------------------------------------
+
+    @handles(SenderSignals.DELIVERY)
+    def delivery(self, message: Delivery) -> None:
+        """Another workflow takes no signals of this one, or takes them again."""
+        self.state.deliveries = with_delivery(self.state.deliveries, message)
+        refusing = [undelivered(report) for _, report in sorted(self.state.deliveries.items()) if report.problem]
+        if refusing:
+            self.context.set_condition(SIGNALS_DELIVERED, FALSE, RECEIVER_REFUSES, "; ".join(refusing))
+        else:
+            self.context.remove_condition(SIGNALS_DELIVERED)
+        self.publish()
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
         """Record a signal whose argument could not be read. A signal cannot be refused, so this becomes an event, or a condition."""

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from api_types.messages.delivery import Delivery
 from api_types.resources.status import Condition, EventRecord, LeftBehind
 
 # What is left behind on clusters is listed for people, on an object that may exist for years: the newest objects are enough.
@@ -19,7 +20,8 @@ class EntityState(BaseModel):
     workflows that it reports to or is registered at, with the first run of each when that was last checked. `published`: the phase and
     readiness in its search attributes; empty while they are those of the start. `published_version`: the resource version there.
     `manifest_version`: the resource version with the last change of labels, annotations or spec; 0 if an earlier release made that.
-    `registration`: number of its last registration at another object, or of another message that was numbered with these.
+    `registration`: number of its last registration at another object, or of another message that was numbered with these. `deliveries`:
+    the last report of each receiver that took no signals of this object.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
@@ -45,6 +47,7 @@ class EntityState(BaseModel):
     published_version: int = 0
     manifest_version: int = 0
     registration: int = 0
+    deliveries: dict[str, Delivery] = Field(default_factory=dict)
 
     @property
     def written(self) -> tuple[dict[str, str], dict[str, str], dict[str, Any] | None]:

@@ -16,7 +16,7 @@ from api_types import clock, queues
 from api_types.base import Message, time_problem
 from api_types.limits import CAPACITY_BYTES_MAX, FLEET_OBJECTS_MAX, POLICY_BYTES_MAX, UNKNOWN_REPLICAS_MAX
 from api_types.messages.capacity import with_plain_admission
-from api_types.messages.delivery import MessageT, Signal
+from api_types.messages.delivery import Delivery, MessageT, Signal
 from api_types.messages.entities import CancelRequested
 from api_types.messages.scheduling import (
     Bound,
@@ -36,7 +36,8 @@ from api_types.payloads.limits import shortened, wire_size
 from api_types.payloads.packing import pack
 from scheduler import ClusterView, Owner, check_names, cluster_view, named_in, read_entry, read_need, read_policy, reasons
 from workflows.entity.arguments import PROBLEM_BYTES_MAX, problems_of
-from workflows.entity.conditions import CALL_REFUSED, CANCEL_REFUSED, MALFORMED, REFUSALS_KEPT, with_event
+from workflows.entity.conditions import CALL_REFUSED, CANCEL_REFUSED, MALFORMED, RECEIVER_REFUSES, REFUSALS_KEPT, with_event
+from workflows.entity.delivery import undelivered
 from workflows.fleet_scheduler.cache.admission import evicted_or_readmitted
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import ReceivedSignal
@@ -66,6 +67,7 @@ class Inbox:
                 _reader(FleetSchedulerSignals.FORGET, self._forget, cache.now),
                 _reader(FleetSchedulerSignals.SET_POLICY, self._set_policy, cache.now),
                 _reader(FleetSchedulerSignals.CANCEL_REQUESTED, self._cancel_requested, cache.now),
+                _reader(FleetSchedulerSignals.DELIVERY, self._delivery, cache.now),
             ]
         )
 
@@ -105,6 +107,10 @@ class Inbox:
     def _cancel_requested(self, message: CancelRequested) -> None:
         reason = f" ({message.reason})" if message.reason else ""
         self._record(CANCEL_REFUSED, f"the scheduler was to be cancelled{reason}, and goes on: nothing could be placed without it")
+
+    def _delivery(self, message: Delivery) -> None:
+        if message.problem:
+            self._record(RECEIVER_REFUSES, undelivered(message))
 
     def call_refused(self, summary: str, problem: str) -> None:
         """Record that a worker refused a call, which is made again."""

@@ -218,6 +218,11 @@ class FleetSchedulerWorkflow:
         """The workflow was to be cancelled."""
         self.inbox.append(FleetSchedulerSignals.CANCEL_REQUESTED, payload)
 
+    @receives(FleetSchedulerSignals.DELIVERY)
+    def delivery(self, payload: Any) -> None:
+        """Another workflow takes no signals of this one, or takes them again."""
+        self.inbox.append(FleetSchedulerSignals.DELIVERY, payload)
+
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
         """Record a signal whose argument could not be read."""
         self.inbox.refuse(message.__name__, problems)

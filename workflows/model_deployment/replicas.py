@@ -308,7 +308,12 @@ class ReplicaController:
                 gone.append(FleetSchedulerSignals.RELEASED.request(FLEET_SCHEDULER, Released(uid=message.uid, name=message.name)))
             elif message.name in result.conflicts:
                 if replica is not None:
-                    self._wait_for_name(replica)
+                    held = f"{replica.name} is held by another uid; started when that is gone"
+                    self._start_later(replica, NAME_CONFLICT_RETRY, "NameConflict", held)
+            elif message.name in result.refused:
+                if replica is not None:
+                    refused = f"{replica.name} cannot be started, which is tried again: {result.refused[message.name]}"
+                    self._start_later(replica, backoff.permanent(0), "StartRefused", refused)
             else:
                 if replica is not None:
                     state.update(replica, starting=False, started=True, start_after="")
@@ -325,12 +330,12 @@ class ReplicaController:
             *send(deleted, f"delete {len(deleted)} replicas that were started"),
         ]
 
-    def _wait_for_name(self, replica: TrackedReplica) -> None:
-        """Start a replica later whose name is held by another uid."""
+    def _start_later(self, replica: TrackedReplica, pause: timedelta, reason: str, message: str) -> None:
+        """Start a replica later whose name is held by another uid, or which the server refuses."""
         state, context = self._context.state, self._context
         if not replica.start_after:
-            context.record_event("Warning", "NameConflict", f"{replica.name} is held by another uid; started when that is gone")
-        due = context.moment() + NAME_CONFLICT_RETRY
+            context.record_event("Warning", reason, message)
+        due = context.moment() + pause
         context.requeue_at(due)
         state.update(replica, starting=False, start_after=due.isoformat())
         if replica.deletion_reason and not state.replicas[replica.uid].was_started:

@@ -11,13 +11,15 @@ from temporalio import workflow
 
 from api_types import clock
 from api_types.base import Message
+from api_types.messages.delivery import Delivery
 from api_types.messages.entities import CancelRequested
 from api_types.messages.signals import StackUpgradesSignals
 from api_types.messages.upgrades import UpgradeRequest
 from api_types.names import STACK_UPGRADES_ID
 from workflows.entity.calls.refusals import NEXT_CALL
 from workflows.entity.calls.sending import LOCAL_CALLS_MAX, send_all
-from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, REFUSALS_KEPT, with_event
+from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, RECEIVER_REFUSES, REFUSALS_KEPT, with_event
+from workflows.entity.delivery import undelivered
 from workflows.entity.handles import handles
 from workflows.entity.memo import memo_to_carry
 from workflows.entity.requeue_timer import RequeueTimer
@@ -86,6 +88,12 @@ class StackUpgradesWorkflow:
         """Refuse the cancellation: clusters would wait for turns."""
         reason = f" ({message.reason})" if message.reason else ""
         self._record("Warning", CANCEL_REFUSED, f"the workflow was to be cancelled{reason}, which is ignored: clusters need it to upgrade")
+
+    @handles(StackUpgradesSignals.DELIVERY)
+    def delivery(self, message: Delivery) -> None:
+        """Record that another workflow takes no signals of this one."""
+        if message.problem:
+            self._record("Warning", RECEIVER_REFUSES, undelivered(message))
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
         """Record a signal whose argument could not be read."""

@@ -141,6 +141,7 @@ BOUNDS = {
     "ObserveCloud": "OBJECTS_MAX of `CloudObject`",
     "PlanCloud": "a manifest, and CLASS_BYTES_MAX for each of eight pools",
     "Endpoint": "labels of a manifest",
+    "HoldSignals": "what one `SignalBatch` has for one receiver",
     "EntrySelection": "labels of a manifest",
     "ServiceReport": "the spec of a manifest",
     "GatewayFacts": "the number of networks",

@@ -66,6 +66,10 @@ class VirtualPlane(ControlPlane):
         """Start an object whose run before has carried a state."""
         self.world.server.start_continued(kind, workflow_id, state)
 
+    def fill(self, workflow_id: str, seconds: float) -> None:
+        """Let a workflow take no signals for so long, as when its run has too many."""
+        self._run(workflow_id).full_until = self.world.clock.seconds() + seconds
+
     def refuse(self, queue: str) -> None:
         """Let no worker serve a task queue, as when nobody has started one for it."""
         for worker in self.world.workers.all:

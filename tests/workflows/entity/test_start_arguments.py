@@ -29,6 +29,7 @@ IDS = {
     "ModelDeployment": "modeldeployment/ml/qwen",
     "ModelEndpoint": "modelendpoint/ml/out",
     "ModelService": "modelservice/ml/chat",
+    "Redelivery": "redelivery/modeldeployment/ml/qwen",
     "StackUpgrades": "stackupgrades/default",
 }
 ID_OF_A_DEPLOYMENT = "id: must be modeldeployment/<namespace>/<name> for a ModelDeployment"

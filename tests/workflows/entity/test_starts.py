@@ -8,6 +8,7 @@ import pytest
 from temporalio.common import WorkflowIDConflictPolicy
 
 from activities.messaging.search_attributes import PUBLISHED_MEMO
+from activities.messaging.sending import start_replicas
 from api_types import names, queues
 from api_types.messages.entities import StartReplica
 from api_types.messages.signals import FleetSchedulerSignals
@@ -68,6 +69,20 @@ async def refusal(fleet: ProtocolFleet, kind: str, workflow_id: str, arguments: 
         start_signal_args=[{}],
     )
     return await refusal_of(handle)
+
+
+async def test_a_replica_that_is_too_large_to_be_started_delays_no_other(fleet: ProtocolFleet) -> None:
+    """Only the real server shows with which error it refuses a start."""
+    names_of = ("huge", "small")
+    starts = [
+        StartReplica.model_validate({**BIRTH, "name": name, "spec": {"text": "x" * (3_000_000 if name == "huge" else 1)}})
+        for name in names_of
+    ]
+    started = await start_replicas(fleet.client, starts)
+    assert list(started.refused) == ["huge"]
+    assert started.conflicts == []
+    found = await fleet.client.get_workflow_handle(names.workflow_id("ModelReplica", "ml", "small")).describe()
+    assert found.workflow_type == "ModelReplica"
 
 
 async def test_an_object_is_started_under_its_own_id_and_with_what_it_can_read_or_fails(fleet: ProtocolFleet) -> None:

@@ -287,14 +287,14 @@ def nodes_charged(ledger: list[Json]) -> Counter[tuple[str, str]]:
 
 @contextlib.asynccontextmanager
 async def protocol_fleet(
-    clients: int = 8, apart: Path | None = None, module: str = "worker", events: int = 0
+    clients: int = 8, apart: Path | None = None, module: str = "worker", events: int = 0, signals: int = 0
 ) -> AsyncIterator[ProtocolFleet]:
     """Start the server at the testbed's pace, the workers and the scheduler; stop all at the end.
 
     With a folder `apart` the worker is a process of its own, with its log there; `module` is what that runs. With `events` the
-    server suggests a new run after so many.
+    server suggests a new run after so many; with `signals`, one run takes no more than these.
     """
-    async with protocol_server(events) as client:
+    async with protocol_server(events, signals) as client:
         address = client.service_client.config.target_host
         workers = _worker_apart(address, apart, module) if apart else WorkersHere(address)
         fleet = ProtocolFleet(client, [await _connect(address) for _ in range(clients)], workers)
@@ -306,10 +306,11 @@ async def protocol_fleet(
 
 
 @contextlib.asynccontextmanager
-async def protocol_server(events: int = 0) -> AsyncIterator[Client]:
-    """Start a server at the testbed's pace, without any worker; gives a client of it. `events` as in `protocol_fleet`."""
+async def protocol_server(events: int = 0, signals: int = 0) -> AsyncIterator[Client]:
+    """Start a server at the testbed's pace, without any worker; gives a client of it. `events` and `signals` as in `protocol_fleet`."""
     program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
     limits = [f"limit.historyCount.suggestContinueAsNew={events}"] if events else []
+    limits += [f"history.maximumSignalsPerExecution={signals}"] if signals else []
     arguments = [word for value in (*SERVER_SETTINGS, *limits) for word in ("--dynamic-config-value", value)]
     async with await WorkflowEnvironment.start_local(
         data_converter=DATA_CONVERTER,

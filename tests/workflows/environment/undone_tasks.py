@@ -16,9 +16,10 @@ from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
+from activities.messaging.delivering import deliver
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import identity_at_start
-from activities.messaging.sending import send_signal, send_signals
+from activities.messaging.sending import send_signal
 from api_types import queues
 from api_types.messages.delivery import EntityRef, MessageT, Signal, SignalBatch, SignalBatchResult, SignalRequest
 from api_types.messages.signals import ENTITIES, EndpointDirectorySignals, FleetSchedulerSignals
@@ -63,7 +64,7 @@ class InterruptedClient(EntityClient):
 
     @activity.defn(name="tell_many")
     async def signal_many(self, batch: SignalBatch) -> SignalBatchResult:
-        missing = await send_signals(activity.client(), batch.signals)
+        missing = await deliver(activity.client(), batch.signals)
         return UNREADABLE if await self._is_undone(batch.signals) else SignalBatchResult(missing=missing)
 
     async def _is_undone(self, requests: Sequence[SignalRequest]) -> bool:

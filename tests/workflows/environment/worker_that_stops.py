@@ -13,7 +13,7 @@ from temporalio.client import Client
 
 import worker
 from activities.messaging import entity_client
-from activities.messaging.sending import send_signals
+from activities.messaging.delivering import deliver
 from api_types.messages.delivery import SignalRequest
 from api_types.messages.signals import ModelDeploymentSignals
 
@@ -26,9 +26,9 @@ async def _send_and_stop(client: Client, requests: Sequence[SignalRequest]) -> l
     if is_answer and not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return await send_signals(client, requests)
+    return await deliver(client, requests)
 
 
 if __name__ == "__main__":
-    entity_client.send_signals = _send_and_stop  # type: ignore[attr-defined]
+    entity_client.deliver = _send_and_stop  # type: ignore[attr-defined]
     worker.main()

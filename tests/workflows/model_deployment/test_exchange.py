@@ -1,5 +1,7 @@
 """The exchange of a deployment with scheduler and replicas, message by message and without a server: what is given back stays unused."""
 
+from datetime import timedelta
+
 import pytest
 
 from api_types.messages.entities import ReplicaChanged, StartedReplicas
@@ -246,6 +248,19 @@ def test_a_replica_that_ended_before_it_could_be_started_again_is_forgotten_with
     left = LeftBehind(kind="Service", name="qwen", location="eu", reason="deletion was forced")
     controller.replicas.record_report(ReplicaChanged(name="qwen-0", uid="r", sequence=8, phase="Gone", left_behind=[left]))
     assert (state_of(controller).replicas, state_of(controller).left_behind) == ({}, [left])
+
+
+def test_a_start_that_the_server_refuses_is_tried_again_and_says_why() -> None:
+    replicas = {uid: TrackedReplica(uid=uid, name=uid, cluster="eu", index=0, entry=ENTRY) for uid in ("good", "huge")}
+    controller = a_controller(replicas=replicas)
+    (start,) = [order for order in controller.next_orders({}) if isinstance(order, Start)]
+    controller.replicas.started(start, StartedReplicas(refused={"huge": "too large"}))
+    (event,) = state_of(controller).events
+    assert (event.reason, event.message) == ("StartRefused", "huge cannot be started, which is tried again: too large")
+    assert {uid: replica.started for uid, replica in state_of(controller).replicas.items()} == {"good": True, "huge": False}
+    assert started(controller.next_orders({})) == []
+    state_of(controller).update(state_of(controller).replicas["huge"], start_after=(NOW - timedelta(seconds=1)).isoformat())
+    assert started(controller.next_orders({})) == ["huge"]
 
 
 def test_a_start_whose_name_another_replica_still_has_is_tried_again_after_a_while_or_when_that_is_gone() -> None:

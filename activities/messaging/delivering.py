@@ -1,0 +1,92 @@
+"""Sending signals to several receivers, none of which waits for another one.
+
+A receiver may take no signals for hours: its workflow has as many as one run may have, or one of them is too large for its history.
+What it does not take is handed to its Redelivery, a workflow that sends it again. The sender goes on as if it had been sent: each
+receiver copes with messages that are late or lost.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from activities.messaging.sending import CALL_SECONDS, CALLS_AT_ONCE, REFUSALS, ensure_redelivery, send_signal
+from api_types import names
+from api_types.errors import error_message
+from api_types.messages.delivery import HoldSignals, Redelivered, SignalRequest
+
+# From this attempt on, trouble with one receiver counts as a refusal.
+_PATIENT_ATTEMPTS = 3
+
+
+@dataclass
+class _Row:
+    """The signals to one receiver, in order. After sending, `left` are those that it did not take, because of `error`."""
+
+    receiver: str
+    left: list[SignalRequest] = field(default_factory=list)
+    missing: bool = False
+    error: Exception | None = None
+
+    @property
+    def is_refused(self) -> bool:
+        return isinstance(self.error, RPCError) and self.error.status in REFUSALS
+
+    async def send(self, client: Client) -> None:
+        try:
+            while self.left:
+                self.missing |= not await send_signal(client, self.left[0])
+                del self.left[0]
+        except (RPCError, TimeoutError) as error:
+            self.error = error
+
+
+async def deliver(client: Client, requests: Sequence[SignalRequest]) -> list[str]:
+    """Send signals from an activity, in order for each receiver, to different receivers at the same time.
+
+    Gives the receivers that do not run. Raises the error of the first receiver if none of them takes a signal for a reason that
+    is perhaps none of theirs; Temporal then makes another attempt.
+    """
+    rows: dict[str, _Row] = {}
+    for request in requests:
+        rows.setdefault(request.workflow_id, _Row(request.workflow_id)).left.append(request)
+    slots = asyncio.Semaphore(CALLS_AT_ONCE)
+
+    async def send(row: _Row) -> None:
+        async with slots:
+            await row.send(client)
+
+    await asyncio.gather(*map(send, rows.values()))
+    failed = [row for row in rows.values() if row.error is not None]
+    if failed and len(failed) == len(rows) and activity.info().attempt < _PATIENT_ATTEMPTS:
+        for row in failed:
+            if row.error is not None and not row.is_refused:
+                raise row.error
+    await asyncio.gather(*(_hand_over(client, row) for row in failed))
+    return [row.receiver for row in rows.values() if row.missing]
+
+
+async def redeliver(client: Client, requests: Sequence[SignalRequest]) -> Redelivered:
+    """Send signals to one receiver again, up to the first that it does not take."""
+    row = _Row("", list(requests))
+    await row.send(client)
+    problem = error_message(row.error) if row.error else ""
+    return Redelivered(count=len(requests) - len(row.left), missing=row.missing, problem=problem)
+
+
+async def _hand_over(client: Client, row: _Row) -> None:
+    held = HoldSignals(sender=activity.info().workflow_id or "", signals=row.left, problem=error_message(row.error) if row.error else "")
+    activity.logger.warning("%s takes no signals: %s", row.receiver, held.problem)
+    if names.receiver_of_redelivery(row.receiver):
+        # What a Redelivery does not take is lost. One more that held it would change nothing.
+        return
+    async with asyncio.timeout(CALL_SECONDS):
+        try:
+            await ensure_redelivery(client, row.receiver, held)
+        except RPCError as error:
+            if error.status not in REFUSALS:
+                raise
+            activity.logger.warning("signals for %s are lost: %s", row.receiver, error_message(error))

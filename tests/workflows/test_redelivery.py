@@ -1,0 +1,136 @@
+"""A receiver that takes no signals: its senders go on, say so, and it gets the signals later."""
+
+from typing import Any
+
+from temporalio.client import WorkflowExecutionStatus
+
+from api_types import names
+from api_types.messages.delivery import Delivery, HoldSignals, SignalRequest
+from api_types.payloads.limits import LIST_BYTES_MAX, wire_size
+from tests.simulation.lives.virtual_plane import VirtualPlane, on_a_virtual_loop, virtual_plane
+from tests.workflows.environment.harness import eventually, message, reason
+from tests.workflows.environment.simulated_clusters import a_class, a_cluster
+from workflows.entity.delivery import DELIVERIES_KEPT, with_delivery
+from workflows.redelivery import HELD_MAX, RedeliveryState
+
+FULL = names.workflow_id("InferenceCluster", "", "us")
+REDELIVERY = names.redelivery_id(FULL)
+MINUTE, HOUR = 60.0, 3600.0
+
+
+async def devices(plane: VirtualPlane, cluster: str) -> list[int]:
+    seen = await plane.describe("InferenceCluster", cluster)
+    return [pool["devices"][0]["count"] for pool in seen["status"].get("gpuPools", ())]
+
+
+def changed_class(count: int) -> dict[str, Any]:
+    changed = a_class()
+    changed["spec"]["devices"][0]["count"] = count
+    return changed
+
+
+async def ready_clusters(plane: VirtualPlane) -> None:
+    await plane.apply(a_class())
+    for name in ("eu", "us"):
+        await plane.apply(a_cluster(name))
+        await plane.ready("InferenceCluster", name)
+
+
+async def status_of_redelivery(plane: VirtualPlane) -> WorkflowExecutionStatus | None:
+    return (await plane.client.get_workflow_handle(REDELIVERY).describe()).status
+
+
+@on_a_virtual_loop
+async def test_a_class_reaches_the_other_clusters_names_the_one_that_refuses_and_reaches_it_later() -> None:
+    async with virtual_plane() as plane:
+        await ready_clusters(plane)
+        plane.fill(FULL, 3 * MINUTE)
+        await plane.apply(changed_class(4))
+        await eventually(lambda: devices(plane, "eu"), lambda seen: seen == [4], what="eu")
+        refused = await plane.until("InferenceClass", "h100-8x", lambda seen: bool(reason(seen, "SignalsDelivered")))
+        assert reason(refused, "SignalsDelivered") == "ReceiverRefuses"
+        text = message(refused, "SignalsDelivered")
+        assert FULL in text
+        assert REDELIVERY in text
+        assert await devices(plane, "us") == [8]
+        held = await plane.client.get_workflow_handle(REDELIVERY).query("describe")
+        assert held["status"]["held"] == 1
+
+        await eventually(lambda: devices(plane, "us"), lambda seen: seen == [4], what="us")
+        await plane.until("InferenceClass", "h100-8x", lambda seen: not reason(seen, "SignalsDelivered"))
+        assert await status_of_redelivery(plane) == WorkflowExecutionStatus.COMPLETED
+
+
+@on_a_virtual_loop
+async def test_a_receiver_that_is_terminated_gets_nothing_and_ends_the_redelivery() -> None:
+    async with virtual_plane() as plane:
+        await ready_clusters(plane)
+        plane.fill(FULL, 24 * HOUR)
+        await plane.apply(changed_class(4))
+        await plane.until("InferenceClass", "h100-8x", lambda seen: bool(reason(seen, "SignalsDelivered")))
+        await plane.client.get_workflow_handle(FULL).terminate("repaired")
+        await plane.until("InferenceClass", "h100-8x", lambda seen: not reason(seen, "SignalsDelivered"))
+        assert await status_of_redelivery(plane) == WorkflowExecutionStatus.COMPLETED
+
+
+@on_a_virtual_loop
+async def test_a_user_makes_the_next_attempt_now_or_gives_up() -> None:
+    async with virtual_plane() as plane:
+        await ready_clusters(plane)
+        for ending in ("retry_now", "cancel_requested"):
+            plane.fill(FULL, HOUR)
+            await plane.apply(changed_class(4 if ending == "retry_now" else 2))
+            handle = plane.client.get_workflow_handle(REDELIVERY)
+            await plane.until("InferenceClass", "h100-8x", lambda seen: bool(reason(seen, "SignalsDelivered")))
+            plane.fill(FULL, 0 if ending == "retry_now" else HOUR)
+            begun = plane.world.clock.seconds()
+            await handle.signal(ending, {"requestId": "x", "by": "ann"})
+            await plane.until("InferenceClass", "h100-8x", lambda seen: not reason(seen, "SignalsDelivered"))
+            assert await status_of_redelivery(plane) == WorkflowExecutionStatus.COMPLETED
+            assert plane.world.clock.seconds() - begun < MINUTE
+        assert await devices(plane, "us") == [4]
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------------------
+
+
+def request(number: int, payload: Any = None) -> SignalRequest:
+    return SignalRequest(workflow_id=FULL, signal="class_changed", payload=payload if payload is not None else number)
+
+
+def held(*requests: SignalRequest, sender: str = "inferenceclass/a") -> HoldSignals:
+    return HoldSignals(sender=sender, signals=list(requests), problem="full")
+
+
+def test_the_same_signal_is_kept_once_and_the_oldest_are_lost_without_room() -> None:
+    state = RedeliveryState()
+    for number in range(HELD_MAX + 10):
+        state.hold(held(request(number)))
+        state.hold(held(request(number)))
+    assert [each.payload for each in state.held] == list(range(10, HELD_MAX + 10))
+    assert (state.lost, state.untold, state.problem) == (10, ["inferenceclass/a"], "full")
+
+
+def test_what_is_held_fits_into_a_payload() -> None:
+    state = RedeliveryState()
+    for number in range(8):
+        state.hold(held(request(number, {"number": number, "text": "x" * (LIST_BYTES_MAX // 4)})))
+    assert [each.payload["number"] for each in state.held] == [5, 6, 7]
+    assert sum(wire_size(each.wire()) for each in state.held) <= LIST_BYTES_MAX
+    assert state.lost == 5
+
+
+def test_a_late_report_of_a_refusal_that_is_over_changes_nothing() -> None:
+    refused, ended = (Delivery(receiver=FULL, refusal="run/0", problem=problem) for problem in ("full", ""))
+    known = with_delivery(with_delivery({}, refused), ended)
+    assert with_delivery(known, refused) == known
+    again = Delivery(receiver=FULL, refusal="run/1", problem="full")
+    assert with_delivery(known, again) == {FULL: again}
+
+
+def test_receivers_that_refuse_are_kept_longer_than_those_that_did() -> None:
+    known = {"first": Delivery(receiver="first", problem="full")}
+    for number in range(DELIVERIES_KEPT + 1):
+        known = with_delivery(known, Delivery(receiver=str(number)))
+    assert len(known) == DELIVERIES_KEPT
+    assert "first" in known

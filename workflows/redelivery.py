@@ -1,0 +1,207 @@
+"""Redelivery: sends again what one receiver did not take, so that no sender waits for it.
+
+One per receiver that takes no signals. The first hand-over starts it, and it ends when the receiver has taken everything or runs no more.
+"""
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+from temporalio import workflow
+
+from activities.messaging.entity_client import EntityClient
+from api_types import clock, names
+from api_types.base import Message
+from api_types.errors import InvalidInput
+from api_types.messages.delivery import Delivery, EntityRef, HoldSignals, SignalBatch, SignalRequest
+from api_types.messages.entities import CancelRequested, RetryNow
+from api_types.messages.signals import RECEIVERS, RedeliverySignals, SenderSignals
+from api_types.payloads.limits import LIST_BYTES_MAX, split_by_size, wire_size
+from workflows.entity import backoff
+from workflows.entity.calls.refusals import NEXT_CALL
+from workflows.entity.calls.sending import call_entities, send_all
+from workflows.entity.handles import handles
+from workflows.entity.memo import memo_to_carry
+from workflows.entity.start import read_carried
+
+HELD_MAX = 200
+SENDERS_MAX = 100
+# The first part of the id of a workflow that takes signals, and how many parts follow it.
+_RECEIVERS = frozenset({"cloud", *(kind.kind.lower() for kind in RECEIVERS)})
+_PARTS = (1, 2)
+
+
+class RedeliveryState(BaseModel):
+    """What a Redelivery knows; continue-as-new carries it.
+
+    `held`: what the receiver did not take, the oldest first; `lost`: how many more there were, for which it has no room. `senders`: those
+    that know of it; `untold`: those that do not yet. `problem`: why the receiver took nothing the last time, `since` when.
+    `refusals`: how often it began to take nothing while this workflow ran.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    held: list[SignalRequest] = Field(default_factory=list)
+    lost: int = 0
+    senders: list[str] = Field(default_factory=list)
+    untold: list[str] = Field(default_factory=list)
+    problem: str = ""
+    since: str = ""
+    attempts: int = 0
+    refusals: int = 0
+
+    def hold(self, message: HoldSignals) -> None:
+        """Keep signals, the same one once. Without room the oldest are lost: the receiver learns the same from what came later."""
+        wanted = [*(request for request in self.held if request not in message.signals), *message.signals]
+        kept: list[SignalRequest] = []
+        room = LIST_BYTES_MAX
+        for request in reversed(wanted[-HELD_MAX:]):
+            room -= wire_size(request.wire())
+            if room < 0 and kept:
+                break
+            kept.insert(0, request)
+        self.lost += len(wanted) - len(kept)
+        self.held, self.problem = kept, message.problem
+        known = {*self.senders, *self.untold}
+        if message.sender and message.sender not in known and len(known) < SENDERS_MAX:
+            self.untold.append(message.sender)
+
+
+@workflow.defn(name="Redelivery")
+class RedeliveryWorkflow:
+    """Workflow id redelivery/<workflow id of the receiver>."""
+
+    kind: ClassVar[str] = "Redelivery"
+
+    @workflow.init
+    def __init__(self, *arguments: Any) -> None:
+        self.receiver = _receiver()
+        self.state = read_carried(arguments, RedeliveryState) or RedeliveryState()
+        self.retries_requested = 0
+        self.arrivals: Counter[str] = Counter()
+
+    @workflow.run
+    async def run(self, *arguments: Any) -> None:
+        """Send again what is held, ever more rarely, until nothing is."""
+        del arguments
+        await workflow.wait_condition(lambda: bool(self.state.held))
+        while self.state.held:
+            self.state.since = self.state.since or clock.timestamp(workflow.now())
+            self._publish()
+            await self._tell_senders()
+            await self.before_next_call(backoff.missing(self.state.attempts))
+            if self.state.held:
+                await self._redeliver()
+            if not self.state.held:
+                await self._tell_of_recovery()
+            if self.state.held and workflow.info().is_continue_as_new_suggested():
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                workflow.continue_as_new(self.state, memo=memo_to_carry())
+
+    async def _redeliver(self) -> None:
+        batch = next(iter(split_by_size(self.state.held, name=str)))
+        summary = f"send {len(batch)} signals to {self.receiver} again"
+        result = await call_entities(EntityClient.redeliver, SignalBatch(signals=batch), summary)
+        taken = self.state.held if result.missing else batch[: result.count]
+        self.state.held = [request for request in self.state.held if request not in taken]
+        if result.problem:
+            self.state.problem = result.problem
+            self.state.attempts += 1
+
+    async def _tell_senders(self) -> None:
+        """Tell the senders that do not know it yet that the receiver takes nothing."""
+        senders, self.state.untold = self.state.untold, []
+        self.state.senders += senders
+        await self._tell(senders, self.state.problem)
+
+    async def _tell_of_recovery(self) -> None:
+        """Tell all senders that the receiver has taken everything, or runs no more. It may refuse again meanwhile."""
+        senders = self.state.senders + self.state.untold
+        self.state.senders, self.state.untold = [], []
+        self.state.problem, self.state.since, self.state.attempts = "", "", 0
+        await self._tell(senders, "")
+        self.state.refusals += 1
+
+    async def _tell(self, senders: list[str], problem: str) -> None:
+        refusal = f"{workflow.info().first_execution_run_id}/{self.state.refusals}"
+        delivery = Delivery(receiver=self.receiver, refusal=refusal, problem=problem)
+        told = [SenderSignals.DELIVERY.request(EntityRef(sender), delivery) for sender in senders]
+        if told:
+            await send_all(told, f"tell {len(told)} senders whether {self.receiver} takes signals")
+
+    # --- messages -------------------------------------------------------------------------------------------------------------------
+
+    @handles(RedeliverySignals.HOLD)
+    def hold(self, message: HoldSignals) -> None:
+        """The receiver did not take these."""
+        own = [request for request in message.signals if request.workflow_id == self.receiver]
+        self.state.hold(message.model_copy(update={"signals": own}))
+
+    @handles(RedeliverySignals.RETRY_NOW)
+    def retry_now(self, message: RetryNow) -> None:
+        """Make the next attempt now."""
+        del message
+        self.retries_requested += 1
+
+    @handles(RedeliverySignals.CANCEL_REQUESTED)
+    def cancel_requested(self, message: CancelRequested) -> None:
+        """Give up what is held. The receiver learns the same from what comes later."""
+        del message
+        self.state.lost += len(self.state.held)
+        self.state.held = []
+        self.retries_requested += 1
+
+    def refuse_malformed(self, message: type[Message], problems: str) -> None:
+        """Log a signal whose argument could not be read."""
+        workflow.logger.warning("a malformed message was ignored", extra={"signal": message.__name__, "problems": problems})
+
+    def call_refused(self, summary: str, problem: str) -> None:
+        """Log that a call is refused, and is made again."""
+        workflow.logger.warning("a call was refused", extra={"call": summary, "problem": problem})
+
+    def call_accepted(self, summary: str) -> None:
+        """Nothing: what was refused is in the log."""
+
+    async def before_next_call(self, delay: timedelta) -> None:
+        """Wait for so long, or until a user wants the next attempt now."""
+        before = self.retries_requested
+        try:
+            await workflow.wait_condition(lambda: self.retries_requested != before, timeout=delay, timeout_summary=NEXT_CALL)
+        except TimeoutError:
+            return
+
+    # --- showing --------------------------------------------------------------------------------------------------------------------
+
+    @workflow.query
+    def describe(self) -> dict[str, Any]:
+        """Give the receiver, how many signals wait for it, since when and why, and who sent them."""
+        state = self.state
+        return {
+            "kind": self.kind,
+            "metadata": {"name": self.receiver},
+            "status": {
+                "held": len(state.held),
+                "lost": state.lost,
+                "since": state.since,
+                "attempts": state.attempts,
+                "problem": state.problem,
+                "senders": state.senders,
+            },
+        }
+
+    def _publish(self) -> None:
+        state = self.state
+        rows = {"signals": len(state.held), "lost": state.lost, "since": state.since, "attempts": state.attempts, "problem": state.problem}
+        lines = [f"**Redelivery** to {self.receiver}", "", "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
+        workflow.set_current_details("\n".join(lines))
+
+
+def _receiver() -> str:
+    """Read the receiver from the id of this workflow. Raises InvalidInput."""
+    workflow_id = workflow.info().workflow_id
+    receiver = names.receiver_of_redelivery(workflow_id)
+    kind, *parts = receiver.split("/")
+    if kind not in _RECEIVERS or not all(parts) or len(parts) not in _PARTS:
+        raise InvalidInput(f'id: must be redelivery/<workflow id of the receiver>, got "{workflow_id}"')
+    return receiver
