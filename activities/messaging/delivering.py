@@ -6,20 +6,26 @@ receiver copes with messages that are late or lost.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from activities.heartbeat import Progress
+from activities.messaging.messages import Survey
+from activities.messaging.querying import list_entities
 from activities.messaging.sending import CALL_SECONDS, CALLS_AT_ONCE, REFUSALS, ensure_redelivery, send_signal
 from api_types import names
 from api_types.errors import error_message
-from api_types.messages.delivery import HoldSignals, Redelivered, SignalRequest
+from api_types.messages.delivery import Broadcast, HoldSignals, Redelivered, SignalRequest
 
 # From this attempt on, trouble with one receiver counts as a refusal.
 _PATIENT_ATTEMPTS = 3
+# Receivers of a broadcast between two reports of progress: some seconds of work, and the first that an attempt may repeat.
+PAGE = 500
 
 
 @dataclass
@@ -67,6 +73,24 @@ async def deliver(client: Client, requests: Sequence[SignalRequest]) -> list[str
                 raise row.error
     await asyncio.gather(*(_hand_over(client, row) for row in failed))
     return [row.receiver for row in rows.values() if row.missing]
+
+
+async def broadcast(client: Client, wanted: Broadcast, report: Callable[[Progress], None]) -> int:
+    """Send one signal to all running entities that are wanted, a page after the other; gives how many there are.
+
+    `report` gets the progress with each page. An attempt goes on after the last page of the attempt before.
+    """
+    progress: dict[str, Any] = next(iter(activity.info().heartbeat_details), {})
+    after, reached = str(progress.get("after", "")), int(progress.get("reached", 0))
+    narrowed = Survey(kinds=wanted.kinds, namespace=wanted.namespace, cluster=wanted.cluster, page_size=PAGE)
+    while True:
+        page = await list_entities(client, narrowed.model_copy(update={"after": after}))
+        await deliver(client, [SignalRequest(workflow_id=each, signal=wanted.signal, payload=wanted.payload) for each in page.found])
+        reached += len(page.found)
+        if not page.after:
+            return reached
+        after = page.after
+        report({"after": after, "reached": reached})
 
 
 async def redeliver(client: Client, requests: Sequence[SignalRequest]) -> Redelivered:

@@ -7,7 +7,7 @@ from temporalio import activity
 
 from activities.heartbeat import heartbeating
 from activities.messaging import querying
-from activities.messaging.delivering import deliver, redeliver
+from activities.messaging.delivering import broadcast, deliver, redeliver
 from activities.messaging.messages import (
     AwaitRunning,
     CheckReceivers,
@@ -18,7 +18,7 @@ from activities.messaging.messages import (
     Survey,
     SurveyResult,
 )
-from activities.messaging.sending import running, start_replicas
+from activities.messaging.sending import start_replicas
 from api_types.errors import NotRunning
 from api_types.messages.delivery import Broadcast, Redelivered, SignalBatch, SignalBatchResult, SignalRequest
 from api_types.messages.entities import StartedReplicas, StartReplicas
@@ -60,11 +60,8 @@ class EntityClient:
     @activity.defn
     async def broadcast(self, wanted: Broadcast) -> int:
         """Send one signal to all entities found; gives how many there are."""
-        client = activity.client()
-        async with _heartbeats():
-            ids = [workflow_id async for workflow_id in running(client, wanted.kinds, namespace=wanted.namespace, cluster=wanted.cluster)]
-            await deliver(client, [SignalRequest(workflow_id=each, signal=wanted.signal, payload=wanted.payload) for each in ids])
-            return len(ids)
+        async with heartbeating(_HEARTBEAT_SECONDS) as report:
+            return await broadcast(activity.client(), wanted, report)
 
     @activity.defn
     async def start_replicas(self, wanted: StartReplicas) -> StartedReplicas:

@@ -1,7 +1,7 @@
 """Sending signals, and starting the workflows that receive them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -10,7 +10,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.messaging.search_attributes import identity_at_start, visibility_query
+from activities.messaging.search_attributes import identity_at_start
 from api_types import names, queues
 from api_types.messages.delivery import HoldSignals, SignalRequest
 from api_types.messages.entities import StartedReplicas, StartReplica
@@ -226,9 +226,3 @@ async def _start(client: Client, workflow_id: str, replica: StartReplica, policy
     except WorkflowAlreadyStartedError:
         return False
     return True
-
-
-async def running(client: Client, kinds: Sequence[str], *, namespace: str = "", cluster: str = "") -> AsyncIterator[str]:
-    """Give the workflow ids of running entities."""
-    async for row in client.list_workflows(visibility_query(kinds, namespace=namespace, cluster=cluster)):
-        yield row.id

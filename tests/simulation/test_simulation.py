@@ -18,6 +18,8 @@ from workflows.fleet_scheduler.inbox import Inbox
 pytestmark = pytest.mark.slow
 
 NOT_FIXED = {
+    51: "the successor of a terminated cache is deleted while a cluster does not answer: what its "
+    "predecessor left there is neither deleted nor listed",
     43: "after the clock went back by 2.5 hours a cluster waits for a report of the scheduler",
 }
 """Seeds that show a defect of the product which is not fixed yet. This command repeats one:
@@ -63,12 +65,6 @@ KEPT = [
         DAYS,
         "small",
         "a watch did not signal a replica again whose workflow had been terminated meanwhile",
-    ),
-    Kept(
-        51,
-        DAYS,
-        "tiny",
-        "a deleted cluster waited for a cache that had been terminated and was applied otherwise",
     ),
     Kept(
         53,

@@ -1,11 +1,21 @@
 """A receiver that takes no signals: its senders go on, say so, and it gets the signals later."""
 
+from collections import Counter
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import pytest
 from temporalio.client import WorkflowExecutionStatus
+from temporalio.testing import ActivityEnvironment
 
+from activities.messaging import delivering
+from activities.messaging.messages import Survey
+from activities.messaging.querying import list_entities
 from api_types import names
 from api_types.messages.delivery import Delivery, HoldSignals, SignalRequest
+from api_types.messages.entities import ClassChanged
+from api_types.messages.signals import InferenceClusterSignals
 from api_types.payloads.limits import LIST_BYTES_MAX, wire_size
 from tests.simulation.lives.virtual_plane import VirtualPlane, on_a_virtual_loop, virtual_plane
 from tests.workflows.environment.harness import eventually, message, reason
@@ -89,6 +99,44 @@ async def test_a_user_makes_the_next_attempt_now_or_gives_up() -> None:
             assert await status_of_redelivery(plane) == WorkflowExecutionStatus.COMPLETED
             assert plane.world.clock.seconds() - begun < MINUTE
         assert await devices(plane, "us") == [4]
+
+
+class BroadcastEnded(Exception):
+    """The worker of a broadcast is lost."""
+
+
+@on_a_virtual_loop
+async def test_a_broadcast_goes_on_after_the_pages_that_an_attempt_before_has_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivering, "PAGE", 2)
+    wanted = InferenceClusterSignals.CLASS_CHANGED.broadcast(ClassChanged(name="other", uid="u", sequence=1), InferenceClusterSignals)
+    async with virtual_plane() as plane:
+        clusters = [f"cluster-{number}" for number in range(5)]
+        for name in clusters:
+            await plane.apply(a_cluster(name))
+        await eventually(lambda: listed(plane), lambda seen: seen == len(clusters), what="all clusters in visibility")
+
+        def received() -> Counter[int]:
+            found = [plane.signals(names.workflow_id("InferenceCluster", "", name), "class_changed") for name in clusters]
+            return Counter(len([message for message in each if message["name"] == "other"]) for each in found)
+
+        sent: list[Any] = []
+
+        def lost(*details: Any) -> None:
+            sent.append(details)
+            raise BroadcastEnded
+
+        attempt = ActivityEnvironment()
+        with pytest.raises(BroadcastEnded):
+            await attempt.run(partial(delivering.broadcast, plane.client, wanted, lost))
+        assert received() == {1: 2, 0: 3}
+        again = ActivityEnvironment()
+        again.info = replace(again.info, heartbeat_details=sent[0], attempt=2)
+        assert await again.run(partial(delivering.broadcast, plane.client, wanted, lambda _: None)) == len(clusters)
+        assert received() == {1: 5}
+
+
+async def listed(plane: VirtualPlane) -> int:
+    return len((await list_entities(plane.client, Survey(kinds=["InferenceCluster"]))).found)
 
 
 # --- what is kept -----------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """How the workflow of the scheduler carries orders out: it sends, has requests decided, and queries replicas."""
 
+import asyncio
 from collections.abc import Sequence
 
 from temporalio import workflow
@@ -14,20 +15,54 @@ from workflows.entity.calls.querying import query_each
 from workflows.entity.calls.sending import broadcast, call_entities
 from workflows.entity.failures import LOCAL_FAILURES
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.fleet_scheduler.controller import SchedulerController
 from workflows.fleet_scheduler.decide_activity import DecideBatch, Decided, decide_batch
 from workflows.fleet_scheduler.live_cache import read_live
 from workflows.fleet_scheduler.orders import Announce, Order, Send
 
+ANNOUNCE_PATCH = "announce-beside-decisions"
+# A run may have 51,200 events. Its end takes a few hundred.
+_EVENTS_MAX = 20_000
 
-async def carry_out(orders: Sequence[Order], controller: SchedulerController) -> None:
+
+async def carry_out(orders: Sequence[Order], controller: SchedulerController, announcer: "Announcer") -> None:
     """Carry out orders."""
     for order in orders:
         match order:
             case Send(signals, summary):
                 controller.sent(order, await _send(signals, summary))
-            case Announce(signal, summary):
-                await broadcast(signal, summary)
+            case Announce():
+                await announcer.begin(order)
+
+
+class Announcer:
+    """Announces an epoch beside the decisions: with many receivers that takes minutes."""
+
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an announcement is on its way, and this run has room for it: a next run would begin it anew."""
+        on_its_way = self._task is not None and not self._task.done()
+        return on_its_way and workflow.info().get_current_history_length() < _EVENTS_MAX
+
+    async def begin(self, order: Announce) -> None:
+        """Begin an announcement in place of an earlier one. Histories of before waited for its end."""
+        if not workflow.patched(ANNOUNCE_PATCH):
+            await broadcast(order.signal, order.summary)
+            return
+        if self._task is not None:
+            self._task.cancel()
+        self._task = asyncio.create_task(broadcast(order.signal, order.summary))
+
+    def stop(self) -> None:
+        """End with the run. The next run makes an announcement that has not ended."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            self._state.announced = 0
 
 
 async def _send(signals: Sequence[SignalRequest], summary: str) -> set[str]:

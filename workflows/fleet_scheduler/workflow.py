@@ -34,7 +34,7 @@ from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.carry_over import in_payloads
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState, SecondPayload
-from workflows.fleet_scheduler.calls import carry_out, check_doubts, decide_requests
+from workflows.fleet_scheduler.calls import Announcer, carry_out, check_doubts, decide_requests
 from workflows.fleet_scheduler.continue_as_new import TASK_PAUSE, load, pack
 from workflows.fleet_scheduler.controller import SchedulerController
 from workflows.fleet_scheduler.inbox import Inbox
@@ -73,6 +73,7 @@ class FleetSchedulerWorkflow:
         self.missing = MissingAccounts(self.state, self.adoption)
         self.ledger_audit = LedgerAudit(self.cache)
         self.policy_keeper = PolicyKeeper(self.cache)
+        self.announcer = Announcer(self.state)
         self.timer = RequeueTimer("check unused reservations and timeouts", self._requeue)
         # The run before had no room for the requests of these deployments.
         self.queued = bool(self.cache.resyncs)
@@ -97,7 +98,7 @@ class FleetSchedulerWorkflow:
         background = [asyncio.create_task(self.ledger_audit.repeat()), asyncio.create_task(self._check_doubts())]
         self._publish()
         self.missing.ask()
-        while not (workflow.info().is_continue_as_new_suggested() or self.state.rebuild):
+        while not (self._ends() or self.state.rebuild):
             await self._until_work()
             while self._read():
                 await workflow.sleep(TASK_PAUSE, summary="more messages than can be read at once")
@@ -105,17 +106,18 @@ class FleetSchedulerWorkflow:
             if self.state.rebuild:
                 break
             self.missing.ask()
-            await carry_out(self.controller.due(), self.controller)
+            await carry_out(self.controller.due(), self.controller, self.announcer)
             self.missing.settle()
             while self.state.queue:
                 batch = self.controller.next_batch()
                 decided = await decide_requests(self.cache, batch.requests)
-                await carry_out(self.controller.decided(batch, decided), self.controller)
+                await carry_out(self.controller.decided(batch, decided), self.controller, self.announcer)
                 self.controller.in_hand = []
             await self.ledger_audit.run_if_due()
             self._publish()
         for task in background:
             task.cancel()
+        self.announcer.stop()
         self.timer.cancel()
         await self.missing.stop()
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -124,6 +126,9 @@ class FleetSchedulerWorkflow:
         # takes long, so it gets a task of its own: the next one takes no time, and carries what arrived meanwhile.
         await workflow.sleep(TASK_PAUSE, summary="the cache is packed")
         workflow.continue_as_new(args=in_payloads(self.cache.carried(packed)), memo=memo_to_carry())
+
+    def _ends(self) -> bool:
+        return workflow.info().is_continue_as_new_suggested() and not self.announcer.is_busy
 
     async def _take_over(self) -> None:
         """Continue the state of a scheduler that was lost, in a run of its own."""

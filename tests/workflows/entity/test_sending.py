@@ -13,7 +13,7 @@ from workflows.entity.calls import activity_options
 from workflows.entity.calls.sending import send_all
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState
-from workflows.fleet_scheduler.calls import carry_out
+from workflows.fleet_scheduler.calls import Announcer, carry_out
 from workflows.fleet_scheduler.controller import SchedulerController
 from workflows.fleet_scheduler.inbox import Inbox
 from workflows.fleet_scheduler.orders import Send
@@ -59,7 +59,7 @@ def test_what_the_scheduler_sends_fits_a_payload_in_order_and_no_missing_receive
     cache = SchedulerCache(SchedulerState(), lambda: 0)
     controller = SchedulerController(cache, Inbox(cache, workflow.logger), workflow.logger)
     monkeypatch.setattr(controller, "sent", lambda _, missing: forgotten.extend(sorted(missing)))
-    asyncio.run(carry_out([Send(SIGNALS, "answer")], controller))
+    asyncio.run(carry_out([Send(SIGNALS, "answer")], controller, Announcer(cache.state)))
     calls.assert_all_fit()
     assert forgotten == calls.missing
 

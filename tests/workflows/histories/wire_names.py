@@ -25,6 +25,7 @@ from workflows import registry
 from workflows.cloud_cluster.state import CloudState
 from workflows.endpoint_directory.state import DirectoryState
 from workflows.fleet_scheduler.cache.state import SchedulerState
+from workflows.redelivery import RedeliveryState
 from workflows.stack_upgrades.state import UpgradesState
 
 RECORDED = Path(__file__).parents[2] / "histories" / "wire_names.json"
@@ -68,6 +69,7 @@ def _state_of(owner: Any) -> type[BaseModel]:
         "EndpointDirectory": DirectoryState,
         "StackUpgrades": UpgradesState,
         "CloudCluster": CloudState,
+        "Redelivery": RedeliveryState,
     }
     state: type[BaseModel] = others.get(owner.kind) or get_args(owner.__orig_bases__[0])[0]
     return state

@@ -36,6 +36,14 @@ ENTITY_BATCH = ActivityConfig(
     retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10)),
 )
 
+# A signal to all entities of a kind. The server takes a hundred signals in a second, and there may be 100,000 entities.
+BROADCAST = ActivityConfig(
+    task_queue=queues.WORKFLOWS,
+    start_to_close_timeout=timedelta(hours=2),
+    heartbeat_timeout=timedelta(seconds=30),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10)),
+)
+
 
 def awaiting() -> ActivityConfig:
     """Give the options of an activity that fails until what it looks for exists; it is tried ever more rarely, and without limit."""

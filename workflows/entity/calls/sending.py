@@ -48,4 +48,5 @@ async def send_all(requests: Sequence[SignalRequest], summary: str, *, local: bo
 
 async def broadcast(signal: Broadcast, summary: str) -> None:
     """Send one signal to all entities that it is for."""
-    await call_entities(EntityClient.broadcast, signal, summary)
+    options = activity_options.remote(activity_options.BROADCAST, summary)
+    await until_accepted(lambda: workflow.execute_activity_method(EntityClient.broadcast, signal, **options), summary)
