@@ -4,7 +4,6 @@ Models are frozen and tolerant: an old history or a newer sender may have fields
 (`model_validate(document, extra="forbid")`), because a strict model could not read what an earlier version wrote.
 """
 
-from functools import cache
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -26,20 +25,15 @@ TEXT_BYTES_MAX = 2000
 Text = Annotated[str, BeforeValidator(lambda value: shortened(value, TEXT_BYTES_MAX) if isinstance(value, str) else value)]
 """A text for people."""
 
-AHEAD_MS_MAX = 3_600_000
 # Numbers below are counters, or from a time before there were computers that sent them.
 _FIRST_TIME = 10**12
+_NUMBER_MAX = 2**53 - 1
 
+SentAt = Annotated[int, Field(le=_NUMBER_MAX)]
+"""A number that orders the messages of one sender to one receiver, which takes the greatest only.
 
-class _SentAt:
-    """Marks a number that is made of the sender's time."""
-
-
-SentAt = Annotated[int, _SentAt()]
-"""A number that orders messages, made of the sender's time in ms where messages may be lost: receivers take the greatest only.
-
-One from the far future would have all that follows it ignored, so receivers refuse what is more than `AHEAD_MS_MAX` ahead of them. The
-clocks of one Temporal server differ by less.
+It is one more than the last, or the sender's time in ms if that is greater. A clock that is set back so changes nothing while the
+sender lives. One that was lost and started anew has another uid, or learns from its receivers which number they have seen.
 """
 
 
@@ -62,34 +56,3 @@ class Message(BaseModel):
     def wire(self) -> dict[str, Any]:
         """Give the JSON tree as it is sent: camelCase, without fields that are null."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-    def newest_time(self) -> tuple[str, int]:
-        """Give the greatest number of this message that may be made of a time, with its field; 0 if there is none."""
-        found = [(name, getattr(self, name)) for name in _numbers(type(self))]
-        for name in _parts(type(self)):
-            part = getattr(self, name)
-            if isinstance(part, Message):
-                within, number = part.newest_time()
-                found.append((f"{name}.{within}", number))
-        name, number = max(found, key=lambda each: each[1], default=("", 0))
-        return (name, number) if is_time(number) else ("", 0)
-
-
-@cache
-def _numbers(model: type[Message]) -> list[str]:
-    return [name for name, field in model.model_fields.items() if any(isinstance(mark, _SentAt) for mark in field.metadata)]
-
-
-@cache
-def _parts(model: type[Message]) -> list[str]:
-    kinds = (int, str, float, bool)
-    return [name for name, field in model.model_fields.items() if field.annotation not in kinds]
-
-
-def time_problem(message: Message, now_ms: int) -> str:
-    """Tell which number of a message is from too far in the future; empty if none is."""
-    name, number = message.newest_time()
-    if number <= now_ms + AHEAD_MS_MAX:
-        return ""
-    # Without that time, which differs with each attempt: the same refusal again is counted, and is no other event.
-    return f"{to_camel(name)}: {number} ms is more than an hour ahead of the receiver's time"

@@ -77,7 +77,7 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
     @handles(ModelEndpointSignals.CONTROL_OBSERVED)
     def control_observed(self, message: ControlObserved) -> None:
         """Store what the watch of the control cluster saw of the backend."""
-        if self.publication.record_observed(message):
+        if self.publication.record_observed(message, self.state.gateway.version.uid):
             self.context.requeue()
 
     @handles(ModelEndpointSignals.RESYNC)

@@ -68,8 +68,9 @@ class EntrySelection(Message):
 class ServiceReport(Message):
     """What a service selects. A service that is gone selects nothing, and has no route.
 
-    `routed` are the endpoints that its route has now; a directory that lost its state learns it from this. `created` is when the service
-    was: of two services that select one endpoint, the older one may route it where only one may.
+    `routed` are the endpoints that its route has now, and `version` is that of the list that it has; a directory that lost its state learns
+    both from this. `created` is when the service was: of two services that select one endpoint, the older one may route it where only one
+    may.
     """
 
     name: Name
@@ -78,6 +79,7 @@ class ServiceReport(Message):
     created: Id = ""
     entries: Annotated[list[EntrySelection], Field(max_length=SERVICE_ENTRIES_MAX)] = Field(default_factory=list)
     routed: Annotated[list[Name], Field(max_length=ROUTE_BACKENDS_MAX)] = Field(default_factory=list)
+    version: SentAt = 0
     gone: bool = False
 
 

@@ -15,7 +15,7 @@ class UpgradeRequest(Message):
 
     `turn` is one number for as long as it wants one; `sequence` orders the messages of the cluster with this uid. `at_once`: how many
     clusters may upgrade at the same time, as its workers' settings say. `holds`: it has the turn, as far as it knows. `progress`: how far
-    the upgrade is; another one is progress.
+    the upgrade is; another one is progress. `answer`: number of the last answer that it has.
     """
 
     cluster: Name
@@ -26,6 +26,7 @@ class UpgradeRequest(Message):
     at_once: Annotated[int, Field(ge=1, le=UPGRADES_AT_ONCE_MAX)] = 1
     holds: bool = False
     progress: Id = ""
+    answer: SentAt = 0
 
 
 class UpgradeTurn(Message):

@@ -72,8 +72,17 @@ class ObservationVersion(Message):
     run: Version = Version()
     sequence: int = 0
 
-    def accepts(self, order: ObservationOrder) -> bool:
-        """Tell whether an observation is at least as new as the known one."""
+    def accepts(self, order: ObservationOrder, current: str = "") -> bool:
+        """Tell whether an observation is at least as new as the known one.
+
+        `current`: uid of the cluster that reports itself as present. Times say nothing about another
+        cluster than that: the clock may have been set back since.
+        """
+        if current and order.cluster_uid != self.run.uid:
+            if order.cluster_uid == current:
+                return True
+            if self.run.uid == current and order.cluster_uid in self.run.superseded:
+                return False
         if is_time(max(order.run, self.run.sequence)):
             return (order.run, order.sequence) >= (self.run.sequence, self.sequence)
         if (order.cluster_uid, order.run) == (self.run.uid, self.run.sequence):

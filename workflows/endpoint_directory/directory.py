@@ -105,6 +105,7 @@ class Directory:
         version = known.version if known else self.ended.get(key, Version())
         if not version.accepts(message.uid, message.sequence):
             return
+        self.last_version = max(self.last_version, message.version)
         if message.gone:
             self.services.pop(message.name, None)
             self.dirty.pop(message.name, None)

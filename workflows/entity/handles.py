@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from temporalio import workflow
 
-from api_types.base import Message, time_problem
+from api_types.base import Message
 from api_types.messages.delivery import MessageT, Signal
 from workflows.entity.arguments import UnusableMessage, problems_of, read_request, read_signal, taking_raw
 
@@ -40,8 +40,6 @@ def handles(signal: Signal[Any, MessageT]) -> Callable[[Callable[[HandlerT, Mess
                 message = signal.parse(payload)
             except ValidationError as error:
                 raise UnusableMessage(problems_of(error)) from error
-            if isinstance(message, Message):
-                _check_time(message)
             handler(self, message)
 
         return _registered(signal, handler, read)
@@ -99,12 +97,6 @@ def check_spec(model: type[BaseModel], spec: Any) -> None:
         model.model_validate(spec)
     except ValidationError as error:
         raise UnusableMessage(problems_of(error, "spec")) from error
-
-
-def _check_time(message: Message) -> None:
-    # Counters and most messages have no such number, and then the time is not needed.
-    if message.newest_time()[1] and (problem := time_problem(message, int(workflow.time() * 1000))):
-        raise UnusableMessage(problem)
 
 
 def _registered(

@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from api_types import clock, queues
-from api_types.base import Message, time_problem
 from api_types.limits import CAPACITY_BYTES_MAX, FLEET_OBJECTS_MAX, POLICY_BYTES_MAX, UNKNOWN_REPLICAS_MAX
 from api_types.messages.capacity import with_plain_admission
 from api_types.messages.delivery import Delivery, MessageT, Signal
@@ -58,16 +57,16 @@ class Inbox:
         self._log = log
         self.readers: dict[str, Callable[[Any], None]] = dict(
             [
-                _reader(FleetSchedulerSignals.PLACE, self._place, cache.now),
-                _reader(FleetSchedulerSignals.BOUND, self._bound, cache.now),
-                _reader(FleetSchedulerSignals.RELEASED, self._released, cache.now),
-                _reader(FleetSchedulerSignals.REVOKED, self._revoked, cache.now),
-                _reader(FleetSchedulerSignals.REPORT_CLUSTER, self.report_cluster, cache.now),
-                _reader(FleetSchedulerSignals.REPORT_CLASS, self.report_class, cache.now),
-                _reader(FleetSchedulerSignals.FORGET, self._forget, cache.now),
-                _reader(FleetSchedulerSignals.SET_POLICY, self._set_policy, cache.now),
-                _reader(FleetSchedulerSignals.CANCEL_REQUESTED, self._cancel_requested, cache.now),
-                _reader(FleetSchedulerSignals.DELIVERY, self._delivery, cache.now),
+                _reader(FleetSchedulerSignals.PLACE, self._place),
+                _reader(FleetSchedulerSignals.BOUND, self._bound),
+                _reader(FleetSchedulerSignals.RELEASED, self._released),
+                _reader(FleetSchedulerSignals.REVOKED, self._revoked),
+                _reader(FleetSchedulerSignals.REPORT_CLUSTER, self.report_cluster),
+                _reader(FleetSchedulerSignals.REPORT_CLASS, self.report_class),
+                _reader(FleetSchedulerSignals.FORGET, self._forget),
+                _reader(FleetSchedulerSignals.SET_POLICY, self._set_policy),
+                _reader(FleetSchedulerSignals.CANCEL_REQUESTED, self._cancel_requested),
+                _reader(FleetSchedulerSignals.DELIVERY, self._delivery),
             ]
         )
 
@@ -388,13 +387,8 @@ def _check_room(name: str, *, has_room: bool) -> None:
         raise ValueError(f"{name}: is one more than the {FLEET_OBJECTS_MAX} of its kind that are remembered")
 
 
-def _reader(
-    signal: Signal[FleetSchedulerSignals, MessageT], apply: Callable[[MessageT], None], now: Callable[[], int]
-) -> tuple[str, Callable[[Any], None]]:
+def _reader(signal: Signal[FleetSchedulerSignals, MessageT], apply: Callable[[MessageT], None]) -> tuple[str, Callable[[Any], None]]:
     def read(payload: Any) -> None:
-        message = signal.parse(payload)
-        if isinstance(message, Message) and (problem := time_problem(message, now())):
-            raise ValueError(problem)
-        apply(message)
+        apply(signal.parse(payload))
 
     return signal.name, read

@@ -99,7 +99,7 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         """Store what the watch saw of the gateway."""
         order = ObservationOrder(cluster="control", cluster_uid=message.gateway_uid, run=message.run, sequence=message.sequence)
         seen = message.gateway
-        if message.owner_uid != self.state.uid or seen is None or not self.state.observed_version.accepts(order):
+        if message.owner_uid != self.state.uid or seen is None or not self.state.observed_version.accepts(order, self.state.uid):
             return
         before = self.state.observed
         self.state.observed_version = self.state.observed_version.advanced(order)

@@ -96,7 +96,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
         if staging is None:
             return
         version = staging.observed_version.allowing(staging.site_version.uid)
-        if version.accepts(message.order):
+        if version.accepts(message.order, staging.site_version.uid):
             staging.observed_version = version.advanced(message.order)
             for loss in record_observation(staging, message.cache, workflow.now()):
                 self.context.record_event("Warning", "VolumeLost", loss)

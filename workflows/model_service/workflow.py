@@ -97,7 +97,9 @@ class ModelServiceWorkflow(Entity[ServiceState]):
     def control_observed(self, message: ControlObserved) -> None:
         """Store what the watch of the control cluster saw of the route."""
         order = ObservationOrder(cluster="control", cluster_uid=message.gateway_uid, run=message.run, sequence=message.sequence)
-        if message.owner_uid != self.state.uid or message.route is None or not self.state.observed_version.accepts(order):
+        if message.owner_uid != self.state.uid or message.route is None:
+            return
+        if not self.state.observed_version.accepts(order, self.state.gateway.version.uid):
             return
         self.state.observed_version = self.state.observed_version.advanced(order)
         self.state.observed = message.route
@@ -180,6 +182,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             created=self.state.creation_timestamp,
             entries=decisions.selections(self.state),
             routed=decisions.routed_names(self.state),
+            version=self.state.selected.version if self.state.selected else 0,
         )
 
     async def report_changes(self) -> None:

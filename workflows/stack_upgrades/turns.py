@@ -34,6 +34,7 @@ class Turns:
         """Note what a cluster wants. Raises UnusableMessage for one more cluster than there is room for."""
         if not is_newest(self._known, message.cluster, message.uid, message.sequence):
             return
+        self._last_number = max(self._last_number, message.answer)
         before = self.requests.get(message.cluster)
         if not message.wanted:
             self.drop(message.cluster)

@@ -127,3 +127,15 @@ def test_runs_that_are_numbered_by_their_time_are_ordered_by_it_over_all_uids(
     known: ObservationOrder, order: ObservationOrder, *, accepted: bool
 ) -> None:
     assert ObservationVersion().advanced(known).accepts(order) is accepted
+
+
+def test_the_observations_of_the_present_cluster_are_taken_whatever_the_clock_said_before() -> None:
+    """The clock was three days ahead when the watch of cluster `a` began. It is right now, and `b` has taken its place."""
+    ahead, right = 2_000_000_000_000, 1_999_740_800_000
+    known = ObservationVersion().advanced(at("a", ahead, 5))
+    assert not known.accepts(at("b", right, 1))
+    assert known.accepts(at("b", right, 1), "b")
+    after = known.advanced(at("b", right, 1))
+    assert not after.accepts(at("a", ahead, 6), "b"), "the watch of the earlier cluster runs on for a while"
+    assert after.accepts(at("b", right, 2), "b")
+    assert after.accepts(at("b", right + 1, 0), "b")

@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from api_types.base import AHEAD_MS_MAX, time_problem
 from api_types.messages.gateway_work import AppliedBackend
-from api_types.messages.routing import EndpointWithdrawn, Routed
+from api_types.messages.routing import EndpointWithdrawn
 from workflows.entity import backoff
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import Failure
@@ -88,15 +87,6 @@ def test_only_the_answer_to_the_last_report_withdraws_an_endpoint(other: int) ->
     assert not owner.publication.may_be_removed
     owner.answer()
     assert owner.publication._state.is_withdrawn
-
-
-def test_answers_carry_numbers_of_their_receiver_which_may_be_ahead_of_a_clock_that_was_set_back() -> None:
-    now = 1_793_491_200_000
-    for answer in (
-        EndpointWithdrawn(uid="u", sequence=now + 2 * AHEAD_MS_MAX),
-        Routed(service="s", uid="u", version=now + 2 * AHEAD_MS_MAX),
-    ):
-        assert time_problem(answer, now) == ""
 
 
 @pytest.mark.parametrize(

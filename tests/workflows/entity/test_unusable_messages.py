@@ -83,14 +83,6 @@ def test_an_answer_with_a_replica_that_could_not_be_started_is_refused(
     assert [text for text in refusals(deployment) if text.startswith(start)] != []
 
 
-def test_an_answer_from_the_far_future_is_refused(deployment: ModelDeploymentWorkflow) -> None:
-    for ahead, refused in ((HOUR_MS // 2, False), (2 * HOUR_MS, True)):
-        deployment.state.events = []
-        response = PlacementResponse(request_id="r", epoch=NOW_MS + ahead, generation=1)
-        deployment.placed(response.wire())
-        assert bool(refusals(deployment)) is refused
-
-
 def test_a_scale_and_a_reported_event_are_taken_once(deployment: ModelDeploymentWorkflow) -> None:
     deployment.scale(Scale(replicas=3, request_id="a", by="ann").wire())
     deployment.scale(Scale(replicas=5, request_id="a", by="ann").wire())

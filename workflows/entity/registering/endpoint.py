@@ -250,10 +250,15 @@ class EndpointPublication:
             state.withdrawn_at = self._context.moment().isoformat()
         return True
 
-    def record_observed(self, message: ControlObserved) -> bool:
-        """Record what the watch of the control cluster saw of the backend; False if that is old, or of another owner."""
+    def record_observed(self, message: ControlObserved, gateway: str = "") -> bool:
+        """Record what the watch of the control cluster saw of the backend; False if that is old, or of another owner.
+
+        `gateway` is the uid of the present InferenceGateway, where the owner knows it.
+        """
         order = ObservationOrder(cluster="control", cluster_uid=message.gateway_uid, run=message.run, sequence=message.sequence)
-        if message.owner_uid != self._context.state.uid or message.backend is None or not self._state.observed_version.accepts(order):
+        if message.owner_uid != self._context.state.uid or message.backend is None:
+            return False
+        if not self._state.observed_version.accepts(order, gateway):
             return False
         self._state.observed_version = self._state.observed_version.advanced(order)
         self._state.observed = message.backend.digest

@@ -108,6 +108,7 @@ class StackTurn:
             at_once=stack.seen.upgrades_at_once if stack.seen else 1,
             holds=turn.granted,
             progress=f"{stack.plans}/{len(stack.done)}" if turn.granted else turn.progress,
+            answer=turn.answer,
         )
 
     async def report(self) -> None:

@@ -45,7 +45,7 @@ def observed(state: ModelReplicaState, message: Observed) -> bool:
     if message.owner_uid != state.uid or message.replica is None or message.order.cluster not in ("", state.start.cluster):
         return False
     version = state.observed_version.allowing(state.cluster_version.uid)
-    if not version.accepts(message.order):
+    if not version.accepts(message.order, state.cluster_version.uid):
         return False
     state.observed_version = version.advanced(message.order)
     state.observed = message.replica

@@ -1,0 +1,47 @@
+"""The clock of the server goes days ahead and is set right again: no message is refused, of nobody."""
+
+from datetime import timedelta
+
+import pytest
+
+from api_types.names import FLEET_SCHEDULER_ID
+from tests.simulation.lives.virtual_plane import VirtualPlane, on_a_virtual_loop, virtual_plane
+from tests.workflows.environment.harness import a_deployment, condition
+from tests.workflows.environment.simulated_clusters import a_class, a_cluster
+
+DAYS = timedelta(days=3).total_seconds()
+MINUTE = 60.0
+TEAM = "ml-team"
+
+
+async def placed(plane: VirtualPlane, name: str) -> None:
+    await plane.apply(a_deployment(name, TEAM))
+    await plane.until("ModelDeployment", name, lambda seen: condition(seen, "ReplicasScheduled") == "True", TEAM)
+
+
+async def terminated(plane: VirtualPlane, workflow_id: str) -> None:
+    await plane.client.get_workflow_handle(workflow_id).terminate("lost on purpose")
+
+
+@pytest.mark.parametrize("lost", ["", FLEET_SCHEDULER_ID])
+@on_a_virtual_loop
+async def test_replicas_are_placed_within_a_minute_after_the_clock_is_set_right(lost: str) -> None:
+    async with virtual_plane() as plane:
+        clock = plane.world.clock
+        await plane.apply(a_class())
+        await plane.apply(a_cluster("eu"))
+        await plane.ready("InferenceCluster", "eu")
+        clock.step(DAYS)
+        await placed(plane, "ahead")
+        if lost:
+            # What takes its place numbers its messages with a time that is days ahead.
+            await terminated(plane, lost)
+            await plane.apply(a_cluster("eu"))
+            await placed(plane, "taken-over")
+        clock.step(-DAYS)
+        begun = clock.seconds()
+        if lost:
+            await terminated(plane, lost)
+            await plane.apply(a_cluster("eu"))
+        await placed(plane, "after")
+        assert clock.seconds() - begun < MINUTE
