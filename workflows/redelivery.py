@@ -18,9 +18,11 @@ from api_types.messages.delivery import Delivery, EntityRef, HoldSignals, Signal
 from api_types.messages.entities import CancelRequested, RetryNow
 from api_types.messages.signals import RECEIVERS, RedeliverySignals, SenderSignals
 from api_types.payloads.limits import LIST_BYTES_MAX, split_by_size, wire_size
+from api_types.resources.status import EventRecord
 from workflows.entity import backoff
 from workflows.entity.calls.refusals import NEXT_CALL
 from workflows.entity.calls.sending import call_entities, send_all
+from workflows.entity.conditions import CALL_REFUSED, CANCEL_REFUSED, MALFORMED, REFUSALS_KEPT, with_event
 from workflows.entity.handles import handles
 from workflows.entity.memo import memo_to_carry
 from workflows.entity.start import read_carried
@@ -50,6 +52,7 @@ class RedeliveryState(BaseModel):
     since: str = ""
     attempts: int = 0
     refusals: int = 0
+    events: list[EventRecord] = Field(default_factory=list)
 
     def hold(self, message: HoldSignals) -> None:
         """Keep signals, the same one once. Without room the oldest are lost: the receiver learns the same from what came later."""
@@ -91,8 +94,7 @@ class RedeliveryWorkflow:
             self._publish()
             await self._tell_senders()
             await self.before_next_call(backoff.missing(self.state.attempts))
-            if self.state.held:
-                await self._redeliver()
+            await self._redeliver()
             if not self.state.held:
                 await self._tell_of_recovery()
             if self.state.held and workflow.info().is_continue_as_new_suggested():
@@ -146,22 +148,20 @@ class RedeliveryWorkflow:
 
     @handles(RedeliverySignals.CANCEL_REQUESTED)
     def cancel_requested(self, message: CancelRequested) -> None:
-        """Give up what is held. The receiver learns the same from what comes later."""
-        del message
-        self.state.lost += len(self.state.held)
-        self.state.held = []
-        self.retries_requested += 1
+        """Refuse the cancellation: what is held would be lost."""
+        reason = f" ({message.reason})" if message.reason else ""
+        self._record(CANCEL_REFUSED, f"the workflow was to be cancelled{reason}, which is ignored: {self.receiver} has to get its signals")
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
-        """Log a signal whose argument could not be read."""
-        workflow.logger.warning("a malformed message was ignored", extra={"signal": message.__name__, "problems": problems})
+        """Record a signal whose argument could not be read."""
+        self._record(MALFORMED, f"a {message.__name__} message was ignored: {problems}")
 
     def call_refused(self, summary: str, problem: str) -> None:
-        """Log that a call is refused, and is made again."""
-        workflow.logger.warning("a call was refused", extra={"call": summary, "problem": problem})
+        """Record that a call is refused, and is made again."""
+        self._record(CALL_REFUSED, f"{summary}: {problem}")
 
     def call_accepted(self, summary: str) -> None:
-        """Nothing: what was refused is in the log."""
+        """Nothing: what was refused is an event, and those stay."""
 
     async def before_next_call(self, delay: timedelta) -> None:
         """Wait for so long, or until a user wants the next attempt now."""
@@ -187,8 +187,13 @@ class RedeliveryWorkflow:
                 "attempts": state.attempts,
                 "problem": state.problem,
                 "senders": state.senders,
+                "events": [event.model_dump(mode="json", by_alias=True) for event in state.events],
             },
         }
+
+    def _record(self, reason: str, message: str) -> None:
+        now = clock.timestamp(workflow.now())
+        self.state.events = with_event(self.state.events, "Warning", reason, message, now=now, of_reason_max=REFUSALS_KEPT)
 
     def _publish(self) -> None:
         state = self.state

@@ -76,6 +76,8 @@ def id_and_queue(kind: str) -> tuple[str, str]:
         return names.STACK_UPGRADES_ID, queues.WORKFLOWS
     if kind == "CloudCluster":
         return names.cloud_cluster_id("r", "u"), queues.WORKFLOWS
+    if kind == "Redelivery":
+        return names.redelivery_id("modeldeployment/ml/r"), queues.WORKFLOWS
     return names.workflow_id(kind, "ml" if kind in BY_KIND and BY_KIND[kind].namespaced else "", "r"), queues.WORKFLOWS
 
 
