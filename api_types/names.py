@@ -202,12 +202,12 @@ def cluster_of_cloud(workflow: str) -> tuple[str, str]:
 
 
 def redelivery_id(receiver: str) -> str:
-    """Give the id of the workflow that sends again what a receiver, given by its workflow id, did not take."""
+    """Return the workflow id of the Redelivery to a receiver, which is named by its own workflow id."""
     return f"{_REDELIVERY}{receiver}"
 
 
 def receiver_of_redelivery(workflow: str) -> str:
-    """Give the receiver of a Redelivery; empty if the id is that of another workflow."""
+    """Return the workflow id of the receiver of a Redelivery. It is empty for another kind of workflow."""
     return workflow.removeprefix(_REDELIVERY) if workflow.startswith(_REDELIVERY) else ""
 
 

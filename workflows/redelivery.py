@@ -1,4 +1,4 @@
-"""Redelivery: sends again what one receiver did not take, so that no sender waits for it.
+"""Redelivery: sends refused signals to one receiver again, so that no sender waits for it.
 
 One per receiver that takes no signals. The first hand-over starts it, and it ends when the receiver has taken everything or runs no more.
 """
@@ -35,9 +35,9 @@ _PARTS = (1, 2)
 
 
 class RedeliveryState(BaseModel):
-    """What a Redelivery knows; continue-as-new carries it.
+    """The state of a Redelivery, which continue-as-new carries.
 
-    `held`: what the receiver did not take, the oldest first; `lost`: how many more there were, for which it has no room. `senders`: those
+    `held`: the refused signals, the oldest first; `lost`: the number of other signals, for which it has no room. `senders`: those
     that know of it; `untold`: those that do not yet. `problem`: why the receiver took nothing the last time, `since` when.
     `refusals`: how often it began to take nothing while this workflow ran.
     """
@@ -55,7 +55,7 @@ class RedeliveryState(BaseModel):
     events: list[EventRecord] = Field(default_factory=list)
 
     def hold(self, message: HoldSignals) -> None:
-        """Keep signals, the same one once. Without room the oldest are lost: the receiver learns the same from what came later."""
+        """Keep signals, the same one once. Without room the oldest are lost: the receiver learns the same from later signals."""
         wanted = [*(request for request in self.held if request not in message.signals), *message.signals]
         kept: list[SignalRequest] = []
         room = LIST_BYTES_MAX
@@ -86,7 +86,7 @@ class RedeliveryWorkflow:
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
-        """Send again what is held, ever more rarely, until nothing is."""
+        """Send the held signals again, with growing pauses, until the receiver has accepted all."""
         del arguments
         await workflow.wait_condition(lambda: bool(self.state.held))
         while self.state.held:
@@ -148,7 +148,7 @@ class RedeliveryWorkflow:
 
     @handles(RedeliverySignals.CANCEL_REQUESTED)
     def cancel_requested(self, message: CancelRequested) -> None:
-        """Refuse the cancellation: what is held would be lost."""
+        """Refuse the cancellation: the held signals would be lost."""
         reason = f" ({message.reason})" if message.reason else ""
         self._record(CANCEL_REFUSED, f"the workflow was to be cancelled{reason}, which is ignored: {self.receiver} has to get its signals")
 
@@ -161,7 +161,7 @@ class RedeliveryWorkflow:
         self._record(CALL_REFUSED, f"{summary}: {problem}")
 
     def call_accepted(self, summary: str) -> None:
-        """Nothing: what was refused is an event, and those stay."""
+        """Do nothing: the event of the refused call stays."""
 
     async def before_next_call(self, delay: timedelta) -> None:
         """Wait for so long, or until a user wants the next attempt now."""
@@ -175,7 +175,7 @@ class RedeliveryWorkflow:
 
     @workflow.query
     def describe(self) -> dict[str, Any]:
-        """Give the receiver, how many signals wait for it, since when and why, and who sent them."""
+        """Return the receiver, the number of held signals, the reason and time of the refusal, and the senders."""
         state = self.state
         return {
             "kind": self.kind,

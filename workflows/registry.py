@@ -44,7 +44,7 @@ DIRECTORIES = (EndpointDirectoryWorkflow,)
 SINGLETONS = (StackUpgradesWorkflow,)
 # One per cluster at a cloud, started by what its InferenceCluster sends it.
 CLOUDS = (CloudClusterWorkflow,)
-# One per receiver that takes no signals, started by what it did not take.
+# One per receiver that takes no signals, started by the first refused signal.
 REDELIVERIES = (RedeliveryWorkflow,)
 
 SCHEDULER_WORKFLOWS = (FleetSchedulerWorkflow,)

@@ -1,7 +1,7 @@
-"""Sending signals to several receivers, none of which waits for another one.
+"""Send signals to several receivers. No receiver waits for another receiver.
 
 A receiver may take no signals for hours: its workflow has as many as one run may have, or one of them is too large for its history.
-What it does not take is handed to its Redelivery, a workflow that sends it again. The sender goes on as if it had been sent: each
+The activity hands refused signals to the Redelivery of the receiver, a workflow that sends them again. The sender goes on, because each
 receiver copes with messages that are late or lost.
 """
 
@@ -30,7 +30,7 @@ PAGE = 500
 
 @dataclass
 class _Row:
-    """The signals to one receiver, in order. After sending, `left` are those that it did not take, because of `error`."""
+    """The signals to one receiver, in order. After sending, `left` are the refused signals, and `error` is the reason."""
 
     receiver: str
     left: list[SignalRequest] = field(default_factory=list)
@@ -105,7 +105,7 @@ async def _hand_over(client: Client, row: _Row) -> None:
     held = HoldSignals(sender=activity.info().workflow_id or "", signals=row.left, problem=error_message(row.error) if row.error else "")
     activity.logger.warning("%s takes no signals: %s", row.receiver, held.problem)
     if names.receiver_of_redelivery(row.receiver):
-        # What a Redelivery does not take is lost. One more that held it would change nothing.
+        # The signals are lost. A Redelivery for a Redelivery would change nothing.
         return
     async with asyncio.timeout(CALL_SECONDS):
         try:

@@ -158,7 +158,7 @@ class Start(Enum):
 
 
 async def start_replicas(client: Client, replicas: Sequence[StartReplica]) -> StartedReplicas:
-    """Start the workflows of replicas; gives those that do not run. One that the server refuses does not delay the others."""
+    """Start the workflows of replicas, and return the replicas that do not run. A refused start delays no other start."""
     slots = asyncio.Semaphore(CALLS_AT_ONCE)
     refused: dict[str, str] = {}
 

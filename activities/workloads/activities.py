@@ -248,7 +248,7 @@ def _is_current(item: Item, live: Json, known: AppliedObject | None) -> bool:
 
 
 def _pods_of(workload: Json) -> tuple[tuple[str, ...], int]:
-    """Give the hashes of the pod templates of a stored workload, and how many pods each copy has."""
+    """Return the hashes of the pod templates of a stored workload, and the number of pods of each copy."""
     return template_hashes(workload), workload["spec"].get("leaderWorkerTemplate", {}).get("size", 1)
 
 

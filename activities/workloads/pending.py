@@ -226,7 +226,7 @@ def _templates(workload: Json) -> list[Json]:
 
 
 def template_hashes(workload: Json) -> tuple[str, ...]:
-    """Give the hash of each pod template of a workload, that of serving pods first."""
+    """Return the hash of each pod template of a workload. The template of serving pods comes first."""
     return tuple(_annotations({"metadata": {}, **template}).get(labels.TEMPLATE_HASH, "") for template in _templates(workload))
 
 

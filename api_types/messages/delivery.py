@@ -62,7 +62,7 @@ class SignalBatchResult(Message):
 
 
 class HoldSignals(Message):
-    """Signals that one receiver did not take, and why. `sender` is the workflow id of the sender."""
+    """Signals that one receiver refused, with the reason. `sender` is the workflow id of the sender."""
 
     sender: Id = ""
     signals: list[SignalRequest]
@@ -70,9 +70,9 @@ class HoldSignals(Message):
 
 
 class Delivery(Message):
-    """Whether a receiver, given by its workflow id, takes what was sent to it: `problem` says why not, empty if it does again.
+    """Whether a receiver, named by its workflow id, accepts signals. `problem` is the reason of a refusal, empty after its end.
 
-    `refusal` identifies the time in which it took nothing, so that a late report is recognized.
+    `refusal` identifies the period of refusal, so that senders recognize a late report.
     """
 
     receiver: Id
@@ -81,7 +81,7 @@ class Delivery(Message):
 
 
 class Redelivered(Message):
-    """How many of the signals a receiver took, in order. `missing`: it does not run; `problem`: why it did not take the next one."""
+    """How many signals a receiver accepted, in order. `missing`: it does not run. `problem`: the reason why it refused the next signal."""
 
     count: int
     missing: bool = False

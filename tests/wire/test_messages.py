@@ -91,7 +91,7 @@ async def one_of(plane: ControlPlane, kind: str, name: str) -> str:
         if known.partition("/")[0] == kind.lower() and await _runs(plane.client.get_workflow_handle(known)):
             return known
     if kind == "ModelReplica":
-        # A message of another test may have had its replica placed anew.
+        # After a message of another test, the scheduler may have placed its replica again.
         seen = await plane.until("ModelDeployment", name, lambda tree: len(tree["status"].get("placements", ())) == 1, NAMESPACE)
         (placement,) = seen["status"]["placements"]
         return names.workflow_id(kind, NAMESPACE, placement["replica"])

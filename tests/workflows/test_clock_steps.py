@@ -1,4 +1,4 @@
-"""The clock of the server goes days ahead and is set right again: no message is refused, of nobody."""
+"""The clock of the server runs days ahead and is corrected. No receiver refuses a message because of that."""
 
 from datetime import timedelta
 
@@ -34,7 +34,7 @@ async def test_replicas_are_placed_within_a_minute_after_the_clock_is_set_right(
         clock.step(DAYS)
         await placed(plane, "ahead")
         if lost:
-            # What takes its place numbers its messages with a time that is days ahead.
+            # Its successor numbers its messages with a time that is days ahead.
             await terminated(plane, lost)
             await plane.apply(a_cluster("eu"))
             await placed(plane, "taken-over")

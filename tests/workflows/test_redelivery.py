@@ -138,7 +138,7 @@ async def listed(plane: VirtualPlane) -> int:
     return len((await list_entities(plane.client, Survey(kinds=["InferenceCluster"]))).found)
 
 
-# --- what is kept -----------------------------------------------------------------------------------------------------------------
+# --- the kept signals -----------------------------------------------------------------------------------------------------------------
 
 
 def request(number: int, payload: Any = None) -> SignalRequest:

@@ -45,12 +45,12 @@ class Announcer:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an announcement is on its way, and this run has room for it: a next run would begin it anew."""
+        """Whether an announcement is on its way, and this run has room for it. The next run would have to repeat it."""
         on_its_way = self._task is not None and not self._task.done()
         return on_its_way and workflow.info().get_current_history_length() < _EVENTS_MAX
 
     async def begin(self, order: Announce) -> None:
-        """Begin an announcement in place of an earlier one. Histories of before waited for its end."""
+        """Begin an announcement in place of an earlier one. In older histories the workflow waited for its end."""
         if not workflow.patched(ANNOUNCE_PATCH):
             await broadcast(order.signal, order.summary)
             return

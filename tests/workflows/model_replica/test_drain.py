@@ -28,7 +28,7 @@ def engines(**fields: Any) -> dict[str, Any]:
 
 
 def devices(count: int) -> dict[str, Any]:
-    """Return what makes each copy of an engine claim devices."""
+    """Return the members of an engine that claims some devices for each copy."""
     return {"members": [{"role": "Standalone", "deviceRequests": [{"name": "gpu", "count": count}]}]}
 
 

@@ -251,7 +251,7 @@ class EndpointPublication:
         return True
 
     def record_observed(self, message: ControlObserved, gateway: str = "") -> bool:
-        """Record what the watch of the control cluster saw of the backend; False if that is old, or of another owner.
+        """Record the observed backend. Returns False for an old observation, and for the backend of another owner.
 
         `gateway` is the uid of the present InferenceGateway, where the owner knows it.
         """

@@ -72,9 +72,9 @@ def ends_all_pods(state: ModelReplicaState) -> bool:
 
 
 def recreated_engines(state: ModelReplicaState) -> list[str]:
-    """Name the engines whose workload an apply deletes and creates anew: they get more copies with fewer devices each.
+    """Name the engines that get more copies with fewer devices each. An apply deletes and creates their workloads.
 
-    Kubernetes starts the pods of added copies before it ends an old one. The scheduler has reserved what the new copies need, and
+    Kubernetes starts the pods of added copies before it ends an old one. The scheduler has reserved devices for the new copies, and
     old and added copies together may need more: then the added pods would wait for devices, and the old ones for the added pods.
     """
     sizes = engine_sizes(state.spec or {})
