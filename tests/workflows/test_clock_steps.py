@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from api_types import names
 from api_types.names import FLEET_SCHEDULER_ID
 from tests.simulation.lives.virtual_plane import VirtualPlane, on_a_virtual_loop, virtual_plane
 from tests.workflows.environment.harness import a_deployment, condition
@@ -23,7 +24,7 @@ async def terminated(plane: VirtualPlane, workflow_id: str) -> None:
     await plane.client.get_workflow_handle(workflow_id).terminate("lost on purpose")
 
 
-@pytest.mark.parametrize("lost", ["", FLEET_SCHEDULER_ID])
+@pytest.mark.parametrize("lost", ["", FLEET_SCHEDULER_ID, names.workflow_id("InferenceCluster", "", "eu")])
 @on_a_virtual_loop
 async def test_replicas_are_placed_within_a_minute_after_the_clock_is_set_right(lost: str) -> None:
     async with virtual_plane() as plane:

@@ -86,6 +86,7 @@ class Inbox:
         cache, state = self._cache, self._cache.state
         messages, state.inbox = state.inbox[:READ_AT_ONCE], state.inbox[READ_AT_ONCE:]
         for signal in messages:
+            cache.messages_read += 1
             try:
                 self.readers[signal.name](signal.payload)
             except ValidationError as error:
@@ -132,6 +133,7 @@ class Inbox:
             return
         if not self._cache.deployments.accept(owner, message.uid, message.sequence):
             return
+        self._cache.requested_at[owner] = self._cache.messages_read
         self._cache.state.deleting_deployments.pop(owner, None)
         if self._cache.fleet.refresh_policy(need):
             # Others may be decided before this one, and are to see its replicas protected as it is now.
@@ -249,7 +251,7 @@ class Inbox:
         if view.name != message.name:
             raise ValueError(f"metadata.name: is {view.name!r}, and the report that of {message.name!r}")
         cache.clusters.accept(message.name, message.uid, message.sequence)
-        cache.reported_at[message.name] = cache.now()
+        cache.reported_at[message.name] = cache.messages_read
         state.raise_epoch(message.epoch)
         if not state.holds_up(own_id := workflow_id("InferenceCluster", "", message.name)):
             state.unresponsive.pop(own_id, None)
@@ -343,6 +345,7 @@ class Inbox:
             return
         if not cache.deployments.end(owner, message.uid):
             return
+        cache.requested_at.pop(owner, None)
         if message.gone:
             cache.state.deleting_deployments[owner] = message.uid
         cache.queue.remove(namespace, name)

@@ -239,7 +239,7 @@ class SchedulerNode(Node):
         self.asked_at, self.state.asked_again = self.world.ms, []
         page = self._page([each for each in self.state.unresponsive if each not in self.state.untold], self.state.epoch)
         if page.answered:
-            self.missing._arrived.append((self.asked_at, page))
+            self.missing._arrived.append((self.cache.messages_read, page))
 
     def _check_doubts(self) -> None:
         verification = self.cache.verification

@@ -343,21 +343,21 @@ def test_a_cluster_whose_account_says_that_it_is_gone_is_forgotten() -> None:
 
 def test_an_account_that_was_asked_for_before_another_cluster_of_the_name_reported_itself_is_asked_for_again() -> None:
     scheduler = Scheduler()
-    asked_at = scheduler.ms
-    scheduler.ms += 10
+    asked_at = scheduler.cache.messages_read
     scheduler.receive("report_cluster", reported("second", 1))
     scheduler.read_account("inferencecluster/eu", reported("first", 9), asked_at)
     assert (scheduler.cache.clusters["eu"].uid, scheduler.cache.state.asked_again) == ("second", ["inferencecluster/eu"])
-    scheduler.read_account("inferencecluster/eu", reported("third", 1), scheduler.ms + 10)
+    scheduler.read_account("inferencecluster/eu", reported("third", 1), scheduler.cache.messages_read)
     assert scheduler.cache.clusters["eu"].uid == "third"
 
 
 def test_an_account_that_was_asked_for_before_another_deployment_of_the_name_requested_is_asked_for_again() -> None:
     scheduler = Scheduler()
+    asked_at = scheduler.cache.messages_read
     scheduler.place(number=7, uid="second")
-    scheduler.read_account(DEPLOYMENT, DeploymentAccount(uid="first"), asked_at=7)
+    scheduler.read_account(DEPLOYMENT, DeploymentAccount(uid="first"), asked_at)
     assert (scheduler.cache.deployments["ml/m"].uid, scheduler.cache.state.asked_again) == ("second", [DEPLOYMENT])
-    scheduler.read_account(DEPLOYMENT, DeploymentAccount(uid="first"), asked_at=8)
+    scheduler.read_account(DEPLOYMENT, DeploymentAccount(uid="first"), scheduler.cache.messages_read)
     assert scheduler.cache.deployments["ml/m"].uid == "first"
 
 

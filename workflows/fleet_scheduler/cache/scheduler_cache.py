@@ -51,8 +51,11 @@ class SchedulerCache:
         self.awaited_releases: list[tuple[str, Owner]] = []
         # Deployments that have to request placements again.
         self.resyncs: dict[Owner, None] = {}
-        # When each cluster last reported itself. A run asks for all missing accounts anew, so it need not know of earlier ones.
+        # How many messages and pages of accounts this run has read, and which of them was the last report of each cluster, and the
+        # last request of each deployment. A run asks again for all missing accounts, so it need not know of earlier ones.
+        self.messages_read = 0
         self.reported_at: dict[str, int] = {}
+        self.requested_at: dict[str, int] = {}
         if state.carried_extras:
             self._read_carried_extras(unpack(state.carried_extras))
         if state.arrived:

@@ -20,8 +20,17 @@ class Adoption:
         self._inbox = inbox
         self._log = log
 
+    @property
+    def messages_read(self) -> int:
+        """How many messages this run has read. It tells whether a message came after a question."""
+        return self._cache.messages_read
+
     def adopt(self, accounts: PackedAccounts, asked_at: int | None = None) -> list[LedgerEntry]:
-        """Take accounts over; gives the entries that were not known before. `asked_at`: when they were asked for, beside other messages."""
+        """Take accounts over; gives the entries that were not known before.
+
+        `asked_at`: how many messages this run had read when it asked for them, beside other messages.
+        """
+        self._cache.messages_read += 1
         for cluster in accounts.read_clusters():
             if cluster.gone:
                 # A closed workflow still answers; what is late of it is old.
@@ -40,7 +49,7 @@ class Adoption:
                 self._log.warning("the report of a cluster could not be read", extra={"cluster": cluster.name, "problems": str(error)})
         for name, deployment_uid in accounts.deployments.items():
             known = self._cache.deployments[name]
-            if asked_at is not None and known.replaced_by(deployment_uid) and known.sequence >= asked_at:
+            if asked_at is not None and known.replaced_by(deployment_uid) and self._cache.requested_at.get(name, -1) > asked_at:
                 # Another deployment of that name has requested since: the account may be that of one that was terminated.
                 self._cache.await_account(names.workflow_id("ModelDeployment", *name.split("/")), ())
                 continue
@@ -61,7 +70,7 @@ class Adoption:
     def _is_outdated(self, cluster: ReportCluster, asked_at: int) -> bool:
         """Tell whether another cluster of that name has reported itself since: the account may be that of one that was terminated."""
         known = self._cache.clusters[cluster.name]
-        return known.replaced_by(cluster.uid) and self._cache.reported_at.get(cluster.name, -1) >= asked_at
+        return known.replaced_by(cluster.uid) and self._cache.reported_at.get(cluster.name, -1) > asked_at
 
     def _adopt_entry(self, entry: LedgerEntry) -> bool:
         cache = self._cache

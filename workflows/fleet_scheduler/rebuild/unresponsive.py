@@ -36,7 +36,7 @@ class MissingAccounts:
         self._state = state
         self._adoption = adoption
         self._tasks: dict[asyncio.Task[None], list[str]] = {}
-        # Each with the time in ms when it was asked for.
+        # Each with the number of messages that this run had read when it asked.
         self._arrived: list[tuple[int, AccountsPage]] = []
         # None: what the run before has settled is not known.
         self._settled: dict[str, list[str]] | None = None
@@ -102,7 +102,7 @@ class MissingAccounts:
         self._tasks[asyncio.create_task(self._await(new))] = new
 
     async def _await(self, workflow_ids: Iterable[str]) -> None:
-        entities, asked_at = dict.fromkeys(workflow_ids, ""), int(workflow.time() * 1000)
+        entities, asked_at = dict.fromkeys(workflow_ids, ""), self._adoption.messages_read
         summary = f"wait for the accounts of {len(entities)} entities"
         wanted = ReadAccounts(epoch=self._state.epoch, entities=pack(entities), clusters_untold=self._state.takeover is not None)
         options = activity_options.remote(_AWAIT, summary)

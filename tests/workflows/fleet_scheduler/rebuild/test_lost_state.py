@@ -167,7 +167,7 @@ def test_a_cluster_that_another_one_reported_itself_over_is_not_allowed_by_an_ol
     second = first.lost()
     run_cycle(second.cache, ("report_cluster", ReportedCluster("eu", {"gpus": 1}).report(1, "uid-next").wire()))
     second.cache.clusters.settle("eu", "uid-next")
-    second.cache.reported_at["eu"] = second.ms
+    second.cache.reported_at["eu"] = second.cache.messages_read + 1
     second.answer("eu", LOST)
     assert (second.state.untold, EU in second.state.unresponsive) == ([], True)
 
