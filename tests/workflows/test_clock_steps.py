@@ -26,7 +26,7 @@ async def terminated(plane: VirtualPlane, workflow_id: str) -> None:
 
 @pytest.mark.parametrize("lost", ["", FLEET_SCHEDULER_ID, names.workflow_id("InferenceCluster", "", "eu")])
 @on_a_virtual_loop
-async def test_replicas_are_placed_within_a_minute_after_the_clock_is_set_right(lost: str) -> None:
+async def test_replicas_come_and_go_within_a_minute_after_the_clock_is_set_right(lost: str) -> None:
     async with virtual_plane() as plane:
         clock = plane.world.clock
         await plane.apply(a_class())
@@ -45,4 +45,6 @@ async def test_replicas_are_placed_within_a_minute_after_the_clock_is_set_right(
             await terminated(plane, lost)
             await plane.apply(a_cluster("eu"))
         await placed(plane, "after")
+        await plane.delete("ModelDeployment", "ahead", TEAM)
+        await plane.gone("ModelDeployment", "ahead", TEAM)
         assert clock.seconds() - begun < MINUTE

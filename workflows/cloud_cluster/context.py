@@ -2,11 +2,10 @@
 
 from datetime import datetime, timedelta
 
-from temporalio import workflow
-
 from api_types import clock
 from workflows.cloud_cluster.state import CloudState
 from workflows.entity.conditions import REFUSALS_KEPT, with_event
+from workflows.entity.steady_time import SteadyTime
 
 
 class CloudContext:
@@ -16,12 +15,13 @@ class CloudContext:
         self.cluster = cluster
         self.uid = uid
         self.state = state
+        self.steady_time = SteadyTime(state.time)
         self.queued = True
         self.requeue_time: datetime | None = None
 
     def now(self) -> datetime:
         """Give the workflow's time."""
-        return workflow.now()
+        return self.steady_time.now()
 
     def later(self, delay: timedelta) -> str:
         """Give the time after a delay, as it is carried."""

@@ -92,6 +92,7 @@ class CloudState(_Carried):
         inventory: all objects that there may be, by key.
         drift_at: when all objects are looked at next.
         durations: how many seconds each kind of object took last time.
+        time: of the end of the last run (`SteadyTime`).
         usable, was_ready: whether the API server answered, and whether everything was ready, ever.
         deleted_pools: whether the cloud refuses to delete the control plane with its pools.
         audits, audit_at: how often leftovers were looked for, and when they are next. `leftovers`: what was found last,
@@ -116,6 +117,7 @@ class CloudState(_Carried):
     inventory: Compact[dict[str, Entry]] = Field(default_factory=dict)
     drift_at: str = ""
     durations: dict[str, int] = Field(default_factory=dict)
+    time: str = ""
     usable: bool = False
     was_ready: bool = False
     deleted_pools: bool = False

@@ -62,7 +62,7 @@ class CloudClusterWorkflow:
         self.converge = Converge(self.context, self.calls, self.entries)
         self.teardown = Teardown(self.context, self.calls, self.entries, self.converge)
         self.arrivals: Counter[str] = Counter()
-        self._timer = RequeueTimer(f"{cluster}: next look or attempt", self.context.requeue)
+        self._timer = RequeueTimer(f"{cluster}: next look or attempt", self.context.requeue, self.context.steady_time)
         self._published = ""
 
     @workflow.run
@@ -80,6 +80,7 @@ class CloudClusterWorkflow:
         await self.calls.stop_all()
         await workflow.wait_condition(workflow.all_handlers_finished)
         if not gone:
+            self.state.time = self.context.now().isoformat()
             workflow.continue_as_new(self.state, memo=memo_to_carry())
 
     async def _pass(self) -> bool:

@@ -50,6 +50,7 @@ from workflows.entity.publishing import Publisher
 from workflows.entity.requeue_timer import RequeueTimer
 from workflows.entity.start import check_id
 from workflows.entity.state import EntityState
+from workflows.entity.steady_time import SteadyTime
 
 # How many request ids `describe` shows.
 REQUESTS_SHOWN = 64
@@ -66,11 +67,12 @@ class Entity(ABC, Generic[StateT]):
 
     def __init__(self, state: StateT) -> None:
         check_id(self.kind)
-        self.context = EntityContext(self.kind, state, self.publish)
+        self.time = SteadyTime(state.time)
+        self.context = EntityContext(self.kind, state, self.publish, moment=self.time.now)
         self.state = state
         self.name, self.namespace, self.title = self.context.name, self.context.namespace, self.context.title
         self._publisher = Publisher(self.context)
-        self._timer = RequeueTimer(f"{self.title}: requeue", self.context.requeue)
+        self._timer = RequeueTimer(f"{self.title}: requeue", self.context.requeue, self.time)
         self._resync_due = False
         self.arrivals: Counter[str] = Counter()
         # The problems of calls that a worker refused, by summary.
@@ -103,6 +105,7 @@ class Entity(ABC, Generic[StateT]):
         await self.stop_background_tasks()
         await workflow.wait_condition(workflow.all_handlers_finished)
         if not gone:
+            self.state.time = self.time.now().isoformat()
             workflow.continue_as_new(self.state, memo=memo_to_carry())
 
     def _begin(self) -> None:

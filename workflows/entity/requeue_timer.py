@@ -7,14 +7,16 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 
 from workflows.entity.calls import activity_options
+from workflows.entity.steady_time import SteadyTime
 
 
 class RequeueTimer:
     """Calls `requeue` at the wanted time. A timer that fires no later than wanted is kept: each change costs two events."""
 
-    def __init__(self, summary: str, requeue: Callable[[], None]) -> None:
+    def __init__(self, summary: str, requeue: Callable[[], None], time: SteadyTime) -> None:
         self._summary = summary[: activity_options.SUMMARY_MAX]
         self._requeue = requeue
+        self._time = time
         self._task: asyncio.Task[None] | None = None
         self._fires_at: datetime | None = None
 
@@ -27,13 +29,14 @@ class RequeueTimer:
             self._task.cancel()
         self._task, self._fires_at = None, wanted
         if wanted is not None:
-            self._task = asyncio.create_task(self._fire(max(wanted - workflow.now(), timedelta())))
+            self._task = asyncio.create_task(self._fire(wanted))
 
     def cancel(self) -> None:
         """Stop the timer."""
         if self._task:
             self._task.cancel()
 
-    async def _fire(self, after: timedelta) -> None:
-        await workflow.sleep(after, summary=self._summary)
+    async def _fire(self, wanted: datetime) -> None:
+        await workflow.sleep(max(wanted - self._time.now(), timedelta()), summary=self._summary)
+        self._time.reached(wanted)
         self._requeue()

@@ -20,8 +20,8 @@ class EntityState(BaseModel):
     workflows that it reports to or is registered at, with the first run of each when that was last checked. `published`: the phase and
     readiness in its search attributes; empty while they are those of the start. `published_version`: the resource version there.
     `manifest_version`: the resource version with the last change of labels, annotations or spec; 0 if an earlier release made that.
-    `registration`: number of its last registration at another object, or of another message that was numbered with these. `deliveries`:
-    the last report of each receiver that took no signals of this object.
+    `registration`: number of its last registration at another object, or of another message that was numbered with these. `time`: of the
+    end of the last run (`SteadyTime`). `deliveries`: the last report of each receiver that took no signals of this object.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
@@ -47,6 +47,7 @@ class EntityState(BaseModel):
     published_version: int = 0
     manifest_version: int = 0
     registration: int = 0
+    time: str = ""
     deliveries: dict[str, Delivery] = Field(default_factory=dict)
 
     @property

@@ -9,7 +9,6 @@ unknown.
 """
 
 import asyncio
-import contextlib
 from collections import Counter
 from datetime import timedelta
 from heapq import nsmallest
@@ -30,6 +29,7 @@ from workflows.entity.handles import answers, receives
 from workflows.entity.memo import memo_to_carry
 from workflows.entity.requeue_timer import RequeueTimer
 from workflows.entity.start import check_only_id, read_carried
+from workflows.entity.steady_time import SteadyTime
 from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.carry_over import in_payloads
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
@@ -65,6 +65,7 @@ class FleetSchedulerWorkflow:
         self.state = state or SchedulerState()
         self.state.take_over(second or SecondPayload())
         self.arrivals: Counter[str] = Counter()
+        self.time = SteadyTime(self.state.time)
         self.cache = SchedulerCache(self.state, self._now_ms)
         self.inbox = Inbox(self.cache, workflow.logger)
         self.controller = SchedulerController(self.cache, self.inbox, workflow.logger)
@@ -74,7 +75,7 @@ class FleetSchedulerWorkflow:
         self.ledger_audit = LedgerAudit(self.cache)
         self.policy_keeper = PolicyKeeper(self.cache)
         self.announcer = Announcer(self.state)
-        self.timer = RequeueTimer("check unused reservations and timeouts", self._requeue)
+        self.timer = RequeueTimer("check unused reservations and timeouts", self._requeue, self.time)
         # The run before had no room for the requests of these deployments.
         self.queued = bool(self.cache.resyncs)
         cache_registry.register(workflow.info().run_id, self.cache)
@@ -121,6 +122,7 @@ class FleetSchedulerWorkflow:
         self.timer.cancel()
         await self.missing.stop()
         await workflow.wait_condition(workflow.all_handlers_finished)
+        self.state.time = self.time.now().isoformat()
         packed = await pack(self.cache)
         # A signal that arrives in the very task that ends the run undoes that task, and a worker then reads the whole run anew. Packing
         # takes long, so it gets a task of its own: the next one takes no time, and carries what arrived meanwhile.
@@ -154,7 +156,7 @@ class FleetSchedulerWorkflow:
         delay = self.controller.delay()
         # When nothing is due any more, the timer is left: to stop it and to start another one costs more events than a pass in vain.
         if delay is not None:
-            self.timer.update(workflow.now() + delay)
+            self.timer.update(self.time.now() + delay)
         await workflow.wait_condition(
             lambda: bool(self.queued or self.state.inbox or self.state.queue or self.missing.arrived or self.ledger_audit.is_due)
         )
@@ -167,12 +169,16 @@ class FleetSchedulerWorkflow:
         """Check replicas beside the decisions: one that does not answer must not delay them."""
         verification = self.cache.verification
         while True:
-            with contextlib.suppress(TimeoutError):
+            delay = verification.delay(self._now_ms())
+            due = self.time.now() + (delay or timedelta())
+            try:
                 await workflow.wait_condition(
                     lambda: bool(verification.due(self._now_ms())),
-                    timeout=verification.delay(self._now_ms()),
+                    timeout=delay,
                     timeout_summary="check replicas again that did not answer",
                 )
+            except TimeoutError:
+                self.time.reached(due)
             if verification.due(self._now_ms()):
                 await check_doubts(self.controller)
 
@@ -325,7 +331,7 @@ class FleetSchedulerWorkflow:
             self.state.phase = phase
 
     def _now_ms(self) -> int:
-        return int(workflow.time() * 1000)
+        return int(self.time.seconds() * 1000)
 
 
 def _text(query: str, argument: str, value: Any) -> str:

@@ -42,7 +42,7 @@ class Reporter:
 
     def for_replicas(self) -> ClusterChanged:
         """Give what replicas must know."""
-        return replica_report(self.context.name, self.state, workflow.now())
+        return replica_report(self.context.name, self.state, self.context.moment())
 
     def for_caches(self) -> CacheSite:
         """Give what caches must know."""
@@ -59,7 +59,7 @@ class Reporter:
         self.update_memo()
         await self.report_to_scheduler()
         await self.report_to_caches()
-        left = time_to_withdrawal(self.state, workflow.now())
+        left = time_to_withdrawal(self.state, self.context.moment())
         if left is not None and left > timedelta():
             self.context.requeue_after(left)
         await self._report_to_replicas()

@@ -59,7 +59,7 @@ class Staging:
 
     async def start_steps(self, desired: DesiredStaging) -> None:
         """Start the next step on every cluster that has one, and requeue for those that have one later."""
-        now = workflow.now()
+        now = self.context.moment()
         self._collect_finished()
         first = self._first(desired)
         for name, staging in sorted(self.state.stagings.items()):
@@ -80,7 +80,7 @@ class Staging:
 
     def _first(self, desired: DesiredStaging) -> str:
         """Name the cluster that stages a reference which is not resolved, and requeue for the end of its turn."""
-        now = workflow.now()
+        now = self.context.moment()
         first = first_to_stage(self.state.stagings, desired, now)
         if not first or workflow.patched(TURNS_PATCH):
             begin_turn(self.state.stagings, first, now)
@@ -135,7 +135,7 @@ class Staging:
 
     def _record_failure(self, staging: ClusterStaging, error: ActivityError) -> None:
         failure = failure_of(error)
-        record_failure(staging, failure, workflow.now())
+        record_failure(staging, failure, self.context.moment())
         self.context.record_event("Warning", failure.type, f"{staging.site.name}: {failure.message}")
 
     async def _stage(self, staging: ClusterStaging, step: NextStep) -> None:
@@ -156,7 +156,7 @@ class Staging:
         )
         if order.hydrate:
             self.state.credential = applied.credential_version
-        record_applied(staging, copy, order.generation, applied, workflow.now())
+        record_applied(staging, copy, order.generation, applied, self.context.moment())
         if applied.adopted:
             self.context.record_event("Normal", "Adopted", f"{cluster}: volume claim {applied.claim} of an earlier run of this cache")
         for warning in applied.warnings:

@@ -66,7 +66,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
         self.credential = CredentialWatch(self.context)
         self.staging = Staging(self.context)
         self.users = Users(self.context)
-        self.users_checked = workflow.now()
+        self.users_checked = self.context.moment()
         self.removing = False
 
     @workflow.run
@@ -98,7 +98,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
         version = staging.observed_version.allowing(staging.site_version.uid)
         if version.accepts(message.order, staging.site_version.uid):
             staging.observed_version = version.advanced(message.order)
-            for loss in record_observation(staging, message.cache, workflow.now()):
+            for loss in record_observation(staging, message.cache, self.context.moment()):
                 self.context.record_event("Warning", "VolumeLost", loss)
             self.context.requeue()
 
@@ -205,8 +205,8 @@ class ModelCacheWorkflow(Entity[CacheState]):
     async def tear_down(self) -> bool:
         """Wait for the last user, then remove everything from every cluster. True when nothing is left."""
         self.context.set_condition("Ready", FALSE, "Deleting", "")
-        if self.users.mounting() and not self.state.forced and workflow.now() - self.users_checked >= CHECK_USERS:
-            self.users_checked = workflow.now()
+        if self.users.mounting() and not self.state.forced and self.context.moment() - self.users_checked >= CHECK_USERS:
+            self.users_checked = self.context.moment()
             await self.users.drop_terminated()
         if (replicas := self.users.mounting()) and not self.state.forced:
             users = ", ".join(replicas)

@@ -69,5 +69,5 @@ class ReplicaPruning:
         self._context.record_event("Warning", "Pruning", f"objects of older generations are not deleted yet: {why}")
         pause = backoff.after_retries(state.prune_attempts)
         state.prune_attempts += 1
-        state.prune_at = (workflow.now() + pause).isoformat()
+        state.prune_at = (self._context.moment() + pause).isoformat()
         self._context.requeue_after(pause)

@@ -26,6 +26,7 @@ class UpgradesState(Message):
     """The requests by cluster, in the order of their turns; `known` has the newest message of each cluster.
 
     `surveyed`: it is known which clusters have a turn of an earlier StackUpgrades, whose state was lost.
+    `time`: of the end of the last run (`SteadyTime`).
     """
 
     surveyed: bool = False
@@ -33,3 +34,4 @@ class UpgradesState(Message):
     known: Compact[dict[str, Version]] = Field(default_factory=dict)
     last_number: int = 0
     events: list[EventRecord] = Field(default_factory=list)
+    time: str = ""

@@ -24,6 +24,7 @@ from workflows.entity.handles import handles
 from workflows.entity.memo import memo_to_carry
 from workflows.entity.requeue_timer import RequeueTimer
 from workflows.entity.start import check_only_id, read_carried
+from workflows.entity.steady_time import SteadyTime
 from workflows.stack_upgrades.state import UpgradesState
 from workflows.stack_upgrades.survey import survey
 from workflows.stack_upgrades.turns import Turns
@@ -45,25 +46,26 @@ class StackUpgradesWorkflow:
         self.turns = Turns(self.state, self._next_number, lambda reason, message: self._record("Normal", reason, message))
         self.arrivals: Counter[str] = Counter()
         self.queued = True
-        self._timer = RequeueTimer("end of a lease", self._requeue)
+        self._time = SteadyTime(self.state.time)
+        self._timer = RequeueTimer("end of a lease", self._requeue, self._time)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
         """Give turns, for ever."""
         del arguments
         if not self.state.surveyed:
-            await survey(self.turns)
+            await survey(self.turns, self._time)
             self.state = self.state.model_copy(update={"surveyed": True})
         while not workflow.info().is_continue_as_new_suggested():
             await workflow.wait_condition(lambda: self.queued)
             self.queued = False
-            self.turns.advance(workflow.now())
+            self.turns.advance(self._time.now())
             await self._send_answers()
             self._timer.update(self.turns.next_end())
             self._publish()
         self._timer.cancel()
         await workflow.wait_condition(workflow.all_handlers_finished)
-        state = self.turns.carried(self.state).model_copy(update={"events": self.events})
+        state = self.turns.carried(self.state).model_copy(update={"events": self.events, "time": self._time.now().isoformat()})
         workflow.continue_as_new(state, memo=memo_to_carry())
 
     async def _send_answers(self) -> None:
@@ -80,7 +82,7 @@ class StackUpgradesWorkflow:
     @handles(StackUpgradesSignals.REQUEST_UPGRADE)
     def request_upgrade(self, message: UpgradeRequest) -> None:
         """A cluster wants to upgrade its stack, makes progress with that, or wants it no more."""
-        self.turns.request(message, workflow.now())
+        self.turns.request(message, self._time.now())
         self._requeue()
 
     @handles(StackUpgradesSignals.CANCEL_REQUESTED)

@@ -79,6 +79,7 @@ class SchedulerState(BaseModel):
         deleting_clusters: the charged replicas that were last reported to each; None: not reported yet.
         phase: the one in its search attributes; empty while that is the one of the start.
         events: the messages that were ignored last.
+        time: of the end of the last run (`SteadyTime`).
 
     """
 
@@ -108,6 +109,7 @@ class SchedulerState(BaseModel):
     classes: dict[str, int] = Field(default_factory=dict)
     reservations_checked: int = Field(default=0, alias="holdsSeen")
     audit: list[str] = Field(default_factory=list)
+    time: str = ""
     decided: int = 0
     placed: int = 0
     phase: str = ""

@@ -68,7 +68,7 @@ class ClusterConnection:
             return False
         if self.state.unserved_queue == call_queue(connection) or self.wait.holds:
             return False
-        if self.retry_at and workflow.now() < self.retry_at:
+        if self.retry_at and self.context.moment() < self.retry_at:
             self.context.requeue_at(self.retry_at)
             return False
         generation = self.state.generation
@@ -121,7 +121,7 @@ class ClusterConnection:
         self.state.failure = failure
         self._record_event()
         # The wait for a change may end at once, each time that one failure follows another.
-        self.retry_at = workflow.now() + backoff.missing(self.state.attempts)
+        self.retry_at = self.context.moment() + backoff.missing(self.state.attempts)
         self.state.attempts += 1
 
     def lose(self, error: BaseException) -> None:
@@ -142,7 +142,7 @@ class ClusterConnection:
             return
         self.state.failure = failure_of(error)
         self.state.connected_generation = 0
-        self.retry_at = workflow.now() + backoff.transient(self.state.attempts)
+        self.retry_at = self.context.moment() + backoff.transient(self.state.attempts)
         self.context.requeue()
 
 

@@ -88,11 +88,12 @@ def test_a_cluster_whose_account_is_older_than_the_report_of_the_next_one_is_ask
     made = cache_with(Clock())
     inbox = Inbox(made, LOG)
     missing = MissingAccounts(made.state, Adoption(made, inbox, LOG))
+    asked_at, made.messages_read = made.messages_read, made.messages_read + 1
     inbox.report_cluster(ReportedCluster("a", {"p": 1}).report(1, "second"))
     made.state.unresponsive["inferencecluster/a"] = ["a"]
     read = Accounts()
     read.add("inferencecluster/a", ReportedCluster("a", {"p": 1}).report(9, "first").wire())
-    missing._arrived.append((made.now(), AccountsPage(accounts=read.packed(), answered=["inferencecluster/a"])))
+    missing._arrived.append((asked_at, AccountsPage(accounts=read.packed(), answered=["inferencecluster/a"])))
     missing.adopt()
     assert (made.clusters["a"].uid, made.state.unresponsive) == ("second", {"inferencecluster/a": ["a"]})
 

@@ -1,0 +1,49 @@
+"""The time of a workflow goes on while the server's clock, which was set back, catches up."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from temporalio import workflow
+
+from workflows.entity.steady_time import SteadyTime
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
+    """The time that the SDK gives."""
+    shown = [NOON]
+
+    def seconds() -> float:
+        return shown[0].timestamp()
+
+    monkeypatch.setattr(workflow, "now", lambda: shown[0])
+    monkeypatch.setattr(workflow, "time", seconds)
+    return shown
+
+
+def test_timers_move_a_time_that_stands_still(clock: list[datetime]) -> None:
+    time = SteadyTime()
+    for passed in (1, 2):
+        time.reached(NOON + passed * MINUTE)
+        assert time.now() == NOON + passed * MINUTE
+        assert time.seconds() == time.now().timestamp()
+    clock[0] += MINUTE
+    assert time.now() == NOON + 3 * MINUTE
+
+
+def test_a_timer_that_fires_late_changes_nothing(clock: list[datetime]) -> None:
+    time = SteadyTime()
+    clock[0] += MINUTE
+    time.reached(NOON)
+    assert time.now() == NOON + MINUTE
+
+
+def test_a_run_begins_no_earlier_than_the_run_before_has_ended(clock: list[datetime]) -> None:
+    time = SteadyTime((NOON + timedelta(days=3)).isoformat())
+    assert time.now() == NOON + timedelta(days=3)
+    clock[0] += MINUTE
+    assert time.now() == NOON + timedelta(days=3) + MINUTE
+    assert SteadyTime((NOON - MINUTE).isoformat()).now() == NOON + MINUTE

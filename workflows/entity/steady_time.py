@@ -1,0 +1,36 @@
+"""The time of a workflow, which neither goes back nor stands still.
+
+While a clock of the server that was set back catches up, the SDK repeats the time of the last task, and the next run of the workflow begins
+with an earlier time. A wait until a moment would take as long as the clock had been ahead. So the end of a timer counts as the time that
+it waited for, and a run begins no earlier than the end of the run before.
+"""
+
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+
+
+class SteadyTime:
+    """The time of one workflow. `carried` is the time (ISO 8601) at which the run before ended; empty in a first run."""
+
+    def __init__(self, carried: str = "") -> None:
+        self._carried = carried
+        self._ahead = timedelta()
+
+    def now(self) -> datetime:
+        """Return the time."""
+        return workflow.now() + self._offset()
+
+    def seconds(self) -> float:
+        """Return the time in seconds since 1970."""
+        return workflow.time() + self._offset().total_seconds()
+
+    def reached(self, moment: datetime) -> None:
+        """Note that a timer has fired that waited for a moment."""
+        self._ahead = self._offset() + max(moment - self.now(), timedelta())
+
+    def _offset(self) -> timedelta:
+        if self._carried:
+            self._ahead = max(datetime.fromisoformat(self._carried) - workflow.now(), timedelta())
+            self._carried = ""
+        return self._ahead
