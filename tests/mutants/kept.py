@@ -24,6 +24,8 @@ STACK_ORDERS = "tests/workflows/inference_cluster/test_stack_orders.py"
 PENDING = "activities/workloads/pending.py"
 PROJECTION = "front/store/projection.py"
 PROJECTIONS = "tests/front/test_projection.py"
+REDELIVERIES = "tests/workflows/test_redelivery.py"
+STEADY_TIME = "tests/workflows/entity/test_steady_time.py"
 
 # The rules of manifests, requests and deletions, where a workflow's handlers call them.
 AT_THE_DOOR = (
@@ -211,8 +213,90 @@ AT_OTHER_DOORS = (
         "",
         UNUSABLE,
     ),
+)
+
+# Receivers that take no signals, and clocks that were set back.
+NEIGHBOURS = (
     Mutant(
-        "workflows/entity/handles.py", "_check_time", "raise UnusableMessage(problem)", "", UNUSABLE
+        "activities/messaging/delivering.py",
+        "deliver",
+        "await asyncio.gather(*(_hand_over(client, row) for row in failed))",
+        "",
+        REDELIVERIES,
+    ),
+    Mutant(
+        "activities/messaging/delivering.py",
+        "broadcast",
+        "str(progress.get('after', ''))",
+        "''",
+        REDELIVERIES,
+    ),
+    Mutant(
+        "workflows/redelivery.py",
+        "RedeliveryState.hold",
+        "room < 0 and kept",
+        "False",
+        REDELIVERIES,
+    ),
+    Mutant(
+        "workflows/redelivery.py",
+        "RedeliveryWorkflow._tell_of_recovery",
+        "await self._tell(senders, '')",
+        "",
+        REDELIVERIES,
+    ),
+    Mutant(
+        "workflows/entity/delivery.py",
+        "with_delivery",
+        "before is not None and before.refusal == new.refusal and (not before.problem)",
+        "False",
+        REDELIVERIES,
+    ),
+    Mutant(
+        "workflows/entity/steady_time.py",
+        "SteadyTime.reached",
+        "max(moment - self.now(), timedelta())",
+        "timedelta()",
+        STEADY_TIME,
+    ),
+    Mutant(
+        "workflows/entity/steady_time.py",
+        "SteadyTime._offset",
+        "max(datetime.fromisoformat(self._carried) - workflow.now(), timedelta())",
+        "timedelta()",
+        STEADY_TIME,
+    ),
+    Mutant(
+        "workflows/entity/requeue_timer.py",
+        "RequeueTimer._fire",
+        "self._time.reached(wanted)",
+        "",
+        "tests/workflows/test_clock_steps.py",
+    ),
+    Mutant(
+        "workflows/fleet_scheduler/rebuild/adoption.py",
+        "Adoption._is_outdated",
+        "self._cache.reported_at.get(cluster.name, -1) > asked_at",
+        "False",
+        "tests/workflows/fleet_scheduler/test_controller.py",
+    ),
+)
+
+# Engines whose old and new copies do not fit beside each other.
+RECREATED = (
+    Mutant(
+        "workflows/model_replica/decisions/plan.py",
+        "recreated_engines",
+        "sizes[name].devices < before.devices",
+        "False",
+        "tests/workflows/model_replica/test_drain.py",
+    ),
+    Mutant(
+        "activities/workloads/activities.py",
+        "_delete_replaced",
+        "engine.name in order.recreated",
+        "False",
+        "tests/activities/workloads/test_workloads.py",
     ),
 )
 
@@ -564,4 +648,6 @@ KEPT: tuple[Mutant, ...] = (
     *TEARDOWN,
     *SURVIVORS,
     *BOUNDS,
+    *NEIGHBOURS,
+    *RECREATED,
 )
