@@ -26,8 +26,11 @@ SMALL_BYTES_MAX = 16 * 1024
 """Of a Scale, a patch of one, and an access review, which every user may send."""
 JSON = "application/json"
 OBJECTS = (JSON, "application/yaml")
-MERGE, JSON_PATCH, STRATEGIC = "application/merge-patch+json", "application/json-patch+json", "application/strategic-merge-patch+json"
-PATCHES = (MERGE, JSON_PATCH, STRATEGIC)
+MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
+PATCHES = (JSON_PATCH, MERGE)
+"""As for custom resources. A strategic merge patch needs rules for lists, which custom resources lack. Merged without them, it would
+replace a whole list for a change of one item.
+"""
 APPLY = "application/apply-patch+yaml"
 """A configuration for server-side apply: of objects, and of no Scale."""
 _OPERATIONS_MAX = 1_000
@@ -109,13 +112,11 @@ def reads_status(kind: str, patch: Any) -> bool:
 
 
 def patched(tree: Tree, kind: str, patch: Any) -> Tree:
-    """Apply a patch to a copy of an object. Raises `Refused`. Strategic ones are merged: no kind of ours has rules for more."""
+    """Apply a patch to a copy of an object. Raises `Refused`."""
     if kind == JSON_PATCH:
         return _json_patched(tree, patch)
     if not isinstance(patch, dict):
         raise errors.bad_request("a merge patch must be an object")
-    if kind == STRATEGIC and any(key.startswith("$") for key in _keys(patch)):
-        raise errors.bad_request("directives of strategic merge patches, such as $patch, are not read; send a merge patch or a JSON patch")
     merged: Tree = _merged(copy.deepcopy(tree), patch)
     return merged
 
@@ -151,9 +152,3 @@ def _merged(target: Any, patch: Any) -> Any:
         else:
             result[key] = _merged(result.get(key), value)
     return result
-
-
-def _keys(node: Any) -> list[str]:
-    if isinstance(node, dict):
-        return [*map(str, node), *(key for value in node.values() for key in _keys(value))]
-    return [key for item in node for key in _keys(item)] if isinstance(node, list) else []

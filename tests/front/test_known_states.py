@@ -163,7 +163,7 @@ async def test_a_warning_is_given_once(fleet: Fleet) -> None:
     [
         (bodies.MERGE, {"spec": {"template": {"spec": {"engines": None}}}}),
         (bodies.JSON_PATCH, [{"op": "remove", "path": "/spec/template"}]),
-        (bodies.STRATEGIC, {"metadata": {"labels": None}, "spec": {"crossplane": {}}}),
+        (bodies.MERGE, {"metadata": {"labels": None}, "spec": {"crossplane": {}}}),
     ],
 )
 async def test_a_write_that_is_made_of_what_is_known_leaves_that_as_it_is(fleet: Fleet, kind: str, body: Any) -> None:

@@ -77,7 +77,7 @@ def body(action: str, of_objects: Json, *, scale: bool) -> Json:
         case "post" | "put":
             content = {media_type: {"schema": whole} for media_type in bodies.OBJECTS}
         case "patch":
-            content = {media_type: {"schema": {"type": "object"}} for media_type in (bodies.MERGE, bodies.STRATEGIC)}
+            content = {bodies.MERGE: {"schema": {"type": "object"}}}
             content[bodies.JSON_PATCH] = {"schema": {"type": "array", "items": _OPERATION}}
             if not scale:
                 content[bodies.APPLY] = {"schema": of_objects}
