@@ -63,12 +63,14 @@ def own_names(source: str) -> list[str]:
     return made + [f"{line}: {text}" for line, text in literals(source) if text.startswith(OWN_PREFIXES)]
 
 
+@pytest.mark.slow
 def test_no_other_module_writes_a_label_of_the_project() -> None:
     home = ROOT / "api_types" / "labels.py"
     assert {str(path.relative_to(ROOT)): found for path in PRODUCT if path != home and (found := own_keys(path.read_text()))} == {}
     assert own_keys(home.read_text())
 
 
+@pytest.mark.slow
 def test_no_other_module_generates_a_name() -> None:
     home = ROOT / "api_types" / "names.py"
     assert {str(path.relative_to(ROOT)): found for path in PRODUCT if path != home and (found := own_names(path.read_text()))} == {}

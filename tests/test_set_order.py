@@ -186,6 +186,7 @@ def iterated_sets(sources: Mapping[str, str]) -> list[str]:
     return sorted(found)
 
 
+@pytest.mark.slow
 def test_what_runs_in_workflow_code_reads_no_set_in_order() -> None:
     assert iterated_sets(SOURCES) == []
 

@@ -216,6 +216,7 @@ async def test_a_file_that_is_renamed_is_followed_by_a_new_one(fleet: Fleet, fil
     assert [[line["dryRun"] for line in lines(each)] for each in (older, file)] == [[True], [False]]
 
 
+@pytest.mark.slow
 async def test_a_request_that_is_ended_before_its_answer_has_a_line(fleet: Fleet, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: Any) -> None:
         await asyncio.Event().wait()
@@ -238,6 +239,7 @@ async def test_a_request_that_is_ended_before_its_answer_has_a_line(fleet: Fleet
     assert line["requestId"]
 
 
+@pytest.mark.slow
 async def test_a_pipe_that_nobody_reads_delays_a_write_for_a_bounded_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -114,6 +114,7 @@ async def test_a_line_that_is_written_is_not_told_to_be_lost_with_one_after_it(s
     assert [type(each) for each in written] == [type(None), Unwritable]
 
 
+@pytest.mark.slow
 async def test_nothing_is_carried_out_while_many_lines_wait(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "UNWRITTEN_MAX", 2)
     audit_log = AuditLog(str(pipe.path))
@@ -128,6 +129,7 @@ async def test_nothing_is_carried_out_while_many_lines_wait(pipe: Pipe, monkeypa
     assert audit_log._thread._work_queue.qsize() <= 1
 
 
+@pytest.mark.slow
 async def test_who_waits_while_the_file_is_stuck_leaves_no_work_behind(pipe: Pipe) -> None:
     audit_log = AuditLog(str(pipe.path))
     await asyncio.gather(*(audit_log.write(lambda: FULL) for _ in range(5)), return_exceptions=True)
@@ -188,6 +190,7 @@ async def test_lines_that_cannot_be_made_are_told_to_who_waits_and_keep_no_other
     assert (tmp_path / "audit").read_bytes() == b"second\n"
 
 
+@pytest.mark.slow
 async def test_a_write_that_is_ended_while_its_line_waits_has_the_answer_in_it(tmp_path: Path, pipe: Pipe) -> None:
     audit_log = AuditLog(str(pipe.path))
     async with a_fleet(tmp_path, audit_log=audit_log) as fleet:
@@ -228,6 +231,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "audit").read_text().splitlines()]
 
 
+@pytest.mark.slow
 async def test_of_callers_who_are_not_known_a_few_in_a_second_have_lines_and_one_line_counts_the_others(
     fleet: Fleet, tmp_path: Path
 ) -> None:

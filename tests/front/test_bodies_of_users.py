@@ -93,6 +93,7 @@ async def test_a_scale_is_parsed_and_patched_apart_from_the_thread_that_answers(
     assert threads == [("parse", False), ("patched", False)][: 1 + (method == "PATCH")]
 
 
+@pytest.mark.slow
 async def test_bodies_of_one_user_are_parsed_one_at_a_time_and_those_of_others_come_between(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

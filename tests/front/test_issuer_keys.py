@@ -47,6 +47,7 @@ async def test_after_a_pause_no_withdrawn_key_opens_anything_though_its_name_is_
         assert (await front.ask(token))[0] == 401
 
 
+@pytest.mark.slow
 async def test_old_keys_hold_while_an_issuer_is_silent_and_one_request_alone_waits(
     tmp_path: Path, issuer: TokenIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -218,6 +218,7 @@ async def test_a_head_request_is_no_watch(client: Client) -> None:
         assert (answer.status, await answer.read()) == (200, b"")
 
 
+@pytest.mark.slow
 async def test_a_watch_ends_when_its_client_is_gone_or_its_user_may_no_more(
     projection: Projection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

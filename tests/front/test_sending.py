@@ -71,6 +71,7 @@ async def test_answers_that_are_not_read_count_as_requests_of_their_user(fleet: 
     await eventually(status, lambda code: code == 200, what="room for a request")
 
 
+@pytest.mark.slow
 async def test_an_answer_to_a_write_counts_too_and_is_not_refused_for_it(fleet: Fleet) -> None:
     fill(fleet, LARGE)
 
@@ -86,6 +87,7 @@ async def test_an_answer_to_a_write_counts_too_and_is_not_refused_for_it(fleet: 
     await eventually(counted, lambda count: not count, what="the end of the answer")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [300_000, 10_000], ids=["in parts", "at once"])
 async def test_the_connection_of_a_client_that_does_not_read_is_ended(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     if size < sending.PART_BYTES:
@@ -254,6 +256,7 @@ async def test_a_watch_that_fails_has_no_second_answer_in_its_first(fleet: Fleet
     assert not told.endswith(b"0\r\n\r\n")
 
 
+@pytest.mark.slow
 async def test_the_end_of_a_watch_waits_for_no_client(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: Any) -> None:
         await asyncio.Event().wait()

@@ -346,6 +346,7 @@ async def test_no_text_of_a_request_in_ones_own_namespace_reaches_another(
     assert {key: tree for key, tree in both[0].plane.trees.items() if key[1] == "b"} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", [query for query in READS if query.startswith("watch")])
 async def test_a_watch_of_ones_own_namespace_tells_of_no_other(both: tuple[Fleet, Fleet], query: str) -> None:
     info = next(info for info in SERVED if info.kind == "ModelDeployment")

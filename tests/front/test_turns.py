@@ -35,6 +35,7 @@ async def a_turn(turns: Turns) -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failure", "told"),
     [pytest.param(Silence(), Behind, id="nobody answers"), pytest.param(ValueError(), type(None), id="it is refused")],

@@ -91,6 +91,7 @@ async def test_writes_of_one_object_take_turns_and_none_is_lost(fleet: Fleet, mo
     assert set(asked.most.values()) == {1}
 
 
+@pytest.mark.slow
 async def test_a_write_waits_for_no_write_of_another_object_and_not_for_ever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
     asked.go.clear()

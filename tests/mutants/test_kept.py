@@ -9,6 +9,7 @@ from tests.mutants.edits import ROOT, Mutant, NotFoundError, definition, differe
 from tests.mutants.kept import KEPT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", KEPT, ids=str)
 def test_a_kept_mutant_applies_and_its_test_exists(mutant: Mutant) -> None:
     assert ast.unparse(mutant.applied()) != ast.unparse(parsed(mutant.module))

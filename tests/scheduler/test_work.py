@@ -93,6 +93,7 @@ def test_what_runs_of_it_stays() -> None:
     assert actions(decided(world, hungry(name="m", want=2))) == {"c-00/0": "Keep", "c-01/0": "Keep"}
 
 
+@pytest.mark.slow
 def test_the_answer_is_the_same_when_all_was_evaluated_before() -> None:
     first, again = decided(large_fleet(), hungry()), decided(large_fleet(), hungry())
     forget(device_matching.member_need)
@@ -116,6 +117,7 @@ def others(dice: random.Random) -> list[DeploymentView]:
     ]
 
 
+@pytest.mark.slow
 @random_cases(10)
 @given(seed=st.integers(0, 1_000_000))
 def test_all_others_of_its_batch_are_decided_as_if_it_were_not_there(seed: int) -> None:

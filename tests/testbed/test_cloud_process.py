@@ -22,6 +22,8 @@ from testbed.documents import load_all
 from testbed.fleet.fleet_file import FleetFile, FleetFileError
 from testbed.manifests import write_manifests
 
+pytestmark = pytest.mark.slow
+
 
 class Deleting:
     """An API server that only deletes."""
@@ -93,7 +95,6 @@ def test_a_fake_that_is_started_again_takes_the_credential_of_the_earlier_one() 
 OF_A_PAGE = [{"Origin": "https://example.com"}, {"Host": "rebound.example.com"}]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("headers", OF_A_PAGE, ids=["origin", "host"])
 def test_a_page_in_a_browser_is_answered_by_no_fake(headers: dict[str, str]) -> None:
     clouds: Any = SimpleNamespace(remains=lambda: {"secret": "names"}, calls=dict)

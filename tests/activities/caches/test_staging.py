@@ -32,6 +32,8 @@ from tests.activities.environment.cluster_in_memory import cluster_in_memory
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.environment.waiting import TIMEOUT_SECONDS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ClusterUnderTest]:

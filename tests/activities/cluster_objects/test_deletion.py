@@ -93,6 +93,7 @@ async def test_only_pods_are_deleted_without_grace() -> None:
     assert (cluster.deleted, [item.name for item in result.remaining]) == ([], ["engine", "set"])
 
 
+@pytest.mark.slow
 async def test_a_teardown_step_of_a_replica_obeys_force_after(tmp_path: Path) -> None:
     for force_after, deleted in ((MINUTE, [("pod", 0)]), (None, [])):
         cluster = an_engine_and_its_pod(60 * MINUTE)

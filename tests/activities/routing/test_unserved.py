@@ -19,6 +19,8 @@ from tests.activities.environment.cluster_under_test import eventually
 from tests.environment.background import in_background
 from tests.environment.idle_clusters import IdleCluster
 
+pytestmark = pytest.mark.slow
+
 GATEWAY, SERVICE = Owner("InferenceGateway", "", "default", "g"), Owner("ModelService", "ml", "s", "u")
 ROUTE: Json = service_route(RenderedOwner(*SERVICE, generation=0), []).manifest
 

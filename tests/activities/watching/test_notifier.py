@@ -19,6 +19,8 @@ from activities.watching.reflector import Key
 from api_types.clock import utc_now
 from api_types.messages.observations import Observed
 
+pytestmark = pytest.mark.slow
+
 CLUSTER = Owner("InferenceCluster", "", "prod-eu", "u1")
 
 

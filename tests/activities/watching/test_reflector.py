@@ -197,6 +197,7 @@ async def test_a_server_that_does_not_answer_is_no_lasting_problem_of_a_complete
     assert reflector.lasting_problem is None
 
 
+@pytest.mark.slow
 async def test_a_server_that_expires_every_watch_is_not_asked_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RESUME_SECONDS", 0.05)
     lists: list[list[Json] | ModelplaneError] = [[] for _ in range(1000)]

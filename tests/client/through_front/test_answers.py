@@ -127,6 +127,7 @@ async def test_a_part_of_a_list_without_another_object_is_not_followed_by_more(l
     assert "has no object that is not in those before" in shown.err
 
 
+@pytest.mark.slow
 async def test_a_list_that_takes_long_ends_the_command(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "_LIST_SECONDS", 0.5)
     async with asyncio.timeout(20), answering(lambda _, number: part(deployment(f"a{number}"), seconds=0.05)) as front:

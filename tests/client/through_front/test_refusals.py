@@ -140,6 +140,7 @@ async def test_proxies_of_the_environment_do_not_get_the_token(line: Line, monke
     assert (shown.code, proxy.asked) == (ExitCode.NOT_FOUND, [])
 
 
+@pytest.mark.slow
 async def test_an_answer_that_does_not_come_ends_the_command(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "_ANSWER_SECONDS", 0.2)
     async with answering(always(Said(200, {}, seconds=5))) as front:
@@ -184,6 +185,7 @@ async def test_of_a_write_without_an_answer_it_is_said_that_it_may_be_done(
         assert (shown.code, "carried" in shown.err) == (ExitCode.UNREACHABLE, False)
 
 
+@pytest.mark.slow
 async def test_an_answer_that_never_ends_ends_the_command(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "_ANSWER_SECONDS", 0.5)
     async with asyncio.timeout(20), answering(always(Said(drips=True))) as front:

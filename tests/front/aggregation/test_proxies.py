@@ -325,6 +325,7 @@ async def test_who_asks_the_same_at_the_same_time_shares_the_answer_and_one_that
     assert held.asked == ["alice"]
 
 
+@pytest.mark.slow
 async def test_a_user_whose_answers_take_long_keeps_no_other_user_waiting(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reviews, "ANSWER_SECONDS", 0.3)
 
@@ -361,6 +362,7 @@ async def test_what_an_api_server_denies_is_not_allowed_though_another_of_its_au
     assert await reviews.reviews_by(str(kubeconfig)).allows(ALICE, GET) is allowed
 
 
+@pytest.mark.slow
 async def test_after_a_failure_nothing_is_asked_or_logged_for_a_moment_and_what_is_known_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     # Longer than a busy machine takes for the questions below.
     monkeypatch.setattr(reviews, "SILENT_SECONDS", 3.0)

@@ -91,6 +91,7 @@ def test_bounds_of_connections() -> None:
     }
 
 
+@pytest.mark.slow
 async def test_of_one_connection_streams_beyond_the_most_wait_and_others_are_answered(served: ScalingUnderTest) -> None:
     allowance = Allowance(per_second=50, burst=200, requests=1, watches=1)
     async with a_server(served, allowance) as address, connected(address) as keda, connected(address) as other:
@@ -139,6 +140,7 @@ class Relay:
                 writer.write(data)
 
 
+@pytest.mark.slow
 async def test_the_streams_of_a_peer_that_is_gone_without_a_word_end(served: ScalingUnderTest, options: dict[str, int]) -> None:
     options |= {"grpc.keepalive_time_ms": 200, "grpc.http2.ping_timeout_ms": 200}
     async with a_server(served) as address:

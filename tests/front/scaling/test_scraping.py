@@ -140,6 +140,7 @@ async def test_the_sum_over_all_addresses_is_what_an_autoscaler_reads(scraping_:
     }
 
 
+@pytest.mark.slow
 async def test_one_address_that_does_not_answer_leaves_no_part_of_a_sum(scraping_: Scraping, endpoint: tuple[Endpoint, str]) -> None:
     ours, url = endpoint
 
@@ -244,6 +245,7 @@ async def test_numbers_become_old_when_the_address_is_gone(scraping_: Scraping, 
         assert await scraping_.known() is None
 
 
+@pytest.mark.slow
 async def test_a_sample_of_long_ago_is_no_number(scraping_: Scraping, endpoint: tuple[Endpoint, str]) -> None:
     ours, url = endpoint
     stamp = int(NOW.timestamp() * 1000)
@@ -296,6 +298,7 @@ async def test_what_does_not_exist_is_not_asked_for_and_one_created_anew_is_not_
     assert [request.query_string for request in ours.asked] == [""]
 
 
+@pytest.mark.slow
 async def test_the_file_is_read_again_and_a_broken_one_changes_nothing(
     scraping_: Scraping, endpoint: tuple[Endpoint, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

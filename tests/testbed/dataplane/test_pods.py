@@ -12,6 +12,8 @@ from testbed.cluster.kube import Watcher
 from testbed.dataplane.engine import PORT
 from testbed.dataplane.pods import SERVED, ServedPods
 
+pytestmark = pytest.mark.slow
+
 # After which the server of an engine closes a connection that no request uses, unless it is told otherwise.
 SERVER_IDLE_SECONDS = 5
 

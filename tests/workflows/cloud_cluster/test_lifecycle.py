@@ -11,10 +11,11 @@ from tests.environment import scripted_cloud
 from tests.environment.scripted_cloud import ROLE
 from tests.workflows.cloud_cluster.control_plane import CloudPlane, Json, row
 
+pytestmark = pytest.mark.slow
+
 GKE_KEYS = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "cluster", "pool/gpu", "conn", "nodes/system", "sc"]
 
 
-@pytest.mark.slow
 async def test_case_1_a_gke_cluster_is_created_and_deleted_without_remains(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     seen = await gke.ready()
@@ -30,7 +31,6 @@ async def test_case_1_a_gke_cluster_is_created_and_deleted_without_remains(gke: 
     assert deleted.index("iam/binding") < deleted.index("iam/sa")
 
 
-@pytest.mark.slow
 async def test_case_62_an_eks_cluster_is_deleted_against_its_graph(eks: CloudPlane) -> None:
     await eks.apply(an_eks_pool())
     await eks.ready()
@@ -46,7 +46,6 @@ async def test_case_62_an_eks_cluster_is_deleted_against_its_graph(eks: CloudPla
     assert not {access_key(ROLE), "addon/vpc-cni", "addon/kube-proxy"} & set(deleted), "they go with the control plane"
 
 
-@pytest.mark.slow
 async def test_prv_7_9_a_cluster_is_ready_when_a_node_of_its_system_pool_is(eks: CloudPlane) -> None:
     eks.cluster.nodes_ready = False
     await eks.stop_cloud_worker()
@@ -83,7 +82,6 @@ async def test_case_38_pools_of_gke_are_made_one_after_the_other(gke: CloudPlane
     assert gke.cloud.most_at_once["NodePool"] == 1
 
 
-@pytest.mark.slow
 async def test_case_38_pools_of_eks_are_made_together(eks: CloudPlane) -> None:
     eks.cloud.polls = 5
     await eks.apply(an_eks_pool("a"), an_eks_pool("b"), an_eks_pool("c"))
@@ -91,7 +89,6 @@ async def test_case_38_pools_of_eks_are_made_together(eks: CloudPlane) -> None:
     assert eks.cloud.most_at_once["Nodegroup"] > 1
 
 
-@pytest.mark.slow
 async def test_case_48_a_changed_maximum_is_one_update_of_its_pool(eks: CloudPlane) -> None:
     await eks.apply(an_eks_pool("a", maxNodeCount=4), an_eks_pool("b"))
     await eks.ready()
@@ -103,7 +100,6 @@ async def test_case_48_a_changed_maximum_is_one_update_of_its_pool(eks: CloudPla
     assert [message.split(":")[0] for reason, message in await eks.events() if reason == "CountUnused"] == ["pool a"]
 
 
-@pytest.mark.slow
 async def test_case_50_what_cannot_be_changed_is_said_and_forgotten_when_it_is_taken_back(eks: CloudPlane) -> None:
     await eks.apply(an_eks_pool(maxNodeCount=4))
     await eks.ready()
@@ -117,7 +113,6 @@ async def test_case_50_what_cannot_be_changed_is_said_and_forgotten_when_it_is_t
     assert (seen["message"], len(eks.cloud.calls) - len(eks.cloud.written("plan"))) == ("", written)
 
 
-@pytest.mark.slow
 async def test_case_55_a_pool_that_is_removed_goes_when_no_replica_may_use_it(gke: CloudPlane) -> None:
     await gke.apply(a_pool("a"), a_pool("b"))
     await gke.ready()
@@ -166,7 +161,6 @@ async def test_what_is_refused_later_changes_nothing_of_what_there_is(gke: Cloud
     assert (set(gke.cloud.things), gke.cloud.written("delete")) == (before, [])
 
 
-@pytest.mark.slow
 async def test_prv_7_5_the_entry_of_another_role_replaces_that_of_the_one_before(eks: CloudPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     await eks.apply(an_eks_pool())
     await eks.ready()
@@ -181,7 +175,6 @@ async def test_prv_7_5_the_entry_of_another_role_replaces_that_of_the_one_before
 # --- what others do there -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 async def test_case_56_what_was_changed_by_hand_is_put_back(eks: CloudPlane) -> None:
     await eks.apply(an_eks_pool())
     await eks.ready()
@@ -192,7 +185,6 @@ async def test_case_56_what_was_changed_by_hand_is_put_back(eks: CloudPlane) -> 
     assert "DriftDetected" in [reason for reason, _ in await eks.events()]
 
 
-@pytest.mark.slow
 async def test_case_56_an_entry_of_access_that_was_deleted_by_hand_is_put_back_though_its_cluster_lets_nobody_in(eks: CloudPlane) -> None:
     eks.cluster.shut = lambda: access_key(ROLE) not in eks.cloud.things
     await eks.apply(an_eks_pool())
@@ -206,7 +198,6 @@ async def test_case_56_an_entry_of_access_that_was_deleted_by_hand_is_put_back_t
     assert any(reason == "NotObserved" and "401" in message for reason, message in events)
 
 
-@pytest.mark.slow
 async def test_case_56_one_object_that_may_not_be_looked_at_hides_no_change_of_another(eks: CloudPlane) -> None:
     await eks.apply(an_eks_pool())
     await eks.ready()
@@ -217,7 +208,6 @@ async def test_case_56_one_object_that_may_not_be_looked_at_hides_no_change_of_a
     assert ("NotObserved", "PermissionDenied: iam:GetRole") in [(reason, text.rpartition("): ")[2]) for reason, text in await eks.events()]
 
 
-@pytest.mark.slow
 async def test_case_57_a_pool_that_was_deleted_by_hand_is_built_again_in_the_next_epoch(eks: CloudPlane) -> None:
     await eks.apply(an_eks_pool())
     await eks.ready()
@@ -230,7 +220,6 @@ async def test_case_57_a_pool_that_was_deleted_by_hand_is_built_again_in_the_nex
     assert "CloudObjectMissing" in [reason for reason, _ in await eks.events()]
 
 
-@pytest.mark.slow
 async def test_case_58_a_cluster_that_was_deleted_by_hand_is_built_again_only_when_a_person_says_so(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()
@@ -274,7 +263,6 @@ async def test_case_60_a_pool_that_fails_later_is_kept_and_the_cluster_stays_usa
 # --- lost and late ------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 async def test_case_77_a_workflow_that_lost_its_history_finds_everything_and_creates_nothing(eks: CloudPlane) -> None:
     await eks.apply(an_eks_pool())
     await eks.ready()
@@ -285,7 +273,6 @@ async def test_case_77_a_workflow_that_lost_its_history_finds_everything_and_cre
     assert len(eks.cloud.written("create")) == created
 
 
-@pytest.mark.slow
 async def test_case_58_77_a_control_plane_that_went_when_the_history_was_lost_is_not_created_again_by_itself(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()
@@ -299,7 +286,6 @@ async def test_case_58_77_a_control_plane_that_went_when_the_history_was_lost_is
     assert (seen["usable"], len(gke.cloud.written("create"))) == (False, created)
 
 
-@pytest.mark.slow
 async def test_a_workflow_that_lost_its_history_deletes_everything_of_the_order_that_it_is_given(eks: CloudPlane) -> None:
     await eks.apply(an_eks_pool())
     await eks.ready()
@@ -309,7 +295,6 @@ async def test_a_workflow_that_lost_its_history_deletes_everything_of_the_order_
     assert eks.cloud.things == {}
 
 
-@pytest.mark.slow
 async def test_what_arrives_after_the_end_starts_nothing(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()
@@ -319,7 +304,6 @@ async def test_what_arrives_after_the_end_starts_nothing(gke: CloudPlane) -> Non
     assert gke.cloud.things == {}
 
 
-@pytest.mark.slow
 async def test_case_73_an_order_after_the_deletion_is_refused(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()

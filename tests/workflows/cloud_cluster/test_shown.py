@@ -6,6 +6,7 @@ Issue: the Temporal UI shows the graph with each object's state; progress has th
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
 
 from api_types.messages.clouds import CLUSTER_KEY, CloudProblem, CloudReport
@@ -62,6 +63,7 @@ def test_prv_4_1_the_table_has_the_words_of_the_cloud_and_no_text_breaks_it() ->
     assert f"| {POOL} | NodePool gpu | Ready | status ERROR: no machines / in this zone |" in text
 
 
+@pytest.mark.slow
 async def test_prv_3_2_the_temporal_ui_has_the_graph_and_one_activity_for_each_object_by_its_key(gke: CloudPlane) -> None:
     gke.cloud.hold.add(CLUSTER_KEY)
     await gke.apply(a_pool())

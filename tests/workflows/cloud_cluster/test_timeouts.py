@@ -15,6 +15,8 @@ from api_types.messages.clouds import WAITS
 from workflows.cloud_cluster.calls import DELETE, ENSURE, LAST_LOOK, SWEEP, WHOLE
 from workflows.cloud_cluster.failures import failure_of
 
+pytestmark = pytest.mark.slow
+
 QUEUE = "timeouts"
 STATUS = "deleting Cluster prod-1: status DELETING"
 

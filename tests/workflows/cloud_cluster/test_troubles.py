@@ -14,6 +14,8 @@ from tests.environment.scripted_cloud import OTHER, ScriptedProvider
 from tests.workflows.cloud_cluster.control_plane import CloudPlane, row
 from tests.workflows.environment.harness import eventually
 
+pytestmark = pytest.mark.slow
+
 BALANCER = Leftover(kind="LoadBalancer", id="a1b2c3", evidence="tag kubernetes.io/cluster", ours=True)
 OF_A_USER = Leftover(kind="Instance", id="i-0123", evidence="in our network, without our mark", link="https://cloud.example/i-0123")
 
@@ -25,7 +27,6 @@ async def hasten_dependencies(plane: CloudPlane) -> None:
     await plane.start_cloud_worker()
 
 
-@pytest.mark.slow
 async def test_case_30_a_quota_stops_what_needs_the_object_and_is_tried_again_when_a_person_says_so(eks: CloudPlane) -> None:
     eks.cloud.refuse["create", "net/vpc"] = [QuotaExceeded("VPCs per region: limit 5, needs 1 more")]
     await eks.apply(an_eks_pool())
@@ -37,7 +38,6 @@ async def test_case_30_a_quota_stops_what_needs_the_object_and_is_tried_again_wh
     await eks.ready()
 
 
-@pytest.mark.slow
 async def test_case_33_a_broken_pool_is_built_again_once_and_then_waits_for_capacity(eks: CloudPlane) -> None:
     eks.cloud.broken["pool/gpu"] = (3, CapacityUnavailable)
     await eks.apply(an_eks_pool("gpu"), an_eks_pool("other"))
@@ -65,7 +65,6 @@ async def test_case_18_a_credential_that_goes_pauses_everything_and_takes_nothin
     await gke.until(lambda seen: seen["ready"] and "pool/b" in [each["key"] for each in seen["objects"]])
 
 
-@pytest.mark.slow
 async def test_case_19_a_deletion_without_a_credential_waits_for_it(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()
@@ -79,7 +78,6 @@ async def test_case_19_a_deletion_without_a_credential_waits_for_it(gke: CloudPl
     assert gke.cloud.things == {}
 
 
-@pytest.mark.slow
 async def test_case_26_an_answer_that_is_lost_creates_nothing_a_second_time(eks: CloudPlane) -> None:
     eks.cloud.lose = {("create", key): 1 for key in ("net/vpc", "net/eip", "cluster", "pool/gpu")}
     await eks.apply(an_eks_pool())
@@ -87,7 +85,6 @@ async def test_case_26_an_answer_that_is_lost_creates_nothing_a_second_time(eks:
     assert all(eks.cloud.written("create").count(key) == 1 for _, key in eks.cloud.lose)
 
 
-@pytest.mark.slow
 async def test_case_29_trouble_that_lasts_is_said_and_goes_on(gke: CloudPlane) -> None:
     await gke.stop_cloud_worker()
     gke.patience = Patience(trouble=3.0)
@@ -107,7 +104,6 @@ async def test_case_28_trouble_that_ends_soon_is_no_news(gke: CloudPlane) -> Non
     assert "ServerError" not in [reason for reason, _ in await gke.events()]
 
 
-@pytest.mark.slow
 async def test_case_40_another_worker_goes_on_when_one_stops(gke: CloudPlane) -> None:
     gke.cloud.hold.add("cluster")
     await gke.apply(a_pool())
@@ -132,7 +128,6 @@ async def test_case_70_a_cluster_that_is_being_created_is_deleted_and_is_no_seco
     assert (gke.cloud.things, gke.cloud.written("create").count("cluster")) == ({}, 1)
 
 
-@pytest.mark.slow
 async def test_case_71_what_was_created_without_an_answer_is_found_and_deleted(eks: CloudPlane) -> None:
     eks.cloud.lose["create", "net/eip"] = 100
     eks.cloud.refuse["create", "net/vpc"] = [QuotaExceeded("VPCs")]
@@ -152,7 +147,6 @@ async def test_case_72_where_nothing_was_created_nothing_is_deleted(gke: CloudPl
     assert gke.cloud.calls == []
 
 
-@pytest.mark.slow
 async def test_case_65_what_the_cluster_left_behind_is_found_and_deleted_and_what_others_have_stays(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()
@@ -164,7 +158,6 @@ async def test_case_65_what_the_cluster_left_behind_is_found_and_deleted_and_wha
     assert (gke.cloud.things, gke.cloud.leftovers) == ({}, [OF_A_USER])
 
 
-@pytest.mark.slow
 async def test_case_74_what_others_have_in_the_network_holds_it_and_is_named(gke: CloudPlane) -> None:
     await hasten_dependencies(gke)
     await gke.apply(a_pool())
@@ -185,7 +178,6 @@ async def test_case_74_what_others_have_in_the_network_holds_it_and_is_named(gke
     assert [each["id"] for each in described["status"]["leftovers"]] == ["i-0123"]
 
 
-@pytest.mark.slow
 async def test_case_61_what_an_inventory_has_lost_is_found_by_its_marks_and_deleted(eks: CloudPlane) -> None:
     await hasten_dependencies(eks)
     await eks.apply(an_eks_pool(), an_eks_pool("old"))
@@ -212,7 +204,6 @@ async def test_case_61_what_an_inventory_has_lost_goes_also_when_its_manifest_is
     await gke.gone()
 
 
-@pytest.mark.slow
 async def test_prv_9_4_what_is_left_after_three_rounds_is_said_and_the_deletion_does_not_end(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()
@@ -234,7 +225,6 @@ async def test_prv_9_4_what_is_left_after_three_rounds_is_said_and_the_deletion_
     await gke.gone()
 
 
-@pytest.mark.slow
 async def test_a_retry_during_an_audit_is_made_right_after_it(gke: CloudPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, goes_on = threading.Event(), threading.Event()
 
@@ -262,7 +252,6 @@ async def test_a_retry_during_an_audit_is_made_right_after_it(gke: CloudPlane, m
         await gke.gone()
 
 
-@pytest.mark.slow
 async def test_an_audit_that_is_refused_says_so_and_waits(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()

@@ -16,6 +16,8 @@ from tests.workflows.cloud_cluster.test_troubles import BALANCER
 from tests.workflows.environment.harness import eventually
 from workflows.cloud_cluster import failures, teardown, workflow
 
+pytestmark = pytest.mark.slow
+
 SHORT = timedelta(seconds=1)
 
 
@@ -40,7 +42,6 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(teardown, "_AUDIT_PAUSE", SHORT)
 
 
-@pytest.mark.slow
 async def test_case_30_a_quota_is_asked_for_again(eks: CloudPlane) -> None:
     eks.cloud.refuse["create", "net/vpc"] = [QuotaExceeded("VPCs per region") for _ in range(2)]
     await eks.apply(an_eks_pool())
@@ -49,7 +50,6 @@ async def test_case_30_a_quota_is_asked_for_again(eks: CloudPlane) -> None:
     assert eks.cloud.written("create").count("net/vpc") == 3
 
 
-@pytest.mark.slow
 async def test_case_33_machines_are_asked_for_again(eks: CloudPlane) -> None:
     eks.cloud.broken["pool/gpu"] = (3, CapacityUnavailable)
     await eks.apply(an_eks_pool())
@@ -67,7 +67,6 @@ async def test_case_18_a_credential_that_comes_back_is_noticed(gke: CloudPlane) 
     assert "Resumed" in [reason for reason, _ in await gke.events()]
 
 
-@pytest.mark.slow
 async def test_case_19_a_deletion_goes_on_when_the_credential_comes_back(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()
@@ -79,7 +78,6 @@ async def test_case_19_a_deletion_goes_on_when_the_credential_comes_back(gke: Cl
     assert gke.cloud.things == {}
 
 
-@pytest.mark.slow
 async def test_case_29_trouble_that_lasts_is_tried_again(gke: CloudPlane) -> None:
     await gke.stop_cloud_worker()
     gke.patience = Patience(trouble=0.0)
@@ -98,7 +96,6 @@ async def test_case_56_what_was_changed_by_hand_is_found_by_a_look(gke: CloudPla
     await gke.until_cloud(lambda cloud: cloud.written("update") == ["net/subnet"])
 
 
-@pytest.mark.slow
 async def test_case_55_a_removed_pool_goes_though_replicas_are_there(gke: CloudPlane) -> None:
     await gke.apply(a_pool("a"), a_pool("b"))
     await gke.ready()
@@ -107,7 +104,6 @@ async def test_case_55_a_removed_pool_goes_though_replicas_are_there(gke: CloudP
     assert gke.cloud.written("delete") == ["pool/b"]
 
 
-@pytest.mark.slow
 async def test_case_65_what_is_left_is_looked_for_again(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()
@@ -117,7 +113,6 @@ async def test_case_65_what_is_left_is_looked_for_again(gke: CloudPlane) -> None
     assert (gke.cloud.things, gke.cloud.leftovers) == ({}, [])
 
 
-@pytest.mark.slow
 async def test_a_report_is_sent_again_and_an_inference_cluster_that_does_not_run_is_an_event(
     eks: CloudPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:

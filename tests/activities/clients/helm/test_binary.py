@@ -89,6 +89,7 @@ async def test_a_program_that_writes_without_end_is_not_listened_to(script: Scri
     assert len(message) < 1000
 
 
+@pytest.mark.slow
 async def test_a_program_that_hangs_is_ended_with_what_it_started(monkeypatch: pytest.MonkeyPatch, script: Script, tmp_path: Path) -> None:
     monkeypatch.setattr(binary, "_VERSION_SECONDS", 2)
     message = await refusal(script(f"sleep 3600 & echo $! > {tmp_path}/child; wait"))

@@ -73,6 +73,7 @@ def test_the_times_are_those_that_were_decided() -> None:
     assert (OPERATION_SECONDS, TERM_SECONDS, HISTORY_MAX, PER_CLUSTER) == (300, 20.0, 10, 3)
 
 
+@pytest.mark.slow
 async def test_a_run_beyond_its_time_is_ended_with_all_it_started(script: Script, tmp_path: Path) -> None:
     helm = made(script(STUBBORN.format(ids=tmp_path / "ids")), tmp_path, operation_seconds=2)
     with pytest.raises(HelmFailed) as raised:
@@ -84,6 +85,7 @@ async def test_a_run_beyond_its_time_is_ended_with_all_it_started(script: Script
 # --- the end --------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_stk_4_a_cancelled_run_that_ignores_sigterm_is_killed_after_its_time_and_no_process_of_it_is_alive(
     script: Script, tmp_path: Path
 ) -> None:

@@ -304,6 +304,7 @@ async def test_a_private_network_that_the_operator_lists_is_connected_to(certifi
         assert (await OciRegistry(LOOPBACK).resolve(an_image(server.host), "")).startswith("sha256:")
 
 
+@pytest.mark.slow
 async def test_a_tenant_cannot_tell_an_open_port_from_a_closed_one(certificate: Certificate, monkeypatch: pytest.MonkeyPatch) -> None:
     # Long enough for a busy machine to answer, because each reason is told apart.
     monkeypatch.setattr(requests, "REQUEST_SECONDS", 3.0)
@@ -338,6 +339,7 @@ async def test_what_a_registry_itself_refuses_is_told(certificate: Certificate) 
             assert isinstance(await failed(an_image(named(server))), kind)
 
 
+@pytest.mark.slow
 async def test_a_registry_that_drips_is_given_up(certificate: Certificate, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "REQUEST_SECONDS", 0.5)
     # It drips for ever, so nothing but its limit ends the request.

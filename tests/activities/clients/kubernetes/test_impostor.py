@@ -138,6 +138,7 @@ async def test_long_lines_and_many_in_one_packet_are_given_one_by_one(certificat
         await session.close()
 
 
+@pytest.mark.slow
 async def test_a_server_that_drips_is_given_up(failure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "REQUEST_SECONDS", 1.0)
     monkeypatch.setattr(session_module, "WATCH_SECONDS", 1.0)

@@ -14,6 +14,7 @@ async def hold(limit: RequestLimit, until: asyncio.Event) -> None:
         await until.wait()
 
 
+@pytest.mark.slow
 async def test_more_requests_than_turns_wait_while_the_server_answers() -> None:
     limit, done = RequestLimit(2, SILENT_SECONDS), asyncio.Event()
     tasks = [asyncio.create_task(hold(limit, done)) for _ in range(5)]
@@ -25,6 +26,7 @@ async def test_more_requests_than_turns_wait_while_the_server_answers() -> None:
     await asyncio.gather(*tasks)
 
 
+@pytest.mark.slow
 async def test_a_server_that_answers_none_gets_one_request_at_a_time_until_it_answers() -> None:
     limit, done = RequestLimit(2, SILENT_SECONDS), asyncio.Event()
     tasks = [asyncio.create_task(hold(limit, done)) for _ in range(2)]
@@ -46,6 +48,7 @@ async def test_a_server_that_answers_none_gets_one_request_at_a_time_until_it_an
     await asyncio.gather(*tasks[2:])
 
 
+@pytest.mark.slow
 async def test_a_server_that_refuses_connections_is_not_taken_for_one_that_hangs() -> None:
     limit = RequestLimit(2, SILENT_SECONDS)
     for _ in range(4):
@@ -68,6 +71,7 @@ async def is_one_turn(turns: asyncio.Semaphore) -> None:
     assert turns.locked()
 
 
+@pytest.mark.slow
 async def test_applies_get_their_turns_in_the_order_of_arrival_and_also_after_one_that_was_cancelled() -> None:
     limit, turns, done = RequestLimit(2, SILENT_SECONDS), asyncio.Semaphore(1), asyncio.Event()
     order: list[int] = []

@@ -268,6 +268,7 @@ async def test_a_plugin_that_writes_without_end_is_stopped(tmp_path: Path) -> No
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
 
 
+@pytest.mark.slow
 async def test_a_plugin_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("activities.clients.kubernetes.credential._PLUGIN_SECONDS", BEGUN_SECONDS)
     body = f"import os, time\npathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\ntime.sleep(60)"
@@ -277,6 +278,7 @@ async def test_a_plugin_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True], ids=["in its group", "in a session of its own"])
 async def test_a_plugin_is_not_waited_for_because_of_what_it_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: bool

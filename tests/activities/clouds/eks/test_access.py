@@ -152,6 +152,7 @@ async def test_prv_7_8_the_endpoint_is_that_of_the_cluster_once_it_has_one(aws: 
     assert (found.server, found.authority) == ("https://192.0.2.7:6443", "-----BEGIN")
 
 
+@pytest.mark.slow
 def test_the_account_is_pinned_and_a_credential_of_another_one_is_refused(aws: FakeAws, world: World) -> None:
     assert world.account.project == aws.account.number
     elsewhere = world.account.model_copy(update={"project": "999999999999"})

@@ -8,6 +8,8 @@ from testbed.clouds.aws.faults import Fault, Kind
 from tests.activities.clouds.builders import BLOCK, an_eks_pool, warned
 from tests.activities.clouds.eks.world import World
 
+pytestmark = pytest.mark.slow
+
 VPCS, ADDRESSES, G_CORES, P_CORES = "L-F678F1CE", "L-0263D0A3", "L-DB2E81BA", "L-417A185B"
 G6_CORES, P5EN_CORES = 8, 192
 
@@ -24,7 +26,6 @@ def test_prv_3_6_a_credential_that_may_do_all_is_asked_once_about_what_creates_a
     assert len(aws.ledger("SimulatePrincipalPolicy")) == 1
 
 
-@pytest.mark.slow
 def test_prv_3_6_what_no_policy_allows_is_a_warning(aws: FakeAws, world: World) -> None:
     aws.cloud.denied.update({"iam:PassRole": "implicitDeny", "eks:CreateCluster": "explicitDeny without aws:RequestedRegion"})
     (warning,) = world.plan().warnings
@@ -40,7 +41,6 @@ def test_prv_3_6_what_a_policy_forbids_is_refused_before_anything_is_created(aws
     assert aws.remains() == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["SimulatePrincipalPolicy", "GetServiceQuota", "DescribeVpcs", "DescribeInstances"])
 def test_prv_3_6_what_may_not_be_asked_is_left_out_with_a_warning(aws: FakeAws, world: World, operation: str) -> None:
     aws.fault(Fault(Kind.REFUSE, operation=operation, code="AccessDeniedException", message="not authorized"))
@@ -63,7 +63,6 @@ def test_prv_3_6_a_check_that_only_warns_stops_nothing_whatever_it_is_answered(
     assert len(desired.objects) > 20
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["SimulatePrincipalPolicy", "GetServiceQuota"])
 def test_prv_18_a_credential_that_is_refused_by_a_check_is_no_warning(aws: FakeAws, world: World, operation: str) -> None:
     aws.fault(Fault(Kind.REFUSE, operation=operation, code="ExpiredToken", message="expired"))
@@ -78,7 +77,6 @@ QUOTAS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", QUOTAS)
 def test_prv_3_6_a_quota_that_leaves_too_little_is_a_warning(aws: FakeAws, world: World, case: tuple[str, int, str, str]) -> None:
     code, limit, at, text = case
@@ -90,7 +88,6 @@ def test_prv_3_6_a_quota_that_leaves_too_little_is_a_warning(aws: FakeAws, world
     assert warned(world.plan(an_eks_pool(nodeCount=1))) == []
 
 
-@pytest.mark.slow
 def test_prv_3_6_machines_that_run_use_the_quota_and_capacity_blocks_do_not(aws: FakeAws, world: World) -> None:
     aws.cloud.quotas[P_CORES] = P5EN_CORES
     aws.plant_reservation(BLOCK, "us-east-2a", "p5en.48xlarge", 4)

@@ -25,6 +25,8 @@ from tests.activities.clouds.builders import BLOCK, an_eks_pool, classes, key_of
 from tests.activities.clouds.eks import world as worlds
 from tests.activities.clouds.eks.world import World, world_of
 
+pytestmark = pytest.mark.slow
+
 TO_CLUSTER = ("net/vpc", "net/subnets", "iam/cluster", "cluster")
 TO_NODES = (
     *("net/vpc", "net/subnets", "net/igw", "net/eip", "net/nat", "net/routes-public", "net/routes-private"),
@@ -45,7 +47,6 @@ def calls(aws: FakeAws, operation: str) -> list[dict[str, Any]]:
     return [dict(each.parameters) for each in aws.ledger(operation) if not each.error]
 
 
-@pytest.mark.slow
 def test_prv_8_zones_are_those_that_the_account_has() -> None:
     with FakeAws("ca-central-1") as aws:
         world = world_of(aws)
@@ -57,7 +58,6 @@ def test_prv_8_zones_are_those_that_the_account_has() -> None:
         assert zones == {"ca-central-1a", "ca-central-1b", "ca-central-1d"}
 
 
-@pytest.mark.slow
 def test_prv_9_a_zone_that_is_not_there_is_refused_before_anything_is_created(aws: FakeAws, world: World) -> None:
     desired = world.plan(an_eks_pool(zones=["us-east-2f"]))
     assert (reasons(desired), desired.objects, aws.remains()) == ([("InvalidInput", "pool gpu")], (), [])
@@ -75,7 +75,6 @@ def test_prv_3_6_a_capacity_block_that_does_not_exist_is_refused(world: World) -
     assert [each.text for each in desired.refused] == [f"capacity block {BLOCK} does not exist in us-east-2 for this account"]
 
 
-@pytest.mark.slow
 def test_prv_3_6_a_version_that_is_not_offered_is_refused(world: World) -> None:
     desired = world.plan(kubernetesVersion="1.99")
     assert reasons(desired) == [("InvalidInput", "")]
@@ -90,7 +89,6 @@ def test_prv_3_6_a_check_that_the_credential_may_not_make_is_left_out_with_a_war
     assert len(desired.objects) > 20
 
 
-@pytest.mark.slow
 async def test_prv_11_a_capacity_block_that_has_not_begun_gets_its_nodes_when_it_begins(aws: FakeAws, world: World) -> None:
     pool = an_eks_pool("p5en", className="p5en", nodeCount=2, capacityBlock={"capacityReservationId": BLOCK})
     aws.plant_reservation(BLOCK, "us-east-2a", "p5en.48xlarge", 2, "scheduled")
@@ -115,7 +113,6 @@ async def test_prv_11_a_capacity_block_that_has_not_begun_gets_its_nodes_when_it
     assert world.plan(pool).refused == ()
 
 
-@pytest.mark.slow
 async def test_prv_15_no_template_is_made_before_the_cluster_reports_its_group(aws: FakeAws, world: World) -> None:
     desired = world.plan(an_eks_pool("efa", className="p5en", fabric={"type": "EFA"}))
     await made(world, desired, *TO_CLUSTER, "sg/efa")
@@ -130,7 +127,6 @@ async def test_prv_15_no_template_is_made_before_the_cluster_reports_its_group(a
     assert group in str(created)
 
 
-@pytest.mark.slow
 async def test_prv_25_a_vpc_that_is_not_listed_yet_is_found_by_the_second_look(
     aws: FakeAws, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,14 +158,12 @@ async def test_prv_27_a_cluster_of_this_name_of_another_owner_is_not_touched(aws
     assert aws.made("DeleteCluster") == 0
 
 
-@pytest.mark.slow
 async def test_prv_28_throttling_passes_without_a_word(aws: FakeAws, world: World) -> None:
     aws.fault(Fault(Kind.THROTTLE, operation="CreateRole", times=4), Fault(Kind.THROTTLE, operation="GetRole", times=1))
     await made(world, world.plan(), "iam/cluster")
     assert aws.made("CreateRole") == 1
 
 
-@pytest.mark.slow
 async def test_prv_30_a_quota_is_named_and_the_rest_goes_on(aws: FakeAws, world: World) -> None:
     aws.fault(Fault(Kind.REFUSE, operation="CreateVpc", code="VpcLimitExceeded", message="The maximum number of VPCs has been reached."))
     desired = world.plan()
@@ -186,7 +180,6 @@ async def test_prv_4_1_a_missing_permission_is_named(aws: FakeAws, world: World)
         await made(world, world.plan(), "iam/cluster")
 
 
-@pytest.mark.slow
 async def test_prv_33_a_group_without_capacity_is_built_once_more_and_then_reported(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, *TO_NODES)
@@ -198,7 +191,6 @@ async def test_prv_33_a_group_without_capacity_is_built_once_more_and_then_repor
     assert len(tokens) == 2, "another epoch has another token"
 
 
-@pytest.mark.slow
 async def test_prv_32_a_group_without_capacity_does_not_hinder_others(aws: FakeAws, world: World) -> None:
     desired = world.plan(an_eks_pool("a"), an_eks_pool("b", zones=["us-east-2b"]))
     await made(world, desired, *TO_NODES)
@@ -209,7 +201,6 @@ async def test_prv_32_a_group_without_capacity_does_not_hinder_others(aws: FakeA
     assert world.look(objects["pool/b"]).state is State.READY
 
 
-@pytest.mark.slow
 async def test_prv_34_a_role_that_eks_does_not_know_yet_is_tried_again_for_two_minutes(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
@@ -218,7 +209,6 @@ async def test_prv_34_a_role_that_eks_does_not_know_yet_is_tried_again_for_two_m
     assert aws.made("CreateCluster") == 1
 
 
-@pytest.mark.slow
 async def test_prv_34_a_role_that_is_still_not_usable_after_two_minutes_is_an_error(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
@@ -229,7 +219,6 @@ async def test_prv_34_a_role_that_is_still_not_usable_after_two_minutes_is_an_er
         await made(world, desired, "cluster")
 
 
-@pytest.mark.slow
 async def test_prv_35_coredns_waits_for_nodes_and_is_not_deleted(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_NODES)
@@ -243,7 +232,6 @@ async def test_prv_35_coredns_waits_for_nodes_and_is_not_deleted(aws: FakeAws, w
     assert (aws.made("CreateAddon"), aws.made("DeleteAddon")) == (2, 0)
 
 
-@pytest.mark.slow
 async def test_prv_36_an_add_on_that_failed_is_deleted_and_created_once(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, *TO_NODES, "pool/system")
@@ -252,7 +240,6 @@ async def test_prv_36_an_add_on_that_failed_is_deleted_and_created_once(aws: Fak
     assert (aws.made("DeleteAddon"), world.rebuilt, world.epochs["addon/coredns"]) == (1, ["addon/coredns"], 1)
 
 
-@pytest.mark.slow
 async def test_prv_13_f13_a_cluster_that_failed_twice_is_reported_with_the_reason(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
@@ -262,7 +249,6 @@ async def test_prv_13_f13_a_cluster_that_failed_twice_is_reported_with_the_reaso
     assert aws.faults_left() == []
 
 
-@pytest.mark.slow
 async def test_prv_7_3_where_eks_has_no_room_in_a_zone_the_cluster_is_in_the_others() -> None:
     with FakeAws(unsupported_zones=["us-east-2b"]) as aws:
         world = world_of(aws)
@@ -272,7 +258,6 @@ async def test_prv_7_3_where_eks_has_no_room_in_a_zone_the_cluster_is_in_the_oth
         assert set(network["subnetIds"]) == there
 
 
-@pytest.mark.slow
 async def test_prv_22_77_an_inventory_that_was_lost_is_found_by_names_and_tags(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await world.create_all(desired.objects)
@@ -286,7 +271,6 @@ async def test_prv_22_77_an_inventory_that_was_lost_is_found_by_names_and_tags(a
     assert {name: aws.made(name) for name in creates} == creates
 
 
-@pytest.mark.slow
 async def test_prv_23_a_cluster_of_the_same_name_takes_nothing_of_the_one_before(aws: FakeAws, world: World) -> None:
     await made(world, world.plan(), "net/vpc", "iam/cluster", "efs")
     world.account = world.account.model_copy(update={"cluster_uid": "another"})
@@ -296,7 +280,6 @@ async def test_prv_23_a_cluster_of_the_same_name_takes_nothing_of_the_one_before
     assert (aws.made("CreateVpc"), aws.made("CreateRole"), aws.made("CreateFileSystem")) == (2, 2, 2)
 
 
-@pytest.mark.slow
 async def test_prv_7_5_another_credential_of_the_account_lets_itself_in(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, *TO_CLUSTER, key_of(desired, "AccessEntry"))
@@ -310,7 +293,6 @@ async def test_prv_7_5_another_credential_of_the_account_lets_itself_in(aws: Fak
     assert (aws.made("CreateAccessEntry"), aws.made("AssociateAccessPolicy")) == (1, 1)
 
 
-@pytest.mark.slow
 async def test_prv_7_5_the_entry_that_eks_or_others_made_is_left(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_CLUSTER, key_of(desired, "AccessEntry"))
@@ -325,7 +307,6 @@ async def test_prv_7_5_the_entry_that_eks_or_others_made_is_left(aws: FakeAws, w
     assert (await world.delete(objects[key_of(rotated, "AccessEntry")])).state is State.ABSENT, "the one with our tags goes"
 
 
-@pytest.mark.slow
 def test_prv_7_5_a_role_that_may_not_be_read_any_more_is_the_one_of_before(aws: FakeAws, world: World) -> None:
     aws.client("iam").create_role(RoleName="dep", Path="/team/", AssumeRolePolicyDocument="{}")
     world.provider = EksProvider(aws.account.role_session("dep").text, aws.region, EksSettings(), aws.url)
@@ -338,7 +319,6 @@ def test_prv_7_5_a_role_that_may_not_be_read_any_more_is_the_one_of_before(aws: 
     assert aws.faults_left() == []
 
 
-@pytest.mark.slow
 async def test_prv_50_a_type_of_machine_is_not_changed_in_place_and_turning_back_ends_that(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, *TO_NODES, "pool/gpu")

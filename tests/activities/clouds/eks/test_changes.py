@@ -15,6 +15,8 @@ from tests.activities.clouds.builders import an_eks_pool, classes, key_of, reaso
 from tests.activities.clouds.eks.test_cases import TO_NODES, calls, made
 from tests.activities.clouds.eks.world import World, world_of
 
+pytestmark = pytest.mark.slow
+
 READS = ("Describe", "Get", "List")
 
 
@@ -33,7 +35,6 @@ def scaled(**counts: int) -> dict[str, Any]:
     return an_eks_pool("gpu", **{"nodeCount": 1, "minNodeCount": 1, **counts})
 
 
-@pytest.mark.slow
 async def test_prv_48_49_59_counts_of_a_pool(aws: FakeAws, world: World) -> None:
     await made(world, world.plan(scaled(maxNodeCount=4)), *TO_NODES, "pool/gpu")
     ec2 = aws.client("eks")
@@ -52,7 +53,6 @@ async def test_prv_48_49_59_counts_of_a_pool(aws: FakeAws, world: World) -> None
     assert calls(aws, "UpdateNodegroupConfig")[-1]["scalingConfig"] == {"minSize": 2, "maxSize": 2, "desiredSize": 2}
 
 
-@pytest.mark.slow
 async def test_prv_5_2_a_fixed_pool_of_no_nodes_loses_those_that_it_has(aws: FakeAws, world: World) -> None:
     await made(world, world.plan(an_eks_pool(nodeCount=2)), *TO_NODES, "pool/gpu")
     assert await changed(world, world.plan(an_eks_pool(nodeCount=0)), "pool/gpu") == ["UpdateNodegroupConfig"]
@@ -68,7 +68,6 @@ async def test_prv_5_2_a_fixed_pool_of_no_nodes_loses_those_that_it_has(aws: Fak
     assert await changed(world, world.plan(scaled(nodeCount=0, minNodeCount=0, maxNodeCount=1)), "pool/gpu") == []
 
 
-@pytest.mark.slow
 async def test_prv_7_9_labels_and_taints_are_changed_as_differences(aws: FakeAws, world: World) -> None:
     await made(world, world.plan(), *TO_NODES, "pool/gpu")
     cluster = world.provider.cloud_cluster(world.account)
@@ -84,7 +83,6 @@ async def test_prv_7_9_labels_and_taints_are_changed_as_differences(aws: FakeAws
     assert given["taints"]["addOrUpdateTaints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}]
 
 
-@pytest.mark.slow
 async def test_prv_7_9_a_change_that_fails_is_reported_and_ordered_again_only_by_the_next_attempt(aws: FakeAws, world: World) -> None:
     await made(world, world.plan(scaled(maxNodeCount=4)), *TO_NODES, "pool/gpu")
     aws.fault(Fault(Kind.FAIL, operation="UpdateNodegroupConfig", code="NodeCreationFailure"))
@@ -103,7 +101,6 @@ IMMUTABLE = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("edit", "field"), [(row[2], row[3]) for row in IMMUTABLE], ids=[f"prv-50 {row[0]}" for row in IMMUTABLE])
 async def test_what_eks_never_changes_of_a_group_is_reported_and_nothing_is_called(
     aws: FakeAws, world: World, edit: dict[str, Any], field: str
@@ -125,7 +122,6 @@ async def test_what_eks_never_changes_of_a_group_is_reported_and_nothing_is_call
     assert writes(aws) == before
 
 
-@pytest.mark.slow
 async def test_prv_7_9_another_card_layout_is_a_new_version_of_the_template_and_rolls_the_nodes(aws: FakeAws, world: World) -> None:
     def p5(disk: int) -> Any:
         return classes(
@@ -154,7 +150,6 @@ PLANTED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("planted", PLANTED, ids=["-".join(each) for each in PLANTED])
 async def test_a_version_of_the_template_that_others_made_is_never_given_to_the_nodes(
     aws: FakeAws, world: World, planted: dict[str, Any]
@@ -178,7 +173,6 @@ async def test_a_version_of_the_template_that_others_made_is_never_given_to_the_
     assert there["LaunchTemplateData"] == first["LaunchTemplateData"]
 
 
-@pytest.mark.slow
 async def test_prv_14_a_pool_keeps_its_network_cards_when_ec2_may_not_be_asked_any_more(aws: FakeAws, world: World) -> None:
     """With one card in another version of the template all nodes would be replaced."""
     machine = {"instanceType": "g6e.48xlarge", "accelerator": {"type": "nvidia-l40s", "count": 8}}
@@ -200,7 +194,6 @@ async def test_prv_14_a_type_of_machine_without_efa_is_refused(world: World) -> 
     assert desired.objects == ()
 
 
-@pytest.mark.slow
 async def test_prv_52_77_an_add_on_follows_the_version_although_its_history_was_lost(aws: FakeAws, world: World) -> None:
     keys = (*TO_NODES, "addon/kube-proxy", "pool/system")
     await made(world, world.plan(kubernetesVersion="1.34"), *keys)
@@ -215,7 +208,6 @@ async def test_prv_52_77_an_add_on_follows_the_version_although_its_history_was_
     assert await changed(lost, lost.plan(kubernetesVersion="1.35"), *keys) == []
 
 
-@pytest.mark.slow
 async def test_prv_52_two_minor_versions_are_two_steps_with_add_ons_and_groups_after_each(aws: FakeAws, world: World) -> None:
     keys = (*TO_NODES, "addon/kube-proxy", "pool/system", "pool/gpu")
     await made(world, world.plan(kubernetesVersion="1.34"), *keys)
@@ -235,7 +227,6 @@ async def test_prv_52_two_minor_versions_are_two_steps_with_add_ons_and_groups_a
     assert [each["version"] for each in calls(aws, "UpdateClusterVersion")] == ["1.35", "1.36"]
 
 
-@pytest.mark.slow
 async def test_prv_52_the_next_step_waits_for_groups_that_are_behind(world: World) -> None:
     keys = (*TO_NODES, "pool/system", "pool/gpu")
     await made(world, world.plan(kubernetesVersion="1.34"), *keys)
@@ -250,7 +241,6 @@ async def test_prv_52_the_next_step_waits_for_groups_that_are_behind(world: Worl
     assert cluster.calls[0].parameters["version"] == "1.35"
 
 
-@pytest.mark.slow
 async def test_prv_53_a_lower_version_is_refused(world: World) -> None:
     await made(world, world.plan(kubernetesVersion="1.35"), *TO_NODES)
     lower = world.plan(kubernetesVersion="1.34")
@@ -267,7 +257,6 @@ def _policy(**statement: Any) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **statement}]})
 
 
-@pytest.mark.slow
 async def test_prv_56_what_is_taken_away_by_hand_is_put_back(aws: FakeAws, world: World) -> None:
     keys = ("net/vpc", "net/subnets", "net/igw", "net/routes-public", "sg/efs", "iam/cluster", "iam/policy-autoscaler", "iam/autoscaler")
     desired = world.plan()
@@ -301,7 +290,6 @@ async def test_prv_56_what_is_taken_away_by_hand_is_put_back(aws: FakeAws, world
     assert world.known == facts
 
 
-@pytest.mark.slow
 async def test_prv_56_a_route_and_a_subnet_that_point_elsewhere_are_turned_back(aws: FakeAws, world: World) -> None:
     keys = ("net/vpc", "net/subnets", "net/igw", "net/routes-public")
     desired = world.plan()
@@ -317,7 +305,6 @@ async def test_prv_56_a_route_and_a_subnet_that_point_elsewhere_are_turned_back(
     assert world.look(objects["net/routes-public"]).state is State.READY
 
 
-@pytest.mark.slow
 async def test_prv_57_a_group_that_was_deleted_by_hand_is_built_again(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_NODES, "pool/gpu")
@@ -327,7 +314,6 @@ async def test_prv_57_a_group_that_was_deleted_by_hand_is_built_again(aws: FakeA
     assert (aws.made("CreateNodegroup"), world.look(objects["pool/gpu"]).state) == (2, State.READY)
 
 
-@pytest.mark.slow
 async def test_prv_58_a_cluster_that_was_deleted_by_hand_is_seen_as_gone(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_NODES)
@@ -340,7 +326,6 @@ async def test_prv_58_a_cluster_that_was_deleted_by_hand_is_seen_as_gone(aws: Fa
     assert {world.look(objects[key]).state for key in gone} == {State.ABSENT}
 
 
-@pytest.mark.slow
 async def test_prv_7_9_a_subnet_that_is_gone_is_put_back_only_while_nothing_was_in_it(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, "net/vpc", "net/subnets")
@@ -358,7 +343,6 @@ async def test_prv_7_9_a_subnet_that_is_gone_is_put_back_only_while_nothing_was_
         await made(world, desired, "net/subnets")
 
 
-@pytest.mark.slow
 async def test_prv_7_the_ranges_of_subnets_stay_when_a_pool_in_another_zone_is_added() -> None:
     with FakeAws("us-east-1") as aws:
         world = world_of(aws)

@@ -16,6 +16,8 @@ from tests.activities.clouds.builders import BLOCK, an_eks_pool
 from tests.activities.clouds.eks.test_cases import TO_CLUSTER, TO_NODES, made
 from tests.activities.clouds.eks.world import World, world_of
 
+pytestmark = pytest.mark.slow
+
 
 def swept(world: World, *, emptied: bool = False) -> list[Leftover]:
     """Sweep the objects of the cluster that the audit finds, for at most six rounds; return the rest."""
@@ -37,7 +39,6 @@ def kinds(left: list[Leftover]) -> list[str]:
     return [each.kind for each in left]
 
 
-@pytest.mark.slow
 async def test_prv_70_a_cluster_that_is_being_created_is_waited_for_and_deleted(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
@@ -58,7 +59,6 @@ async def test_prv_71_an_address_whose_allocation_was_not_answered_is_found_and_
     assert (aws.made("ReleaseAddress"), aws.remains()) == (1, [])
 
 
-@pytest.mark.slow
 async def test_prv_72_where_nothing_was_created_nothing_is_deleted(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await world.delete_all(desired.objects)
@@ -67,7 +67,6 @@ async def test_prv_72_where_nothing_was_created_nothing_is_deleted(aws: FakeAws,
     assert [each.operation for each in aws.ledger() if not each.operation.startswith(reads)] == []
 
 
-@pytest.mark.slow
 async def test_prv_67_the_file_system_goes_after_its_mount_targets(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, "net/vpc", "net/subnets", "sg/efs", "efs", "efs/mounts")
@@ -80,7 +79,6 @@ async def test_prv_67_the_file_system_goes_after_its_mount_targets(aws: FakeAws,
         await world.delete(objects["efs"])
 
 
-@pytest.mark.slow
 async def test_prv_71_a_mount_target_of_a_file_system_of_users_is_of_users(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, "net/vpc", "net/subnets", "sg/efs", "efs", "efs/mounts")
@@ -106,7 +104,6 @@ def a_copy(aws: FakeAws, system: str, token: str) -> str:
     return str(efs.create_file_system(CreationToken=token, Tags=found["Tags"])["FileSystemId"])
 
 
-@pytest.mark.slow
 async def test_a_file_system_with_our_tags_that_was_restored_is_named_and_stays(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, "net/vpc", "net/subnets", "sg/efs", "efs", "efs/mounts")
@@ -133,7 +130,6 @@ async def test_a_second_file_system_that_was_created_here_goes_while_it_is_empty
     assert world.look(objects["efs"]).duplicates == ()
 
 
-@pytest.mark.slow
 async def test_prv_68_an_address_is_released_when_its_gateway_is_gone(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, "net/vpc", "net/subnets", "net/igw", "net/eip", "net/nat")
@@ -146,7 +142,6 @@ async def test_prv_68_an_address_is_released_when_its_gateway_is_gone(aws: FakeA
     assert aws.made("ReleaseAddress") == 1
 
 
-@pytest.mark.slow
 async def test_prv_14_f14_a_delete_that_is_held_is_tried_again(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
@@ -156,7 +151,6 @@ async def test_prv_14_f14_a_delete_that_is_held_is_tried_again(aws: FakeAws, wor
     assert aws.remains() == []
 
 
-@pytest.mark.slow
 async def test_a_group_whose_delete_failed_is_deleted_again(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_NODES, "pool/gpu")
@@ -165,7 +159,6 @@ async def test_a_group_whose_delete_failed_is_deleted_again(aws: FakeAws, world:
     assert aws.made("DeleteNodegroup") == 2
 
 
-@pytest.mark.slow
 async def test_prv_65_an_interface_that_a_node_left_is_deleted_once_it_was_unused_for_two_minutes(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_CLUSTER)
@@ -189,7 +182,6 @@ async def test_prv_65_an_interface_that_a_node_left_is_deleted_once_it_was_unuse
     assert "NetworkInterface" not in kinds(list(world.provider.audit(world.audit())))
 
 
-@pytest.mark.slow
 async def test_prv_9_3_what_eks_made_for_a_node_group_and_left_is_named_once_the_cluster_is_gone(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_NODES, "pool/gpu")
@@ -209,7 +201,6 @@ async def test_prv_9_3_what_eks_made_for_a_node_group_and_left_is_named_once_the
     assert kinds(list(world.provider.audit(world.audit()))) == ["LaunchTemplate"], "a right that nothing else needs"
 
 
-@pytest.mark.slow
 async def test_prv_9_3_a_profile_that_may_not_be_deleted_does_not_hold_its_role(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_NODES, "pool/gpu")
@@ -220,7 +211,6 @@ async def test_prv_9_3_a_profile_that_may_not_be_deleted_does_not_hold_its_role(
     assert [each for each in aws.remains() if profile in each] == [f"iam/instance-profile/{profile}"]
 
 
-@pytest.mark.slow
 async def test_prv_74_nodes_that_are_there_without_their_cluster_are_named(aws: FakeAws, world: World) -> None:
     objects = await made(world, world.plan(), *TO_CLUSTER)
     tags: Any = [{"ResourceType": "instance", "Tags": [{"Key": "eks:cluster-name", "Value": world.provider.cloud_cluster(world.account)}]}]
@@ -232,7 +222,6 @@ async def test_prv_74_nodes_that_are_there_without_their_cluster_are_named(aws: 
     assert (found.id, found.ours, "a node of this cluster, which is gone" in found.evidence) == (node, False, True)
 
 
-@pytest.mark.slow
 async def test_prv_66_64_a_load_balancer_and_its_group_are_swept(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_CLUSTER)
@@ -246,7 +235,6 @@ async def test_prv_66_64_a_load_balancer_and_its_group_are_swept(aws: FakeAws, w
     assert aws.remains() == []
 
 
-@pytest.mark.slow
 async def test_prv_9_4_what_the_inventory_has_lost_is_found_by_its_marks_and_deleted(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, "net/vpc", "net/subnets", "net/igw", "net/eip", "sg/efs", "iam/cluster", "iam/policy-autoscaler", "efs")
@@ -259,7 +247,6 @@ async def test_prv_9_4_what_the_inventory_has_lost_is_found_by_its_marks_and_del
     assert aws.remains() == []
 
 
-@pytest.mark.slow
 async def test_prv_77_pools_that_no_plan_names_any_more_are_found_by_their_marks_before_their_cluster(aws: FakeAws, world: World) -> None:
     aws.plant_reservation(BLOCK, "us-east-2a", "p5en.48xlarge", 2, "scheduled")
     pool = an_eks_pool("p5en", className="p5en", nodeCount=2, capacityBlock={"capacityReservationId": BLOCK})
@@ -279,7 +266,6 @@ async def test_prv_77_pools_that_no_plan_names_any_more_are_found_by_their_marks
     assert aws.remains() == []
 
 
-@pytest.mark.slow
 async def test_prv_74_what_others_have_put_into_the_vpc_is_named_and_stays(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     objects = await made(world, desired, "net/vpc", "net/subnets")
@@ -309,7 +295,6 @@ def tagged(owner: str, key: str) -> list[dict[str, str]]:
     return [{"Key": "modelplane.ai/owner", "Value": owner}, {"Key": "modelplane.ai/object", "Value": key}]
 
 
-@pytest.mark.slow
 async def test_tags_make_nothing_ours_that_is_in_another_network(aws: FakeAws, world: World) -> None:
     keys = ("net/vpc", "net/subnets", "net/igw", "net/eip", "net/routes-public", "sg/efs")
     objects = await made(world, world.plan(), *keys)
@@ -334,7 +319,6 @@ async def test_tags_make_nothing_ours_that_is_in_another_network(aws: FakeAws, w
     assert {each.id: each.ours for each in swept(lost)} == dict.fromkeys(theirs.values(), False)
 
 
-@pytest.mark.slow
 async def test_a_launch_template_that_is_a_copy_of_ours_is_named_and_ends_no_deletion(aws: FakeAws, world: World) -> None:
     owner, ec2 = world.wanted(world.plan().objects[0]).owner.digits, aws.client("ec2")
     specification: Any = [{"ResourceType": "launch-template", "Tags": tagged(owner, "lt/gpu")}]
@@ -355,7 +339,6 @@ async def test_prv_3_an_object_that_lost_its_tag_is_not_deleted(aws: FakeAws, wo
     assert aws.made("DeleteVpc") == 0
 
 
-@pytest.mark.slow
 async def test_prv_9_3_volumes_are_deleted_only_with_the_tag_of_the_cluster(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, "net/vpc")
@@ -378,7 +361,6 @@ async def test_prv_9_3_volumes_are_deleted_only_with_the_tag_of_the_cluster(aws:
     assert {each["VolumeId"] for each in ec2.describe_volumes()["Volumes"]} == set(others)
 
 
-@pytest.mark.slow
 async def test_prv_64_network_load_balancers_of_services_and_of_the_controller_are_swept_and_others_named(
     aws: FakeAws, world: World
 ) -> None:

@@ -12,6 +12,8 @@ from testbed.clouds.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import a_pool
 from tests.activities.clouds.gke.cloud import Cloud, a_cloud, run
 
+pytestmark = pytest.mark.slow
+
 COMPUTE = "https://www.googleapis.com/compute/v1"
 
 
@@ -47,7 +49,6 @@ LEAKS: list[tuple[Kind, set[str]]] = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "kinds"), LEAKS, ids=[row[0] for row in LEAKS])
 def test_prv_69_what_a_cluster_left_is_found_and_deleted_and_the_network_then_goes(cloud: Cloud, kind: Kind, kinds: set[str]) -> None:
     cloud.google.fault(Leak(kind=kind))
@@ -63,7 +64,6 @@ def test_prv_69_what_a_cluster_left_is_found_and_deleted_and_the_network_then_go
     assert (cloud.google.remains(), cloud.audit()) == ([], [])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("swept", range(6))
 def test_prv_9_3_an_end_between_two_deletions_of_a_load_balancer_hides_nothing(cloud: Cloud, swept: int) -> None:
     cloud.google.plant_leftover(cloud.cluster_name, "forwarding_rule")
@@ -77,7 +77,6 @@ def test_prv_9_3_an_end_between_two_deletions_of_a_load_balancer_hides_nothing(c
     assert cloud.google.remains() == []
 
 
-@pytest.mark.slow
 def test_prv_9_3_a_firewall_rule_stays_while_it_says_whose_the_rest_is(cloud: Cloud) -> None:
     cloud.google.plant_leftover(cloud.cluster_name, "forwarding_rule")
     for each in of_kind(cloud.audit(), "Firewall"):
@@ -86,7 +85,6 @@ def test_prv_9_3_a_firewall_rule_stays_while_it_says_whose_the_rest_is(cloud: Cl
     assert len(of_kind(cloud.audit(), "Firewall")) == 2
 
 
-@pytest.mark.slow
 def test_a_health_check_of_target_pools_is_gone_once_its_deletion_ended(cloud: Cloud) -> None:
     cloud.google.plant_leftover(cloud.cluster_name, "forwarding_rule")
     message = "resource is already being used by 'x'"
@@ -100,7 +98,6 @@ def test_a_health_check_of_target_pools_is_gone_once_its_deletion_ended(cloud: C
     assert check.id not in cloud.google.objects()
 
 
-@pytest.mark.slow
 def test_a_health_check_of_target_pools_is_found_among_many(cloud: Cloud) -> None:
     for number in range(100):
         cloud.google.plant(f"projects/fake-project/global/httpHealthChecks/a{number}", description="of others")
@@ -108,7 +105,6 @@ def test_a_health_check_of_target_pools_is_found_among_many(cloud: Cloud) -> Non
     assert [each.id for each in of_kind(cloud.audit(), "HttpHealthCheck")] == [check]
 
 
-@pytest.mark.slow
 def test_prv_d5_a_load_balancer_is_found_while_its_cluster_is_there(cloud: Cloud) -> None:
     cloud.google.plant_leftover(cloud.cluster_name, "forwarding_rule")
     assert {each.kind for each in without_key(cloud)} == LOAD_BALANCER
@@ -125,7 +121,6 @@ def test_a_network_with_a_forwarding_rule_in_it_waits_and_says_what_for(cloud: C
         run(cloud.delete(objects[1], attempts=2))
 
 
-@pytest.mark.slow
 def test_leftovers_are_in_the_order_in_which_they_can_be_deleted(cloud: Cloud) -> None:
     cloud.google.plant_leftover(cloud.cluster_name, "forwarding_rule")
     kinds = [each.kind for each in cloud.audit()]
@@ -144,14 +139,12 @@ def test_leftovers_are_in_the_order_in_which_they_can_be_deleted(cloud: Cloud) -
     ]
 
 
-@pytest.mark.slow
 def test_what_was_asked_for_is_found_by_its_mark_with_its_key(cloud: Cloud) -> None:
     assert [each.key for each in cloud.audit()] == ["cluster", "net/subnet", "net/vpc", "iam/sa", "iam/binding"]
     cloud.sweep()
     assert len(cloud.audit()) == 5, "what has a key is deleted by its handler"
 
 
-@pytest.mark.slow
 def test_prv_77_what_an_inventory_has_lost_is_found_by_its_marks_and_deleted(cloud: Cloud) -> None:
     lost = a_cloud(cloud.google)
     assert [each.key for each in lost.audit()] == ["cluster", "net/subnet", "net/vpc", "iam/sa", "iam/binding"]
@@ -194,7 +187,6 @@ def test_prv_74_what_others_put_into_the_network_is_named_and_never_deleted(clou
     assert set(planted) <= set(google.objects())
 
 
-@pytest.mark.slow
 def test_prv_74_the_network_is_held_until_they_are_gone(cloud: Cloud) -> None:
     objects, instance = cloud.objects, an_instance(cloud)
     for each in reversed(objects[2:]):
@@ -228,7 +220,6 @@ OTHERS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("path", "fields"), [row[1:] for row in OTHERS], ids=[row[0] for row in OTHERS])
 def test_prv_p3_what_belongs_to_others_is_not_even_named(cloud: Cloud, path: str, fields: dict[str, Any]) -> None:
     cloud.google.plant(f"projects/fake-project/{path}", **fields)
@@ -236,7 +227,6 @@ def test_prv_p3_what_belongs_to_others_is_not_even_named(cloud: Cloud, path: str
     assert [each.id for each in cloud.audit() if each.id.endswith(path)] == []
 
 
-@pytest.mark.slow
 def test_two_clusters_in_one_project_sweep_only_their_own(cloud: Cloud) -> None:
     google = cloud.google
     other = a_cloud(google)
@@ -271,7 +261,6 @@ def a_load_balancer(cloud: Cloud, name: str, *, nodes_of: str = "", network: boo
     return [rule, pool, check, firewall, address]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("network", [True, False])
 def test_ruling_71_load_balancers_of_users_are_named_unless_they_had_none_any_more(cloud: Cloud, network: bool) -> None:
     planted = a_load_balancer(cloud, "a1", nodes_of=cloud.base, network=network)
@@ -285,7 +274,6 @@ def test_ruling_71_load_balancers_of_users_are_named_unless_they_had_none_any_mo
     assert without_key(cloud) == []
 
 
-@pytest.mark.slow
 def test_ruling_71_so_is_what_lets_their_health_checks_in(cloud: Cloud) -> None:
     a_load_balancer(cloud, "a1", nodes_of=cloud.base)
     name = "projects/fake-project/global/firewalls/k8s-a1-check-http-hc"
@@ -297,7 +285,6 @@ def test_ruling_71_so_is_what_lets_their_health_checks_in(cloud: Cloud) -> None:
     assert without_key(cloud) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("emptied", [False, True])
 def test_ruling_71_what_claims_of_users_stored_is_named_and_stays(cloud: Cloud, emptied: bool) -> None:
     cloud.emptied = emptied
@@ -314,7 +301,6 @@ def test_ruling_71_what_claims_of_users_stored_is_named_and_stays(cloud: Cloud, 
     assert {disk, share} <= set(cloud.google.objects())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("nodes_of", ["other-0a1b2c3d", ""])
 def test_a_firewall_rule_with_the_name_of_another_load_balancer_makes_it_not_ours(cloud: Cloud, nodes_of: str) -> None:
     cloud.emptied = True
@@ -347,7 +333,6 @@ def test_a_subnet_with_our_mark_and_another_name_is_not_ours(cloud: Cloud) -> No
 # --- one by one -----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_the_firewall_of_gke_is_left_only_once_the_cluster_is_gone(cloud: Cloud) -> None:
     assert of_kind(cloud.audit(), "Firewall") == []
     network = network_of(cloud)
@@ -358,7 +343,6 @@ def test_the_firewall_of_gke_is_left_only_once_the_cluster_is_gone(cloud: Cloud)
     assert of_kind(cloud.audit(), "Firewall") == []
 
 
-@pytest.mark.slow
 def test_prv_9_3_routes_of_gke_are_left_only_once_the_cluster_is_gone_and_those_of_the_network_never(cloud: Cloud) -> None:
     network, top = network_of(cloud), "projects/fake-project/global/routes"
     own = cloud.google.plant(f"{top}/default-route-0a1b2c3d", network=network)
@@ -380,7 +364,6 @@ def test_a_cluster_whose_label_was_taken_away_is_there_and_keeps_the_firewall_of
     assert (cluster.ours, cluster.key, cluster.evidence.partition(" ")[0]) == (True, "cluster", "description")
 
 
-@pytest.mark.slow
 def test_a_disk_that_is_attached_stays(cloud: Cloud) -> None:
     name = "projects/fake-project/zones/europe-west4-a/disks/pvc-1"
     cloud.google.plant(
@@ -426,7 +409,6 @@ def test_prv_75_a_deleted_account_leaves_no_member_behind(cloud: Cloud) -> None:
     assert cloud.google.members("roles/container.admin") == ["deleted:serviceAccount:mp-other@fake-project.iam.gserviceaccount.com?uid=1"]
 
 
-@pytest.mark.slow
 def test_what_uses_it_still_holds_a_leftover_up(cloud: Cloud) -> None:
     cloud.google.plant_leftover(cloud.cluster_name, "firewall")
     cloud.google.fault(DependencyRefuses(call="compute.firewalls.delete", times=1))

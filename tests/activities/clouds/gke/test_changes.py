@@ -22,6 +22,8 @@ from testbed.clouds.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import a_pool, classes
 from tests.activities.clouds.gke.cloud import Cloud, a_cloud, changes, cluster_of, pool_of, run
 
+pytestmark = pytest.mark.slow
+
 L4_NODES: dict[str, Any] = {"machineType": "g2-standard-8", "diskSizeGb": 200, "accelerator": {"type": "nvidia-l4", "count": 1}}
 ZONES = ["europe-west4-a", "europe-west4-b"]
 
@@ -78,7 +80,6 @@ def test_prv_6_8_a_fixed_size_is_set_and_an_autoscaled_one_never(ready: Cloud) -
     assert (pool_of(ready).autoscaling.enabled, pool_of(ready).initial_node_count) == (False, 3)
 
 
-@pytest.mark.slow
 def test_prv_6_8_a_fixed_size_that_gke_does_not_show_is_set_once(ready: Cloud) -> None:
     ready.google.show_first_sizes()
     for size in (3, 1, 2):
@@ -135,7 +136,6 @@ FIXED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("change", "text"), [row[1:] for row in FIXED], ids=[row[0] for row in FIXED])
 def test_prv_50_what_cannot_be_changed_is_said_and_nothing_is_called(ready: Cloud, change: dict[str, Any], text: str) -> None:
     ready.classes = classes(l4={"provider": "GKE", "gke": L4_NODES | change})
@@ -227,7 +227,6 @@ def test_prv_27_a_cluster_of_another_owner_stays_as_it_is(google: FakeGoogle) ->
     assert cloud.cluster_name in google.objects()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "call"),
     [
@@ -247,7 +246,6 @@ def test_prv_p3_a_namesake_of_another_owner_is_neither_changed_nor_deleted(googl
     assert google.objects() == before
 
 
-@pytest.mark.slow
 def test_prv_23_a_cluster_of_the_same_name_meets_nothing_of_the_one_before(ready: Cloud) -> None:
     other = a_cloud(ready.google, *ready.pools)
     other.account = other.account.model_copy(update={"cluster_uid": "b7a1f2d4-0000-4000-8000-000000000000"})
@@ -311,7 +309,6 @@ def test_prv_43_44_no_key_is_ever_made(google: FakeGoogle) -> None:
     assert google.ledger().calls("iam.*key*") == []
 
 
-@pytest.mark.slow
 def test_prv_d11_the_binding_goes_before_the_account(ready: Cloud) -> None:
     run(ready.delete_all())
     assert ready.google.members("roles/container.admin") == []
@@ -367,7 +364,6 @@ def cancels(google: FakeGoogle) -> list[str]:
     return [call.outcome for call in google.ledger().calls("container.cancel_operation")]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["pool/gpu", "cluster"])
 def test_prv_9_5_the_creation_of_a_pool_is_cancelled_when_it_or_its_cluster_is_deleted(slow: FakeGoogle, key: str) -> None:
     cloud = being_created(slow, a_pool())
@@ -377,7 +373,6 @@ def test_prv_9_5_the_creation_of_a_pool_is_cancelled_when_it_or_its_cluster_is_d
     assert slow.remains() == []
 
 
-@pytest.mark.slow
 def test_prv_9_5_that_of_another_pool_goes_on(slow: FakeGoogle) -> None:
     cloud = being_created(slow, a_pool(), a_pool("other"))
     run(cloud.delete(cloud.object("pool/gpu")))
@@ -385,7 +380,6 @@ def test_prv_9_5_that_of_another_pool_goes_on(slow: FakeGoogle) -> None:
     assert cloud.pool_name("other") in slow.objects()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("code", ["FAILED_PRECONDITION", "PERMISSION_DENIED", "NOT_FOUND", "UNIMPLEMENTED"])
 def test_prv_9_5_what_cannot_be_cancelled_is_awaited(slow: FakeGoogle, code: str) -> None:
     cloud = being_created(slow, a_pool())

@@ -7,6 +7,8 @@ from testbed.clouds.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import a_pool
 from tests.activities.clouds.gke.cloud import Cloud, a_cloud, run
 
+pytestmark = pytest.mark.slow
+
 KEYS = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "cluster", "pool/gpu"]
 CREATES = {
     "api/file": "serviceusage.enable_service",
@@ -74,7 +76,6 @@ def test_prv_1_the_graph_is_created_in_order_and_ready(cloud: Cloud) -> None:
     assert created == [f"{CREATES[key]} OK" for key in KEYS]
 
 
-@pytest.mark.slow
 def test_prv_p2_a_second_run_changes_nothing(cloud: Cloud) -> None:
     run(cloud.create_all())
     cloud.google.ledger().clear()
@@ -82,7 +83,6 @@ def test_prv_p2_a_second_run_changes_nothing(cloud: Cloud) -> None:
     assert cloud.writes() == []
 
 
-@pytest.mark.slow
 def test_prv_77_a_workflow_that_was_lost_finds_everything_and_creates_nothing(cloud: Cloud) -> None:
     run(cloud.create_all())
     other = a_cloud(cloud.google, *cloud.pools)
@@ -92,7 +92,6 @@ def test_prv_77_a_workflow_that_was_lost_finds_everything_and_creates_nothing(cl
     assert other.known == cloud.known
 
 
-@pytest.mark.slow
 def test_prv_62_deletion_in_reverse_leaves_nothing(cloud: Cloud) -> None:
     run(cloud.create_all())
     run(cloud.delete_all())
@@ -113,7 +112,6 @@ def test_prv_72_when_nothing_was_created_a_deletion_only_looks(cloud: Cloud) -> 
     assert [call for call in cloud.writes() if not call.startswith("oauth2")] == []
 
 
-@pytest.mark.slow
 def test_prv_73_a_deletion_may_be_repeated(cloud: Cloud) -> None:
     run(cloud.create_all())
     objects = cloud.objects
@@ -127,7 +125,6 @@ def test_prv_73_a_deletion_may_be_repeated(cloud: Cloud) -> None:
 # --- steps that are cut off -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before create", "create", "look"])
 @pytest.mark.parametrize("key", KEYS)
 def test_prv_24_a_worker_that_dies_in_a_creation_creates_once(cloud: Cloud, key: str, moment: str) -> None:
@@ -138,7 +135,6 @@ def test_prv_24_a_worker_that_dies_in_a_creation_creates_once(cloud: Cloud, key:
     assert_gone(cloud)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["delete", "look"])
 @pytest.mark.parametrize("key", KEYS)
 def test_prv_24_a_worker_that_dies_in_a_deletion_leaves_nothing(cloud: Cloud, key: str, moment: str) -> None:
@@ -148,7 +144,6 @@ def test_prv_24_a_worker_that_dies_in_a_deletion_leaves_nothing(cloud: Cloud, ke
     assert_gone(cloud)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", ["unavailable", "cut"])
 @pytest.mark.parametrize("key", KEYS)
 def test_prv_26_a_creation_whose_answer_is_lost_creates_once(cloud: Cloud, key: str, how: str) -> None:
@@ -159,7 +154,6 @@ def test_prv_26_a_creation_whose_answer_is_lost_creates_once(cloud: Cloud, key: 
     assert_whole(cloud)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", sorted(DELETES))
 def test_prv_f2_a_deletion_whose_answer_is_lost_leaves_nothing(cloud: Cloud, key: str) -> None:
     run(cloud.create_all())
@@ -169,7 +163,6 @@ def test_prv_f2_a_deletion_whose_answer_is_lost_leaves_nothing(cloud: Cloud, key
     assert_gone(cloud)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS)
 def test_prv_28_a_throttled_creation_succeeds(cloud: Cloud, key: str) -> None:
     cloud.google.fault(Throttle(call=CREATES[key], times=3))
@@ -178,7 +171,6 @@ def test_prv_28_a_throttled_creation_succeeds(cloud: Cloud, key: str) -> None:
     assert_whole(cloud)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key in KEYS if key != "api/file"])
 def test_prv_f20_a_creation_that_succeeds_after_its_time_creates_once(cloud: Cloud, key: str) -> None:
     cloud.google.fault(LateEffect(call=CREATES[key], later=3))
@@ -186,7 +178,6 @@ def test_prv_f20_a_creation_that_succeeds_after_its_time_creates_once(cloud: Clo
     assert_whole(cloud)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["net/vpc", "net/subnet", "iam/sa", "cluster", "pool/gpu"])
 def test_prv_25_what_is_created_and_not_visible_yet_is_not_created_again(cloud: Cloud, key: str) -> None:
     cloud.google.fault(Invisible(call=CREATES[key], reads=3))
@@ -203,7 +194,6 @@ DISTURBANCES: list[tuple[str, list[Fault]]] = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("faults", [row[1] for row in DISTURBANCES], ids=[row[0] for row in DISTURBANCES])
 def test_a_disturbed_run_ends_as_an_undisturbed_one(cloud: Cloud, faults: list[Fault]) -> None:
     cloud.google.fault(*faults)
@@ -226,7 +216,6 @@ def test_a_disturbed_run_ends_as_an_undisturbed_one(cloud: Cloud, faults: list[F
     assert cloud.google.faults_left() == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["net/vpc", "net/subnet", "iam/sa", "cluster"])
 def test_prv_70_what_is_being_created_is_deleted_once_that_is_possible(cloud: Cloud, key: str) -> None:
     """The answer to its creation is lost, and the deletion comes before anybody looks again."""
@@ -246,7 +235,6 @@ def test_prv_70_what_is_being_created_is_deleted_once_that_is_possible(cloud: Cl
     assert len(cloud.google.ledger().calls(CREATES[key], effective=True)) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["net/vpc", "net/subnet", "cluster", "pool/gpu"])
 def test_prv_9_5_what_is_being_created_and_not_visible_yet_does_not_count_as_absent(key: str) -> None:
     """Its operation is found in the list of the cloud by whoever comes after a crash, so a deletion waits for it."""

@@ -12,6 +12,8 @@ from testbed.clouds.gcp.services.gke.capacity import METRICS
 from tests.activities.clouds.builders import a_pool, reasons, warned
 from tests.activities.clouds.gke.cloud import Cloud, a_cloud, run
 
+pytestmark = pytest.mark.slow
+
 
 def writes(cloud: Cloud) -> list[str]:
     return [call for call in cloud.writes() if not call.startswith("oauth2")]
@@ -30,7 +32,6 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("pool", "block", "at", "text"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_what_google_would_refuse_is_refused_before_anything_is_created(
     google: FakeGoogle, pool: dict[str, Any], block: dict[str, Any], at: str, text: str
@@ -118,7 +119,6 @@ CHECKS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("call", "text"), CHECKS)
 def test_a_check_that_may_not_run_is_a_warning(google: FakeGoogle, call: str, text: str) -> None:
     google.fault(Refuse(call=call, code="PERMISSION_DENIED", message="Required permission"))

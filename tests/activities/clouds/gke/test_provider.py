@@ -19,6 +19,8 @@ from tests.activities.clouds.builders import a_pool
 from tests.activities.clouds.gke.cloud import REGION, SECRET, run
 from tests.activities.clouds.gke.cloud import a_cloud as any_cloud
 
+pytestmark = pytest.mark.slow
+
 # A credential takes part only in calls over HTTP and gRPC.
 a_cloud = partial(any_cloud, direct=False)
 KINDS = ["Service", "Network", "Subnetwork", "ServiceAccount", "IAM binding", "Cluster", "NodePool"]
@@ -31,7 +33,6 @@ def test_the_project_is_that_of_the_credential_and_a_pinned_one_stays(google: Fa
     assert provider.pinned(fresh.model_copy(update={"project": "other"})).project == "other"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_at_the_cloud_has_a_handler_of_its_own_for_each_piece_of_work(google: FakeGoogle, kind: str) -> None:
     cloud = a_cloud(google)
@@ -40,7 +41,6 @@ def test_every_kind_at_the_cloud_has_a_handler_of_its_own_for_each_piece_of_work
     assert first is not second
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Connection", "StorageClass", "HelmRelease"])
 def test_objects_in_the_cluster_have_none(google: FakeGoogle, kind: str) -> None:
     cloud = a_cloud(google)
@@ -85,7 +85,6 @@ def test_prv_46_every_call_fetches_another_token(google: FakeGoogle) -> None:
     assert cloud.provider.token(cloud.account).text != cloud.provider.token(cloud.account).text
 
 
-@pytest.mark.slow
 def test_prv_18_a_credential_that_is_revoked_is_invalid_and_nothing_counts_as_gone(google: FakeGoogle) -> None:
     cloud = a_cloud(google, a_pool())
     run(cloud.create_all())
@@ -113,7 +112,6 @@ def test_a_key_of_google_is_none_of_the_fake_and_its_tokens_are_not_fetched(goog
         GkeProvider(real, REGION, GkeSettings(), clients=lambda text: FakeClients(google, text))
 
 
-@pytest.mark.slow
 def test_prv_79_nothing_of_the_credential_gets_out(google: FakeGoogle, caplog: pytest.LogCaptureFixture) -> None:
     cloud = a_cloud(google, a_pool())
     google.fault(

@@ -21,6 +21,8 @@ from testbed.clouds.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import a_pool
 from tests.activities.clouds.gke.cloud import Cloud, a_cloud, changes, cluster_of, pool_of, run
 
+pytestmark = pytest.mark.slow
+
 
 def test_prv_32_a_zone_without_machines_breaks_the_pool_and_nothing_else(google: FakeGoogle) -> None:
     cloud = a_cloud(google, a_pool("a"), a_pool("b", zones=["europe-west4-b"]))
@@ -53,7 +55,6 @@ def test_prv_33_a_cluster_that_breaks_twice_says_why(google: FakeGoogle) -> None
 CAUSES = [("GCE_STOCKOUT", CapacityUnavailable), ("GCE_QUOTA_EXCEEDED", QuotaExceeded), ("GKE_SERVICE_ACCOUNT_DELETED", PermissionDenied)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("condition", "kind"), CAUSES)
 def test_prv_4_2_a_broken_pool_has_the_class_of_its_condition(ready: Cloud, condition: str, kind: type[Exception]) -> None:
     pool = pool_of(ready)
@@ -63,7 +64,6 @@ def test_prv_4_2_a_broken_pool_has_the_class_of_its_condition(ready: Cloud, cond
     assert "why" in found.reason
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("condition", "kind"), CAUSES)
 def test_prv_60_a_pool_that_runs_with_errors_is_not_torn_down(ready: Cloud, condition: str, kind: type[Exception]) -> None:
     pool = pool_of(ready)
@@ -83,7 +83,6 @@ def test_a_cluster_that_is_degraded_says_why_and_stays(ready: Cloud) -> None:
     assert changes(ready) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("status", ["ERROR", "RUNNING_WITH_ERROR"])
 def test_prv_6_8_a_cluster_whose_system_pool_has_no_usable_nodes_is_not_ready(ready: Cloud, status: str) -> None:
     pool = pool_of(ready, "system")
@@ -115,7 +114,6 @@ def test_prv_30_without_quota_for_networks_the_rest_is_created(google: FakeGoogl
     run(cloud.create_all())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "call"),
     [("net/vpc", "compute.networks.insert"), ("net/subnet", "compute.subnetworks.insert"), ("api/file", "serviceusage.enable_service")],
@@ -135,7 +133,6 @@ def test_prv_30_an_operation_that_failed_for_a_quota_is_begun_anew_later(google:
     run(create())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("call", ["container.create_cluster", "container.create_node_pool"])
 def test_prv_41_an_operation_that_ends_with_an_internal_error_is_repaired(google: FakeGoogle, call: str) -> None:
     cloud = a_cloud(google, a_pool())
@@ -144,7 +141,6 @@ def test_prv_41_an_operation_that_ends_with_an_internal_error_is_repaired(google
     assert str(cloud.looked("pool/gpu").state) == "Ready"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("call", ["compute.networks.insert", "compute.subnetworks.insert"])
 def test_prv_41_so_is_one_of_the_network(google: FakeGoogle, call: str) -> None:
     cloud = a_cloud(google)
@@ -162,7 +158,6 @@ def test_prv_41_a_change_that_fails_is_said(ready: Cloud) -> None:
     assert pool_of(ready).autoscaling.max_node_count == 6
 
 
-@pytest.mark.slow
 def test_prv_29_what_is_throttled_for_long_is_transient_to_the_end(google: FakeGoogle) -> None:
     cloud = a_cloud(google)
     google.fault(Throttle(call="compute.networks.insert", times=1000))

@@ -15,6 +15,8 @@ from tests.activities.clouds.lives.fakes import eks_fake, gke_fake
 from tests.activities.clouds.lives.life import Fake, Life
 from tests.activities.clouds.lives.virtual_time import run
 
+pytestmark = pytest.mark.slow
+
 # More than would be asked.
 _FAILURES = 1000
 
@@ -49,7 +51,7 @@ def eks() -> Iterator[Case]:
         yield Case(eks_fake(aws), leave)
 
 
-@pytest.mark.parametrize("cloud", ["gke", pytest.param("eks", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cloud", ["gke", "eks"])
 def test_prv_64_f18_what_is_left_of_load_balancers_is_swept_and_the_deletion_goes_on(request: pytest.FixtureRequest, cloud: str) -> None:
     case: Case = request.getfixturevalue(cloud)
 

@@ -33,6 +33,7 @@ class SlowPods(IdleCluster):
         return await super().list(selection, keep)
 
 
+@pytest.mark.slow
 async def test_w6_an_owner_waits_until_a_new_watch_has_listed_every_kind() -> None:
     cluster, sent = SlowPods(), list[Owner]()
 

@@ -19,6 +19,8 @@ from tests.activities.clusters.watch.watching import watching
 from tests.activities.environment.cluster_under_test import eventually
 from tests.environment.idle_clusters import IdleCluster
 
+pytestmark = pytest.mark.slow
+
 CLUSTER = Owner("InferenceCluster", "", "eu", "u1")
 
 

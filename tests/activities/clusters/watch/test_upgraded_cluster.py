@@ -21,6 +21,8 @@ from tests.activities.clusters.watch.watching import watching
 from tests.activities.environment.cluster_under_test import eventually
 from tests.environment.idle_clusters import IdleCluster
 
+pytestmark = pytest.mark.slow
+
 CLUSTER, REPLICA = Owner("InferenceCluster", "", "eu", "u1"), Owner(REPLICA_KIND, "ml", "qwen-eu-0", "u2")
 OLD, NEW = (Kind(f"resource.k8s.io/{version}", "ResourceClaimTemplate") for version in ("v1beta2", "v1"))
 DEPLOYMENT = kinds.DEPLOYMENT

@@ -15,6 +15,8 @@ import pytest
 from activities.render.cache.hydration import CLIENT_REQUIREMENTS, HUGGINGFACE, OCI, OCI_BY_TAG
 from tests.activities.render.cache.programs import MARKER, wait_until
 
+pytestmark = pytest.mark.slow
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TOKEN = "hf_verysecret"  # noqa: S105 -- made up
 # Has the part of the hub client's interface that the program uses; a folder is the hub, `HUB_ERROR` what fails.
@@ -191,7 +193,6 @@ def test_wkl_93_an_interrupted_download_writes_no_marker_and_resumes(hub: Hub) -
     assert hub.copied == ["config.json", "model.safetensors"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("marker", ['{"artefactKey": "key-0"}', "", "[]"], ids=["wkl-94 another artifact", "wkl-94 bare", "wkl-94 a list"])
 def test_a_marker_of_another_artifact_does_not_stop_the_download(hub: Hub, marker: str) -> None:
     (hub.volume / MARKER).write_text(marker)
@@ -199,7 +200,6 @@ def test_a_marker_of_another_artifact_does_not_stop_the_download(hub: Hub, marke
     assert hub.marker["artefactKey"] == "key-1"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("says", "token", "code"),
     [
@@ -229,7 +229,6 @@ def test_the_login_of_a_proxy_is_not_in_the_log_and_its_address_alone_is(hub: Hu
     assert "http://proxy:3128" in hub.run(HUB_ERROR="HfHubHTTPError:500@info", HTTPS_PROXY="http://proxy:3128").stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("password", ["pa55/word", "pa55#word", "pa55?word"])
 def test_a_login_that_clients_would_read_as_a_host_is_not_given_to_them(hub: Hub, password: str) -> None:
     """The client of the hub says `Invalid port: 'pa55'`, and what it says is in the status of the cache."""

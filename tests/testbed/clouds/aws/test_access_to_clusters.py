@@ -22,6 +22,8 @@ from testbed.clouds.aws.remote import started
 from testbed.clouds.aws.signatures import TOKEN_PREFIX, TOKEN_SECONDS, TokenRefused
 from tests.testbed.clouds.aws.infrastructure import CLUSTER, Infrastructure
 
+pytestmark = pytest.mark.slow
+
 HOST = "sts.us-east-2.amazonaws.com"
 
 
@@ -112,7 +114,6 @@ def test_what_is_no_token_is_refused(aws: FakeAws, text: str) -> None:
         aws.verify_token(text, CLUSTER)
 
 
-@pytest.mark.slow
 def test_an_api_server_that_asks_who_a_token_is_of_gets_the_access_that_the_account_gives() -> None:
     with FakeAws(role="provisioner") as aws:
         cloud = Infrastructure(aws).build(way_out=False)
@@ -133,7 +134,6 @@ def test_an_api_server_that_asks_who_a_token_is_of_gets_the_access_that_the_acco
         assert reviewed(token(aws.credential))["user"]["groups"] == []
 
 
-@pytest.mark.slow
 def test_a_cluster_hands_out_the_endpoint_that_is_given_for_it() -> None:
     asked: list[str] = []
 
@@ -152,7 +152,6 @@ def test_a_cluster_hands_out_the_endpoint_that_is_given_for_it() -> None:
         assert cloud.eks.describe_cluster(name=CLUSTER)["cluster"]["endpoint"] == "https://127.0.0.1:6444"
 
 
-@pytest.mark.slow
 def test_the_fake_runs_in_a_process_of_its_own() -> None:
     with started("--region", "ca-central-1", "--faults", "3", "--seed", "7") as aws:
         assert len(aws.faults_left()) == 3

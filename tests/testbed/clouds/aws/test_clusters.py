@@ -6,6 +6,8 @@ from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.aws.faults import Fault, Kind
 from tests.testbed.clouds.aws.infrastructure import CLUSTER, Infrastructure, code, trust
 
+pytestmark = pytest.mark.slow
+
 ENTRY = "arn:aws:iam::100000000000:role/other"
 
 
@@ -15,7 +17,6 @@ def cloud(aws: FakeAws) -> Infrastructure:
     return Infrastructure(aws).build(way_out=False)
 
 
-@pytest.mark.slow
 def test_a_cluster_is_creating_then_active_and_hands_out_its_endpoint_only_then(cloud: Infrastructure) -> None:
     made = cloud.create_cluster()
     assert "endpoint" not in made
@@ -29,7 +30,6 @@ def test_a_cluster_is_creating_then_active_and_hands_out_its_endpoint_only_then(
     assert group["VpcId"] == cloud.vpc
 
 
-@pytest.mark.slow
 def test_a_cluster_that_is_deleted_is_deleting_then_gone_with_its_group_and_interfaces(cloud: Infrastructure) -> None:
     before = cloud.aws.remains()
     cloud.ready_cluster().eks.delete_cluster(name=CLUSTER)
@@ -56,7 +56,6 @@ def test_the_same_token_gives_the_same_answer_and_other_parameters_are_refused(c
     assert cloud.aws.made("CreateCluster") == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "wanted"),
     [
@@ -80,7 +79,6 @@ def test_subnets_in_one_zone_are_refused(cloud: Infrastructure) -> None:
     assert code(cloud.create_cluster, resourcesVpcConfig=one) == "InvalidParameterException"
 
 
-@pytest.mark.slow
 def test_a_zone_without_eks_and_efs_is_refused() -> None:
     with FakeAws("us-east-1", unsupported_zones=["us-east-1b"]) as aws:
         cloud = Infrastructure(aws).build(way_out=False)
@@ -173,7 +171,6 @@ def test_the_creator_has_an_entry_already_and_others_get_one(cloud: Infrastructu
     assert code(cloud.eks.describe_access_entry, **who) == "ResourceNotFoundException"
 
 
-@pytest.mark.slow
 def test_the_creator_that_is_a_session_is_let_in_as_its_role() -> None:
     with FakeAws(role="provisioner") as aws:
         cloud = Infrastructure(aws).build(way_out=False).ready_cluster()

@@ -13,6 +13,8 @@ from testbed.clouds.aws.wire import SERVICES
 from tests.random_cases import generator
 from tests.testbed.clouds.aws.infrastructure import Infrastructure, code, trust
 
+pytestmark = pytest.mark.slow
+
 TAGS = [{"ResourceType": "vpc", "Tags": [{"Key": "modelplane.ai/owner", "Value": "1234abcd"}]}]
 
 
@@ -85,7 +87,6 @@ def test_what_is_not_found_yet_cannot_be_used(aws: FakeAws) -> None:
     iam.get_role(RoleName="node")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["subnet", "gateway", "address", "group", "table", "system"])
 def test_each_kind_of_object_can_be_invisible(aws: FakeAws, kind: str) -> None:
     cloud = Infrastructure(aws)
@@ -188,7 +189,6 @@ def test_a_reset_forgets_everything(aws: FakeAws) -> None:
     assert vpcs(aws) == []
 
 
-@pytest.mark.slow
 def test_accounts_in_one_process_have_nothing_of_each_other(aws: FakeAws) -> None:
     create_vpc(aws)
     with FakeAws() as other:

@@ -13,6 +13,8 @@ from testbed.clouds.aws.faults import Fault, Kind
 from testbed.clouds.aws.services import storage
 from tests.testbed.clouds.aws.infrastructure import POLICIES, Infrastructure, code, trust
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "eks:*", "Resource": "*"}]})
 
 
@@ -62,7 +64,6 @@ def test_who_calls_is_the_principal_of_the_credential(aws: FakeAws) -> None:
     assert aws.client("sts", session).get_caller_identity()["Arn"] == wanted
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("service", "operation", "wrong_key", "wrong_secret"),
     [

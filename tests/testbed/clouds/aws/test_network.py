@@ -8,6 +8,8 @@ from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.aws.faults import Fault, Kind, Leftover
 from tests.testbed.clouds.aws.infrastructure import CLUSTER, Infrastructure, code
 
+pytestmark = pytest.mark.slow
+
 OUT = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
 
 
@@ -164,7 +166,6 @@ def test_a_token_gives_the_old_answer_also_when_the_object_is_gone(cloud: Infras
     assert first not in [each["RouteTableId"] for each in cloud.ec2.describe_route_tables()["RouteTables"]]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("leftover", Leftover)
 def test_65_66_what_a_cluster_leaves_behind_holds_the_network(aws: FakeAws, leftover: Leftover) -> None:
     cloud = Infrastructure(aws).build().ready_cluster().ready_group()
@@ -210,7 +211,6 @@ def elb_interfaces(cloud: Infrastructure) -> list[str]:
     return [each["NetworkInterfaceId"] for each in found if each["Description"].startswith("ELB ")]
 
 
-@pytest.mark.slow
 def test_8_the_zones_of_a_region_have_the_letters_of_aws() -> None:
     with FakeAws("ca-central-1") as aws:
         zones = aws.client("ec2").describe_availability_zones()["AvailabilityZones"]

@@ -8,6 +8,8 @@ from testbed.clouds.aws.fake import FakeAws
 from testbed.clouds.aws.faults import Fault, Kind
 from tests.testbed.clouds.aws.infrastructure import CLUSTER, Infrastructure, code
 
+pytestmark = pytest.mark.slow
+
 BLOCK = "cr-0123456789abcdef0"
 
 
@@ -60,7 +62,6 @@ def test_a_group_that_is_creating_cannot_be_deleted(cloud: Infrastructure) -> No
     assert code(cloud.eks.delete_nodegroup, clusterName=CLUSTER, nodegroupName="l4") == "ResourceInUseException"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -123,7 +124,6 @@ def test_15_interfaces_without_the_group_of_the_cluster_never_join(cloud: Infras
     assert issues(cloud) == ["NodeCreationFailure"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("state", "wanted"), [("active", "ACTIVE"), ("scheduled", "CREATE_FAILED")])
 def test_10_11_a_capacity_block_has_machines_only_when_it_is_active(cloud: Infrastructure, state: str, wanted: str) -> None:
     cloud.aws.plant_reservation(BLOCK, "us-east-2a", "p5.48xlarge", 2, state)
@@ -152,7 +152,6 @@ def test_a_capacity_block_with_too_few_machines_or_without_a_template_makes_no_g
     assert issues(cloud) == ["AsgInstanceLaunchFailures"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [

@@ -12,6 +12,8 @@ from testbed.clouds.aws.fake import FakeAws
 from tests.activities.clouds.builders import BLOCK, an_eks_pool, eks
 from tests.testbed.clouds.aws.infrastructure import code
 
+pytestmark = pytest.mark.slow
+
 PLANNED = eks(
     an_eks_pool("l4"),
     an_eks_pool("efa", className="p5en", fabric={"type": "EFA"}),
@@ -136,7 +138,6 @@ def delete_everything(made: Maker) -> None:
     iam.delete_policy(PolicyArn=facts["iam/policy-autoscaler", "arn"])
 
 
-@pytest.mark.slow
 def test_1_everything_that_is_planned_is_created_and_deleted_without_remains(aws: FakeAws) -> None:
     aws.plant_reservation(BLOCK, "us-east-2a", "p5en.48xlarge", 8)
     made = Maker(aws)

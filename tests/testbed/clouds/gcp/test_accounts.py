@@ -13,6 +13,8 @@ from google.iam.v1 import policy_pb2
 from testbed.clouds.gcp.clients import Clients, credentials, token_of
 from testbed.clouds.gcp.fake import FakeGoogle
 
+pytestmark = pytest.mark.slow
+
 _OWN = iam_admin_v1.ListServiceAccountKeysRequest.KeyType.USER_MANAGED
 
 
@@ -93,7 +95,6 @@ def test_the_key_of_google_cannot_be_deleted(clients: Clients, account: str) -> 
         clients.iam.delete_service_account_key(name=key.name)
 
 
-@pytest.mark.slow
 def test_an_account_has_at_most_ten_keys(clients: Clients, account: str) -> None:
     for _ in range(10):
         clients.iam.create_service_account_key(name=account)

@@ -9,6 +9,8 @@ from testbed.clouds.gcp.fake import FakeGoogle
 from testbed.clouds.gcp.services.world import Endpoint
 from tests.testbed.clouds.gcp.objects import REGION, a_cluster, a_pool, plant_network
 
+pytestmark = pytest.mark.slow
+
 _Status = container_v1.Cluster.Status
 _DONE = container_v1.Operation.Status.DONE
 

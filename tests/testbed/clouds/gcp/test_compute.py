@@ -13,6 +13,8 @@ from testbed.clouds.gcp.fake import FakeGoogle
 from tests.environment.late import Late
 from tests.testbed.clouds.gcp.objects import REGION, plant_network
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from google.cloud import compute_v1
 else:

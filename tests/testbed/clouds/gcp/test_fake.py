@@ -12,6 +12,8 @@ from testbed.clouds.gcp.clients import Clients, credentials, token_of
 from testbed.clouds.gcp.fake import FakeGoogle
 from tests.testbed.clouds.gcp.objects import a_pool
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_ledger_has_each_call_with_its_request_and_outcome(google: FakeGoogle, clients: Clients, parent: str) -> None:
     with pytest.raises(exceptions.NotFound):

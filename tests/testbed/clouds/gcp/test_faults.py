@@ -35,6 +35,8 @@ from testbed.clouds.gcp.fake import FakeGoogle
 from tests.random_cases import generator
 from tests.testbed.clouds.gcp.objects import REGION, a_cluster, a_pool, plant_network
 
+pytestmark = pytest.mark.slow
+
 _CREATE_POOL = "container.create_node_pool"
 
 

@@ -9,6 +9,8 @@ from testbed.clouds.gcp.clients import Clients
 from testbed.clouds.gcp.fake import FakeGoogle
 from tests.testbed.clouds.gcp.objects import REGION
 
+pytestmark = pytest.mark.slow
+
 FILE = "file.googleapis.com"
 
 

@@ -8,6 +8,8 @@ from google.cloud.container_v1 import ClusterManagerClient as Container
 from testbed.clouds.gcp.fake import FakeGoogle
 from tests.testbed.clouds.gcp.objects import REGION, a_pool
 
+pytestmark = pytest.mark.slow
+
 _Status = container_v1.NodePool.Status
 
 

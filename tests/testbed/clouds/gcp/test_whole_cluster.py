@@ -11,6 +11,8 @@ from testbed.clouds.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import PROJECT, a_pool, gke
 from tests.environment.late import Late
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from google.cloud import compute_v1
 else:
