@@ -91,7 +91,7 @@ async def test_every_command_of_the_recorded_session_prints_the_same_through_an_
     watched = printed["get", "md/qwen", "-w", "--request-timeout=8s"].splitlines()
     assert [line.split()[1] for line in watched[1:]][-1] == "3"
     seen = printed["get", "md/qwen", "-o", "yaml"].splitlines()
-    assert {"kind: ModelDeployment", "  replicas: 4", "    owner: ann", "    team: ml"} <= set(seen)
+    assert {"kind: ModelDeployment", "  replicas: 4", "    owner: ann", "    tier: silver"} <= set(seen)
     described = printed["describe", "md/qwen"]
     assert "Kind:         ModelDeployment" in described
     lines = [line for line in aggregated.front.audit() if line["namespace"] == kubectl_session.NAMESPACE]
