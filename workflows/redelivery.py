@@ -29,6 +29,8 @@ from workflows.entity.start import read_carried
 
 HELD_MAX = 200
 SENDERS_MAX = 100
+# A list of signals is a little larger than they are.
+_MARGIN_BYTES = 4096
 # The first part of the id of a workflow that takes signals, and how many parts follow it.
 _RECEIVERS = frozenset({"cloud", *(kind.kind.lower() for kind in RECEIVERS)})
 _PARTS = (1, 2)
@@ -58,10 +60,10 @@ class RedeliveryState(BaseModel):
         """Keep signals, the same one once. Without room the oldest are lost: the receiver learns the same from later signals."""
         wanted = [*(request for request in self.held if request not in message.signals), *message.signals]
         kept: list[SignalRequest] = []
-        room = LIST_BYTES_MAX
+        room = LIST_BYTES_MAX - _MARGIN_BYTES
         for request in reversed(wanted[-HELD_MAX:]):
             room -= wire_size(request.wire())
-            if room < 0 and kept:
+            if room < 0:
                 break
             kept.insert(0, request)
         self.lost += len(wanted) - len(kept)
@@ -110,6 +112,8 @@ class RedeliveryWorkflow:
         if result.problem:
             self.state.problem = result.problem
             self.state.attempts += 1
+        else:
+            self.state.attempts = 0
 
     async def _tell_senders(self) -> None:
         """Tell the senders that do not know it yet that the receiver takes nothing."""

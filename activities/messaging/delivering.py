@@ -24,6 +24,8 @@ from api_types.messages.delivery import Broadcast, HoldSignals, Redelivered, Sig
 
 # From this attempt on, trouble with one receiver counts as a refusal.
 _PATIENT_ATTEMPTS = 3
+# Before this attempt, a refused hand-over is made again: a minute or two.
+_HAND_OVER_ATTEMPTS = 15
 # Receivers of a broadcast between two reports of progress: some seconds of work, and the first that an attempt may repeat.
 PAGE = 500
 
@@ -40,6 +42,11 @@ class _Row:
     @property
     def is_refused(self) -> bool:
         return isinstance(self.error, RPCError) and self.error.status in REFUSALS
+
+    @property
+    def problem(self) -> str:
+        """The text of the error. Some errors have none, and are named."""
+        return (error_message(self.error) or type(self.error).__name__) if self.error is not None else ""
 
     async def send(self, client: Client) -> None:
         try:
@@ -71,6 +78,10 @@ async def deliver(client: Client, requests: Sequence[SignalRequest]) -> list[str
         for row in failed:
             if row.error is not None and not row.is_refused:
                 raise row.error
+    for row in failed:
+        # The hand-over would take as long again, and a local activity has ten seconds for all.
+        if isinstance(row.error, TimeoutError) and activity.info().is_local:
+            raise row.error
     await asyncio.gather(*(_hand_over(client, row) for row in failed))
     return [row.receiver for row in rows.values() if row.missing]
 
@@ -81,6 +92,9 @@ async def broadcast(client: Client, wanted: Broadcast, report: Callable[[Progres
     `report` gets the progress with each page. An attempt goes on after the last page of the attempt before.
     """
     progress: dict[str, Any] = next(iter(activity.info().heartbeat_details), {})
+    if progress:
+        # The first heartbeat of this attempt would take its place.
+        report(progress)
     after, reached = str(progress.get("after", "")), int(progress.get("reached", 0))
     narrowed = Survey(kinds=wanted.kinds, namespace=wanted.namespace, cluster=wanted.cluster, page_size=PAGE)
     while True:
@@ -97,12 +111,11 @@ async def redeliver(client: Client, requests: Sequence[SignalRequest]) -> Redeli
     """Send signals to one receiver again, up to the first that it does not take."""
     row = _Row("", list(requests))
     await row.send(client)
-    problem = error_message(row.error) if row.error else ""
-    return Redelivered(count=len(requests) - len(row.left), missing=row.missing, problem=problem)
+    return Redelivered(count=len(requests) - len(row.left), missing=row.missing, problem=row.problem)
 
 
 async def _hand_over(client: Client, row: _Row) -> None:
-    held = HoldSignals(sender=activity.info().workflow_id or "", signals=row.left, problem=error_message(row.error) if row.error else "")
+    held = HoldSignals(sender=activity.info().workflow_id or "", signals=row.left, problem=row.problem)
     activity.logger.warning("%s takes no signals: %s", row.receiver, held.problem)
     if names.receiver_of_redelivery(row.receiver):
         # The signals are lost. A Redelivery for a Redelivery would change nothing.
@@ -111,6 +124,7 @@ async def _hand_over(client: Client, row: _Row) -> None:
         try:
             await ensure_redelivery(client, row.receiver, held)
         except RPCError as error:
-            if error.status not in REFUSALS:
+            # The server may refuse everything for a while, as before its search attributes are registered.
+            if error.status not in REFUSALS or activity.info().attempt < _HAND_OVER_ATTEMPTS:
                 raise
             activity.logger.warning("signals for %s are lost: %s", row.receiver, error_message(error))

@@ -79,7 +79,7 @@ class ObservationVersion(Message):
         cluster than that: the clock may have been set back since.
         """
         if current and order.cluster_uid != self.run.uid:
-            if order.cluster_uid == current:
+            if order.cluster_uid == current and current not in self.run.superseded:
                 return True
             if self.run.uid == current and order.cluster_uid in self.run.superseded:
                 return False

@@ -234,7 +234,7 @@ NEIGHBOURS = (
     Mutant(
         "workflows/redelivery.py",
         "RedeliveryState.hold",
-        "room < 0 and kept",
+        "room < 0",
         "False",
         REDELIVERIES,
     ),

@@ -22,8 +22,8 @@ from workflows.fleet_scheduler.live_cache import read_live
 from workflows.fleet_scheduler.orders import Announce, Order, Send
 
 ANNOUNCE_PATCH = "announce-beside-decisions"
-# A run may have 51,200 events. Its end takes a few hundred.
-_EVENTS_MAX = 20_000
+# A run takes 10,000 signals, and most of its events are signals while others answer an announcement.
+_EVENTS_MAX = 8_000
 
 
 async def carry_out(orders: Sequence[Order], controller: SchedulerController, announcer: "Announcer") -> None:
