@@ -31,8 +31,6 @@ from tests.activities.environment.cluster_in_memory import cluster_in_memory, pa
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.environment.waiting import TIMEOUT_SECONDS
 
-pytestmark = pytest.mark.slow
-
 
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ClusterUnderTest]:
@@ -87,6 +85,7 @@ async def test_a_job_that_filled_a_volume_whichis_gone_does_not_count_for_the_ne
     order = an_order(cluster)
     first = await apply(cluster, order)
     await bound(cluster, order, first)
+    await eventually(lambda: done(cluster, order, first))
     job = ObjectId(kinds.JOB, order.namespace, f"{first.claim}-hyd")
     await patch(cluster, job, {"spec": {"suspend": True}})
     api, claim = await cluster.api(), ObjectId(kinds.VOLUME_CLAIM, order.namespace, first.claim)
@@ -97,15 +96,16 @@ async def test_a_job_that_filled_a_volume_whichis_gone_does_not_count_for_the_ne
     await remove(cluster, order, second)
 
 
+async def done(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied) -> bool:
+    """Tell whether the Job of a cache has succeeded."""
+    job = await live(cluster, order, applied, kinds.JOB)
+    return bool(job and job.get("status", {}).get("succeeded"))
+
+
 async def a_held_pod(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied) -> ObjectId:
     """The pod of a Job that is done, which stays when it is deleted until it is let go."""
     api = await cluster.api()
-
-    async def done() -> bool:
-        job = await live(cluster, order, applied, kinds.JOB)
-        return bool(job and job.get("status", {}).get("succeeded"))
-
-    await eventually(done)
+    await eventually(lambda: done(cluster, order, applied))
     (pod,) = (await api.list(Selection(kinds.POD, order.namespace))).items
     await patch(cluster, ObjectId.of(pod), {"metadata": {"finalizers": ["test/hold"]}})
     return ObjectId.of(pod)
@@ -115,6 +115,7 @@ async def let_go(cluster: ClusterUnderTest, pod: ObjectId) -> None:
     await patch(cluster, pod, {"metadata": {"finalizers": None}})
 
 
+@pytest.mark.slow
 async def test_a_job_is_replaced_once_its_pods_are_gone(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster)
     first = await apply(cluster, order)

@@ -32,8 +32,6 @@ from tests.activities.environment.cluster_in_memory import cluster_in_memory
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.environment.waiting import TIMEOUT_SECONDS
 
-pytestmark = pytest.mark.slow
-
 
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ClusterUnderTest]:
@@ -128,6 +126,7 @@ async def test_wkl_87_what_the_network_needs_is_copied_once_all_of_it_exists_and
     await remove(cluster, order, applied)
 
 
+@pytest.mark.slow
 async def test_a_change_of_the_token_ends_the_wait(cluster: ClusterUnderTest) -> None:
     namespace = f"team-{secrets.token_hex(4)}"
     order = AwaitCredential(namespace=namespace, name="hub", key="HF_TOKEN")
@@ -230,6 +229,7 @@ async def test_the_namespace_is_created_on_demand_and_kept_without_our_labels(cl
     assert labels.MANAGED_BY not in namespace["metadata"]["labels"]
 
 
+@pytest.mark.slow
 async def test_the_objects_of_a_cache_are_watched_from_the_volume_to_the_last_pod(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster)
     workflow_id = f"modelcache/{order.namespace}/qwen"

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
+from unittest import mock
 
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clients.secrets.directory import SecretDirectory
+from activities.cluster_objects import deletion
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
 from api_types.messages.cluster_work import Connection
 from tests.activities.environment.cluster_under_test import ClusterUnderTest
@@ -17,11 +19,29 @@ from tests.simulation.cluster import ApiServer, ClusterClient
 from tests.simulation.reconciling import ClusterBehaviour
 from tests.simulation.store import ObjectKey
 
-_SOON = (0.0, 0.02)
+_LONGEST_SECONDS = 0.02
+# The longest delay that the controllers and the kubelet of a simulation draw; a watch lasts longer.
+_LONGEST_DELAY_SECONDS = 300.0
+# The first and the longest pause between two looks at what is being deleted.
+_POLL_SECONDS = (0.01, 0.05)
+_SOON = (0.0, _LONGEST_SECONDS)
 QUICK = ClusterBehaviour(
     reaction=_SOON, start=_SOON, ready=_SOON, end=_SOON, bind=_SOON, job=_SOON, gateway=_SOON, address=_SOON, removal=_SOON
 )
 NAME, POOLS = "prod-eu", ("h100", "l40s")
+
+
+class ShortDelays(random.Random):
+    """Draws short delays, also those that no `ClusterBehaviour` sets.
+
+    The simulated kubelet looks again after 1 to 5 seconds at a pod that still has a finalizer.
+    Watches last as long as in a simulation.
+    """
+
+    def uniform(self, a: float, b: float) -> float:
+        """See `random.Random`."""
+        drawn = super().uniform(a, b)
+        return drawn if a > _LONGEST_DELAY_SECONDS else min(drawn, _LONGEST_SECONDS)
 
 
 class OneCluster(ClusterPool):
@@ -43,7 +63,7 @@ class OneCluster(ClusterPool):
 @asynccontextmanager
 async def cluster_in_memory(folder: Path) -> AsyncIterator[ClusterUnderTest]:
     """Run a cluster with the kinds that a serving stack brings, a class of volumes and two pools of nodes."""
-    server = ApiServer(NAME, random.Random(1), pause=_no_pause, behaviour=QUICK)  # noqa: S311 - repeatable on purpose
+    server = ApiServer(NAME, ShortDelays(1), pause=_no_pause, behaviour=QUICK)
     server.serve(*kinds.STACK)
     server.create({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "testbed-rwx"}, "provisioner": "sim"})
     for pool in POOLS:
@@ -51,7 +71,8 @@ async def cluster_in_memory(folder: Path) -> AsyncIterator[ClusterUnderTest]:
     connection = Connection(cluster=NAME, namespace="modelplane-system", name=f"{NAME}-kubeconfig")
     made = ClusterUnderTest(NAME, connection, SecretDirectory(folder), cast("KubernetesPool", OneCluster(server)))
     made.facts = (await made.connect()).model_copy(update={"routing": "service"})
-    yield made
+    with mock.patch.object(deletion, "_POLL_SECONDS", _POLL_SECONDS):
+        yield made
     server.stop()
 
 

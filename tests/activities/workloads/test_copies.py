@@ -118,7 +118,6 @@ async def test_a_key_that_the_source_lacks_is_a_warning_and_the_rest_is_copied(c
     assert sorted(found["data"]) == ["token"]
 
 
-@pytest.mark.slow
 async def test_wkl_67_a_shared_copy_stays_until_its_last_replica_goes(cluster: ClusterUnderTest) -> None:
     first = an_order(cluster, token())
     second = an_order(cluster, token(), namespace=first.namespace)
@@ -131,7 +130,6 @@ async def test_wkl_67_a_shared_copy_stays_until_its_last_replica_goes(cluster: C
     assert await copy_at(cluster, other) is None
 
 
-@pytest.mark.slow
 async def test_replicas_that_are_applied_and_deleted_concurrently_never_lose_a_copy_that_one_needs(cluster: ClusterUnderTest) -> None:
     stays = an_order(cluster, token())
     await put(cluster, stays.namespace)
@@ -150,7 +148,6 @@ async def test_replicas_that_are_applied_and_deleted_concurrently_never_lose_a_c
         await cluster.tear_down(order, await cluster.apply(order))
 
 
-@pytest.mark.slow
 async def test_equal_names_of_two_tenants_in_one_shared_namespace_are_two_copies(cluster: ClusterUnderTest) -> None:
     shared = RenderSettings(workload_namespace="team-shared")
     cluster.namespaces.add("team-shared")
@@ -216,7 +213,6 @@ async def test_a_copy_that_is_no_longer_referenced_is_pruned(cluster: ClusterUnd
     assert await copy_at(cluster, applied) is None
 
 
-@pytest.mark.slow
 async def test_an_object_of_another_owner_under_the_name_of_a_copy_is_never_overwritten(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster, token())
     await put(cluster, order.namespace)
@@ -235,7 +231,6 @@ async def test_an_object_of_another_owner_under_the_name_of_a_copy_is_never_over
     await delete(cluster, place)
 
 
-@pytest.mark.slow
 async def test_copies_are_found_by_their_annotations_when_the_inventory_was_lost(cluster: ClusterUnderTest) -> None:
     order = an_order(cluster, token())
     await put(cluster, order.namespace)
@@ -245,7 +240,6 @@ async def test_copies_are_found_by_their_annotations_when_the_inventory_was_lost
     assert await (await cluster.api()).get(ObjectId(SECRET, order.namespace, target(applied, "secret-hub").name)) is None
 
 
-@pytest.mark.slow
 async def test_a_pull_secret_of_the_platform_is_copied_for_pickers_and_sidecars_and_shared(cluster: ClusterUnderTest) -> None:
     name = f"robot-{secrets.token_hex(4)}"
     robot = RenderSettings(pull_secrets=(name,), workload_namespace="team-robot")
