@@ -21,6 +21,7 @@ from tests.environment import container_engine
 from tests.environment.shared_testbed import Lent, kept_home, shared_testbed, started, turn
 from tests.environment.summary import Summary
 from tests.environment.times import Times
+from tests.environment.whole_files import left_out_by
 
 # In the id of each test that starts a data plane.
 DATA_PLANE = ("dataplane", "commands/test_fleet", "testbed/test_lifecycle")
@@ -77,13 +78,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the files of other lanes to other processes."""
-    lane = _lane(config)
-    if not lane or collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+    """Leave out the files of other lanes, and those of which every test is left out."""
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
         return None
-    from tests.environment import lanes  # noqa: PLC0415 - only where pytest-xdist is used
+    if lane := _lane(config):
+        from tests.environment import lanes  # noqa: PLC0415 - only where pytest-xdist is used
 
-    return lanes.lane_of_file(collection_path, lanes.parsed(config.option.lanes)) != lane or None
+        if lanes.lane_of_file(collection_path, lanes.parsed(config.option.lanes)) != lane:
+            return True
+    mark = left_out_by(config.option.markexpr, collection_path.read_text())
+    if mark:
+        Summary.of(config).leave_out_file(mark, collection_path)
+    return True if mark else None
 
 
 def _lane(config: pytest.Config) -> str:

@@ -4,6 +4,7 @@ Processes of pytest-xdist send their part to the one that writes to the terminal
 """
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ class Summary:
         self._failed_starts: list[str] = []
         self._left_out: Counter[str] = Counter()
         self._left_out_by_lane: dict[str, Counter[str]] = {}
+        self._files: dict[Path, str] = {}
+        self._files_by_lane: dict[str, Counter[str]] = {}
         self._tests: set[str] = set()
         self._session: pytest.Session | None = None
 
@@ -48,6 +51,10 @@ class Summary:
     def leave_out(self, reason: str, tests: int) -> None:
         """Note tests that cannot run on this machine, and why."""
         self._left_out[reason] += tests
+
+    def leave_out_file(self, mark: str, file: Path) -> None:
+        """Note a file that is not imported, because a mark leaves out all its tests."""
+        self._files[file] = f"marked {mark}"
 
     def pytest_report_header(self) -> str:
         return random_cases.described()
@@ -84,6 +91,7 @@ class Summary:
                 "starts": self._starts,
                 "failed": self._failed_starts,
                 "left_out": dict(self._left_out),
+                "files": dict(Counter(self._files.values())),
             }
 
     @pytest.hookimpl(optionalhook=True)
@@ -92,14 +100,18 @@ class Summary:
         self._starts += sent.get("starts", [])
         self._failed_starts += sent.get("failed", [])
         # The processes of one lane leave out the same tests.
-        self._left_out_by_lane[node.workerinput.get("lane", "")] = Counter(sent.get("left_out", {}))
+        lane = node.workerinput.get("lane", "")
+        self._left_out_by_lane[lane] = Counter(sent.get("left_out", {}))
+        self._files_by_lane[lane] = Counter(sent.get("files", {}))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         lines = []
-        left_out = sum(self._left_out_by_lane.values(), self._left_out)
-        if left_out and self._config.option.markexpr:
-            parts = ", ".join(f"{count} {reason}" for reason, count in sorted(left_out.items()))
-            lines.append(f"left out: {left_out.total()} tests ({parts}); `make test` and `make test-long` run all")
+        tests = sum(self._left_out_by_lane.values(), self._left_out)
+        files = sum(self._files_by_lane.values(), Counter(self._files.values()))
+        left_out = [_counted("file", files), _counted("test of other files", tests)]
+        if any(left_out) and self._config.option.markexpr:
+            said = ", ".join(each for each in left_out if each)
+            lines.append(f"left out: {said}; `make test` and `make test-long` run all")
         if self._starts:
             lines.append(f"testbeds ready: {len(self._starts)}, after {', '.join(f'{each:.0f} s' for each in self._starts)}")
         lines += [f"testbed: a start failed and was repeated: {reason}" for reason in self._failed_starts]
@@ -109,3 +121,13 @@ class Summary:
             terminalreporter.section("this run")
             for line in lines:
                 terminalreporter.write_line(line)
+
+
+def _counted(what: str, counts: Counter[str]) -> str:
+    """Say how many there are, and why; empty if there are none."""
+    if not counts:
+        return ""
+    parts = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+    first, _, rest = what.partition(" ")
+    plural = first if counts.total() == 1 else f"{first}s"
+    return f"{counts.total()} {' '.join(filter(None, (plural, rest)))} ({parts})"
