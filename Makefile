@@ -67,9 +67,11 @@ soak: simulate lives campaign explore faults-clouds fuzz fuzz-front mutants
 lives: venv programs
 	$(PYTEST_ALL) --lanes own=2 -m soak
 
-# For the inner loop. Its summary counts the tests that it leaves out.
+# For the inner loop. Its summary counts the tests that it leaves out. It keeps the folders of
+# failed tests only: by default, pytest deletes all folders of an earlier run at the end of a run.
 test-fast: venv
-	MODELPLANE_TEST_CASES=0.05 $(BIN)/pytest -q -n 2 --dist worksteal -m "not testbed and not oracle and not slow"
+	MODELPLANE_TEST_CASES=0.05 $(BIN)/pytest -q -n 2 --dist worksteal -o tmp_path_retention_policy=failed \
+	  -m "not testbed and not oracle and not slow"
 
 # A random test that needs the testbed has one schedule of faults per seed, so there the seed alone makes the difference.
 campaign: SEED := $(or $(MODELPLANE_TEST_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
