@@ -81,6 +81,7 @@ def test_a_key_is_not_printed() -> None:
     assert "CANARY" not in repr(read_key(a_key()))
 
 
+@pytest.mark.slow
 def test_the_clients_of_production_are_made_from_a_key_and_call_google_only() -> None:
     made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = made.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()
