@@ -54,6 +54,7 @@ def pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
     os.close(reader)
 
 
+@pytest.mark.slow
 async def test_a_line_is_written_later_if_it_waits_for_too_long_behind_another(pipe: Pipe) -> None:
     audit_log = AuditLog(str(pipe.path))
     written = await asyncio.gather(audit_log.write(lambda: FULL), audit_log.write(lambda: b"second\n"), return_exceptions=True)
@@ -62,6 +63,7 @@ async def test_a_line_is_written_later_if_it_waits_for_too_long_behind_another(p
     await audit_log.check()
 
 
+@pytest.mark.slow
 async def test_a_line_is_written_if_its_request_is_cancelled_while_it_waits(pipe: Pipe) -> None:
     audit_log = AuditLog(str(pipe.path))
     waiting = [asyncio.create_task(audit_log.write(partial(bytes, line))) for line in (FULL, b"second\n", b"third\n")]
@@ -137,6 +139,7 @@ async def test_who_waits_while_the_file_is_stuck_leaves_no_work_behind(pipe: Pip
     await eventually(pipe.read, lambda taken: taken == FULL * 5, what="all lines")
 
 
+@pytest.mark.slow
 async def test_a_line_that_comes_at_the_end_of_a_pass_is_written_before_it_is_told(tmp_path: Path) -> None:
     goes_on = threading.Event()
     goes_on.set()

@@ -314,6 +314,7 @@ def attempts(count: int) -> list[Attempt]:
     return [Attempt("get", GET.resource, GET.namespace, f"chat-{number}") for number in range(count)]
 
 
+@pytest.mark.slow
 async def test_who_asks_the_same_at_the_same_time_shares_the_answer_and_one_that_goes_ends_it_for_nobody(held: Held) -> None:
     found = Reviews(held.review)
     first, *others = [asyncio.create_task(found.allows(ALICE, GET)) for _ in range(20)]

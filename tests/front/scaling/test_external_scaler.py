@@ -108,6 +108,7 @@ async def test_while_it_is_not_known_what_there_is_no_deployment_is_said_to_be_n
     assert (await keda.refusal(reference(name="none")))[0] is grpc.StatusCode.UNAVAILABLE
 
 
+@pytest.mark.slow
 async def test_a_stream_tells_changes_and_nothing_while_it_is_not_known(
     served: ScalingUnderTest, keda: Keda, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,6 +161,7 @@ async def test_the_streams_of_a_peer_that_is_gone_without_a_word_end(served: Sca
         between.close()
 
 
+@pytest.mark.slow
 async def test_a_connection_without_calls_is_closed(served: ScalingUnderTest, options: dict[str, int]) -> None:
     options["grpc.max_connection_idle_ms"] = 200
     async with a_server(served) as address, connected(address) as keda:

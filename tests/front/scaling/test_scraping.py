@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ from front.store.projection import Key, Projection
 from testbed.cluster.pki import Authority
 from tests.front.scaling.endpoint import PAGE, RUNNING, WAITING, Endpoint, Handler
 from tests.front.scaling.scaling_under_test import AGE_MAX, NOW, Json, ScalingUnderTest, a_deployment
-from tests.workflows.environment.harness import eventually
+from tests.workflows.environment import harness
 
+# A scraper of these tests asks each hundredth of a second.
+eventually = partial(harness.eventually, longest_pause=0.02)
 CHAT, CODE = Key("ModelDeployment", "a", "chat"), Key("ModelDeployment", "a", "code")
 BOTH = {"queueDepth": WAITING, "runningRequests": RUNNING}
 
@@ -140,7 +143,6 @@ async def test_the_sum_over_all_addresses_is_what_an_autoscaler_reads(scraping_:
     }
 
 
-@pytest.mark.slow
 async def test_one_address_that_does_not_answer_leaves_no_part_of_a_sum(scraping_: Scraping, endpoint: tuple[Endpoint, str]) -> None:
     ours, url = endpoint
 
@@ -182,7 +184,6 @@ async def slow(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
@@ -190,7 +191,7 @@ async def slow(request: web.Request) -> web.StreamResponse:
         (packed, "its answer is compressed"),
         (open_metrics, "its answer is OpenMetrics"),
         (endless, f"its answer has more than {scraping.BODY_BYTES_MAX} bytes"),
-        (slow, "no whole answer within"),
+        pytest.param(slow, "no whole answer within", marks=pytest.mark.slow),
     ],
 )
 async def test_what_an_address_must_not_answer_is_no_number_and_is_told_once(
@@ -245,7 +246,6 @@ async def test_numbers_become_old_when_the_address_is_gone(scraping_: Scraping, 
         assert await scraping_.known() is None
 
 
-@pytest.mark.slow
 async def test_a_sample_of_long_ago_is_no_number(scraping_: Scraping, endpoint: tuple[Endpoint, str]) -> None:
     ours, url = endpoint
     stamp = int(NOW.timestamp() * 1000)
@@ -298,7 +298,6 @@ async def test_what_does_not_exist_is_not_asked_for_and_one_created_anew_is_not_
     assert [request.query_string for request in ours.asked] == [""]
 
 
-@pytest.mark.slow
 async def test_the_file_is_read_again_and_a_broken_one_changes_nothing(
     scraping_: Scraping, endpoint: tuple[Endpoint, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

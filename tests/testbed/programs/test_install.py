@@ -128,6 +128,7 @@ def test_programs_that_are_built_together_have_their_own_names(machine: Machine)
     assert {path.name for path in programs["widget-operator"].parent.iterdir()} == set(packages)
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_build_once(machine: Machine) -> None:
     machine.program("go", (machine.bin / "go").read_text().replace("while", "sleep 0.3; while"))
     threads = [threading.Thread(target=machine.have, args=(widget(),)) for _ in range(3)]

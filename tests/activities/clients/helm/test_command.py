@@ -124,6 +124,7 @@ async def test_helm_is_asked_to_end_before_it_is_killed(script: Script, tmp_path
         assert recorded.read_text() == "failed\n"
 
 
+@pytest.mark.slow
 async def test_further_cancellations_while_helm_is_being_ended_leave_no_process(script: Script, tmp_path: Path) -> None:
     """The script ends when the test lets it, its child only by a kill. No time limit of the run is part of that."""
     child = f"trap '' TERM; sleep 3600 >/dev/null 2>&1 & echo $! >> {tmp_path}/ids"
@@ -165,6 +166,7 @@ async def test_values_that_nobody_reads_are_no_error_of_their_own(script: Script
 # --- size -----------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_output_beyond_the_bound_ends_the_run(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_OUTPUT_MAX", 1 << 20)
     with pytest.raises(AnswerTooLarge) as raised:
