@@ -1,8 +1,10 @@
 """Redelivery: sends refused signals to one receiver again, so that no sender waits for it.
 
-One per receiver that takes no signals. The first hand-over starts it, and it ends when the receiver has taken everything or runs no more.
+One per receiver that takes no signals. The first hand-over starts it. It ends when the receiver has
+taken everything, or does not run any more.
 """
 
+import contextlib
 from collections import Counter
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -29,6 +31,8 @@ from workflows.entity.start import read_carried
 
 HELD_MAX = 200
 SENDERS_MAX = 100
+# A Redelivery that was started by hand ends after this time.
+START_LIMIT = timedelta(hours=1)
 # A list of signals is a little larger than they are.
 _MARGIN_BYTES = 4096
 # The first part of the id of a workflow that takes signals, and how many parts follow it.
@@ -39,9 +43,15 @@ _PARTS = (1, 2)
 class RedeliveryState(BaseModel):
     """The state of a Redelivery, which continue-as-new carries.
 
-    `held`: the refused signals, the oldest first; `lost`: the number of other signals, for which it has no room. `senders`: those
-    that know of it; `untold`: those that do not yet. `problem`: why the receiver took nothing the last time, `since` when.
-    `refusals`: how often it began to take nothing while this workflow ran.
+    Attributes:
+        held: the refused signals, the oldest first.
+        lost: the number of other signals, for which there was no room.
+        senders: the senders that know of the refusal; `untold`: the senders that do not know yet.
+        problem: why the receiver refused the last attempt; `since`: when the refusal began.
+        attempts: attempts in a row that the receiver refused.
+        refusals: how often the receiver began to refuse signals.
+        events: the last refused messages and calls.
+
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -57,7 +67,10 @@ class RedeliveryState(BaseModel):
     events: list[EventRecord] = Field(default_factory=list)
 
     def hold(self, message: HoldSignals) -> None:
-        """Keep signals, the same one once. Without room the oldest are lost: the receiver learns the same from later signals."""
+        """Keep signals, the same one once.
+
+        Without room the oldest are lost: the receiver learns the same from later signals.
+        """
         wanted = [*(request for request in self.held if request not in message.signals), *message.signals]
         kept: list[SignalRequest] = []
         room = LIST_BYTES_MAX - _MARGIN_BYTES
@@ -90,18 +103,23 @@ class RedeliveryWorkflow:
     async def run(self, *arguments: Any) -> None:
         """Send the held signals again, with growing pauses, until the receiver has accepted all."""
         del arguments
-        await workflow.wait_condition(lambda: bool(self.state.held))
+        await self._await_signals()
         while self.state.held:
             self.state.since = self.state.since or clock.timestamp(workflow.now())
             self._publish()
             await self._tell_senders()
             await self.before_next_call(backoff.missing(self.state.attempts))
+            if workflow.info().is_continue_as_new_suggested():
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                workflow.continue_as_new(self.state, memo=memo_to_carry())
             await self._redeliver()
             if not self.state.held:
                 await self._tell_of_recovery()
-            if self.state.held and workflow.info().is_continue_as_new_suggested():
-                await workflow.wait_condition(workflow.all_handlers_finished)
-                workflow.continue_as_new(self.state, memo=memo_to_carry())
+
+    async def _await_signals(self) -> None:
+        """Wait for the first signals. A hand-over brings them with the start."""
+        with contextlib.suppress(TimeoutError):
+            await workflow.wait_condition(lambda: bool(self.state.held), timeout=START_LIMIT, timeout_summary="wait for signals")
 
     async def _redeliver(self) -> None:
         batch = next(iter(split_by_size(self.state.held, name=str)))
@@ -130,8 +148,8 @@ class RedeliveryWorkflow:
         self.state.refusals += 1
 
     async def _tell(self, senders: list[str], problem: str) -> None:
-        refusal = f"{workflow.info().first_execution_run_id}/{self.state.refusals}"
-        delivery = Delivery(receiver=self.receiver, refusal=refusal, problem=problem)
+        run, refusal = workflow.info().first_execution_run_id, self.state.refusals
+        delivery = Delivery(receiver=self.receiver, run=run, refusal=refusal, problem=problem)
         told = [SenderSignals.DELIVERY.request(EntityRef(sender), delivery) for sender in senders]
         if told:
             await send_all(told, f"tell {len(told)} senders whether {self.receiver} takes signals")
@@ -168,12 +186,15 @@ class RedeliveryWorkflow:
         """Do nothing: the event of the refused call stays."""
 
     async def before_next_call(self, delay: timedelta) -> None:
-        """Wait for so long, or until a user wants the next attempt now."""
+        """Wait for so long, or until a user wants the next attempt now, or the run is full."""
         before = self.retries_requested
-        try:
-            await workflow.wait_condition(lambda: self.retries_requested != before, timeout=delay, timeout_summary=NEXT_CALL)
-        except TimeoutError:
-            return
+
+        def is_over() -> bool:
+            is_full = workflow.info().is_continue_as_new_suggested()
+            return is_full or self.retries_requested != before
+
+        with contextlib.suppress(TimeoutError):
+            await workflow.wait_condition(is_over, timeout=delay, timeout_summary=NEXT_CALL)
 
     # --- showing --------------------------------------------------------------------------------------------------------------------
 

@@ -85,7 +85,11 @@ class DeploymentNotifier:
         lost = [found for workflow_id, found in sorted(due.items()) if not await first_run(self._client, workflow_id)]
         for namespace, deployment in sorted({(found.namespace, found.deployment) for found in lost}):
             check = ModelDeploymentSignals.CHECK_REPLICAS.request(entity(ModelDeploymentSignals, namespace, deployment), CheckReplicas())
-            await send_signal(self._client, check)
+            try:
+                await send_signal(self._client, check)
+            except (RPCError, TimeoutError) as error:
+                # It is told again with its next turn, and the others need not wait for it.
+                log.warning("a deployment was not told of terminated replicas", deployment=f"{namespace}/{deployment}", error=str(error))
         shortest, longest = REPEAT_SECONDS
         for found in lost:
             pause = self._next.get(found.workflow_id, (now, shortest))[1]

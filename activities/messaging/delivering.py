@@ -1,8 +1,9 @@
 """Send signals to several receivers. No receiver waits for another receiver.
 
-A receiver may take no signals for hours: its workflow has as many as one run may have, or one of them is too large for its history.
-The activity hands refused signals to the Redelivery of the receiver, a workflow that sends them again. The sender goes on, because each
-receiver copes with messages that are late or lost.
+A receiver may refuse signals for hours, for example because its run has taken as many as one run
+may take. The activity hands refused signals to the Redelivery of the receiver, a workflow that
+sends them again. The sender goes on, because each receiver copes with messages that are late or
+lost.
 """
 
 import asyncio
@@ -26,13 +27,20 @@ from api_types.messages.delivery import Broadcast, HoldSignals, Redelivered, Sig
 _PATIENT_ATTEMPTS = 3
 # Before this attempt, a refused hand-over is made again: a minute or two.
 _HAND_OVER_ATTEMPTS = 15
-# Receivers of a broadcast between two reports of progress: some seconds of work, and the first that an attempt may repeat.
+# A local activity has ten seconds, for the signals and for a hand-over after them.
+_LOCAL_SECONDS = 4
+# How long a Redelivery sends before it reports how far it is.
+_ROUND_SECONDS = 30
+# How many receivers a broadcast signals between two reports of progress.
 PAGE = 500
 
 
 @dataclass
 class _Row:
-    """The signals to one receiver, in order. After sending, `left` are the refused signals, and `error` is the reason."""
+    """The signals to one receiver, in order.
+
+    After sending, `left` are the signals that were not sent, and `error` is the reason.
+    """
 
     receiver: str
     left: list[SignalRequest] = field(default_factory=list)
@@ -45,55 +53,62 @@ class _Row:
 
     @property
     def problem(self) -> str:
-        """The text of the error. Some errors have none, and are named."""
-        return (error_message(self.error) or type(self.error).__name__) if self.error is not None else ""
+        """The text of the error. A TimeoutError has none, so its name is given."""
+        if self.error is None:
+            return ""
+        return error_message(self.error) or type(self.error).__name__
 
-    async def send(self, client: Client) -> None:
+    async def send(self, client: Client, seconds: float | None = None) -> None:
+        """Send until the first refusal, for so many seconds at most."""
         try:
-            while self.left:
-                self.missing |= not await send_signal(client, self.left[0])
-                del self.left[0]
+            async with asyncio.timeout(seconds):
+                while self.left:
+                    self.missing |= not await send_signal(client, self.left[0])
+                    del self.left[0]
         except (RPCError, TimeoutError) as error:
             self.error = error
 
 
 async def deliver(client: Client, requests: Sequence[SignalRequest]) -> list[str]:
-    """Send signals from an activity, in order for each receiver, to different receivers at the same time.
+    """Send signals from an activity, in order for each receiver.
 
-    Gives the receivers that do not run. Raises the error of the first receiver if none of them takes a signal for a reason that
-    is perhaps none of theirs; Temporal then makes another attempt.
+    Different receivers get their signals at the same time. Returns the receivers that do not run.
+    Raises the error of a receiver if all of them fail and the server may be the cause; Temporal
+    then makes another attempt.
     """
     rows: dict[str, _Row] = {}
     for request in requests:
         rows.setdefault(request.workflow_id, _Row(request.workflow_id)).left.append(request)
+    seconds = _LOCAL_SECONDS if activity.info().is_local else None
     slots = asyncio.Semaphore(CALLS_AT_ONCE)
 
     async def send(row: _Row) -> None:
         async with slots:
-            await row.send(client)
+            await row.send(client, seconds)
+
+    async def hand_over(row: _Row) -> None:
+        async with slots, asyncio.timeout(seconds or CALL_SECONDS):
+            await _hand_over(client, row)
 
     await asyncio.gather(*map(send, rows.values()))
     failed = [row for row in rows.values() if row.error is not None]
-    if failed and len(failed) == len(rows) and activity.info().attempt < _PATIENT_ATTEMPTS:
+    if len(failed) == len(rows) and activity.info().attempt < _PATIENT_ATTEMPTS:
         for row in failed:
             if row.error is not None and not row.is_refused:
                 raise row.error
-    for row in failed:
-        # The hand-over would take as long again, and a local activity has ten seconds for all.
-        if isinstance(row.error, TimeoutError) and activity.info().is_local:
-            raise row.error
-    await asyncio.gather(*(_hand_over(client, row) for row in failed))
+    await asyncio.gather(*map(hand_over, failed))
     return [row.receiver for row in rows.values() if row.missing]
 
 
 async def broadcast(client: Client, wanted: Broadcast, report: Callable[[Progress], None]) -> int:
-    """Send one signal to all running entities that are wanted, a page after the other; gives how many there are.
+    """Send one signal to all running entities that are wanted, page by page.
 
-    `report` gets the progress with each page. An attempt goes on after the last page of the attempt before.
+    Returns the number of receivers. `report` gets the progress after each page, and the next
+    attempt goes on there.
     """
     progress: dict[str, Any] = next(iter(activity.info().heartbeat_details), {})
     if progress:
-        # The first heartbeat of this attempt would take its place.
+        # Otherwise the first heartbeat of this attempt would delete the progress.
         report(progress)
     after, reached = str(progress.get("after", "")), int(progress.get("reached", 0))
     narrowed = Survey(kinds=wanted.kinds, namespace=wanted.namespace, cluster=wanted.cluster, page_size=PAGE)
@@ -108,23 +123,25 @@ async def broadcast(client: Client, wanted: Broadcast, report: Callable[[Progres
 
 
 async def redeliver(client: Client, requests: Sequence[SignalRequest]) -> Redelivered:
-    """Send signals to one receiver again, up to the first that it does not take."""
+    """Send signals to one receiver again, until the first refusal or for some seconds."""
     row = _Row("", list(requests))
-    await row.send(client)
-    return Redelivered(count=len(requests) - len(row.left), missing=row.missing, problem=row.problem)
+    await row.send(client, _ROUND_SECONDS)
+    count = len(requests) - len(row.left)
+    is_slow = isinstance(row.error, TimeoutError) and count > 0
+    return Redelivered(count=count, missing=row.missing, problem="" if is_slow else row.problem)
 
 
 async def _hand_over(client: Client, row: _Row) -> None:
-    held = HoldSignals(sender=activity.info().workflow_id or "", signals=row.left, problem=row.problem)
+    sender = activity.info().workflow_id or ""
+    held = HoldSignals(sender=sender, signals=row.left, problem=row.problem)
     activity.logger.warning("%s takes no signals: %s", row.receiver, held.problem)
     if names.receiver_of_redelivery(row.receiver):
         # The signals are lost. A Redelivery for a Redelivery would change nothing.
         return
-    async with asyncio.timeout(CALL_SECONDS):
-        try:
-            await ensure_redelivery(client, row.receiver, held)
-        except RPCError as error:
-            # The server may refuse everything for a while, as before its search attributes are registered.
-            if error.status not in REFUSALS or activity.info().attempt < _HAND_OVER_ATTEMPTS:
-                raise
-            activity.logger.warning("signals for %s are lost: %s", row.receiver, error_message(error))
+    try:
+        await ensure_redelivery(client, row.receiver, held)
+    except RPCError as error:
+        # The server may refuse everything for a while, as before its search attributes are known.
+        if error.status not in REFUSALS or activity.info().attempt < _HAND_OVER_ATTEMPTS:
+            raise
+        activity.logger.warning("signals for %s are lost: %s", row.receiver, error_message(error))

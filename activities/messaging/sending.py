@@ -45,34 +45,14 @@ async def ensure_scheduler(client: Client, request: SignalRequest | None = None)
 
 async def ensure_directory(client: Client, namespace: str, request: SignalRequest) -> None:
     """Signal the EndpointDirectory of a namespace, and start it if it does not run."""
-    await client.start_workflow(
-        "EndpointDirectory",
-        None,
-        id=names.endpoint_directory_id(namespace),
-        task_queue=queues.WORKFLOWS,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        static_summary=f"EndpointDirectory {namespace}",
-        start_signal=request.signal,
-        start_signal_args=[request.payload],
-        **identity_at_start("EndpointDirectory", namespace, namespace, phase="Ready", ready=""),
-    )
+    identity = identity_at_start("EndpointDirectory", namespace, namespace, phase="Ready", ready="")
+    await _start_with(client, "EndpointDirectory", namespace, request, identity)
 
 
 async def ensure_upgrades(client: Client, request: SignalRequest) -> None:
     """Signal the one StackUpgrades, and start it if it does not run."""
-    await client.start_workflow(
-        "StackUpgrades",
-        None,
-        id=names.STACK_UPGRADES_ID,
-        task_queue=queues.WORKFLOWS,
-        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        static_summary="StackUpgrades default",
-        start_signal=request.signal,
-        start_signal_args=[request.payload],
-        **identity_at_start("StackUpgrades", "", "default", phase="Ready", ready=""),
-    )
+    identity = identity_at_start("StackUpgrades", "", "default", phase="Ready", ready="")
+    await _start_with(client, "StackUpgrades", "default", request, identity)
 
 
 async def ensure_cloud_cluster(client: Client, request: SignalRequest) -> bool:
@@ -81,38 +61,42 @@ async def ensure_cloud_cluster(client: Client, request: SignalRequest) -> bool:
     One that was terminated finds at the cloud what it had created. What arrives late, after everything was deleted, starts nothing.
     """
     cluster, _ = names.cluster_of_cloud(request.workflow_id)
+    identity = identity_at_start("CloudCluster", "", cluster, phase="Pending", ready="", cluster=cluster)
     try:
-        await client.start_workflow(
-            "CloudCluster",
-            None,
-            id=request.workflow_id,
-            task_queue=queues.WORKFLOWS,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
-            static_summary=f"CloudCluster {cluster}",
-            start_signal=request.signal,
-            start_signal_args=[request.payload],
-            **identity_at_start("CloudCluster", "", cluster, phase="Pending", ready="", cluster=cluster),
-        )
+        await _start_with(client, "CloudCluster", cluster, request, identity, reuse=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
     except WorkflowAlreadyStartedError:
         return False
     return True
 
 
 async def ensure_redelivery(client: Client, receiver: str, held: HoldSignals) -> None:
-    """Have signals sent again that a receiver does not take, by a workflow of their own."""
+    """Hand refused signals to the Redelivery of their receiver, and start it if it does not run."""
     request = RedeliverySignals.HOLD.request(redelivery(receiver), held)
+    identity = identity_at_start("Redelivery", "", receiver, phase="Pending", ready="")
+    await _start_with(client, "Redelivery", receiver, request, identity)
+
+
+async def _start_with(
+    client: Client,
+    kind: str,
+    name: str,
+    request: SignalRequest,
+    identity: Mapping[str, Any],
+    *,
+    reuse: WorkflowIDReusePolicy = WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+) -> None:
+    """Signal a workflow, and start it if it does not run."""
     await client.start_workflow(
-        "Redelivery",
+        kind,
         None,
         id=request.workflow_id,
         task_queue=queues.WORKFLOWS,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        static_summary=f"signals for {receiver}",
+        id_reuse_policy=reuse,
+        static_summary=f"{kind} {name}",
         start_signal=request.signal,
         start_signal_args=[request.payload],
-        **identity_at_start("Redelivery", "", receiver, phase="Pending", ready=""),
+        **identity,
     )
 
 

@@ -72,11 +72,13 @@ class HoldSignals(Message):
 class Delivery(Message):
     """Whether a receiver, named by its workflow id, accepts signals. `problem` is the reason of a refusal, empty after its end.
 
-    `refusal` identifies the period of refusal, so that senders recognize a late report.
+    `run` is the first run of the Redelivery, and `refusal` counts the refusals that it has seen. Both
+    let senders recognize a late report.
     """
 
     receiver: Id
-    refusal: Id = ""
+    run: Id = ""
+    refusal: int = 0
     problem: Text = ""
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,18 +11,18 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import ActivityEnvironment
 
-from activities.messaging import delivering
+from activities.messaging import delivering, entity_client
 from activities.messaging.messages import Survey
 from activities.messaging.querying import list_entities
-from api_types import names
-from api_types.messages.delivery import Delivery, HoldSignals, SignalRequest
+from api_types import names, queues
+from api_types.messages.delivery import Delivery, HoldSignals, Redelivered, SignalRequest
 from api_types.messages.entities import ClassChanged
 from api_types.messages.signals import InferenceClusterSignals
-from api_types.payloads.limits import LIST_BYTES_MAX, wire_size
+from api_types.payloads.limits import LIST_BYTES_MAX, split_by_size, wire_size
 from tests.simulation.lives.virtual_plane import VirtualPlane, on_a_virtual_loop, virtual_plane
 from tests.workflows.environment.harness import eventually, message, reason
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster
-from workflows.entity.delivery import DELIVERIES_KEPT, with_delivery
+from workflows.entity.calls.delivery import DELIVERIES_KEPT, with_delivery
 from workflows.redelivery import HELD_MAX, RedeliveryState
 
 FULL = names.workflow_id("InferenceCluster", "", "us")
@@ -47,6 +48,17 @@ async def ready_clusters(plane: VirtualPlane) -> None:
         await plane.ready("InferenceCluster", name)
 
 
+async def refusing(plane: VirtualPlane, seconds: float) -> None:
+    """Let one of two clusters refuse signals, and have their class send them."""
+    await ready_clusters(plane)
+    plane.fill(FULL, seconds)
+    await plane.apply(changed_class(4))
+
+
+def is_delivered(seen: dict[str, Any]) -> bool:
+    return not reason(seen, "SignalsDelivered")
+
+
 async def status_of_redelivery(plane: VirtualPlane) -> WorkflowExecutionStatus | None:
     return (await plane.client.get_workflow_handle(REDELIVERY).describe()).status
 
@@ -54,9 +66,7 @@ async def status_of_redelivery(plane: VirtualPlane) -> WorkflowExecutionStatus |
 @on_a_virtual_loop
 async def test_a_class_reaches_the_other_clusters_names_the_one_that_refuses_and_reaches_it_later() -> None:
     async with virtual_plane() as plane:
-        await ready_clusters(plane)
-        plane.fill(FULL, 3 * MINUTE)
-        await plane.apply(changed_class(4))
+        await refusing(plane, 3 * MINUTE)
         await eventually(lambda: devices(plane, "eu"), lambda seen: seen == [4], what="eu")
         refused = await plane.until("InferenceClass", "h100-8x", lambda seen: bool(reason(seen, "SignalsDelivered")))
         assert reason(refused, "SignalsDelivered") == "ReceiverRefuses"
@@ -68,36 +78,62 @@ async def test_a_class_reaches_the_other_clusters_names_the_one_that_refuses_and
         assert held["status"]["held"] == 1
 
         await eventually(lambda: devices(plane, "us"), lambda seen: seen == [4], what="us")
-        await plane.until("InferenceClass", "h100-8x", lambda seen: not reason(seen, "SignalsDelivered"))
+        await plane.until("InferenceClass", "h100-8x", is_delivered)
         assert await status_of_redelivery(plane) == WorkflowExecutionStatus.COMPLETED
 
 
 @on_a_virtual_loop
 async def test_a_receiver_that_is_terminated_gets_nothing_and_ends_the_redelivery() -> None:
     async with virtual_plane() as plane:
-        await ready_clusters(plane)
-        plane.fill(FULL, 24 * HOUR)
-        await plane.apply(changed_class(4))
+        await refusing(plane, 24 * HOUR)
         await plane.until("InferenceClass", "h100-8x", lambda seen: bool(reason(seen, "SignalsDelivered")))
         await plane.client.get_workflow_handle(FULL).terminate("repaired")
-        await plane.until("InferenceClass", "h100-8x", lambda seen: not reason(seen, "SignalsDelivered"))
+        await plane.until("InferenceClass", "h100-8x", is_delivered)
         assert await status_of_redelivery(plane) == WorkflowExecutionStatus.COMPLETED
 
 
 @on_a_virtual_loop
 async def test_a_user_makes_the_next_attempt_now() -> None:
     async with virtual_plane() as plane:
-        await ready_clusters(plane)
-        plane.fill(FULL, HOUR)
-        await plane.apply(changed_class(4))
+        await refusing(plane, HOUR)
         # The pauses have grown by now.
         await asyncio.sleep(HOUR / 2)
         plane.fill(FULL, 0)
         begun = plane.world.clock.seconds()
         await plane.client.get_workflow_handle(REDELIVERY).signal("retry_now", {"requestId": "x", "by": "ann"})
-        await plane.until("InferenceClass", "h100-8x", lambda seen: not reason(seen, "SignalsDelivered"))
+        await plane.until("InferenceClass", "h100-8x", is_delivered)
         await eventually(lambda: devices(plane, "us"), lambda seen: seen == [4], what="us")
         assert plane.world.clock.seconds() - begun < MINUTE
+
+
+@on_a_virtual_loop
+async def test_after_a_long_refusal_all_signals_follow_the_first_that_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def one_by_one(client: Any, requests: Sequence[SignalRequest]) -> Redelivered:
+        return await delivering.redeliver(client, requests[:1])
+
+    monkeypatch.setattr(entity_client, "redeliver", one_by_one)
+    async with virtual_plane() as plane:
+        await refusing(plane, HOUR)
+        for count in (5, 6):
+            await plane.apply(changed_class(count))
+            await asyncio.sleep(MINUTE)
+        await asyncio.sleep(HOUR / 2)
+        plane.fill(FULL, 0)
+        begun = plane.world.clock.seconds()
+        await plane.client.get_workflow_handle(REDELIVERY).signal("retry_now", {"requestId": "x"})
+        await plane.until("InferenceClass", "h100-8x", is_delivered)
+        assert await devices(plane, "us") == [6]
+        assert plane.world.clock.seconds() - begun < MINUTE
+
+
+@on_a_virtual_loop
+async def test_a_redelivery_without_signals_ends() -> None:
+    async with virtual_plane() as plane:
+        handle = await plane.client.start_workflow("Redelivery", None, id=REDELIVERY, task_queue=queues.WORKFLOWS)
+        await asyncio.sleep(HOUR + MINUTE)
+        assert (await handle.describe()).status == WorkflowExecutionStatus.COMPLETED
 
 
 class BroadcastEnded(Exception):
@@ -168,11 +204,29 @@ def test_what_is_held_fits_into_a_payload() -> None:
 
 
 def test_a_late_report_of_a_refusal_that_is_over_changes_nothing() -> None:
-    refused, ended = (Delivery(receiver=FULL, refusal="run/0", problem=problem) for problem in ("full", ""))
-    known = with_delivery(with_delivery({}, refused), ended)
-    assert with_delivery(known, refused) == known
-    again = Delivery(receiver=FULL, refusal="run/1", problem="full")
-    assert with_delivery(known, again) == {FULL: again}
+    def report(refusal: int, problem: str = "", run: str = "run") -> Delivery:
+        return Delivery(receiver=FULL, run=run, refusal=refusal, problem=problem)
+
+    known = with_delivery(with_delivery({}, report(0, "full")), report(0))
+    assert with_delivery(known, report(0, "full")) == known
+    again = with_delivery(known, report(1, "full"))
+    assert again == {FULL: report(1, "full")}
+    assert with_delivery(again, report(0)) == again, "the end of the refusal before"
+    ended = with_delivery(again, report(1))
+    assert with_delivery(ended, report(0, "full")) == ended
+    assert with_delivery(ended, report(0, "full", "next")) == {FULL: report(0, "full", "next")}
+
+
+def test_a_signal_that_is_too_large_for_a_batch_is_lost_alone() -> None:
+    state = RedeliveryState()
+    state.hold(held(request(1), request(2, "x" * LIST_BYTES_MAX)))
+    assert state.held == []
+    state.hold(held(request(3)))
+    assert ([each.payload for each in state.held], state.lost) == ([3], 2)
+    for size in range(LIST_BYTES_MAX - 5000, LIST_BYTES_MAX, 250):
+        state = RedeliveryState()
+        state.hold(held(request(1, "x" * size)))
+        assert len(list(split_by_size(state.held, name=str))) == len(state.held)
 
 
 def test_receivers_that_refuse_are_kept_longer_than_those_that_did() -> None:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from api_types import clock
 from workflows.cloud_cluster.state import CloudState
 from workflows.entity.conditions import REFUSALS_KEPT, with_event
-from workflows.entity.steady_time import SteadyTime
+from workflows.entity.timers.steady_time import SteadyTime
 
 
 class CloudContext:

@@ -27,14 +27,14 @@ from workflows.cloud_cluster.converge import Converge
 from workflows.cloud_cluster.entries import Entries
 from workflows.cloud_cluster.state import CloudState
 from workflows.cloud_cluster.teardown import Teardown
+from workflows.entity.calls.delivery import undelivered
 from workflows.entity.calls.refusals import NEXT_CALL
 from workflows.entity.calls.sending import send_all
 from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, RECEIVER_REFUSES
-from workflows.entity.delivery import undelivered
 from workflows.entity.handles import handles
 from workflows.entity.memo import memo_to_carry
-from workflows.entity.requeue_timer import RequeueTimer
 from workflows.entity.start import read_carried
+from workflows.entity.timers.requeue_timer import RequeueTimer
 
 # In histories of before no report says that the control plane does not exist any more.
 GONE_PATCH = "control-plane-gone"

@@ -20,10 +20,10 @@ from workflows.endpoint_directory.directory import Directory
 from workflows.endpoint_directory.pace import BURST_PATCH, Pace
 from workflows.endpoint_directory.state import DirectoryState
 from workflows.endpoint_directory.survey import survey
+from workflows.entity.calls.delivery import undelivered
 from workflows.entity.calls.refusals import NEXT_CALL
 from workflows.entity.calls.sending import LOCAL_CALLS_MAX, send_all
 from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, RECEIVER_REFUSES, REFUSALS_KEPT, with_event
-from workflows.entity.delivery import undelivered
 from workflows.entity.handles import handles
 from workflows.entity.memo import memo_to_carry
 from workflows.entity.start import read_carried

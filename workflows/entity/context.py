@@ -40,12 +40,17 @@ class EntityContext(Generic[StateT_co]):
         publish: Callable[[], None],
         workflow_id: str = "",
         moment: Callable[[], datetime] | None = None,
+        *,
+        clock: Callable[[], datetime] | None = None,
     ) -> None:
+        """`moment` is the time for waits and conditions, and `clock` the time of the server."""
         self.kind = kind
         self.state = state
         self._written = state.written
         self.publish = publish
         self.moment = moment or workflow_time
+        # Numbers follow the server: the time for waits stays ahead after a step of the clock.
+        self._clock = clock or self.moment
         _, *scope, self.name = (workflow_id or workflow.info().workflow_id).split("/")
         self.namespace = scope[0] if scope else ""
         self.queued = True
@@ -68,7 +73,7 @@ class EntityContext(Generic[StateT_co]):
         An attempt at a workflow task whose worker was lost, or that a new signal made void, leaves no trace in the state but may have sent
         messages. What is decided instead is another message, so it must not have the number of one of these: they were sent earlier.
         """
-        return max(last + 1, int(self.moment().timestamp() * 1000))
+        return max(last + 1, int(self._clock().timestamp() * 1000))
 
     def next_registration(self) -> int:
         """Number a registration at another object, or another message that a newer one replaces, above all that this object has sent."""
@@ -110,7 +115,7 @@ class EntityContext(Generic[StateT_co]):
 
     def mark_changed(self) -> None:
         """Raise the resource version and requeue. It is the time in microseconds, so that versions of different objects can be compared."""
-        self.state.resource_version = max(self.state.resource_version + 1, microseconds(self.moment()))
+        self.state.resource_version = max(self.state.resource_version + 1, microseconds(self._clock()))
         if self.state.written != self._written:
             self._written, self.state.manifest_version = self.state.written, self.state.resource_version
         self.requeue()

@@ -28,6 +28,7 @@ from api_types.messages.signals import EntitySignals, SenderSignals
 from api_types.validation.manifests import InvalidManifest, Manifest, dump, is_taken_while_deleting, load
 from workflows.entity import admission, periods
 from workflows.entity.arguments import problems_of
+from workflows.entity.calls.delivery import undelivered, with_delivery
 from workflows.entity.calls.refusals import NEXT_CALL
 from workflows.entity.calls.sending import LOCAL_CALLS_MAX, call_entities
 from workflows.entity.conditions import (
@@ -41,16 +42,15 @@ from workflows.entity.conditions import (
     is_true,
     waiting_for,
 )
-from workflows.entity.context import EntityContext
-from workflows.entity.delivery import undelivered, with_delivery
+from workflows.entity.context import EntityContext, workflow_time
 from workflows.entity.handles import changes, checks, handles
 from workflows.entity.manifest import manifest_of
 from workflows.entity.memo import memo_to_carry
 from workflows.entity.publishing import Publisher
-from workflows.entity.requeue_timer import RequeueTimer
 from workflows.entity.start import check_id
 from workflows.entity.state import EntityState
-from workflows.entity.steady_time import SteadyTime
+from workflows.entity.timers.requeue_timer import RequeueTimer
+from workflows.entity.timers.steady_time import SteadyTime
 
 # How many request ids `describe` shows.
 REQUESTS_SHOWN = 64
@@ -68,7 +68,7 @@ class Entity(ABC, Generic[StateT]):
     def __init__(self, state: StateT) -> None:
         check_id(self.kind)
         self.time = SteadyTime(state.time)
-        self.context = EntityContext(self.kind, state, self.publish, moment=self.time.now)
+        self.context = EntityContext(self.kind, state, self.publish, moment=self.time.now, clock=workflow_time)
         self.state = state
         self.name, self.namespace, self.title = self.context.name, self.context.namespace, self.context.title
         self._publisher = Publisher(self.context)

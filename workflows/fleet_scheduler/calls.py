@@ -24,6 +24,8 @@ from workflows.fleet_scheduler.orders import Announce, Order, Send
 ANNOUNCE_PATCH = "announce-beside-decisions"
 # A run takes 10,000 signals, and most of its events are signals while others answer an announcement.
 _EVENTS_MAX = 8_000
+# The server ends a run of 50 MiB.
+_BYTES_MAX = 16 * 1024 * 1024
 
 
 async def carry_out(orders: Sequence[Order], controller: SchedulerController, announcer: "Announcer") -> None:
@@ -47,7 +49,9 @@ class Announcer:
     def is_busy(self) -> bool:
         """Whether an announcement is on its way, and this run has room for it. The next run would have to repeat it."""
         on_its_way = self._task is not None and not self._task.done()
-        return on_its_way and workflow.info().get_current_history_length() < _EVENTS_MAX
+        info = workflow.info()
+        has_room = info.get_current_history_length() < _EVENTS_MAX and info.get_current_history_size() < _BYTES_MAX
+        return on_its_way and has_room
 
     async def begin(self, order: Announce) -> None:
         """Begin an announcement in place of an earlier one. In older histories the workflow waited for its end."""
@@ -57,6 +61,12 @@ class Announcer:
         if self._task is not None:
             self._task.cancel()
         self._task = asyncio.create_task(broadcast(order.signal, order.summary))
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Announce again if the present announcement has failed, and read the error in any case."""
+        if not task.cancelled() and task.exception() is not None and task is self._task:
+            self._state.announced = 0
 
     def stop(self) -> None:
         """End with the run. The next run makes an announcement that has not ended."""

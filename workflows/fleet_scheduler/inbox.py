@@ -35,8 +35,8 @@ from api_types.payloads.limits import shortened, wire_size
 from api_types.payloads.packing import pack
 from scheduler import ClusterView, Owner, check_names, cluster_view, named_in, read_entry, read_need, read_policy, reasons
 from workflows.entity.arguments import PROBLEM_BYTES_MAX, problems_of
+from workflows.entity.calls.delivery import undelivered
 from workflows.entity.conditions import CALL_REFUSED, CANCEL_REFUSED, MALFORMED, RECEIVER_REFUSES, REFUSALS_KEPT, with_event
-from workflows.entity.delivery import undelivered
 from workflows.fleet_scheduler.cache.admission import evicted_or_readmitted
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import ReceivedSignal

@@ -27,9 +27,9 @@ from scheduler import pool_report, to_wire, write_policy
 from workflows.entity.calls.refusals import NEXT_CALL
 from workflows.entity.handles import answers, receives
 from workflows.entity.memo import memo_to_carry
-from workflows.entity.requeue_timer import RequeueTimer
 from workflows.entity.start import check_only_id, read_carried
-from workflows.entity.steady_time import SteadyTime
+from workflows.entity.timers.requeue_timer import RequeueTimer
+from workflows.entity.timers.steady_time import SteadyTime
 from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.carry_over import in_payloads
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache

@@ -12,7 +12,7 @@ from workflows.entity.context import EntityContext
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
 from workflows.model_replica.decisions.cluster import access_of, connection_problem
 from workflows.model_replica.decisions.observation import drift, drift_message
-from workflows.model_replica.decisions.plan import DRIFT_DELAY, ApplyReason, decide_apply, ends_all_pods, recent_repairs
+from workflows.model_replica.decisions.plan import DRIFT_DELAY, ApplyReason, decide_apply, ends_all_pods, recent_repairs, recreated_engines
 from workflows.model_replica.decisions.requests import apply_request
 from workflows.model_replica.orders import Apply, Order
 from workflows.model_replica.reports import DeploymentReports
@@ -55,6 +55,8 @@ ROUTES_FOLLOW_AGAIN = timedelta(seconds=30)
 ROUTES_PATCH = "wait-for-routes"
 # In histories of before the wait began anew with each attempt to apply.
 FIRST_WAIT_PATCH = "wait-for-routes-once"
+# In older histories an apply that recreates an engine did not wait for its requests.
+RECREATE_PATCH = "drain-recreated-engines"
 
 
 class ReplicaApply:
@@ -88,12 +90,16 @@ class ReplicaApply:
         state.drift_since = decision.drift_since
         if decision.check_at is not None:
             self._context.requeue_at(decision.check_at)
-        if decision.reason == "spec" and ends_all_pods(state) and self._patched(DRAIN_PATCH):
+        if decision.reason == "spec" and ends_all_pods(state, self._recreated()) and self._patched(DRAIN_PATCH):
             if self._drains():
                 return []
         else:
             self._end_drain()
         return self._begin(decision.reason) if decision.reason else []
+
+    def _recreated(self) -> list[str]:
+        recreated = recreated_engines(self._context.state)
+        return recreated if recreated and self._patched(RECREATE_PATCH) else []
 
     def _drains(self) -> bool:
         """Have no new request come to pods that the apply ends, and tell whether running ones still have time."""

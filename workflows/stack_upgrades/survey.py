@@ -14,7 +14,7 @@ from api_types.messages.signals import InferenceClusterSignals
 from api_types.messages.upgrades import UpgradeRequest
 from workflows.entity.arguments import UnusableMessage
 from workflows.entity.calls.querying import query_each, query_pages
-from workflows.entity.steady_time import SteadyTime
+from workflows.entity.timers.steady_time import SteadyTime
 from workflows.stack_upgrades.turns import Turns
 
 # A query that a cluster answers with what it would ask; None if that is nothing.

@@ -16,15 +16,15 @@ from api_types.messages.entities import CancelRequested
 from api_types.messages.signals import StackUpgradesSignals
 from api_types.messages.upgrades import UpgradeRequest
 from api_types.names import STACK_UPGRADES_ID
+from workflows.entity.calls.delivery import undelivered
 from workflows.entity.calls.refusals import NEXT_CALL
 from workflows.entity.calls.sending import LOCAL_CALLS_MAX, send_all
 from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, RECEIVER_REFUSES, REFUSALS_KEPT, with_event
-from workflows.entity.delivery import undelivered
 from workflows.entity.handles import handles
 from workflows.entity.memo import memo_to_carry
-from workflows.entity.requeue_timer import RequeueTimer
 from workflows.entity.start import check_only_id, read_carried
-from workflows.entity.steady_time import SteadyTime
+from workflows.entity.timers.requeue_timer import RequeueTimer
+from workflows.entity.timers.steady_time import SteadyTime
 from workflows.stack_upgrades.state import UpgradesState
 from workflows.stack_upgrades.survey import survey
 from workflows.stack_upgrades.turns import Turns

@@ -32,6 +32,7 @@ class Temporal:
     closed: dict[str, str]
     running: set[str] = field(default_factory=set)
     down: bool = False
+    refusing: str = ""
     listings: int = 0
     looks: int = 0
     told: Counter[str] = field(default_factory=Counter)
@@ -57,6 +58,8 @@ class Temporal:
 
         async def signal(name: str, _payload: Any) -> None:
             assert name == "check_replicas"
+            if workflow_id == self.refusing:
+                raise RPCError("full", RPCStatusCode.INVALID_ARGUMENT, b"")
             self.told[workflow_id] += 1
 
         return SimpleNamespace(describe=describe, signal=signal)
@@ -94,6 +97,13 @@ async def test_one_that_stays_closed_is_told_again_ever_more_rarely(monkeypatch:
         await notifier.notify()
         told_at += [now] * (temporal.told.total() - before)
     assert told_at == [0, 60, 180, 420, 900]
+
+
+async def test_a_deployment_that_refuses_signals_delays_no_other() -> None:
+    other = "modelreplica/ml/code-eu-0"
+    temporal = Temporal({EU: "eu", other: "eu"}, refusing="modeldeployment/ml/chat")
+    await temporal.rounds()
+    assert temporal.told == {"modeldeployment/ml/code": 1}
 
 
 async def test_one_that_runs_again_is_not_told() -> None:

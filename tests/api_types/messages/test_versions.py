@@ -139,3 +139,4 @@ def test_the_observations_of_the_present_cluster_are_taken_whatever_the_clock_sa
     assert not after.accepts(at("a", ahead, 6), "b"), "the watch of the earlier cluster runs on for a while"
     assert after.accepts(at("b", right, 2), "b")
     assert after.accepts(at("b", right + 1, 0), "b")
+    assert not after.accepts(at("a", right - 1, 9), "a"), "the present one is not known yet"

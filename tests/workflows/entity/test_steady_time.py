@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from temporalio import workflow
 
-from workflows.entity.steady_time import SteadyTime
+from workflows.entity.context import EntityContext, workflow_time
+from workflows.entity.state import EntityState
+from workflows.entity.timers.steady_time import SteadyTime
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -39,6 +41,16 @@ def test_a_timer_that_fires_late_changes_nothing(clock: list[datetime]) -> None:
     clock[0] += MINUTE
     time.reached(NOON)
     assert time.now() == NOON + MINUTE
+
+
+def test_numbers_follow_the_server_and_waits_the_steady_time(clock: list[datetime]) -> None:
+    time = SteadyTime((NOON + timedelta(days=3)).isoformat())
+    state = EntityState()
+    context = EntityContext("ModelCache", state, lambda: None, "modelcache/ml/a", time.now, clock=workflow_time)
+    context.mark_changed()
+    assert context.now() == "2026-01-04T12:00:00Z"
+    assert context.next_number(0) == int(clock[0].timestamp() * 1000)
+    assert state.resource_version == int(clock[0].timestamp() * 1_000_000)
 
 
 def test_a_run_begins_no_earlier_than_the_run_before_has_ended(clock: list[datetime]) -> None:

@@ -158,7 +158,7 @@ def valid_payloads() -> list[tuple[str, dict[str, Any]]]:
         (FleetSchedulerSignals.FORGET.name, Forget(kind="InferenceCluster", name="eu", uid="u")),
         (FleetSchedulerSignals.SET_POLICY.name, SetPolicy(by="me", policy=POLICY)),
         (FleetSchedulerSignals.CANCEL_REQUESTED.name, CancelRequested(reason="an order")),
-        (FleetSchedulerSignals.DELIVERY.name, Delivery(receiver="modeldeployment/ml/x", refusal="r/0", problem="full")),
+        (FleetSchedulerSignals.DELIVERY.name, Delivery(receiver="modeldeployment/ml/x", run="r", refusal=1, problem="full")),
     ]
     assert {name for name, _ in found} == set(signals_of(FleetSchedulerSignals))
     return [(name, message.wire()) for name, message in found]

@@ -237,6 +237,14 @@ def test_an_engine_with_more_copies_of_fewer_devices_is_ordered_to_be_recreated_
     assert [each.request.recreated for each in replica.orders if isinstance(each, Apply)] == [["main"], []]
 
 
+def test_in_an_older_history_an_engine_that_is_recreated_is_not_drained() -> None:
+    replica = serving(**sized(1, 8))
+    replica.controller.applying._patched = {DRAIN_PATCH, ROUTES_PATCH}.__contains__
+    order(replica.state, engines(copies=2, **devices(4)))
+    replica.step()
+    assert applies(replica) == 1
+
+
 def test_the_devices_of_a_copy_are_those_of_all_its_pods() -> None:
     request = {"name": "gpu", "count": 4}
     gang = [{"role": "Leader", "deviceRequests": [request]}, {"role": "Worker", "worker": {"nodes": 3}, "deviceRequests": [request]}]

@@ -1,6 +1,6 @@
 """When a ModelReplica applies, and why: a pure decision over its state and the time."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -50,9 +50,10 @@ def decide_apply(state: ModelReplicaState, now: datetime) -> ApplyDecision:
     return ApplyDecision("drift", since)
 
 
-def ends_all_pods(state: ModelReplicaState) -> bool:
+def ends_all_pods(state: ModelReplicaState, recreated: Collection[str] = ()) -> bool:
     """Tell whether an apply now ends all pods of an engine at once, while requests may come in.
 
+    `recreated` are the names of engines that the apply recreates (`recreated_engines`).
     On a cluster that is not connected it will hardly end any, and is tried again and again.
     """
     if not (state.serving and state.applied and state.applied_sources and state.cluster and state.cluster.connected):
@@ -67,7 +68,6 @@ def ends_all_pods(state: ModelReplicaState) -> bool:
         for engine in (state.spec or {})["engines"]
         if sources[engine["name"]] != before.get(engine["name"], sources[engine["name"]]) or f"{ENGINE_PREFIX}{engine['name']}" in pending
     ]
-    recreated = recreated_engines(state)
     return any(int(engine.get("copies", 1)) == 1 or engine["name"] in recreated or _is_recreated(state, engine) for engine in replaced)
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 
 from workflows.entity.calls import activity_options
-from workflows.entity.steady_time import SteadyTime
+from workflows.entity.timers.steady_time import SteadyTime
 
 
 class RequeueTimer:

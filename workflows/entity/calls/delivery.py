@@ -1,4 +1,7 @@
-"""Receivers that take no signals, as a sender knows them. The Redelivery of each receiver reports to its senders."""
+"""Receivers that take no signals, as a sender knows them.
+
+The Redelivery of each receiver reports to its senders.
+"""
 
 from collections.abc import Mapping
 
@@ -9,12 +12,12 @@ DELIVERIES_KEPT = 50
 
 
 def with_delivery(known: Mapping[str, Delivery], new: Delivery) -> dict[str, Delivery]:
-    """Add a report to the last report of each receiver. A report from before the end of its refusal changes nothing.
+    """Add a report to the last report of each receiver. A late report changes nothing.
 
     A few receivers that take signals again are kept, to recognize a late report of their refusal.
     """
     before = known.get(new.receiver)
-    if before is not None and before.refusal == new.refusal and not before.problem:
+    if before is not None and before.run == new.run and _is_late(new, before):
         return dict(known)
     others = {receiver: report for receiver, report in known.items() if receiver != new.receiver}
     # Receivers that take signals again are dropped first.
@@ -22,7 +25,14 @@ def with_delivery(known: Mapping[str, Delivery], new: Delivery) -> dict[str, Del
     return {report.receiver: report for report in reports[-DELIVERIES_KEPT:]}
 
 
+def _is_late(new: Delivery, before: Delivery) -> bool:
+    is_over = not before.problem
+    return new.refusal < before.refusal or (is_over and new.refusal == before.refusal)
+
+
 def undelivered(delivery: Delivery) -> str:
     """Tell people that a receiver takes no signals, with the next step."""
-    next_step = f"They are sent again; see the workflow {names.redelivery_id(delivery.receiver)}, and repair or terminate its receiver"
-    return f"{delivery.receiver} takes no signals: {delivery.problem}. {next_step}"
+    redelivery = names.redelivery_id(delivery.receiver)
+    next_step = f"see the workflow {redelivery}, and repair or terminate its receiver"
+    problem = f"{delivery.receiver} takes no signals: {delivery.problem}"
+    return f"{problem}. They are sent again; {next_step}"

@@ -1,0 +1,1 @@
+"""Time and timers of workflows."""
