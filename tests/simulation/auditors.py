@@ -225,8 +225,9 @@ def objects_are_owned(seen: Snapshot) -> Iterator[str]:
     living |= {
         found.workflow_id.rpartition("/")[2] for found in running if found.kind == "CloudCluster"
     }
-    listed = frozenset().union(*(found.left_behind for found in seen.workflows.values()))
     finished = _finished(seen)
+    every = (*seen.workflows.values(), *finished.values())
+    listed = frozenset().union(*(found.left_behind for found in every))
     for item in seen.objects:
         owner = finished.get(item.owner)
         own = owner.left_behind if owner is not None else frozenset()
@@ -490,8 +491,10 @@ def _lists_pods(owner: SeenWorkflow, cluster: str) -> bool:
 
 
 def _is_listed(item: SeenObject, listed: frozenset[str]) -> bool:
-    """Whether an object is listed itself, or all that its owner has at that place."""
-    return str(item) in listed or f"{item.place}/owner/{item.owner}" in listed
+    """Whether an object is listed itself, or by its label, or all that its owner has there."""
+    namespace, _ = item.name
+    by_label = f"{item.place}/label/{namespace}/{item.cache}"
+    return not listed.isdisjoint((str(item), by_label, f"{item.place}/owner/{item.owner}"))
 
 
 def _names_a_user(seen: Snapshot, deleted: SeenWorkflow) -> bool:

@@ -92,7 +92,9 @@ class Observer:
             pods=pods,
             pools=self._pools(scheduler, pods, ledger),
             objects=tuple(
-                SeenObject(each.place, each.kind, (each.namespace, each.name), each.owner)
+                SeenObject(
+                    each.place, each.kind, (each.namespace, each.name), each.owner, each.cache
+                )
                 for each in parts.objects()
             ),
             routes=tuple(_routes(objects, parts)),

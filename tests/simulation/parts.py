@@ -76,7 +76,8 @@ class NodeView(NamedTuple):
 class ObjectView(NamedTuple):
     """An object of ours at a `place`: a cluster, `control`, or a cloud.
 
-    `owner` is the uid of its entity, empty if it names none.
+    `owner` is the uid of its entity, empty if it names none; `cache` the label with the name of
+    its ModelCache, empty if it has none.
     """
 
     place: str
@@ -84,6 +85,7 @@ class ObjectView(NamedTuple):
     namespace: str
     name: str
     owner: str
+    cache: str = ""
 
 
 class RouteView(NamedTuple):
@@ -335,9 +337,11 @@ class Parts:
             for item in server.store.everything():
                 metadata = item["metadata"]
                 where = metadata.get("namespace", ""), metadata["name"]
-                for uid in _owners(item):
-                    yield ObjectView(name, item["kind"], *where, uid)
                 marks = metadata.get("labels") or {}
+                value = marks.get(labels.MODEL_CACHE)
+                cache = f"{labels.MODEL_CACHE}={value}" if value else ""
+                for uid in _owners(item):
+                    yield ObjectView(name, item["kind"], *where, uid, cache)
                 if item["kind"] == "Secret" and marks.get("owner") == "helm":
                     owner = self._owner_of_stack(server)
                     yield ObjectView(name, "HelmRelease", where[0], marks["name"], owner)

@@ -153,13 +153,15 @@ class SeenPool:
 class SeenObject:
     """An object of ours at a place.
 
-    A cluster, the control cluster or a cloud. `owner`: the uid of its entity.
+    A cluster, the control cluster or a cloud. `owner`: the uid of its entity. `cache`: the label
+    with the name of its ModelCache, empty for objects of other kinds.
     """
 
     place: str
     kind: str
     name: Name
     owner: str
+    cache: str = ""
 
     def __str__(self) -> str:
         namespace, name = self.name

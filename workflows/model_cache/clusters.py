@@ -9,10 +9,11 @@ from datetime import datetime
 from temporalio import workflow
 
 from activities.messaging.messages import Survey
-from api_types import names
+from api_types import labels, names
 from api_types.messages.caches import CacheSite
 from api_types.messages.delivery import EntityRef
 from api_types.messages.signals import InferenceClusterSignals
+from api_types.resources.status import LeftBehind
 from workflows.entity.calls.querying import query_each, query_pages
 from workflows.entity.calls.sending import REPEAT_BROADCAST, send_all
 from workflows.entity.context import EntityContext
@@ -65,6 +66,8 @@ class Clusters:
 
     def _record(self, site: CacheSite) -> None:
         """Add a cluster on which something shall be staged, or update one that is known."""
+        if site.name in self.state.silent and not self.state.deleting:
+            self.state.silent.remove(site.name)
         staging = self.state.stagings.get(site.name)
         if staging is not None:
             if record_site(staging, site):
@@ -94,7 +97,20 @@ class Clusters:
         earlier = f"an earlier {self.context.kind} of this name, which was terminated"
         message = f"volumes of {earlier}, may still exist on {site.name}"
         self.context.record_event("Warning", "Abandoned", message)
+        self._list_earlier(site.name, "the cluster was deleted after the cache was terminated")
         self.context.mark_changed()
+
+    def list_what_silent_clusters_may_have(self) -> None:
+        """List, at the end of a deletion, the clusters that never said whether an earlier cache of this name has volumes there."""
+        for name in self.state.silent:
+            self._list_earlier(name, "the cluster does not answer; an earlier cache may have been terminated")
+        self.state.silent = []
+
+    def _list_earlier(self, cluster: str, why: str) -> None:
+        label = f"{labels.MODEL_CACHE}={names.label_value(self.context.name)}"
+        reason = f"{why}; there may be objects with this label"
+        item = LeftBehind(kind="label", name=label, namespace=self.context.namespace, location=cluster, reason=reason)
+        self.state.add_left_behind([item])
 
     def repeat_survey(self) -> None:
         """Query all clusters again in the next pass."""
@@ -125,8 +141,10 @@ class Clusters:
                 unlisted.pop(site.name, None)
                 self._answered(site)
             unresponsive += page.unresponsive
-        for workflow_id in unresponsive:
-            unlisted.pop(workflow_id.rpartition("/")[2], None)
+        silent = sorted(workflow_id.rpartition("/")[2] for workflow_id in unresponsive)
+        self.state.silent = [name for name in silent if name not in self.state.stagings]
+        for name in silent:
+            unlisted.pop(name, None)
         if unlisted:
             await self._query(list(unlisted))
         await self._await_reports(unresponsive)

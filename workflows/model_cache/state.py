@@ -193,6 +193,7 @@ class CacheState(EntityState):
 
     Attributes:
         stagings: the clusters that hold something of this cache or shall do so, by name.
+        silent: the clusters without a staging that did not answer when they were queried last, and have not reported since.
         unready: clusters that the selector matches and that have no staging, by name, with why nothing can be staged on them.
         users: by uid. `reported`: digest of the last message to each workflow. `former_users`: by uid, the last registration of those
             that use the cache no longer.
@@ -206,6 +207,7 @@ class CacheState(EntityState):
 
     pin: PinnedRevision | None = None
     stagings: Compact[dict[str, ClusterStaging]] = Field(default_factory=dict, alias="places")
+    silent: Compact[list[str]] = Field(default_factory=list)
     unready: Compact[dict[str, str]] = Field(default_factory=dict)
     users: Compact[dict[str, User]] = Field(default_factory=dict)
     reported: Compact[dict[str, str]] = Field(default_factory=dict, alias="told")

@@ -229,6 +229,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
         if self.state.stagings:
             self.context.set_condition("Deleting", FALSE, "TearingDown", removal_progress(self.ordered()))
             return False
+        self.clusters.list_what_silent_clusters_may_have()
         await self.users.report_gone()
         return True
 

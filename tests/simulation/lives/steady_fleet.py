@@ -113,6 +113,11 @@ class SteadyFleet(ControlPlane):
         """Return the API server of a cluster."""
         return self.world.parts.servers[cluster]
 
+    def silence(self, workflow_id: str, seconds: float) -> None:
+        """Let a workflow answer no query for so long."""
+        run = self.world.server.find(workflow_id)
+        run.silent_until = self.world.clock.seconds() + seconds
+
     def kill_worker(self) -> None:
         """Kill a worker; another one takes its place seconds later."""
         self.world.workers.kill()

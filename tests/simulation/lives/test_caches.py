@@ -370,6 +370,30 @@ async def test_a_cache_that_was_terminated_and_is_applied_again_has_its_volume_b
 
 
 @in_virtual_time
+async def test_a_cluster_that_never_answered_is_listed_with_what_may_be_there(
+    plane: SteadyFleet, namespace: str
+) -> None:
+    await plane.apply(a_cache("qwen", namespace, REPO, match=in_cluster(plane, HERE)))
+    await plane.ready("ModelCache", "qwen", namespace)
+    cache = plane.handle("ModelCache", "qwen", namespace)
+    await cache.terminate("lost on purpose")
+    plane.silence(f"inferencecluster/{HERE}", seconds=300.0)
+    await plane.apply(a_cache("qwen", namespace, "acme/other", match=in_cluster(plane, HERE)))
+    await plane.until(
+        "ModelCache", "qwen", lambda seen: reason(seen, "ClustersMatched") != "", namespace
+    )
+    await plane.delete("ModelCache", "qwen", namespace)
+    await plane.gone("ModelCache", "qwen", namespace)
+    (left,) = (await cache.query("describe"))["status"]["leftBehind"]
+    assert (left["kind"], left["name"], left["namespace"], left["location"]) == (
+        "label",
+        "modelplane.ai/modelcache=qwen",
+        namespace,
+        HERE,
+    )
+
+
+@in_virtual_time
 async def test_an_image_by_tag_is_pinned_to_its_digest(plane: SteadyFleet, namespace: str) -> None:
     document = a_cache("pack", namespace, "", match=in_cluster(plane, HERE))
     image = {"image": "registry.example/models/qwen:1.0", "sizeGiB": 20}
