@@ -24,7 +24,7 @@ from scheduler.explain.conditions import priority_class_problem
 from scheduler.explain.pool_report import pool_report
 from scheduler.fleet.combined_cache import combined_cache
 from scheduler.fleet.fleet import Fleet
-from scheduler.fleet.manifests import cluster_view, deployment_view
+from scheduler.fleet.manifests import cluster_view, deployment_view, template_digest
 from scheduler.fleet.queue_reservations import next_expiry
 from scheduler.fleet.snapshots import snapshot
 from scheduler.fleet.snapshots.decision_state import decision_state, restore_decision_state
@@ -102,6 +102,7 @@ __all__ += [
     "read_entry",
     "read_need",
     "reasons",
+    "template_digest",
     "to_wire",
 ]
 

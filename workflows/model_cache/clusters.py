@@ -101,15 +101,16 @@ class Clusters:
         self.context.mark_changed()
 
     def list_what_silent_clusters_may_have(self) -> None:
-        """List, at the end of a deletion, the clusters that never said whether an earlier cache of this name has volumes there."""
+        """List clusters that did not say whether an earlier cache of this name has volumes there."""
         for name in self.state.silent:
-            self._list_earlier(name, "the cluster does not answer; an earlier cache may have been terminated")
+            self._list_earlier(name, "no answer of the cluster to say which caches it holds")
         self.state.silent = []
 
     def _list_earlier(self, cluster: str, why: str) -> None:
         label = f"{labels.MODEL_CACHE}={names.label_value(self.context.name)}"
         reason = f"{why}; there may be objects with this label"
-        item = LeftBehind(kind="label", name=label, namespace=self.context.namespace, location=cluster, reason=reason)
+        namespace = self.context.namespace
+        item = LeftBehind(kind="label", name=label, namespace=namespace, location=cluster, reason=reason)
         self.state.add_left_behind([item])
 
     def repeat_survey(self) -> None:

@@ -193,7 +193,8 @@ class CacheState(EntityState):
 
     Attributes:
         stagings: the clusters that hold something of this cache or shall do so, by name.
-        silent: the clusters without a staging that did not answer when they were queried last, and have not reported since.
+        silent: the clusters without a staging that did not answer when they were queried last, and
+            have not reported since.
         unready: clusters that the selector matches and that have no staging, by name, with why nothing can be staged on them.
         users: by uid. `reported`: digest of the last message to each workflow. `former_users`: by uid, the last registration of those
             that use the cache no longer.

@@ -280,10 +280,8 @@ async def test_a_new_image_reaches_one_replica_at_a_time_and_a_newer_one_takes_o
     await leave_nothing(plane, "rolled", namespace)
 
 
-@in_virtual_time
-async def test_a_rollout_that_is_paused_midway_stays_midway(
-    plane: SteadyFleet, namespace: str
-) -> None:
+async def midway(plane: SteadyFleet, namespace: str) -> Json:
+    """Pause a rollout of three replicas once it has begun; return the manifest before it."""
     document = a_model("midway", namespace, an_engine("main", L40S), replicas=3)
     await plane.apply(document)
     await plane.ready("ModelDeployment", "midway", namespace)
@@ -307,9 +305,31 @@ async def test_a_rollout_that_is_paused_midway_stays_midway(
     )
     assert stopped["status"]["rollout"]["updated"] < 3
     assert condition(stopped, "Ready") == "False"
+    return document
+
+
+@in_virtual_time
+async def test_a_rollout_that_is_paused_midway_stays_midway(
+    plane: SteadyFleet, namespace: str
+) -> None:
+    document = await midway(plane, namespace)
     await plane.apply(with_image(document, SECOND))
     await plane.ready("ModelDeployment", "midway", namespace)
     await only_images(plane, namespace, SECOND)
+    await leave_nothing(plane, "midway", namespace)
+
+
+@in_virtual_time
+async def test_an_undo_midway_is_done_when_the_changed_replicas_have_changed_back(
+    plane: SteadyFleet, namespace: str
+) -> None:
+    document = await midway(plane, namespace)
+    await plane.apply(document)
+    done = await plane.until(
+        "ModelDeployment", "midway", lambda seen: counts(seen) == (3, 3), namespace
+    )
+    assert condition(done, "Ready") == "True"
+    await only_images(plane, namespace, FIRST)
     await leave_nothing(plane, "midway", namespace)
 
 

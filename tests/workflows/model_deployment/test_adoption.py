@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from api_types.messages.entities import ReplicaChanged, StartedReplicas
-from scheduler import deployment_view
+from scheduler import deployment_view, template_digest
+from tests.api_types.builders import a_deployment
 from tests.workflows.model_deployment.exchange import ENTRY, PLACEMENT, a_controller, answer, named, state_of
 from workflows.entity.manifest import manifest_of
 from workflows.model_deployment.controller import DeploymentController
@@ -19,7 +20,8 @@ RENDERER = "renderer 0.2.0"
 def a_replica(uid: str = "r", **fields: Any) -> TrackedReplica:
     """A replica that is Ready with generation 1."""
     ready = {"started": True, "bound": True, "ready": True, "serving": True, "applied_generation": 1, "generation": 1, "phase": "Ready"}
-    return TrackedReplica(uid=uid, name=f"qwen-{uid}", cluster="eu", index=0, entry=ENTRY, **{**ready, **fields})
+    given = {"entry": ENTRY, **ready, **fields}
+    return TrackedReplica(uid=uid, name=f"qwen-{uid}", cluster="eu", index=0, **given)
 
 
 def deploying(*replicas: TrackedReplica, **state: Any) -> DeploymentController:
@@ -50,8 +52,10 @@ def test_a_pending_change_is_shown_and_begins_no_rollout() -> None:
 
 
 def test_what_users_asked_for_begins_one_rollout_that_replaces_pods_of_an_equal_template() -> None:
-    controller = deploying(a_replica("a"), a_replica("b"))
-    template = deployment_view(manifest_of(controller.replicas._context, "", {})).template
+    template = template_digest(a_deployment()["spec"]["template"]["spec"])
+    controller = deploying(*(a_replica(uid, entry={**ENTRY, "template": template}) for uid in "ab"))
+    assert rollout(controller)["updated"] == 2
+    assert deployment_view(manifest_of(controller.replicas._context, "", {})).template == template
     report(controller, "a", pending="a rotated Secret", adopting=True)
     (request,) = named(controller.next_orders({}), "place")
     assert request["need"]["template"] != template
@@ -68,7 +72,10 @@ def test_a_replica_is_current_once_it_has_applied_the_adoption_that_was_ordered(
     controller = deploying(a_replica("a"))
     report(controller, "a", pending="a rotated Secret", adopting=True)
     controller.next_orders({})
-    placement = PLACEMENT.model_copy(update={"uid": "a", "name": "qwen-a", "action": "Update", "entry": {**ENTRY, "template": "t2"}})
+    spec = a_deployment()["spec"]["template"]["spec"]
+    entry = {**ENTRY, "template": template_digest(spec, state_of(controller).adoption)}
+    update = {"uid": "a", "name": "qwen-a", "action": "Update", "entry": entry}
+    placement = PLACEMENT.model_copy(update=update)
     controller.placed(answer(controller, placement))
     (ordered,) = named(controller.next_orders({}), "set_template")
     assert ordered["adoption"] == state_of(controller).adoption

@@ -8,6 +8,7 @@ from typing import Any, Self
 from api_types import labels, names
 from api_types.messages.scheduling import PlacedCondition
 from api_types.resources.status import Condition
+from scheduler import template_digest
 from workflows.entity.conditions import FALSE, TRUE, Verdict
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 
@@ -100,15 +101,22 @@ def ready_verdict(summary: ReplicaSummary) -> Verdict:
     return Verdict(FALSE, "Unavailable" if any(replica.ready for replica in summary.staying) else "Creating", why)
 
 
-def rollout_progress(staying: Sequence[TrackedReplica], template_generation: int, adoption: int, *, paused: bool) -> dict[str, Any]:
-    """Count how far the present template has come: replicas that have it, those that are Ready with it, and all."""
-    ordered = [replica for replica in staying if replica.generation >= template_generation and replica.adoption >= adoption]
+def rollout_progress(state: DeploymentState) -> dict[str, Any]:
+    """Count the replicas that have the present template, those that are Ready with it, and all.
+
+    Templates are compared, not generations: after an undo, replicas that had not changed before it
+    have the present template already.
+    """
+    spec, staying = state.spec or {}, state.staying()
+    template = template_digest(spec["template"]["spec"], state.adoption)
+    current = (None, "", template)
+    ordered = [replica for replica in staying if replica.entry.get("template") in current]
     return {
-        "templateGeneration": template_generation,
+        "templateGeneration": state.template_generation,
         "updated": len(ordered),
         "updatedReady": sum(replica.current for replica in ordered),
         "total": len(staying),
-        "paused": paused,
+        "paused": bool((spec.get("rollout") or {}).get("paused")),
     }
 
 
@@ -138,8 +146,7 @@ def status_of(state: DeploymentState, name: str) -> dict[str, Any]:
         ],
     }
     if state.spec:
-        paused = bool((state.spec.get("rollout") or {}).get("paused"))
-        status["rollout"] = rollout_progress(staying, state.template_generation, state.adoption, paused=paused)
+        status["rollout"] = rollout_progress(state)
         if state.adoption:
             status["rollout"]["adoption"] = state.adoption
         if pending := pending_changes(staying):
