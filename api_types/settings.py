@@ -260,6 +260,13 @@ class StackSettings(Section):
         default=False, description="Whether Envoy Gateway may have a version that was not tested with that of the AI gateway."
     )
     gateway_class: ObjectName = Field(default="envoy", description="The GatewayClass that a stack has; it must not be there before.")
+    longest_generation: int = Field(
+        default=3600,
+        ge=60,
+        le=86400,
+        description="Seconds that a stream goes on after routes have changed, or while its proxy ends. "
+        "A change restarts the proxies of each cluster once, and cuts streams that run longer than before.",
+    )
 
 
 class TeardownSettings(Section):

@@ -8,9 +8,9 @@ from activities.cluster_objects.access_review import is_administrator
 from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
 from activities.heartbeat import Progress
 from activities.render.stack import objects
-from activities.render.stack.record import UntestedVersions, stack_record
 from activities.render.stack.values import releases
 from activities.stack.ownership import RELEASE_CONFLICT, check_mark, is_marked, object_conflict
+from activities.stack.record import UntestedVersions, stack_record
 from activities.stack.releases import conflicts_of, revisions_of
 from api_types import labels
 from api_types.digests import short_hash
@@ -32,8 +32,7 @@ ControlCluster = Callable[[], Awaitable[ClusterApi | None]]
 def make_plan(source: str, connection: Connection, settings: StackSettings) -> StackPlan:
     """Make the plan for a stack with the settings of this worker. Raises InvalidInput for versions that do not go together."""
     try:
-        secret, allowed = (connection.name, connection.key), settings.allow_untested_pair
-        spec = stack_record(source, secret, settings.versions, settings.gateway_class, allow_untested=allowed)
+        spec = stack_record(source, (connection.name, connection.key), settings)
     except UntestedVersions as error:
         raise InvalidInput(str(error)) from None
     found = releases(spec)

@@ -61,6 +61,8 @@ class StackGateway(ResourceModel):
 
     class_name: Name63 = "envoy"
     """GatewayClass."""
+    longest_generation_seconds: Annotated[Whole, Field(ge=60, le=86400)] = 3600
+    """How long a stream goes on after a change of routes, or while its proxy ends."""
     listeners: Annotated[tuple[Listener, ...], Field(max_length=8), MapKeys(("name",), "listener")] | None = None
     """Absent means one HTTP listener `http` on port 80."""
 

@@ -65,7 +65,15 @@ def envoy_gateway(version: str, *, channel: str = "experimental", image: str = "
     api = gateway_definitions(channel)
     crds = {
         "gateway-api.yaml": _text(*api),
-        "envoy.yaml": _text(_crd("gateway.envoyproxy.io", "EnvoyProxy", "v1alpha1", plural="envoyproxies")),
+        "envoy.yaml": _text(
+            _crd("gateway.envoyproxy.io", "EnvoyProxy", "v1alpha1", plural="envoyproxies"),
+            _crd(
+                "gateway.envoyproxy.io",
+                "ClientTrafficPolicy",
+                "v1alpha1",
+                plural="clienttrafficpolicies",
+            ),
+        ),
     }
     controller = _deployment("envoy-gateway", node_selector={READABLE: "true"}, image=image)
     values = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "envoy-gateway-config"}, "data": {"values": "VALUES"}}

@@ -15,6 +15,7 @@ _PLURALS = {
     "DeviceClass": "deviceclasses",
     "ServiceCIDR": "servicecidrs",
     "EnvoyProxy": "envoyproxies",
+    "ClientTrafficPolicy": "clienttrafficpolicies",
 }
 _CLUSTER_SCOPED = frozenset(
     {
@@ -67,7 +68,11 @@ CORE = (
 )
 # Kinds of definitions that are applied, or that charts bring.
 GATEWAY = (kinds.GATEWAY, kinds.GATEWAY_CLASS, kinds.HTTP_ROUTE)
-ENVOY = (*GATEWAY, Kind("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy"))
+ENVOY = (
+    *GATEWAY,
+    Kind("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy"),
+    Kind("gateway.envoyproxy.io/v1alpha1", "ClientTrafficPolicy"),
+)
 LWS = (kinds.LEADER_WORKER_SET,)
 MONITORS = (Kind(apiversions.POD_MONITOR, "PodMonitor"),)
 INFERENCE = (kinds.INFERENCE_POOL, Kind(apiversions.MODEL_REWRITES[1], "InferenceModelRewrite"))

@@ -12,7 +12,17 @@ from api_types.pins import apiversions
 from api_types.resources.serving_stack import Listener, ServingStackSpec, StackGateway
 
 CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
-ENVOY_PROXY = ("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy")
+_ENVOY_VERSION = "gateway.envoyproxy.io/v1alpha1"
+ENVOY_PROXY = (_ENVOY_VERSION, "EnvoyProxy")
+CLIENT_TRAFFIC_POLICY = (_ENVOY_VERSION, "ClientTrafficPolicy")
+STEERING_HEADERS = (
+    "x-prefiller-host-port",
+    "x-encoder-hosts-ports",
+    "x-data-parallel-host-port",
+    "x-gateway-destination-endpoint",
+)
+"""Headers by which pickers and sidecars name the pod for a request. From a client they would send
+requests of the cluster to any address."""
 CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 DRA_NAMESPACE = DRA_DRIVER.pin.namespace
 QUOTA = "allow-critical-pods"
@@ -73,11 +83,29 @@ def _definitions(_: ServingStackSpec) -> list[Json]:
     return [json.loads(files(_PACKAGE).joinpath("crds", f"{name}.json").read_text(encoding="utf-8")) for name in INFERENCE_CRDS]
 
 
-def _proxy(_: ServingStackSpec) -> list[Json]:
+def _proxy(spec: ServingStackSpec) -> list[Json]:
+    """Give the settings of the proxies, and what they do with a request before any filter.
+
+    Each replica that comes or goes changes the listener. Streams on the old listener are cut when
+    its drain ends.
+    """
     # `Local`, the default, is refused by the load balancers of some clouds.
     service = {"envoyService": {"externalTrafficPolicy": "Cluster"}}
-    spec = {"provider": {"type": "Kubernetes", "kubernetes": service}}
-    return [_object(*ENVOY_PROXY, GATEWAY_NAME, SYSTEM_NAMESPACE, spec=spec)]
+    longest = (spec.gateway or StackGateway()).longest_generation_seconds
+    proxy = {
+        "provider": {"type": "Kubernetes", "kubernetes": service},
+        "shutdown": {"drainTimeout": f"{longest}s"},
+    }
+    group = apiversions.GATEWAY.partition("/")[0]
+    target = {"group": group, "kind": "Gateway", "name": GATEWAY_NAME}
+    policy = {
+        "targetRefs": [target],
+        "headers": {"earlyRequestHeaders": {"remove": list(STEERING_HEADERS)}},
+    }
+    return [
+        _object(*ENVOY_PROXY, GATEWAY_NAME, SYSTEM_NAMESPACE, spec=proxy),
+        _object(*CLIENT_TRAFFIC_POLICY, GATEWAY_NAME, SYSTEM_NAMESPACE, spec=policy),
+    ]
 
 
 def _gateway_class(spec: ServingStackSpec) -> list[Json]:

@@ -39,7 +39,7 @@ _ROWS: tuple[tuple[str, Removal, str, str], ...] = (
     ("U1", Removal.ROUTES, "", "no route and no InferencePool is left"),
     ("U2", Removal.OBJECTS, objects.GATEWAY, "delete the Gateway, and wait for its load balancer to go"),
     ("U3", Removal.OBJECTS, objects.CLASS, "delete the GatewayClass"),
-    ("U4", Removal.OBJECTS, objects.PROXY, "delete the EnvoyProxy"),
+    ("U4", Removal.OBJECTS, objects.PROXY, "delete the EnvoyProxy and the ClientTrafficPolicy"),
     *(
         ("U5", Removal.RELEASE, component.key, f"uninstall {component.key}")
         for component in (components.AI_GATEWAY, components.AI_GATEWAY_CRDS, components.ENVOY_GATEWAY)

@@ -13,6 +13,8 @@ Values = dict[str, Any]
 AI_GATEWAY_CONTROLLER = "ai-gateway-controller"
 """Deployment and Service of the AI gateway, which its chart names so under every release name."""
 _EXTENSION_PORT = 1063
+_EXTENSION_MESSAGE_MIB = 64
+"""Envoy Gateway sends the whole configuration in one message; 150 replicas exceed the default of 4 MiB."""
 _PROXY_METRICS = 19001
 _DEFAULT_ROOT = "/"
 GPU_TAINT = "nvidia.com/gpu"
@@ -44,6 +46,9 @@ def values_of(component: Component, spec: ServingStackSpec) -> Values:
             return {"crds": {"enabled": True, "keep": False}}
         case components.ENVOY_GATEWAY.key:
             return {"config": {"envoyGateway": _envoy_gateway()}}
+        case components.AI_GATEWAY.key:
+            # Text, because Helm writes large numbers as `6.7108864e+07`.
+            return {"controller": {"maxRecvMsgSize": str(_EXTENSION_MESSAGE_MIB << 20)}}
         case components.PROMETHEUS.key:
             return _prometheus()
         case components.NODE_FEATURE_DISCOVERY.key:
@@ -66,6 +71,7 @@ def _envoy_gateway() -> Values:
                 }
             },
             "service": {"fqdn": {"hostname": host, "port": _EXTENSION_PORT}},
+            "maxMessageSize": f"{_EXTENSION_MESSAGE_MIB}Mi",
             "backendResources": [{"group": apiversions.INFERENCE_GROUP, "kind": "InferencePool", "version": "v1"}],
         },
     }

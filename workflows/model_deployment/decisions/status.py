@@ -102,7 +102,7 @@ def ready_verdict(summary: ReplicaSummary) -> Verdict:
 
 
 def rollout_progress(state: DeploymentState) -> dict[str, Any]:
-    """Count the replicas that have the present template, those that are Ready with it, and all.
+    """Count the replicas with the present template, how many of them are Ready, and the total.
 
     Templates are compared, not generations: after an undo, replicas that had not changed before it
     have the present template already.

@@ -10,8 +10,8 @@ from ruamel.yaml import YAML
 
 from activities.render.objects.manifest import Owner
 from activities.render.stack import components, objects
-from activities.render.stack.record import UntestedVersions, stack_record
 from activities.render.stack.values import releases, values_of
+from activities.stack.record import UntestedVersions, stack_record
 from api_types.pins import charts
 from api_types.resources.serving_stack import Listener, ServingStackSpec, StackGateway
 from api_types.settings import StackSettings
@@ -25,7 +25,7 @@ SECRET = ("eu-1", "kubeconfig")
 
 def a_record(source: str = "Existing", **versions: str) -> ServingStackSpec:
     """The record of a stack with default settings."""
-    return stack_record(source, SECRET, versions, "envoy")
+    return stack_record(source, SECRET, StackSettings(versions=versions))
 
 
 def as_yaml(*documents: object) -> str:
@@ -70,6 +70,35 @@ def test_stk_21_feature_discovery_runs_on_gpu_nodes() -> None:
     assert tolerations == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
 
 
+def test_a_client_cannot_name_the_pod_for_its_request() -> None:
+    _, policy = (item.manifest for item in objects.group(objects.PROXY, a_record(), OWNER))
+    assert set(policy["spec"]["headers"]["earlyRequestHeaders"]["remove"]) == {
+        "x-prefiller-host-port",
+        "x-encoder-hosts-ports",
+        "x-data-parallel-host-port",
+        "x-gateway-destination-endpoint",
+    }
+    (gateway,) = (item.manifest for item in objects.group(objects.GATEWAY, a_record(), OWNER))
+    (target,) = policy["spec"]["targetRefs"]
+    assert (target["kind"], target["name"]) == (gateway["kind"], gateway["metadata"]["name"])
+    assert policy["metadata"]["namespace"] == gateway["metadata"]["namespace"]
+
+
+@pytest.mark.parametrize(("setting", "timeout"), [({}, "3600s"), ({"longest_generation": 90}, "90s")])
+def test_a_proxy_drains_as_long_as_the_longest_generation(setting: dict[str, int], timeout: str) -> None:
+    record = stack_record("Existing", SECRET, StackSettings(**setting))
+    proxy, _ = (item.manifest for item in objects.group(objects.PROXY, record, OWNER))
+    assert proxy["spec"]["shutdown"] == {"drainTimeout": timeout}
+
+
+def test_both_gateways_take_messages_of_64_mib() -> None:
+    record = a_record()
+    envoy = values_of(components.ENVOY_GATEWAY, record)["config"]["envoyGateway"]
+    assert envoy["extensionManager"]["maxMessageSize"] == "64Mi"
+    extension = values_of(components.AI_GATEWAY, record)["controller"]
+    assert extension == {"maxRecvMsgSize": str(64 * 1024 * 1024)}
+
+
 def test_stk_22_every_release_is_named_after_its_chart() -> None:
     found = releases(a_record())
     assert list(found) == [component.key for component in components.COMPONENTS]
@@ -106,7 +135,6 @@ def test_stk_30_every_listener_takes_routes_of_all_namespaces() -> None:
     [
         ("v1.7.0", "routes to no InferencePool; v1.8 is the oldest that does"),
         ("v0.9.1", "routes to no InferencePool"),
-        ("latest", "routes to no InferencePool"),
         ("v1.9.0", "was not tested with AI gateway v0.7.0, v1.8 was"),
     ],
 )
@@ -169,7 +197,8 @@ def test_the_definitions_keep_the_approval_without_which_an_api_server_refuses_t
 
 def test_a_pair_that_was_not_tested_may_be_allowed_and_one_that_cannot_work_not() -> None:
     def record(version: str) -> ServingStackSpec:
-        return stack_record("Existing", ("eu", "kubeconfig"), {"envoyGateway": version}, "envoy", allow_untested=True)
+        settings = StackSettings(versions={"envoyGateway": version}, allow_untested_pair=True)
+        return stack_record("Existing", ("eu", "kubeconfig"), settings)
 
     assert releases(record("v1.9.0"))["envoy-gateway"].version == "v1.9.0"
     with pytest.raises(UntestedVersions, match="routes to no InferencePool"):

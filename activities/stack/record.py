@@ -1,11 +1,11 @@
 """The record of a stack: what an operator's settings and the source of a cluster say about it (spec 2, 2.9)."""
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from api_types.pins import charts
 from api_types.resources.serving_stack import ServingStackSpec
+from api_types.settings import StackSettings
 
 _GKE_DRIVER_ROOT = "/home/kubernetes/bin/nvidia"
 _MINOR = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.")
@@ -22,22 +22,25 @@ def driver_root(source: str) -> str:
     return _GKE_DRIVER_ROOT if source == "GKE" else "/"
 
 
-def stack_record(
-    source: str, secret: tuple[str, str], versions: Mapping[str, str], class_name: str, *, allow_untested: bool = False
-) -> ServingStackSpec:
-    """Make the record of a cluster's stack; `secret` is name and key of its kubeconfig, `versions` the pins that an operator changed.
+def stack_record(source: str, secret: tuple[str, str], settings: StackSettings) -> ServingStackSpec:
+    """Make the record of a cluster's stack; `secret` is name and key of its kubeconfig.
 
-    Raises UntestedVersions for pins that do not go together; with `allow_untested` only for those of which that is known.
+    Raises UntestedVersions for pins that do not go together; where the settings allow untested
+    pairs, only for those of which that is known.
     """
     name, key = secret
     document: dict[str, Any] = {
         "secrets": [{"type": _KUBECONFIG, "name": name, "key": key}],
         "nvidiaDriverRoot": driver_root(source),
-        "versions": dict(versions),
-        "gateway": {"className": class_name},
+        "versions": dict(settings.versions),
+        "gateway": {
+            "className": settings.gateway_class,
+            "longestGenerationSeconds": settings.longest_generation,
+        },
     }
     spec = ServingStackSpec.model_validate(document)
-    check_pair(spec.versions.envoy_gateway if spec.versions else charts.ENVOY_GATEWAY.version, allow_untested=allow_untested)
+    envoy_gateway = spec.versions.envoy_gateway if spec.versions else charts.ENVOY_GATEWAY.version
+    check_pair(envoy_gateway, allow_untested=settings.allow_untested_pair)
     return spec
 
 
