@@ -16,12 +16,12 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo          a whole fleet on this machine, gateways included, with a first model on two clusters that answers"
 	@echo "make up, down      the same fleet without a model; stop it"
-	@echo "make test          all checks, and all tests that make test-long does not run; it ends with a table of its time"
+	@echo "make test          all checks, and all tests without the marks long, keda and soak; it ends with a table of its time"
 	@echo "make test-long     the tests marked long: losses, upgrades of stacks, clusters at fake clouds, KEDA (built once, cached)"
 	@echo "make test-fast     the tests that need no real parts, with few random cases"
 	@echo "make soak          simulate, lives, campaign, explore, faults-clouds, fuzz, fuzz-front and mutants in turn: before a"
 	@echo "                   release, and after a change to the scheduler, to a workflow or to a reader of input"
-	@echo "make lives         lives on real parts, with faults, that the simulation shows as well"
+	@echo "make lives         the tests marked soak: lives on real parts, with faults, and costly seeds of the simulation"
 	@echo "make campaign      many random cases from a new seed"
 	@echo "make fuzz          broken manifests, kubeconfigs, selectors, messages and answers, for MINUTES=30"
 	@echo "make fuzz-front    requests that its own OpenAPI documents let clients send to the front, for MINUTES=30"
@@ -63,7 +63,7 @@ test-long: venv programs keda image oracle
 # Hours of random cases, outside CI. It ends at the first finding.
 soak: simulate lives campaign explore faults-clouds fuzz fuzz-front mutants
 
-# Whole lives on real parts that the simulation shows as well.
+# Whole lives on real parts that the simulation shows as well, and costly seeds.
 lives: venv programs
 	$(PYTEST_ALL) --lanes own=2 -m soak
 

@@ -37,7 +37,7 @@ START_LIMIT = timedelta(hours=1)
 _MARGIN_BYTES = 4096
 # The first part of the id of a workflow that takes signals, and how many parts follow it.
 _RECEIVERS = frozenset({"cloud", *(kind.kind.lower() for kind in RECEIVERS)})
-_PARTS = (1, 2)
+_NAME_PARTS = (1, 2)
 
 
 class RedeliveryState(BaseModel):
@@ -46,7 +46,7 @@ class RedeliveryState(BaseModel):
     Attributes:
         held: the refused signals, the oldest first.
         lost: the number of other signals, for which there was no room.
-        senders: the senders that know of the refusal; `untold`: the senders that do not know yet.
+        senders: the senders that know of the refusal; `unnotified`: the senders that do not know yet.
         problem: why the receiver refused the last attempt; `since`: when the refusal began.
         attempts: attempts in a row that the receiver refused.
         refusals: how often the receiver began to refuse signals.
@@ -59,7 +59,7 @@ class RedeliveryState(BaseModel):
     held: list[SignalRequest] = Field(default_factory=list)
     lost: int = 0
     senders: list[str] = Field(default_factory=list)
-    untold: list[str] = Field(default_factory=list)
+    unnotified: list[str] = Field(default_factory=list)
     problem: str = ""
     since: str = ""
     attempts: int = 0
@@ -69,21 +69,25 @@ class RedeliveryState(BaseModel):
     def hold(self, message: HoldSignals) -> None:
         """Keep signals, the same one once.
 
-        Without room the oldest are lost: the receiver learns the same from later signals.
+        Without room the oldest are lost: the receiver learns the same from later signals. A signal
+        that no payload can carry is lost alone.
         """
         wanted = [*(request for request in self.held if request not in message.signals), *message.signals]
         kept: list[SignalRequest] = []
         room = LIST_BYTES_MAX - _MARGIN_BYTES
         for request in reversed(wanted[-HELD_MAX:]):
-            room -= wire_size(request.wire())
+            size = wire_size(request.wire())
+            if size > LIST_BYTES_MAX - _MARGIN_BYTES:
+                continue
+            room -= size
             if room < 0:
                 break
             kept.insert(0, request)
         self.lost += len(wanted) - len(kept)
         self.held, self.problem = kept, message.problem
-        known = {*self.senders, *self.untold}
+        known = {*self.senders, *self.unnotified}
         if message.sender and message.sender not in known and len(known) < SENDERS_MAX:
-            self.untold.append(message.sender)
+            self.unnotified.append(message.sender)
 
 
 @workflow.defn(name="Redelivery")
@@ -107,14 +111,14 @@ class RedeliveryWorkflow:
         while self.state.held:
             self.state.since = self.state.since or clock.timestamp(workflow.now())
             self._publish()
-            await self._tell_senders()
+            await self._notify_senders()
             await self.before_next_call(backoff.missing(self.state.attempts))
             if workflow.info().is_continue_as_new_suggested():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(self.state, memo=memo_to_carry())
             await self._redeliver()
             if not self.state.held:
-                await self._tell_of_recovery()
+                await self._notify_of_recovery()
 
     async def _await_signals(self) -> None:
         """Wait for the first signals. A hand-over brings them with the start."""
@@ -133,21 +137,21 @@ class RedeliveryWorkflow:
         else:
             self.state.attempts = 0
 
-    async def _tell_senders(self) -> None:
+    async def _notify_senders(self) -> None:
         """Tell the senders that do not know it yet that the receiver takes nothing."""
-        senders, self.state.untold = self.state.untold, []
+        senders, self.state.unnotified = self.state.unnotified, []
         self.state.senders += senders
-        await self._tell(senders, self.state.problem)
+        await self._notify(senders, self.state.problem)
 
-    async def _tell_of_recovery(self) -> None:
+    async def _notify_of_recovery(self) -> None:
         """Tell all senders that the receiver has taken everything, or runs no more. It may refuse again meanwhile."""
-        senders = self.state.senders + self.state.untold
-        self.state.senders, self.state.untold = [], []
+        senders = self.state.senders + self.state.unnotified
+        self.state.senders, self.state.unnotified = [], []
         self.state.problem, self.state.since, self.state.attempts = "", "", 0
-        await self._tell(senders, "")
+        await self._notify(senders, "")
         self.state.refusals += 1
 
-    async def _tell(self, senders: list[str], problem: str) -> None:
+    async def _notify(self, senders: list[str], problem: str) -> None:
         run, refusal = workflow.info().first_execution_run_id, self.state.refusals
         delivery = Delivery(receiver=self.receiver, run=run, refusal=refusal, problem=problem)
         told = [SenderSignals.DELIVERY.request(EntityRef(sender), delivery) for sender in senders]
@@ -232,6 +236,6 @@ def _receiver() -> str:
     workflow_id = workflow.info().workflow_id
     receiver = names.receiver_of_redelivery(workflow_id)
     kind, *parts = receiver.split("/")
-    if kind not in _RECEIVERS or not all(parts) or len(parts) not in _PARTS:
+    if kind not in _RECEIVERS or not all(parts) or len(parts) not in _NAME_PARTS:
         raise InvalidInput(f'id: must be redelivery/<workflow id of the receiver>, got "{workflow_id}"')
     return receiver

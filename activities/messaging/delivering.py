@@ -23,11 +23,12 @@ from api_types import names
 from api_types.errors import error_message
 from api_types.messages.delivery import Broadcast, HoldSignals, Redelivered, SignalRequest
 
-# From this attempt on, trouble with one receiver counts as a refusal.
+# Before this attempt, an error of every receiver fails the activity: the server may be down.
 _PATIENT_ATTEMPTS = 3
-# Before this attempt, a refused hand-over is made again: a minute or two.
+# Before this attempt, a refused hand-over fails the activity. Temporal retries it for one to two
+# minutes.
 _HAND_OVER_ATTEMPTS = 15
-# A local activity has ten seconds, for the signals and for a hand-over after them.
+# Seconds for the signals to a receiver, and again for the hand-over. A local activity has ten.
 _LOCAL_SECONDS = 4
 # How long a Redelivery sends before it reports how far it is.
 _ROUND_SECONDS = 30
@@ -36,14 +37,14 @@ PAGE = 500
 
 
 @dataclass
-class _Row:
+class _Outbox:
     """The signals to one receiver, in order.
 
-    After sending, `left` are the signals that were not sent, and `error` is the reason.
+    After sending, `unsent` are the signals that were not sent, and `error` is the reason.
     """
 
     receiver: str
-    left: list[SignalRequest] = field(default_factory=list)
+    unsent: list[SignalRequest] = field(default_factory=list)
     missing: bool = False
     error: Exception | None = None
 
@@ -62,9 +63,9 @@ class _Row:
         """Send until the first refusal, for so many seconds at most."""
         try:
             async with asyncio.timeout(seconds):
-                while self.left:
-                    self.missing |= not await send_signal(client, self.left[0])
-                    del self.left[0]
+                while self.unsent:
+                    self.missing |= not await send_signal(client, self.unsent[0])
+                    del self.unsent[0]
         except (RPCError, TimeoutError) as error:
             self.error = error
 
@@ -76,28 +77,28 @@ async def deliver(client: Client, requests: Sequence[SignalRequest]) -> list[str
     Raises the error of a receiver if all of them fail and the server may be the cause; Temporal
     then makes another attempt.
     """
-    rows: dict[str, _Row] = {}
+    outboxes: dict[str, _Outbox] = {}
     for request in requests:
-        rows.setdefault(request.workflow_id, _Row(request.workflow_id)).left.append(request)
+        outboxes.setdefault(request.workflow_id, _Outbox(request.workflow_id)).unsent.append(request)
     seconds = _LOCAL_SECONDS if activity.info().is_local else None
     slots = asyncio.Semaphore(CALLS_AT_ONCE)
 
-    async def send(row: _Row) -> None:
+    async def send(outbox: _Outbox) -> None:
         async with slots:
-            await row.send(client, seconds)
+            await outbox.send(client, seconds)
 
-    async def hand_over(row: _Row) -> None:
+    async def hand_over_in_time(outbox: _Outbox) -> None:
         async with slots, asyncio.timeout(seconds or CALL_SECONDS):
-            await _hand_over(client, row)
+            await _hand_over(client, outbox)
 
-    await asyncio.gather(*map(send, rows.values()))
-    failed = [row for row in rows.values() if row.error is not None]
-    if len(failed) == len(rows) and activity.info().attempt < _PATIENT_ATTEMPTS:
-        for row in failed:
-            if row.error is not None and not row.is_refused:
-                raise row.error
-    await asyncio.gather(*map(hand_over, failed))
-    return [row.receiver for row in rows.values() if row.missing]
+    await asyncio.gather(*map(send, outboxes.values()))
+    failed = [outbox for outbox in outboxes.values() if outbox.error is not None]
+    if len(failed) == len(outboxes) and activity.info().attempt < _PATIENT_ATTEMPTS:
+        for outbox in failed:
+            if outbox.error is not None and not outbox.is_refused:
+                raise outbox.error
+    await asyncio.gather(*map(hand_over_in_time, failed))
+    return [outbox.receiver for outbox in outboxes.values() if outbox.missing]
 
 
 async def broadcast(client: Client, wanted: Broadcast, report: Callable[[Progress], None]) -> int:
@@ -124,24 +125,24 @@ async def broadcast(client: Client, wanted: Broadcast, report: Callable[[Progres
 
 async def redeliver(client: Client, requests: Sequence[SignalRequest]) -> Redelivered:
     """Send signals to one receiver again, until the first refusal or for some seconds."""
-    row = _Row("", list(requests))
-    await row.send(client, _ROUND_SECONDS)
-    count = len(requests) - len(row.left)
-    is_slow = isinstance(row.error, TimeoutError) and count > 0
-    return Redelivered(count=count, missing=row.missing, problem="" if is_slow else row.problem)
+    outbox = _Outbox("", list(requests))
+    await outbox.send(client, _ROUND_SECONDS)
+    count = len(requests) - len(outbox.unsent)
+    is_slow = isinstance(outbox.error, TimeoutError) and count > 0
+    return Redelivered(count=count, missing=outbox.missing, problem="" if is_slow else outbox.problem)
 
 
-async def _hand_over(client: Client, row: _Row) -> None:
+async def _hand_over(client: Client, outbox: _Outbox) -> None:
     sender = activity.info().workflow_id or ""
-    held = HoldSignals(sender=sender, signals=row.left, problem=row.problem)
-    activity.logger.warning("%s takes no signals: %s", row.receiver, held.problem)
-    if names.receiver_of_redelivery(row.receiver):
+    held = HoldSignals(sender=sender, signals=outbox.unsent, problem=outbox.problem)
+    activity.logger.warning("%s takes no signals: %s", outbox.receiver, held.problem)
+    if names.receiver_of_redelivery(outbox.receiver):
         # The signals are lost. A Redelivery for a Redelivery would change nothing.
         return
     try:
-        await ensure_redelivery(client, row.receiver, held)
+        await ensure_redelivery(client, outbox.receiver, held)
     except RPCError as error:
         # The server may refuse everything for a while, as before its search attributes are known.
         if error.status not in REFUSALS or activity.info().attempt < _HAND_OVER_ATTEMPTS:
             raise
-        activity.logger.warning("signals for %s are lost: %s", row.receiver, error_message(error))
+        activity.logger.warning("signals for %s are lost: %s", outbox.receiver, error_message(error))

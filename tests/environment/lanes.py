@@ -6,7 +6,8 @@
 | `shared` | marked `testbed("shared")`: each test works in its own namespaces | one for the lane |
 | `own` | others with tests on real parts, which stop parts or count objects | one per process |
 
-Tests on real parts wait most of the time, so more processes run than the machine has processors.
+Tests on real parts wait most of the time, so `make test` runs five processes, also on a machine
+with two processors.
 No process collects the files of another lane. Within a lane, a free process takes the next unit: a
 test, a file whose tests share a fixture of the module, or a folder whose tests share an expensive
 fixture of the session.

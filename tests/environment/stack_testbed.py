@@ -108,18 +108,18 @@ class StackCluster:
 
     def releases(self) -> dict[str, str]:
         """Map each Helm release to the status of its newest revision."""
-        found: dict[str, tuple[int, str]] = {}
-        for secret in self.items("/api/v1/secrets?labelSelector=owner%3Dhelm"):
-            marks = secret["metadata"]["labels"]
-            found[marks["name"]] = max(found.get(marks["name"], (0, "")), (int(marks["version"]), marks["status"]))
-        return {name: status for name, (_, status) in found.items()}
+        return {name: status for name, (_, status) in self._newest_revisions().items()}
 
     def revisions(self) -> dict[str, int]:
         """Map each Helm release to the number of its newest revision."""
-        found: dict[str, int] = {}
+        return {name: number for name, (number, _) in self._newest_revisions().items()}
+
+    def _newest_revisions(self) -> dict[str, tuple[int, str]]:
+        found: dict[str, tuple[int, str]] = {}
         for secret in self.items("/api/v1/secrets?labelSelector=owner%3Dhelm"):
             marks = secret["metadata"]["labels"]
-            found[marks["name"]] = max(found.get(marks["name"], 0), int(marks["version"]))
+            revision = int(marks["version"]), marks["status"]
+            found[marks["name"]] = max(found.get(marks["name"], (0, "")), revision)
         return found
 
     def gateway_definitions(self) -> list[Json]:
@@ -130,7 +130,7 @@ class StackCluster:
         """Take away what a test left: namespaces, definitions, and cluster-scoped objects of charts."""
         for path in ("/apis/gateway.networking.k8s.io/v1/gateways", "/apis/gateway.networking.k8s.io/v1/gatewayclasses"):
             for item in self.items(path):
-                self._remove(f"{_own(path, item)}")
+                self._remove(_own(path, item))
         for item in self.items("/api/v1/services"):
             if item["metadata"].get("finalizers"):
                 self._remove(_own("/api/v1/services", item))

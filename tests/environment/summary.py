@@ -3,6 +3,7 @@
 Processes of pytest-xdist send their part to the one that writes to the terminal.
 """
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,6 @@ from tests import random_cases
 
 # Of what is wrong, in the line that a failed test gets at once.
 _REASON_MAX = 300
-
-MARKS = ("testbed", "oracle", "slow")
 
 
 class Summary:
@@ -60,9 +59,10 @@ class Summary:
         return random_cases.described()
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        unwanted = re.findall(r"not (\w+)", self._config.option.markexpr)
         for item in items:
-            reason = next((f"marked {mark}" for mark in MARKS if item.get_closest_marker(mark)), "not chosen")
-            self._left_out[reason] += 1
+            found = (mark for mark in unwanted if item.get_closest_marker(mark))
+            self._left_out[next((f"marked {mark}" for mark in found), "not chosen")] += 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Say at once what failed: a run may be ended from outside before its report."""
@@ -109,9 +109,10 @@ class Summary:
         tests = sum(self._left_out_by_lane.values(), self._left_out)
         files = sum(self._files_by_lane.values(), Counter(self._files.values()))
         left_out = [_counted("file", files), _counted("test of other files", tests)]
-        if any(left_out) and self._config.option.markexpr:
+        if any(left_out):
             said = ", ".join(each for each in left_out if each)
-            lines.append(f"left out: {said}; `make test` and `make test-long` run all")
+            runs = "`make test`, `make test-long` and `make lives`"
+            lines.append(f"left out: {said}; {runs} together run all tests")
         if self._starts:
             lines.append(f"testbeds ready: {len(self._starts)}, after {', '.join(f'{each:.0f} s' for each in self._starts)}")
         lines += [f"testbed: a start failed and was repeated: {reason}" for reason in self._failed_starts]

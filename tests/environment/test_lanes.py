@@ -84,11 +84,13 @@ def ran_by_processes(
     scheduling.schedule()
     ran: dict[str, list[str]] = defaultdict(list)
     while any(process.given for process in processes):
+        before = sum(map(len, ran.values()))
         for process in processes:
             if len(process.given) > 1 or (process.given and process.shutting_down):
                 test = process.given.pop(0)
                 ran[process.gateway.id].append(collections[process][test])
                 scheduling.mark_test_complete(process, test)
+        assert sum(map(len, ran.values())) > before, "no process can go on"
     assert all(process.shutting_down for process in processes)
     return ran
 

@@ -29,7 +29,10 @@ def machine_seconds() -> float:
 def pauses(
     within: float = TIMEOUT_SECONDS, shortest: float = SHORTEST_PAUSE_SECONDS, longest: float = LONGEST_PAUSE_SECONDS
 ) -> Iterator[float]:
-    """Give the seconds to sleep before each next look, until the time is over; there is at least one look."""
+    """Yield the seconds to sleep before each further look, until `within` is over.
+
+    There is at least one look.
+    """
     began = machine_seconds()
     passed = 0.0
     while passed <= within:
@@ -38,6 +41,6 @@ def pauses(
 
 
 def _seconds_of_processors() -> float:
-    """Give the time that the kernel has counted as work or rest of a processor; stolen time is neither, and a stop is not counted."""
+    """Return the seconds of work and idle time that the kernel counted. Stolen time does not count."""
     ticks = [int(field) for field in _STAT.read_text().splitlines()[0].split()[1 : _STEAL + 1]]
     return (sum(ticks) - ticks[-1]) / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)

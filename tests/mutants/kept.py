@@ -220,7 +220,7 @@ NEIGHBOURS = (
     Mutant(
         "activities/messaging/delivering.py",
         "deliver",
-        "await asyncio.gather(*map(hand_over, failed))",
+        "await asyncio.gather(*map(hand_over_in_time, failed))",
         "",
         REDELIVERIES,
     ),
@@ -240,8 +240,15 @@ NEIGHBOURS = (
     ),
     Mutant(
         "workflows/redelivery.py",
-        "RedeliveryWorkflow._tell_of_recovery",
-        "await self._tell(senders, '')",
+        "RedeliveryState.hold",
+        "size > LIST_BYTES_MAX - _MARGIN_BYTES",
+        "False",
+        REDELIVERIES,
+    ),
+    Mutant(
+        "workflows/redelivery.py",
+        "RedeliveryWorkflow._notify_of_recovery",
+        "await self._notify(senders, '')",
         "",
         REDELIVERIES,
     ),
@@ -641,6 +648,24 @@ BOUNDS = (
     ),
 )
 
+# What statuses tell people.
+STATUSES = (
+    Mutant(
+        "workflows/model_deployment/decisions/status.py",
+        "rollout_progress",
+        "replica.entry.get('template') in current",
+        "True",
+        "tests/workflows/model_deployment/test_adoption.py",
+    ),
+    Mutant(
+        "workflows/model_cache/clusters.py",
+        "Clusters.list_what_silent_clusters_may_have",
+        "self._list_earlier(name, 'no answer of the cluster to say which caches it holds')",
+        "",
+        "tests/simulation/lives/test_caches.py",
+    ),
+)
+
 KEPT: tuple[Mutant, ...] = (
     *AT_THE_DOOR,
     *AT_OTHER_DOORS,
@@ -650,4 +675,5 @@ KEPT: tuple[Mutant, ...] = (
     *BOUNDS,
     *NEIGHBOURS,
     *RECREATED,
+    *STATUSES,
 )

@@ -27,6 +27,7 @@ from tests.mutants.swapping import ChangedModule, NotSwappableError, swap
 LIMIT_SECONDS = 60.0
 WAITING = 10
 NOT_SWAPPABLE, NOT_ENDED, PROCESS_ENDED = "not swappable", "(did not end)", "(the process ended)"
+NOT_COLLECTED = "(not collected)"
 CASES = "MODELPLANE_TEST_CASES"
 FEW_CASES = "0.05"
 LEFT_OUT = "not testbed and not oracle"
@@ -36,8 +37,8 @@ LEFT_OUT = "not testbed and not oracle"
 class Trial:
     """A mutant, the tests that may kill it, and the killer, which is empty for a survivor.
 
-    A mutant is undecided if its tests did not end in time, or if the failed test also fails
-    without it.
+    A mutant is undecided if its tests did not end in time, or never ran, or if the failed test
+    also fails without it.
     """
 
     module: str
@@ -81,7 +82,7 @@ class Trials:
         if killer == NOT_SWAPPABLE:
             killer = _in_a_process(trial, self._limit)
         trial.killer = killer
-        trial.undecided = killer == NOT_ENDED or (
+        trial.undecided = killer in {NOT_ENDED, PROCESS_ENDED, NOT_COLLECTED} or (
             "::" in killer and not self._passes(session, killer)
         )
 
@@ -93,13 +94,13 @@ class Trials:
         return self._passing[test]
 
 
-def run(trials: Sequence[Trial], *, marks: str = LEFT_OUT, limit: float = LIMIT_SECONDS) -> int:
+def run(trials: Sequence[Trial], *, limit: float = LIMIT_SECONDS) -> int:
     """Try mutants, and return pytest's exit code."""
     os.environ.setdefault(CASES, FEW_CASES)
     files = sorted({test.partition("::")[0] for trial in trials for test in trial.tests})
     return int(
         pytest.main(
-            ["-q", "-s", "-p", "no:cacheprovider", "-m", marks, *files],
+            ["-q", "-s", "-p", "no:cacheprovider", "-m", LEFT_OUT, *files],
             plugins=[Trials(trials, limit)],
         )
     )
@@ -147,7 +148,7 @@ def _run_and_exit(
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
-    failed = ""
+    failed = PROCESS_ENDED
     try:
         if trial is not None:
             swap(trial.module, trial.symbol, trial.tree)
@@ -221,9 +222,7 @@ def _main(handed: Path) -> None:
     command = ["-q", "-x", "-p", "no:cacheprovider", "-m", LEFT_OUT, *trial.tests]
     code = pytest.main(command, plugins=[watcher])
     failed = watcher.failed or (
-        ""
-        if code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
-        else "(not collected)"
+        "" if code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} else NOT_COLLECTED
     )
     handed.with_suffix(".failed").write_text(failed)
 

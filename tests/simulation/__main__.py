@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from tests.simulation import coverage
+from tests.simulation.script import FLEETS
 from tests.simulation.world import Result, simulate
 
 
@@ -23,7 +24,9 @@ def main() -> int:
     parser.add_argument("--seeds", default="1-20", help="ranges and numbers, as in 1-1000,2007")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--days", type=float, default=0.5, help="the virtual days of each seed")
-    parser.add_argument("--fleet", default="small", help="the size of the fleet")
+    parser.add_argument(
+        "--fleet", default="small", choices=sorted(FLEETS), help="the size of the fleet"
+    )
     parser.add_argument(
         "--coverage",
         action="store_true",
@@ -32,6 +35,8 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="print every step")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     wanted = parser.parse_args()
+    if wanted.verbose and wanted.seed is None:
+        parser.error("--verbose needs --seed")
     seeds = [wanted.seed] if wanted.seed is not None else list(seeds_of(wanted.seeds))
     begun = time.monotonic()
     results = list(

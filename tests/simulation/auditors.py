@@ -42,7 +42,7 @@ class Finding(AssertionError):
 
 
 def no_pool_is_overcommitted(seen: Snapshot) -> Iterator[str]:
-    """I1: all pods of a pool, running or pending, fit on its nodes unless the pool shrank."""
+    """All pods of a pool, running or pending, fit on its nodes unless the pool shrank."""
     for pool, pods in _by_pool(seen.pods).items():
         capacity = seen.pools.get(pool)
         if capacity is None or capacity.excused:
@@ -64,7 +64,7 @@ def _demand(pods: Iterable[SeenPod], *, by_device: bool) -> int:
 
 
 def the_ledger_equals_a_recount(seen: Snapshot) -> Iterator[str]:
-    """I1: the charges of the ledger are the sum of its entries."""
+    """The charges of the ledger are the sum of its entries."""
     yield from (
         f"the ledger differs from a recount: {difference}" for difference in seen.ledger_differences
     )
@@ -81,10 +81,9 @@ def no_workflow_task_fails(seen: Snapshot) -> Iterator[str]:
 
 
 def teardowns_keep_their_order(seen: Snapshot) -> Iterator[str]:
-    """I4.
+    """Replicas go before the stack, and the stack before the cluster. Pods leave routes first.
 
-    Replicas go before the stack, and that before the cluster; pods leave their routes first. A pod
-    may end before its teardown for other reasons, such as a rollout or the loss of its node.
+    A pod may end before its teardown for other reasons, such as a rollout or the loss of its node.
     """
     routed = {
         (route.service[0], endpoint): route for route in seen.routes for endpoint in route.endpoints
@@ -127,7 +126,7 @@ def teardowns_keep_their_order(seen: Snapshot) -> Iterator[str]:
 
 
 def a_finished_object_left_nothing(seen: Snapshot) -> Iterator[str]:
-    """I3: an entity that ended by itself left no object that it did not list."""
+    """An entity that ended by itself left no object that it did not list."""
     finished = _finished(seen)
     for item in seen.objects:
         owner = finished.get(item.owner)
@@ -136,7 +135,7 @@ def a_finished_object_left_nothing(seen: Snapshot) -> Iterator[str]:
 
 
 def evictions_have_a_cause(seen: Snapshot) -> Iterator[str]:
-    """I7: a deployment deletes its replicas because it is deleted, or with a recorded reason.
+    """A deployment deletes its replicas because it is deleted, or with a recorded reason.
 
     A replica of an earlier deployment of the name may have been deleted by that one.
     """
@@ -155,7 +154,7 @@ def evictions_have_a_cause(seen: Snapshot) -> Iterator[str]:
 
 
 def no_secret_is_shown(seen: Snapshot) -> Iterator[str]:
-    """I8: no value of a secret is in any history, log or error."""
+    """No value of a secret is in any history, log or error."""
     for where, text in seen.texts.items():
         yield from (
             f"the secret value {secret!r} is in {where}"
@@ -179,10 +178,7 @@ ALWAYS: tuple[Auditor, ...] = (
 
 
 def every_request_is_answered(seen: Snapshot) -> Iterator[str]:
-    """I2.
-
-    Each deployment has its replicas, or reasons; the scheduler waits for nothing.
-    """
+    """Each deployment has its replicas, or reasons; the scheduler waits for nothing."""
     yield from (f"the scheduler waits: {wait}" for wait in seen.waits)
     for deployment in _sound(seen):
         name = _text(deployment.name)
@@ -218,7 +214,7 @@ def what_is_deleted_is_gone(seen: Snapshot) -> Iterator[str]:
 
 
 def objects_are_owned(seen: Snapshot) -> Iterator[str]:
-    """I3: each object is owned by an entity that lives, or is listed as left behind."""
+    """Each object is owned by an entity that lives, or is listed as left behind."""
     running = [found for found in seen.workflows.values() if found.running]
     living = {found.uid for found in running if found.uid}
     # The workflow of a cloud outlives its InferenceCluster, and keeps the objects of it.
@@ -355,7 +351,7 @@ def every_route_serves(seen: Snapshot) -> Iterator[str]:
 
 
 def the_last_writer_of_a_scale_wins(seen: Snapshot) -> Iterator[str]:
-    """I6: the wanted count is the count in the last scale, or in an apply after it."""
+    """The wanted count is the count in the last scale, or in an apply after it."""
     for deployment in seen.deployments:
         if deployment.deleting or deployment.applied is None:
             continue
@@ -389,7 +385,7 @@ PROMPT: tuple[Auditor, ...] = (everything_that_fits_is_placed,)
 
 
 def nothing_flaps(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """I6 and I7: without a request no count, no replica, no route and no object changes."""
+    """Without a request no count, no replica, no route and no object changes."""
     counts = {each.uid: each.wanted for each in before.deployments}
     for deployment in after.deployments:
         if counts.get(deployment.uid, deployment.wanted) != deployment.wanted:

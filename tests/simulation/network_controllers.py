@@ -17,7 +17,6 @@ from tests.simulation.reconciling import (
 from tests.simulation.store import ObjectKey, matches
 
 _LOAD_BALANCER = "service.kubernetes.io/load-balancer-cleanup"
-_GATEWAY_GROUP = "gateway.networking.k8s.io"
 
 
 class NetworkControllers(Part):

@@ -102,7 +102,7 @@ KEPT = [
     ),
 ]
 COSTLY = frozenset({6, 8, 31, 32, 47, 63, 95, 103, 111, 114})
-"""Seeds that take as long as several others. `make simulate` runs them as well."""
+"""Seeds that take as long as several others. `make lives` runs them."""
 _NOT_HERE = {*COSTLY, *(kept.seed for kept in KEPT if kept.days == DAYS)}
 SEEDS = [seed for seed in range(1, 115) if seed not in _NOT_HERE]
 
@@ -131,6 +131,12 @@ def refuse(findings: str) -> None:
 def test_fleets_keep_every_promise_whatever_fails(first: int) -> None:
     seeds = SEEDS[first : first + SEEDS_OF_A_TEST]
     refuse(report([simulated(seed) for seed in seeds]))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", sorted(COSTLY))
+def test_a_costly_seed_keeps_every_promise(seed: int) -> None:
+    refuse(report([simulated(seed)]))
 
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: f"{kept.seed}-{kept.days}")

@@ -90,7 +90,7 @@ class Result:
     def command(self) -> str:
         """The command that repeats it."""
         return (
-            f"python -m tests.simulation --seed {self.seed} --days {self.days:g} "
+            f".venv/bin/python -m tests.simulation --seed {self.seed} --days {self.days:g} "
             f"--fleet {self.fleet} --verbose"
         )
 

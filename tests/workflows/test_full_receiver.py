@@ -76,13 +76,20 @@ async def test_a_deployment_that_takes_no_signals_delays_no_other_and_gets_them_
         await is_placed(fleet, "other")
 
         redelivery = fleet.client.get_workflow_handle(names.redelivery_id(VICTIM))
+
+        async def events() -> list[str]:
+            seen = await fleet.scheduler("describe")
+            return [event["message"] for event in seen["status"]["events"]] if seen else []
+
+        await eventually(
+            events,
+            lambda texts: any(VICTIM in text and redelivery.id in text for text in texts),
+            what="the scheduler names the refusal",
+        )
         held = (await redelivery.query("describe"))["status"]
         assert held["held"] >= 1
         assert "signal" in held["problem"]
         assert names.FLEET_SCHEDULER_ID in held["senders"]
-        scheduler = await fleet.scheduler("describe")
-        events = [event["message"] for event in scheduler["status"]["events"]]
-        assert any(VICTIM in event and redelivery.id in event for event in events), events
 
     # The victim reads its signals, and goes on as a new run.
     await is_placed(fleet, "victim")

@@ -92,7 +92,7 @@ def test_only_the_answer_to_the_last_report_withdraws_an_endpoint(other: int) ->
 @pytest.mark.parametrize(
     ("failures", "patched"), [((), True), ((REFUSED,), True), ((LOST,), False)], ids=["no failure", "another failure", "an earlier history"]
 )
-def test_else_it_is_routed_at_once(failures: tuple[Failure, ...], patched: bool) -> None:
+def test_a_backend_is_routed_at_once_without_an_outage(failures: tuple[Failure, ...], patched: bool) -> None:
     owner = Owner(lambda _: patched)
     owner.apply(*failures)
     assert owner.backends() == ["me-qwen"]
@@ -107,7 +107,7 @@ def test_what_is_routed_stays_routed_when_its_backend_is_applied_again_after_an_
     assert owner.backends() == []
 
 
-@pytest.mark.parametrize("patched", [True, False], ids=["", "in an earlier history"])
+@pytest.mark.parametrize("patched", [True, False], ids=["now", "in an earlier history"])
 def test_a_withdrawal_that_was_not_answered_is_reported_again_to_the_next_directory(patched: bool) -> None:
     owner = Owner(lambda _: patched)
     owner.apply()
@@ -124,8 +124,8 @@ def test_a_withdrawal_that_was_not_answered_is_reported_again_to_the_next_direct
     assert owner.send(owner.publication.withdraw()) == [], "it is answered"
 
 
-@pytest.mark.parametrize("patched", [True, False], ids=["", "in an earlier history"])
-def test_so_is_that_an_endpoint_has_no_backend_for_now(patched: bool) -> None:
+@pytest.mark.parametrize("patched", [True, False], ids=["now", "in an earlier history"])
+def test_a_suspension_that_was_not_answered_is_reported_again_to_the_next_directory(patched: bool) -> None:
     owner = Owner(lambda _: patched)
     owner.apply()
     owner.backends()

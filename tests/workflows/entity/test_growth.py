@@ -1,4 +1,4 @@
-"""What workflows carry from run to run does not grow for ever: every collection in a carried state has a bound, and it stands here.
+"""What workflows carry from run to run does not grow for ever: each collection has a bound here.
 
 A new collection fails this test until the table here says what bounds it, and tests that where it is a number or a time.
 """
@@ -11,17 +11,38 @@ import pytest
 from pydantic import BaseModel
 
 from api_types.resources.status import LeftBehind
+from workflows.cloud_cluster.state import CloudState
+from workflows.endpoint_directory.state import DirectoryState
 from workflows.entity.admission import REQUESTS_KEPT, accept_request
 from workflows.entity.conditions import EVENTS_KEPT, with_event
 from workflows.entity.state import LEFT_BEHIND_KEPT, EntityState
 from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.inference_class import ClassState
 from workflows.inference_cluster.state import ClusterState
+from workflows.inference_gateway.state import GatewayState
 from workflows.model_cache.state import CacheState
 from workflows.model_deployment.state import DeploymentState
+from workflows.model_endpoint import EndpointState
 from workflows.model_replica.state import ModelReplicaState
+from workflows.model_service.state import ServiceState
+from workflows.redelivery import RedeliveryState
+from workflows.stack_upgrades.state import UpgradesState
 
-STATES = (ClassState, ClusterState, CacheState, DeploymentState, ModelReplicaState, SchedulerState)
+STATES = (
+    CacheState,
+    ClassState,
+    CloudState,
+    ClusterState,
+    DeploymentState,
+    DirectoryState,
+    EndpointState,
+    GatewayState,
+    ModelReplicaState,
+    RedeliveryState,
+    SchedulerState,
+    ServiceState,
+    UpgradesState,
+)
 
 # By the class that declares the field; `Message`s and what users write are whole values that replace one another, so they are not entered.
 BOUNDS = {
@@ -67,6 +88,7 @@ BOUNDS = {
     "ClusterState.cache_registrations": "one per cache that has objects here, and ENDED_KEPT others",
     "CacheState.stagings": "one per cluster that is selected or holds objects; dropped by `can_forget`",
     "CacheState.unready": "one per cluster that is selected; dropped when something can be staged on it, and replaced by every survey",
+    "CacheState.silent": "one per cluster of the fleet; replaced by every survey",
     "CacheState.users": "one per deployment and replica that uses the cache; dropped when it unregisters or does not run",
     "CacheState.reported": "one per user, and dropped with it",
     "CacheState.former_users": "ENDED_KEPT",
@@ -98,6 +120,34 @@ BOUNDS = {
     "TeardownProgress.waiting": "one per object of the inventory; replaced by every attempt",
     "TeardownProgress.outcomes": "one per step of the teardown, and steps are constants",
     "TeardownProgress.skipped": "one per object of the inventory",
+    "CloudState.classes": "one per class of a pool of the spec or of a pool that is being deleted",
+    "CloudState.inventory": "one per object at the cloud; dropped when it is gone",
+    "CloudState.durations": "one per kind of object, and kinds are constants",
+    "CloudState.leftovers": "as many as one search shows; replaced by every search",
+    "CloudState.not_owned": "one per object of the inventory",
+    "CloudState.events": "EVENTS_KEPT",
+    "Entry.facts": "the facts of one object, whose names are constants",
+    "DirectoryState.endpoints": "one per endpoint; dropped when no route has it",
+    "DirectoryState.services": "one per service; dropped when it is gone",
+    "DirectoryState.ended": "ENDED_KEPT",
+    "DirectoryState.dirty": "a part of `services`; emptied by every pass",
+    "DirectoryState.events": "EVENTS_KEPT",
+    "KnownService.entries": "the entries of the service's spec",
+    "KnownService.listed": "a part of `endpoints`",
+    "KnownService.unanswered": "a part of `endpoints`; emptied by every answer",
+    "KnownService.routed": "a part of `endpoints`",
+    "GatewayState.users": "one per service and endpoint; dropped when it unregisters or does not run",
+    "GatewayState.registrations": "one per user, and ENDED_KEPT others",
+    "GatewayState.unanswered": "a part of `users`; emptied by every report",
+    "GatewayState.denied_cidrs": "DENIED_NETWORKS_MAX",
+    "GatewayState.taken_steps": "one per step, and steps are constants",
+    "RedeliveryState.held": "HELD_MAX",
+    "RedeliveryState.senders": "SENDERS_MAX",
+    "RedeliveryState.unnotified": "a part of SENDERS_MAX",
+    "RedeliveryState.events": "REFUSALS_KEPT of each reason, and reasons are constants",
+    "UpgradesState.requests": "one per cluster; dropped when its turn is over",
+    "UpgradesState.known": "one per request, and ENDED_KEPT others",
+    "UpgradesState.events": "EVENTS_KEPT",
     "SchedulerState.fleet": "the packed fleet: one entry per cluster and replica, and what decisions left behind for a limited time",
     "SchedulerState.inbox": "emptied by every pass",
     "SchedulerState.queue": "one request per deployment",

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -36,7 +37,7 @@ from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
 from testbed.temporal import SERVER_SETTINGS, TEMPORAL
 from tests.environment.waiting import pauses
-from tests.workflows.environment.harness import WorkerProcess, worker_process
+from tests.workflows.environment.harness import WorkerProcess, eventually, worker_process
 from worker import build_activities, build_workers, register_search_attributes
 
 Json = dict[str, Any]
@@ -227,10 +228,13 @@ class ProtocolFleet:
     async def _uid_of(self, cluster: str) -> str:
         """Give the uid of a cluster's workflow: the scheduler asks it when reports of another one arrive."""
         workflow_id = names.workflow_id("InferenceCluster", "", cluster)
-        while cluster not in self._uids:
-            shown = await self._query(workflow_id, "describe")
-            if shown is not None and shown["metadata"]["uid"]:
-                self._uids[cluster] = shown["metadata"]["uid"]
+        if cluster not in self._uids:
+            shown = await eventually(
+                partial(self._query, workflow_id, "describe"),
+                lambda seen: seen is not None and bool(seen["metadata"]["uid"]),
+                what=f"the uid of {workflow_id}",
+            )
+            self._uids[cluster] = shown["metadata"]["uid"]
         return self._uids[cluster]
 
     # --- deployments --------------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def _is_late(new: Delivery, before: Delivery) -> bool:
 
 
 def undelivered(delivery: Delivery) -> str:
-    """Tell people that a receiver takes no signals, with the next step."""
+    """Return the message that a receiver refuses signals, with the next step."""
     redelivery = names.redelivery_id(delivery.receiver)
     next_step = f"see the workflow {redelivery}, and repair or terminate its receiver"
     problem = f"{delivery.receiver} takes no signals: {delivery.problem}"

@@ -1,4 +1,4 @@
-"""The timer for the next pass: one, and only if there is one."""
+"""A workflow has at most one timer for its next pass."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,8 +1,10 @@
-"""The time of a workflow, which neither goes back nor stands still.
+"""The time of a workflow. It never goes back.
 
-While a clock of the server that was set back catches up, the SDK repeats the time of the last task, and the next run of the workflow begins
-with an earlier time. A wait until a moment would take as long as the clock had been ahead. So the end of a timer counts as the time that
-it waited for, and a run begins no earlier than the end of the run before.
+After a step back of the server's clock the SDK repeats the time of the last task until the clock
+has caught up, and the next run of the workflow begins with an earlier time. A wait until a moment
+would take as long as the clock had been ahead. So the time of a workflow goes on from the last
+known one, and stays ahead of the server's clock, also in later runs. A fired timer advances it to
+the time that the timer waited for.
 """
 
 from datetime import datetime, timedelta
