@@ -27,7 +27,6 @@ from activities.observe.cache import MODEL_CACHE
 from activities.observe.gateway import observe_gateway
 from activities.secrets.store import SecretReader
 from activities.watching.absent import Search, owners_of_others
-from activities.watching.health import UNREACHABLE_AFTER_SECONDS
 from activities.watching.running import deliver, run_number, until_first_ends, until_shutdown
 from api_types import labels
 from api_types.errors import InvalidInput
@@ -47,14 +46,13 @@ _ACCOUNT = "account"
 class ClusterActivities:
     """What an InferenceCluster does on its cluster.
 
-    `unreachable_after_seconds`: how long a cluster may not respond until it is reported. `settings` are given to workflows with the facts.
+    `settings` are given to workflows with the facts.
     `toleration_keys` are taints that engine pods tolerate by the settings, `usage` is what these use on every cluster.
     """
 
     def __init__(
         self,
         clusters: ClusterPool,
-        unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
         *,
         settings: Mapping[str, int | str] | None = None,
         toleration_keys: Sequence[str] = (),
@@ -62,7 +60,6 @@ class ClusterActivities:
         usage: Usage | None = None,
     ) -> None:
         self._clusters = clusters
-        self._unreachable_after_seconds = unreachable_after_seconds
         self._settings = settings or {}
         self._toleration_keys = toleration_keys
         self._usage = usage or Usage()
@@ -122,7 +119,6 @@ class ClusterActivities:
             partial(self._clusters.at, order.connection),
             partial(_signal, activity.client(), owner, run_number(order.number, activity.info().attempt)),
             partial(_find_absent, order.connection.cluster),
-            self._unreachable_after_seconds,
             capacity=capacity_tracker(order.capacity_adapter, order.connection.cluster, self._toleration_keys, order.tolerations),
             settings=self._settings,
         )

@@ -28,7 +28,6 @@ from activities.routing.absent import find_absent
 from activities.routing.applying import apply_item, delete_objects, delete_taken_over
 from activities.routing.control_cluster import ControlCluster
 from activities.routing.watch import ControlWatch
-from activities.watching.health import UNREACHABLE_AFTER_SECONDS
 from activities.watching.running import deliver, run_number, until_first_ends, until_shutdown
 from api_types import names
 from api_types.errors import InvalidInput
@@ -59,12 +58,10 @@ _HEARTBEAT_SECONDS = 10.0
 class RoutingActivities:
     """What services, endpoints and the gateway do on the control cluster.
 
-    `unreachable_after_seconds`: how long it may not respond until that is reported. `load_seconds`: how long after a change of an object
-    the gateway is certain to have loaded it.
+    `load_seconds`: how long after a change of an object the gateway is certain to have loaded it.
     """
 
     control: ControlCluster
-    unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS
     load_seconds: float = middlewares.LOAD_SECONDS
 
     # --- backends -----------------------------------------------------------------------------------------------------------------
@@ -184,7 +181,7 @@ class RoutingActivities:
         gateway = Owner(_GATEWAY, "", SINGLETON_NAME, order.uid)
         run = run_number(order.number, activity.info().attempt, order.began)
         send = partial(_signal, activity.client(), run)
-        watch = ControlWatch(gateway, self.control.api, send, find_absent, self.unreachable_after_seconds)
+        watch = ControlWatch(gateway, self.control.api, send, find_absent)
         await until_first_ends(watch.run(), _heartbeat(watch), until_shutdown())
 
 

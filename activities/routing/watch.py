@@ -28,7 +28,7 @@ from activities.observe.control import (
 from activities.routing.control_cluster import ROLES_FILE
 from activities.routing.middlewares import THE_GATEWAY
 from activities.watching.absent import FindAbsent
-from activities.watching.health import UNREACHABLE_AFTER_SECONDS, Health, Resolve
+from activities.watching.health import Health, Resolve
 from activities.watching.notifier import ChangeNotifier, Send
 from activities.watching.reflector import Budget, Key, Reflector
 from api_types import labels
@@ -253,13 +253,12 @@ class ControlWatch:
         resolve: Resolve,
         send: Send[ControlObserved],
         find_absent: FindAbsent,
-        unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
     ) -> None:
         self._find_absent = find_absent
         self._all_listed = asyncio.Event()
         self._notifier: ChangeNotifier[ControlObserved] = ChangeNotifier(send, self._is_blocked)
         self._index = ControlIndex(gateway, self._notifier.enqueue)
-        self._health = Health(resolve, self._recovered, unreachable_after_seconds)
+        self._health = Health(resolve, self._recovered)
         self._gateway = gateway
         self._client: ClusterApi | None = None
         self._connected = asyncio.Event()

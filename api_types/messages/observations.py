@@ -7,7 +7,7 @@ from pydantic import Field
 
 from api_types.base import Id, Message, Text
 from api_types.messages.capacity import CapacitySnapshot
-from api_types.messages.cluster_work import ClusterFacts
+from api_types.messages.cluster_work import ClusterFacts, Seconds
 from api_types.messages.versions import ObservationOrder
 from api_types.payloads.packing import Compact
 
@@ -81,10 +81,12 @@ class ObservedCluster(Message):
     """The observed state of an InferenceCluster.
 
     `replicas`: those that have objects there, as namespace/name; None until everything was listed once. `facts` are those that depend on
-    no object, with the settings of the worker that watches; None until they were found out.
+    no object, with the settings of the worker that watches; None until they were found out. `silent_seconds`: how long an API server that
+    is not reachable had not answered when this was observed.
     """
 
     reachable: bool = True
+    silent_seconds: Seconds = 0
     error_type: Id = ""
     error: Text = ""
     gateway_address: Id = ""

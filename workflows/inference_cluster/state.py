@@ -40,7 +40,7 @@ class ClusterState(EntityState):
         connected_generation: the generation with which the cluster was connected; 0: it has to be connected (again).
         failure: why the last attempt to connect failed.
         observed: the last observation; `observed_version`: that of the observation. `watches`: how many observers were started.
-        unreachable_since: when the observer first reported that the cluster does not answer; empty while it does.
+        unreachable_since: the time of the last answer of an API server that does not answer; empty while it does.
         unserved_queue: the task queue on which no worker took a task of this cluster in time; empty once one does.
         unwatched_since: since when no observer runs that should; empty when one reported.
         sequence: number of the last report to the scheduler or to replicas.

@@ -129,7 +129,7 @@ def cluster_verdict(view: ClusterView) -> Verdict:
         # What was observed before may not hold any more: nothing new is placed here, and everything stays as it is.
         return Verdict(UNKNOWN, WAITING_FOR_WORKER, view.unwatched)
     if view.unresponsive:
-        return Verdict(FALSE, "Unreachable", view.unresponsive)
+        return Verdict(UNKNOWN, "Unreachable", view.unresponsive)
     deleted = f"InferenceClass {missing} was deleted; its pools take no new replica" if missing else ""
     trouble = view.cloud.trouble if view.cloud is not None else ""
     return Verdict(TRUE, "ClusterRunning", "; ".join(filter(None, (trouble, deleted, view.unobserved, view.old_claims))))
@@ -165,7 +165,8 @@ def ready_verdict(view: ClusterView) -> Verdict:
     """Give `Ready`: that of cluster and backend which is not, the cluster first."""
     for verdict in (cluster_verdict(view), backend_verdict(view)):
         if verdict.status != TRUE:
-            return Verdict(FALSE, "Unavailable" if view.was_ready else "Creating", f"{verdict.reason}: {verdict.message}")
+            why = f"{verdict.reason}: {verdict.message}"
+            return Verdict(verdict.status, "Unavailable" if view.was_ready else "Creating", why)
     return Verdict(TRUE, "Available", "")
 
 

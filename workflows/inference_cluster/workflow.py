@@ -5,10 +5,12 @@ what may be placed here. A cluster that does not answer keeps everything that it
 running models stay.
 """
 
+from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
 
+from api_types import clock
 from api_types.messages.caches import CacheOnCluster
 from api_types.messages.clouds import CloudReport
 from api_types.messages.entities import ClassChanged, Delete, ForceFinalizer
@@ -118,7 +120,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         if message.cluster.reachable:
             self.state.unreachable_since = ""
         elif not self.state.unreachable_since:
-            self.state.unreachable_since = self.context.now()
+            silence = timedelta(seconds=message.cluster.silent_seconds)
+            self.state.unreachable_since = clock.timestamp(self.context.moment() - silence)
             self.context.record_event("Warning", "Unreachable", message.cluster.error)
         self.context.requeue()
 

@@ -22,7 +22,7 @@ from activities.observe.objects import read_object
 from activities.observe.pods import read_pod
 from activities.render.objects.propagation import CONFIG_MAP, SECRET
 from activities.watching.absent import FindAbsent
-from activities.watching.health import RETRY_SECONDS, UNREACHABLE_AFTER_SECONDS, Health, Resolve
+from activities.watching.health import RETRY_SECONDS, Health, Resolve
 from activities.watching.notifier import ChangeNotifier, Send
 from activities.watching.reflector import Budget, Key, Reflector
 from api_types import labels
@@ -85,7 +85,6 @@ class ClusterWatch:
         resolve: Resolve,
         send: Send[Observed],
         find_absent: FindAbsent,
-        unreachable_after_seconds: float = UNREACHABLE_AFTER_SECONDS,
         *,
         capacity: CapacityTracker | None = None,
         settings: Mapping[str, int | str] | None = None,
@@ -97,7 +96,7 @@ class ClusterWatch:
         self._find_absent = find_absent
         self._notifier = ChangeNotifier(send, self._is_blocked)
         self._index = ObservationIndex(cluster, self._notifier.enqueue, capacity)
-        self._health = Health(resolve, self._recovered, unreachable_after_seconds)
+        self._health = Health(resolve, self._recovered)
         self._budget = Budget()
         self._client: ClusterApi | None = None
         self._reflectors: dict[Selection, Reflector[Any]] = {}
@@ -305,9 +304,8 @@ class ClusterWatch:
         if error is not None and self._health.lost:
             # The list that the cluster's entity waits for may never complete.
             self._notifier.wake()
-            self._index.put_health(reachable=False, error_type=error.type or "", error=error.message)
+            self._index.put_silence(error.type or "", error.message, self._health.silent_seconds)
         elif error is None:
             refused = next((problem for found in self._required() if (problem := found.lasting_problem)), None)
-            self._index.put_health(
-                reachable=True, error_type=(refused.type or "") if refused else "", error=refused.message if refused else ""
-            )
+            refusal = (refused.type or "", refused.message) if refused else ("", "")
+            self._index.put_answer(*refusal)

@@ -59,6 +59,7 @@ class ObservationIndex:
     def __init__(self, cluster: Owner, enqueue: Callable[[Owner], None], capacity: CapacityTracker | None = None) -> None:
         self._capacity = capacity
         self.reachable = True
+        self.silent_seconds = 0
         self.error_type = ""
         self.error = ""
         self.caches = CacheObservationIndex(cluster.name, enqueue)
@@ -187,12 +188,21 @@ class ObservationIndex:
             self._facts = facts
             self._enqueue(self._cluster)
 
-    def put_health(self, *, reachable: bool, error_type: str = "", error: str = "") -> None:
-        """Keep whether the API server is reachable, and why not. The text of one error varies with each attempt; the first is kept."""
-        if not reachable and not self.reachable and error_type == self.error_type:
-            return
-        if (reachable, error_type, error) != (self.reachable, self.error_type, self.error):
-            self.reachable, self.error_type, self.error = reachable, error_type, error
+    def put_silence(self, error_type: str, error: str, seconds: float) -> None:
+        """Keep why the API server does not answer, and since how many seconds.
+
+        The text of one error varies with each attempt. The first one is kept.
+        """
+        if self.reachable or error_type != self.error_type:
+            self.reachable, self.error_type, self.error = False, error_type, error
+            self.silent_seconds = round(seconds)
+            self._enqueue(self._cluster)
+
+    def put_answer(self, error_type: str = "", error: str = "") -> None:
+        """Keep that the API server answers, and what it refuses."""
+        if (True, error_type, error) != (self.reachable, self.error_type, self.error):
+            self.reachable, self.error_type, self.error = True, error_type, error
+            self.silent_seconds = 0
             self._enqueue(self._cluster)
 
     def observation_for(self, owner: Owner, now: datetime) -> PendingObservation:
@@ -225,6 +235,7 @@ class ObservationIndex:
         gateway = self._gateway or unlisted
         return ObservedCluster(
             reachable=self.reachable,
+            silent_seconds=self.silent_seconds,
             error_type=self.error_type,
             error=self.error,
             gateway_address=gateway.address,

@@ -12,6 +12,7 @@ from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
 from activities.cluster_objects.ownership import Owner
 from activities.routing.watch import ControlWatch
+from activities.watching import health
 from api_types.errors import ClusterUnreachable
 from api_types.messages.gateway_work import ApplyBackend, ApplyRoute, ControlObserved, RouteEntry
 from api_types.messages.routing import SelectedEndpoint
@@ -50,7 +51,6 @@ class Watched:
 @asynccontextmanager
 async def watching(
     cluster: ClusterApi,
-    unreachable_after: float = 120,
     resolve: Callable[[], ClusterApi] | None = None,
     known: Sequence[Owner] = (),
 ) -> AsyncIterator[Watched]:
@@ -65,7 +65,7 @@ async def watching(
             if owner.workflow_id not in here:
                 yield owner
 
-    task = asyncio.create_task(ControlWatch(GATEWAY, api, watched.send, find_absent, unreachable_after).run())
+    task = asyncio.create_task(ControlWatch(GATEWAY, api, watched.send, find_absent).run())
     try:
         yield watched
     finally:
@@ -171,7 +171,11 @@ async def test_stk_66_the_gateway_is_told_its_address_and_that_it_is_gone(contro
         await watched.until(GATEWAY, lambda each: bool(each.gateway and "does not exist" in each.gateway.message))
 
 
-async def test_a_control_cluster_that_does_not_answer_is_reported_to_the_gateway_alone(control: Control) -> None:
+async def test_a_control_cluster_that_does_not_answer_is_reported_to_the_gateway_alone(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "PROBE_SECONDS", 0.1)
+    monkeypatch.setattr(health, "RETRY_SECONDS", 0.1)
     order = ApplyBackend(owner="ModelReplica", namespace=control.namespace, name="qwen-1", uid="u", url="http://10.0.0.1")
     owner = Owner("ModelReplica", control.namespace, "qwen-1", "u")
     await control.run(control.activities.apply_endpoint_backend, order)
@@ -182,7 +186,7 @@ async def test_a_control_cluster_that_does_not_answer_is_reported_to_the_gateway
             raise ClusterUnreachable("no answer")
         return control.api
 
-    async with watching(control.api, unreachable_after=0.1, resolve=resolve) as watched:
+    async with watching(control.api, resolve=resolve) as watched:
         await watched.until(owner, lambda each: each.backend is not None)
         told = len(watched.sent[owner])
         down = True

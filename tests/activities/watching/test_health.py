@@ -1,70 +1,77 @@
-"""When a cluster counts as lost, by a clock that a test sets (spec/workflows.md 4)."""
+"""When a cluster counts as lost, in virtual time."""
 
-from collections.abc import AsyncIterator
-from types import SimpleNamespace
+import asyncio
+import random
+from collections.abc import Coroutine
 from typing import Any
 
-import pytest
-
 from activities.cluster_objects.cluster_api import ClusterApi
-from activities.cluster_objects.ownership import Owner
-from activities.clusters.watch.cluster_watch import ClusterWatch
-from activities.watching import health
-from activities.watching.health import Health
+from activities.watching.health import PROBE_LIMIT_SECONDS, PROBE_SECONDS, RETRY_SECONDS, Health
 from api_types.errors import ClusterUnreachable
-from api_types.messages.observations import Observed
 from tests.environment.idle_clusters import IdleCluster
-
-
-class Clock:
-    """The loop's time."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seconds = 1000.0
-        loop = SimpleNamespace(time=lambda: self.seconds)
-        monkeypatch.setattr(health, "asyncio", SimpleNamespace(get_running_loop=lambda: loop))
+from tests.simulation.clock import VirtualLoop
 
 
 class Line:
-    """The connection to a cluster, which a test cuts."""
+    """The connection to a cluster, which a test cuts or stalls."""
 
     def __init__(self) -> None:
-        self.cut = False
+        self.cut = self.stalled = False
         self.client = IdleCluster()
 
     async def resolve(self) -> ClusterApi:
         if self.cut:
             raise ClusterUnreachable("no response")
+        if self.stalled:
+            await asyncio.Event().wait()
         return self.client
 
 
-async def test_a_cluster_is_lost_two_minutes_after_its_last_response_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, line, recovered = Clock(monkeypatch), Line(), list[Any]()
-    watched = Health(line.resolve, recovered.append, health.UNREACHABLE_AFTER_SECONDS)
-    assert (await watched.probe(), watched.lost, recovered) == (health.PROBE_SECONDS, False, [line.client])
-    line.cut = True
-    waited, pauses = 0.0, list[float]()
+def in_virtual_time(test: Coroutine[Any, Any, None]) -> None:
+    """Run a test on a loop whose time passes at once."""
+    draw = random.Random(1)  # noqa: S311 - repeatable on purpose
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(draw)) as runner:
+        runner.run(test)
+
+
+async def until_lost(watched: Health) -> int:
+    """Probe until the cluster counts as lost. Return how many probes that took."""
+    probes = 0
     while not watched.lost:
-        pauses.append(await watched.probe())
-        clock.seconds += pauses[-1]
-        waited += pauses[-1]
-    assert (waited, max(pauses)) == (120.0, health.RETRY_SECONDS)
-    line.cut = False
-    await watched.probe()
-    assert (watched.lost, len(recovered)) == (False, 2)
+        pause = await watched.probe()
+        probes += 1
+        if not watched.lost:
+            await asyncio.sleep(pause)
+    return probes
 
 
-@pytest.mark.parametrize(("given", "limit"), [((), 120.0), ((7.0,), 7.0)], ids=["by default", "as it is given"])
-async def test_a_watch_has_a_limit(given: tuple[float, ...], limit: float) -> None:
-    async def resolve() -> ClusterApi:
-        return IdleCluster()
+def test_a_cluster_is_lost_after_three_failed_probes_in_a_row() -> None:
+    async def life() -> None:
+        line, recovered = Line(), list[Any]()
+        watched = Health(line.resolve, recovered.append)
+        assert (await watched.probe(), watched.lost) == (PROBE_SECONDS, False)
+        assert recovered == [line.client]
+        line.cut = True
+        assert (await watched.probe(), await watched.probe()) == (RETRY_SECONDS, RETRY_SECONDS)
+        line.cut = False
+        await watched.probe()
+        line.cut = True
+        assert await until_lost(watched) == 3
+        assert round(watched.silent_seconds) == 2 * RETRY_SECONDS
+        line.cut = False
+        await watched.probe()
+        assert (watched.lost, watched.silent_seconds, watched.error) == (False, 0.0, None)
 
-    async def send(owner: Owner, observed: Observed) -> bool:
-        return bool(owner and observed)
+    in_virtual_time(life())
 
-    async def find_absent(here: frozenset[str]) -> AsyncIterator[Owner]:
-        for name in here:
-            yield Owner("ModelReplica", "ml", name, "u")
 
-    watch = ClusterWatch(Owner("InferenceCluster", "", "eu", "u"), resolve, send, find_absent, *given)
-    assert watch._health._unreachable_after_seconds == limit
+def test_a_probe_without_an_answer_fails() -> None:
+    async def life() -> None:
+        line = Line()
+        line.stalled = True
+        watched = Health(line.resolve, lambda _: None)
+        assert await until_lost(watched) == 3
+        assert round(watched.silent_seconds) == 3 * PROBE_LIMIT_SECONDS + 2 * RETRY_SECONDS
+        assert "did not answer within 10 s" in str(watched.error)
+
+    in_virtual_time(life())

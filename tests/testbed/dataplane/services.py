@@ -13,7 +13,7 @@ import httpx
 from kubernetes.client import ApiClient
 
 from activities.secrets.selection import secret_store
-from activities.watching.health import UNREACHABLE_AFTER_SECONDS
+from activities.watching import health
 from api_types import labels, names
 from api_types.clock import utc_now
 from api_types.settings import SecretSettings, Settings
@@ -158,9 +158,9 @@ class Services:
 
 @asynccontextmanager
 async def a_fleet_with_services(
-    testbed: Testbed, folder: Path, kube: Callable[[ClusterRunning], ApiClient], lost_after_seconds: float = UNREACHABLE_AFTER_SECONDS
+    testbed: Testbed, folder: Path, kube: Callable[[ClusterRunning], ApiClient], probe_seconds: float = health.PROBE_SECONDS
 ) -> AsyncIterator[Services]:
-    """Run a worker on a testbed; a control cluster that does not answer counts as lost after so many seconds.
+    """Run a worker on a testbed, which probes clusters every so many seconds.
 
     In the end every run is replayed.
     """
@@ -171,7 +171,7 @@ async def a_fleet_with_services(
         "MODELPLANE_CONTROL_CLUSTER__NAME": secret_name(CONTROL),
         "MODELPLANE_TEARDOWN__DRAIN_SECONDS": str(DRAIN_SECONDS),
         "MODELPLANE_WORKLOADS__TERMINATION_GRACE_SECONDS": str(GRACE_SECONDS),
-        SECONDS_VARIABLE: str(lost_after_seconds),
+        SECONDS_VARIABLE: str(probe_seconds),
     }
     module = "tests.workflows.environment.worker_that_notices_soon"
     with a_worker(running.temporal_address, folder / "secrets", folder / "worker.log", module, **settings) as worker:

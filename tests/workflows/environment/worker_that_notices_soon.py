@@ -1,15 +1,13 @@
-"""The worker as users run it, but a control cluster counts as lost after `CONTROL_CLUSTER_LOST_AFTER` seconds, not two minutes."""
+"""The worker as users run it, but it probes clusters every `PROBE_SECONDS` seconds."""
 
 import os
-from functools import partial
 
 import worker
-from activities.routing.activities import RoutingActivities
+from activities.watching import health
 
-SECONDS_VARIABLE = "CONTROL_CLUSTER_LOST_AFTER"
+SECONDS_VARIABLE = "PROBE_SECONDS"
 
 
 if __name__ == "__main__":
-    seconds = float(os.environ[SECONDS_VARIABLE])
-    vars(worker)["RoutingActivities"] = partial(RoutingActivities, unreachable_after_seconds=seconds)
+    health.PROBE_SECONDS = health.RETRY_SECONDS = float(os.environ[SECONDS_VARIABLE])
     worker.main()

@@ -53,6 +53,7 @@ class Case(NamedTuple):
 RUNNING, HEALTHY, AVAILABLE = ("True", "ClusterRunning"), ("True", "BackendHealthy"), ("True", "Available")
 WAITING, UNKNOWN = ("False", "WaitingForCluster"), ("Unknown", "WaitingForCluster")
 CREATING, UNAVAILABLE = ("False", "Creating"), ("False", "Unavailable")
+LOST = ("Unknown", "Unavailable")
 CASES = [
     Case("a connected cluster with a gateway is Ready", a_cluster(), RUNNING, HEALTHY, AVAILABLE),
     Case(
@@ -117,25 +118,25 @@ CASES = [
         CREATING,
     ),
     Case(
-        "a Ready cluster that stops answering is Unavailable",
+        "a Ready cluster that stops answering is unknown",
         a_cluster(observed=UNRESPONSIVE, unreachable_since="2026-01-01T00:00:00Z", was_ready=True),
-        ("False", "Unreachable"),
+        ("Unknown", "Unreachable"),
         UNKNOWN,
-        UNAVAILABLE,
+        LOST,
     ),
     Case(
         "a Ready cluster that no observer watches any more is unknown, whatever was observed",
         a_cluster(unwatched_since="2026-01-01T00:00:00Z", was_ready=True),
         ("Unknown", "WaitingForWorker"),
         UNKNOWN,
-        UNAVAILABLE,
+        LOST,
     ),
     Case(
         "a cluster whose task queue no worker serves is unknown",
         a_cluster(failure=Failure("WaitingForWorker", "no worker"), **NEW),
         ("Unknown", "WaitingForWorker"),
         WAITING,
-        CREATING,
+        ("Unknown", "Creating"),
     ),
     Case(
         "stk-58 a cluster without any DRA, whose classes claim by nothing else, is unsupported",

@@ -1,14 +1,24 @@
 """A cluster that does not answer for longer than `cluster.unreachableAfter`."""
 
+from datetime import datetime, timedelta
 from functools import partial
 
+from api_types import clock
 from api_types.messages.observations import Observed, ObservedCluster
 from tests.simulation.lives.virtual_plane import on_a_virtual_loop, virtual_plane
-from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
+from tests.workflows.environment.harness import (
+    ControlPlane,
+    Json,
+    a_deployment,
+    condition,
+    eventually,
+    message,
+)
 from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster
 
 NAMESPACE = "ml-team"
 UNREACHABLE_AFTER_SECONDS = 3
+SILENT_SECONDS = 40
 # How a replica tells its deployment.
 REPORT = "tell_many"
 
@@ -38,7 +48,13 @@ async def test_its_endpoints_are_withdrawn_and_published_again_and_nothing_is_de
             observed = Observed(owner_uid=cluster["metadata"]["uid"], digest="", cluster=seen)
             await plane.handle("InferenceCluster", "eu").signal("observed", observed.wire())
 
-        await observe(ObservedCluster(reachable=False, error="no response"))
+        silence = timedelta(seconds=SILENT_SECONDS)
+        await observe(ObservedCluster(reachable=False, silent_seconds=SILENT_SECONDS, error="no response"))
+        lost = await plane.until("InferenceCluster", "eu", lambda seen: condition(seen, "Ready") == "Unknown")
+        rows = {row["type"]: row for row in lost["status"]["conditions"]}
+        noticed = datetime.fromisoformat(rows["ClusterReady"]["lastTransitionTime"])
+        last_answer = clock.timestamp(noticed - silence)
+        assert message(lost, "ClusterReady") == f"no answer since {last_answer}: no response"
         await eventually(partial(endpoint, plane), lambda shown: shown == "", what="the withdrawal of the endpoint")
         silent = await plane.describe("ModelReplica", before["replica"], NAMESPACE)
         assert silent["status"]["phase"] == "Unreachable"
