@@ -53,6 +53,7 @@ COMMANDS = {
     "drain": Command("change.drain", "drain", "Move every replica off a cluster, if it finds another place."),
     "cordon": Command("change.drain", "cordon", "Place nothing more on a cluster; what runs there stays."),
     "uncordon": Command("change.drain", "uncordon", "Allow replicas on a drained or cordoned cluster again."),
+    "undelete": Command("change.undelete", "undelete", "Take back a deletion that waits for users of the object."),
     "retry": Command("change.retry", "retry", "Retry failed steps of objects now."),
     "force-finalizer": Command("change.finalizer", "force_finalizer", "Remove a finalizer that holds the removal of a stack."),
     "delete": Command("change.delete", "delete", "Delete objects in order."),

@@ -113,9 +113,13 @@ class InferenceClassWorkflow(Entity[ClassState]):
         self.context.set_condition("Ready", TRUE, "Available")
         return False
 
+    def waits_for_users(self) -> bool:
+        """Whether clusters use the class."""
+        return bool(self.state.clusters) and not self.state.forced
+
     async def tear_down(self) -> bool:
         """Wait until no cluster uses the class, then report that to the scheduler. True when it is gone."""
-        if self.state.clusters and not self.state.forced:
+        if self.waits_for_users():
             clusters = ", ".join(self.state.clusters)
             self.context.set_condition("Deleting", FALSE, "InUse", f"used by InferenceCluster {clusters}; remove it from their node pools")
             await self.report_to_clusters(self.state.unanswered)

@@ -89,6 +89,10 @@ class RetryNow(UserRequest):
     """Retry now what waits for its next attempt."""
 
 
+class Keep(UserRequest):
+    """Take back a deletion that waits for users of the object and has removed nothing yet."""
+
+
 class CancelRequested(Message):
     """The cancellation of a workflow was requested, in Temporal. Its worker sends this in place of that."""
 

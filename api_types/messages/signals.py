@@ -19,6 +19,7 @@ from api_types.messages.entities import (
     Delete,
     Force,
     ForceFinalizer,
+    Keep,
     RecordEvent,
     ReplicaChanged,
     RetryNow,
@@ -78,6 +79,7 @@ class EntitySignals(SenderSignals):
     DELETE = Signal["EntitySignals", Delete]("delete", Delete)
     FORCE = Signal["EntitySignals", Force]("force", Force)
     RETRY_NOW = Signal["EntitySignals", RetryNow]("retry_now", RetryNow)
+    KEEP = Signal["EntitySignals", Keep]("keep", Keep)
     CANCEL_REQUESTED = Signal["EntitySignals", CancelRequested](CANCEL_REQUESTED, CancelRequested)
 
 

@@ -13,6 +13,7 @@ from client.temporal.control_plane import ListedObject
 MARK = "?"
 
 _DISABLED = "SchedulingDisabled"
+_DELETING = "Deleting"
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,24 @@ def columns_of(kind: KindInfo) -> Sequence[Column]:
 
 def _cell(tree: Tree, column: Column, answered: bool) -> str:
     value = text_at(tree, column.paths)
-    if column.title == READY.title and condition(tree, _DISABLED).get("status") == "True":
-        value = ",".join(filter(None, (value, _DISABLED)))  # as kubectl shows nodes
+    if column.title == READY.title:
+        value = ",".join(filter(None, (value, *_marks(tree))))
     return value if answered else f"{value}{MARK}"
 
 
+def _marks(tree: Tree) -> list[str]:
+    """Say after the readiness that an object takes nothing new, as kubectl does for nodes, or is being deleted."""
+    marks = [_DISABLED] if condition(tree, _DISABLED).get("status") == "True" else []
+    if at_path(tree, ".metadata.deletionTimestamp"):
+        reason = str(condition(tree, _DELETING).get("reason") or "")
+        marks.append(f"{_DELETING}({reason})" if reason else _DELETING)
+    return marks
+
+
 def _why(tree: Tree) -> tuple[str, str]:
-    ready = condition(tree, "Ready")
+    ready, deleting = condition(tree, "Ready"), condition(tree, _DELETING)
+    if deleting.get("message"):
+        return str(deleting.get("reason") or ""), " ".join(str(deleting["message"]).split())
     if ready.get("status") == "True":
         return str(ready.get("reason") or ""), str(condition(tree, _DISABLED).get("message") or "")
     blocking = next((row for row in at_path(tree, ".status.conditions") or [] if row.get("status") != "True" and row.get("message")), ready)

@@ -23,7 +23,7 @@ from api_types import queues
 from api_types.base import Message
 from api_types.errors import Conflict, InvalidInput
 from api_types.messages.delivery import Delivery
-from api_types.messages.entities import CancelRequested, Delete, Force, Replace, RetryNow, SetSpec
+from api_types.messages.entities import CancelRequested, Delete, Force, Keep, Replace, RetryNow, SetSpec
 from api_types.messages.signals import EntitySignals, SenderSignals
 from api_types.validation.manifests import InvalidManifest, Manifest, dump, is_taken_while_deleting, load
 from workflows.entity import admission, periods
@@ -192,6 +192,10 @@ class Entity(ABC, Generic[StateT]):
     def on_delete_requested(self, message: Delete) -> None:
         """React to a request for deletion."""
 
+    def waits_for_users(self) -> bool:
+        """Whether a deletion waits for users of the object, and nothing of the object is removed yet."""
+        return False
+
     def on_retry_requested(self) -> None:
         """Reset backoffs: the user wants the next attempt now."""
 
@@ -272,6 +276,21 @@ class Entity(ABC, Generic[StateT]):
         self.context.requeue_time = None
         self.on_retry_requested()
         self.context.requeue()
+
+    @handles(EntitySignals.KEEP)
+    def keep(self, message: Keep) -> None:
+        """Take the deletion back, if it has removed nothing yet."""
+        if not self.accept_request(message.request_id) or not self.state.deleting:
+            return
+        if not self.waits_for_users():
+            why = "the teardown has begun; apply the object again when it is gone"
+            self.context.record_event("Warning", "KeepRefused", why)
+            return
+        self.state.deletion_timestamp = ""
+        self.state.conditions = [row for row in self.state.conditions if row.type != "Deleting"]
+        by = message.by or "unknown"
+        self.context.record_event("Normal", "Kept", f"{by} has taken the deletion back")
+        self.context.mark_changed()
 
     @handles(EntitySignals.CANCEL_REQUESTED)
     def cancel_requested(self, message: CancelRequested) -> None:

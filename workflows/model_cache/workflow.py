@@ -202,6 +202,10 @@ class ModelCacheWorkflow(Entity[CacheState]):
 
     # --- teardown -----------------------------------------------------------------------------------------------------------------
 
+    def waits_for_users(self) -> bool:
+        """Whether replicas mount the cache, and no cluster was asked to delete anything."""
+        return bool(self.users.mounting()) and not self.state.forced and not self.removing
+
     async def tear_down(self) -> bool:
         """Wait for the last user, then remove everything from every cluster. True when nothing is left."""
         self.context.set_condition("Ready", FALSE, "Deleting", "")

@@ -1,6 +1,7 @@
 """`modelplane delete`: request deletion, wait for its end, or skip a teardown step that cannot finish and list what stays behind."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,9 +28,10 @@ from client.output.progress import Progress
 from client.output.tables import NONE, columns
 from client.refs.selectors import parse_selector
 from client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names, objects_named, with_workflow
-from client.refs.tree import Tree
+from client.refs.tree import Tree, condition
 from client.temporal.control_plane import ControlPlane
 
+_IN_USE, _OCCUPIED = "InUse", "Occupied"
 _LEFT_FIELDS = ("location", "kind", "namespace", "name", "reason")
 _LEFT_TITLES = ["WHERE", "KIND", "NAMESPACE", "NAME", "WHY"]
 
@@ -182,10 +184,23 @@ async def _request_deletions(plane: Objects, targets: Sequence[Target], how: Del
     """Send all requests in order, then wait for the answers; gives the objects that are being deleted, and the failures."""
     sent = [await result_of(request_deletion(plane, target, how)) for target in targets]
     wanted = [one for one in sent if isinstance(one, Requested)]
-    show_results(
-        await asyncio.gather(*(until_applied(plane, one.target, one.request_id) for one in wanted)), lambda _: "deletion requested"
-    )
+    results = await asyncio.gather(*(until_applied(plane, one.target, one.request_id) for one in wanted))
+    show_results(results, lambda _: "deletion requested")
+    for one in results:
+        warn_in_use(one)
     return [one.target for one in wanted], [one for one in sent if isinstance(one, CommandFailed)]
+
+
+def warn_in_use(requested: Requested) -> None:
+    """Warn of an object whose deletion waits for its users, with the way back if there is one."""
+    held = condition(requested.tree or {}, "Deleting")
+    reason, target = held.get("reason"), requested.target
+    if reason in (_IN_USE, _OCCUPIED):
+        why = f"{target.label} is deleted when nobody uses it: {held.get('message')}"
+        print(f"warning: {why}", file=sys.stderr, flush=True)
+    if reason == _IN_USE:
+        keep = f"`modelplane undelete {target.command}`"
+        print(f"next: to keep it, {keep}", file=sys.stderr, flush=True)
 
 
 async def request_deletion(plane: Objects, target: Target, how: DeleteOptions) -> Requested | None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from api_types.settings import Settings
-from client.commands.change import delete
+from client.commands.change import delete, undelete
 from client.errors import CommandFailed, ExitCode, NotFound
 from client.refs.targets import Target
 from client.refs.tree import Tree
@@ -21,6 +21,7 @@ class Plane:
         self.sent: list[str] = []
         self.applied: list[str] = []
         self.messages: list[Any] = []
+        self.shown: Tree = {}
 
     def temporal(self, _why: str) -> "Plane":
         return self
@@ -38,7 +39,11 @@ class Plane:
     async def describe(self, target: Target) -> Tree:
         if target.name == "oslo":
             raise NotFound("it is gone by now", next_step="none")
-        return {"appliedRequestIds": self.applied}
+        return {"appliedRequestIds": self.applied, **self.shown}
+
+    async def signal(self, target: Target, _signal: Any, message: Any) -> None:
+        self.sent.append(f"keep {target.label}")
+        self.applied.append(message.request_id)
 
 
 @pytest.fixture
@@ -50,6 +55,7 @@ def plane(monkeypatch: pytest.MonkeyPatch) -> Plane:
         yield fake
 
     monkeypatch.setattr(delete, "fleet_objects", connected)
+    monkeypatch.setattr(undelete, "fleet_objects", connected)
     return fake
 
 
@@ -115,3 +121,35 @@ def test_purge_crds_is_sent_to_a_cluster_and_refused_for_what_has_no_charts(cli:
     assert cli("delete", "ic/oslo", "--purge-crds").code == ExitCode.DONE
     assert cli("delete", "ic/oslo").code == ExitCode.DONE
     assert [message.purge_crds for message in plane.messages] == [True, False]
+
+
+def held(reason: str) -> Tree:
+    """Return what an object shows whose deletion waits."""
+    row = {"type": "Deleting", "status": "False", "reason": reason, "message": "used by ic/oslo"}
+    return {
+        "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "status": {"conditions": [row]},
+    }
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("reason", ["InUse", "Occupied"])
+def test_the_deletion_of_an_object_in_use_names_its_users_and_the_way_back(cli: Cli, plane: Plane, reason: str) -> None:
+    plane.shown = held(reason)
+    result = cli("delete", "md/qwen")
+    assert (result.code, result.out) == (ExitCode.DONE, "modeldeployment/qwen deletion requested\n")
+    warning = "warning: modeldeployment/qwen is deleted when nobody uses it: used by ic/oslo"
+    step = "next: to keep it, `modelplane undelete md/qwen`"
+    assert result.err.splitlines() == ([warning, step] if reason == "InUse" else [warning])
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_deletion_is_taken_back_unless_the_teardown_has_begun(cli: Cli, plane: Plane) -> None:
+    kept = cli("undelete", "md/qwen")
+    assert (kept.code, kept.out) == (ExitCode.DONE, "modeldeployment/qwen is kept\n")
+    assert plane.sent == ["keep modeldeployment/qwen"]
+    plane.shown = held("TearingDown")
+    refused = cli("undelete", "md/qwen")
+    assert refused.code == ExitCode.FAILED
+    assert "cannot be kept: its teardown has begun" in refused.err
+    assert "used by ic/oslo" in refused.err

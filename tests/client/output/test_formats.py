@@ -76,6 +76,38 @@ TABLES = [
         ["oslo", "Existing", "", "True,SchedulingDisabled", "<unknown>", "Ready", "Available", "drained by ann@host"],
     ),
     Case(
+        "an object whose deletion waits for its users shows that, and wide says who they are",
+        OSLO,
+        {
+            **a_cluster("Existing", "10.0.0.1"),
+            "metadata": {"name": "oslo", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "status": {
+                "phase": "Deleting",
+                "conditions": [
+                    {"type": "Ready", "status": "True", "reason": "Available"},
+                    {
+                        "type": "Deleting",
+                        "status": "False",
+                        "reason": "Occupied",
+                        "message": "waits for ml/chat-0",
+                    },
+                ],
+            },
+        },
+        Layout(wide=True),
+        ["NAME", "SOURCE", "GATEWAY", "READY", "AGE", "PHASE", "REASON", "MESSAGE"],
+        [
+            "oslo",
+            "Existing",
+            "",
+            "True,Deleting(Occupied)",
+            "<unknown>",
+            "Deleting",
+            "Occupied",
+            "waits for ml/chat-0",
+        ],
+    ),
+    Case(
         "api-2 a deployment shows ready replicas",
         QWEN,
         a_deployment(),

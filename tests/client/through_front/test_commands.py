@@ -30,6 +30,7 @@ TEMPORAL: dict[str, list[str]] = {
     "policy": ["get", "set -f POLICY"],
     "drain": ["mine", "mine --allow-loss"],
     "force-finalizer": ["ic/mine v1/a/b finalizer --reason x"],
+    "undelete": ["md/mine -n a"],
     "up": [""],
     "down": [""],
     "clouds": [""],

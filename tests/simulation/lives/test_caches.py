@@ -71,6 +71,11 @@ async def until_claims(plane: SteadyFleet, namespace: str, *wanted: str) -> None
     )
 
 
+def events_of(seen: Json) -> set[str]:
+    """Return the reasons of an object's events."""
+    return {event["reason"] for event in seen["status"].get("events") or ()}
+
+
 def claim_of(seen: Json, cluster: str = HERE) -> str:
     """Return the volume claim of a cache on a cluster."""
     found: str = clusters_of(seen)[cluster]["claimName"]
@@ -338,6 +343,10 @@ async def test_a_forced_deletion_lists_what_it_leaves(plane: SteadyFleet, namesp
             "ModelCache", "qwen", lambda seen: reason(seen, "Deleting") == "TearingDown", namespace
         )
         handle = plane.handle("ModelCache", "qwen", namespace)
+        await handle.signal("keep", {"by": "test"})
+        await plane.until(
+            "ModelCache", "qwen", lambda seen: "KeepRefused" in events_of(seen), namespace
+        )
         await handle.signal("force", {"by": "test", "scope": "step", "reason": "a test"})
         await plane.gone("ModelCache", "qwen", namespace)
         closed = await handle.query("describe")
@@ -364,7 +373,7 @@ async def test_a_cache_that_was_terminated_and_is_applied_again_has_its_volume_b
         again = await waits_for_room(plane, namespace)
     assert again["metadata"]["uid"] != seen["metadata"]["uid"]
     ready = await plane.ready("ModelCache", "qwen", namespace)
-    assert "Adopted" in {event["reason"] for event in ready["status"]["events"]}
+    assert "Adopted" in events_of(ready)
     assert plane.get(HERE, path)["metadata"]["uid"] == before
     await clean_up(plane, "qwen", namespace)
 
@@ -478,6 +487,12 @@ async def test_a_replica_follows_the_caches_of_its_adapters(
         "ModelCache", "lora", lambda seen: reason(seen, "Deleting") == "InUse", namespace
     )
     assert placement["replica"] in message(used, "Deleting")
+    await plane.handle("ModelCache", "lora", namespace).signal("keep", {"by": "test"})
+    await plane.until(
+        "ModelCache", "lora", lambda seen: "deletionTimestamp" not in seen["metadata"], namespace
+    )
+    await plane.ready("ModelCache", "lora", namespace)
+    await plane.delete("ModelCache", "lora", namespace)
     await plane.delete("ModelDeployment", "chat", namespace)
     await plane.gone("ModelDeployment", "chat", namespace)
     await plane.gone("ModelCache", "lora", namespace)
