@@ -24,6 +24,7 @@ STACK_ORDERS = "tests/workflows/inference_cluster/test_stack_orders.py"
 PENDING = "activities/workloads/pending.py"
 PROJECTION = "front/store/projection.py"
 PROJECTIONS = "tests/front/test_projection.py"
+CACHES = "tests/simulation/lives/test_caches.py"
 REDELIVERIES = "tests/workflows/test_redelivery.py"
 STEADY_TIME = "tests/workflows/entity/test_steady_time.py"
 
@@ -662,7 +663,28 @@ STATUSES = (
         "Clusters.list_what_silent_clusters_may_have",
         "self._list_earlier(name, 'no answer of the cluster to say which caches it holds')",
         "",
-        "tests/simulation/lives/test_caches.py",
+        f"{CACHES}::test_a_cluster_that_never_answered_is_listed_with_what_may_be_there",
+    ),
+    Mutant(
+        "workflows/model_cache/clusters.py",
+        "Clusters._record",
+        "self.state.silent.remove(site.name)",
+        "",
+        f"{CACHES}::test_a_cluster_that_answers_later_is_not_listed",
+    ),
+    Mutant(
+        "workflows/model_cache/staging.py",
+        "Staging._remove",
+        "done.skipped and step.kind == 'remove'",
+        "False",
+        f"{CACHES}::test_objects_of_a_terminated_cache_that_cannot_be_taken_over_are_listed",
+    ),
+    Mutant(
+        "workflows/entity/entity.py",
+        "Entity.keep",
+        "not self.waits_for_users()",
+        "False",
+        f"{CACHES}::test_a_forced_deletion_lists_what_it_leaves",
     ),
 )
 

@@ -9,15 +9,15 @@ from datetime import datetime
 from temporalio import workflow
 
 from activities.messaging.messages import Survey
-from api_types import labels, names
+from api_types import names
 from api_types.messages.caches import CacheSite
 from api_types.messages.delivery import EntityRef
 from api_types.messages.signals import InferenceClusterSignals
-from api_types.resources.status import LeftBehind
 from workflows.entity.calls.querying import query_each, query_pages
 from workflows.entity.calls.sending import REPEAT_BROADCAST, send_all
 from workflows.entity.context import EntityContext
 from workflows.model_cache.plan import selects
+from workflows.model_cache.results import left_by_label
 from workflows.model_cache.sites import new_staging, record_site, record_unready
 from workflows.model_cache.spec import gets_by_pods, match_labels, volume_class
 from workflows.model_cache.state import CacheState
@@ -107,11 +107,8 @@ class Clusters:
         self.state.silent = []
 
     def _list_earlier(self, cluster: str, why: str) -> None:
-        label = f"{labels.MODEL_CACHE}={names.label_value(self.context.name)}"
-        reason = f"{why}; there may be objects with this label"
-        namespace = self.context.namespace
-        item = LeftBehind(kind="label", name=label, namespace=namespace, location=cluster, reason=reason)
-        self.state.add_left_behind([item])
+        context = self.context
+        self.state.add_left_behind([left_by_label(context.namespace, context.name, cluster, why)])
 
     def repeat_survey(self) -> None:
         """Query all clusters again in the next pass."""

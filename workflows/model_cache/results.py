@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from activities.render.cache.artifact import IMAGE, NODE_LOCAL
-from api_types import clock, names
+from api_types import clock, labels, names
 from api_types.messages.caches import CacheApplied
 from api_types.resources.status import LeftBehind
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
@@ -109,6 +109,17 @@ def reset_backoff(copy: Copy) -> None:
     """Let a failed download be repeated now, with all its attempts: a user requested it, or changed what may have caused the failure."""
     if copy.failed:
         copy.exit_code, copy.attempts, copy.retry_at = 0, 0, copy.retry_at and "1970-01-01T00:00:00Z"
+
+
+def left_by_label(namespace: str, name: str, cluster: str, why: str) -> LeftBehind:
+    """List all objects of caches of a name on a cluster, whatever they are called."""
+    return LeftBehind(
+        kind="label",
+        name=f"{labels.MODEL_CACHE}={names.label_value(name)}",
+        namespace=namespace,
+        location=cluster,
+        reason=f"{why}; there may be objects with this label",
+    )
 
 
 def left_behind(stagings: Mapping[str, ClusterStaging], namespace: str, reason: str) -> list[LeftBehind]:

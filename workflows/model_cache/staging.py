@@ -24,6 +24,7 @@ from workflows.model_cache.results import (
     begin_turn,
     drop_what_is_elsewhere,
     left_behind,
+    left_by_label,
     record_applied,
     record_deleted,
     record_failure,
@@ -219,6 +220,11 @@ class Staging:
         )
         for skipped in done.skipped:
             self.context.record_event("Warning", "NotOwned", f"{cluster}: not deleted: {skipped}")
+        if done.skipped and step.kind == "remove":
+            # A terminated cache of this name may have left them.
+            why = f"not deleted: {done.skipped[0]}"
+            left = left_by_label(self.context.namespace, self.context.name, cluster, why)
+            self.state.add_left_behind([left])
         record_deleted(staging, step)
 
     def leave_behind(self, reason: str) -> None:

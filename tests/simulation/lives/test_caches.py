@@ -403,6 +403,46 @@ async def test_a_cluster_that_never_answered_is_listed_with_what_may_be_there(
 
 
 @in_virtual_time
+async def test_objects_of_a_terminated_cache_that_cannot_be_taken_over_are_listed(
+    plane: SteadyFleet, namespace: str
+) -> None:
+    document = a_cache("qwen", namespace, REPO, match=in_cluster(plane, HERE))
+    with no_room_for_jobs(plane, HERE):
+        await plane.apply(document)
+        claim = claim_of(await waits_for_room(plane, namespace))
+        cache = plane.handle("ModelCache", "qwen", namespace)
+        await cache.terminate("lost on purpose")
+        path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}"
+        marks = plane.get(HERE, path)["metadata"]["labels"]
+        plane.call(HERE, "PATCH", path, {"metadata": {"labels": dict.fromkeys(marks)}})
+        await plane.apply(document)
+        await plane.until(
+            "ModelCache", "qwen", lambda seen: "NameConflict" in events_of(seen), namespace
+        )
+        await plane.delete("ModelCache", "qwen", namespace)
+        await plane.gone("ModelCache", "qwen", namespace)
+    (left,) = (await cache.query("describe"))["status"]["leftBehind"]
+    assert (left["kind"], left["name"], left["location"]) == (
+        "label",
+        "modelplane.ai/modelcache=qwen",
+        HERE,
+    )
+
+
+@in_virtual_time
+async def test_a_cluster_that_answers_later_is_not_listed(
+    plane: SteadyFleet, namespace: str
+) -> None:
+    plane.silence(f"inferencecluster/{HERE}", seconds=300.0)
+    await plane.apply(a_cache("qwen", namespace, REPO, match=in_cluster(plane, HERE)))
+    await plane.ready("ModelCache", "qwen", namespace)
+    cache = plane.handle("ModelCache", "qwen", namespace)
+    await plane.delete("ModelCache", "qwen", namespace)
+    await plane.gone("ModelCache", "qwen", namespace)
+    assert "leftBehind" not in (await cache.query("describe"))["status"]
+
+
+@in_virtual_time
 async def test_an_image_by_tag_is_pinned_to_its_digest(plane: SteadyFleet, namespace: str) -> None:
     document = a_cache("pack", namespace, "", match=in_cluster(plane, HERE))
     image = {"image": "registry.example/models/qwen:1.0", "sizeGiB": 20}
