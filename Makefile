@@ -26,17 +26,20 @@ help:
 	@echo "make fuzz          broken manifests, kubeconfigs, selectors, messages and answers, for MINUTES=30"
 	@echo "make fuzz-front    requests that its own OpenAPI documents let clients send to the front, for MINUTES=30"
 	@echo "make explore       ten million steps of the protocol between the entities, with faults"
-	@echo "make simulate      whole fleets in virtual time, with faults: SEEDS=1-1000, DAYS=0.5; repeat one with SEEDS=7"
+	@echo "make simulate      whole fleets in virtual time, with faults: SEEDS=1-1000, DAYS=0.5; repeat one with SEEDS=7 and its DAYS"
 	@echo "make faults-clouds 500 random lives of clusters at each fake cloud: faults, dead workers, lost credentials"
 	@echo "make testbed       start a testbed for tests that stays up; make testbed-down stops it"
 	@echo "make keda          build KEDA, which make test-long does when it is missing"
 	@echo "make image         build the container image as root, which make test-long does when the product has changed"
 	@echo "make mutants       break each kept line of code alone, and show that its test fails"
 	@echo "make mutate        break random lines: PACKAGE=scheduler SAMPLE=50 SEED=1; it prints the changes that no near test notices"
-	@echo "make check, fmt    linters, types, import contracts, dependencies, dead code; format"
+	@echo "make check, fmt    linters, types, import contracts, dependencies, dead code; apply fixes of the linter and the format"
 	@echo "make coverage      branch coverage of the tests that need no real parts"
 	@echo "make bench-front   1,000 objects, 50 watchers and 100 writes a second at the front, for a minute"
-	@echo "make lock, bench, clean"
+	@echo "make lock          write the locks of Python packages again; it needs the package index"
+	@echo "make bench         the speed of placement and of the protocol, beside the targets"
+	@echo "make venv          the Python environment; make programs and make oracle build what tests start"
+	@echo "make clean         delete the environment and what builds left in this folder"
 
 demo: venv
 	$(BIN)/modelplane up --apply examples/testbed/demo.yaml --apply examples/testbed/service.yaml --wait

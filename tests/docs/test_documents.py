@@ -42,6 +42,6 @@ def test_every_link_to_a_file_leads_somewhere(document: str) -> None:
 
 
 def test_the_argument_for_the_temporal_cli_is_a_set_spec_with_a_good_manifest() -> None:
-    order = SetSpec.model_validate_json((ROOT / "examples" / "testbed" / "set-spec.json").read_text(), extra="forbid")
+    order = SetSpec.model_validate_json((ROOT / "examples" / "signals" / "set-spec.json").read_text(), extra="forbid")
     admitted = admit(json.loads(json.dumps(order.manifest)), CHECKS)
     assert (admitted.manifest.metadata.name, admitted.warnings) == ("by-signal", ())

@@ -67,12 +67,13 @@ class Trials:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try each mutant."""
-        for trial in self._trials:
+        for number, trial in enumerate(self._trials, 1):
             started = time.monotonic()
             self._try(session, trial)
             trial.seconds = time.monotonic() - started
             spent = f"{trial.seconds:6.1f} s {trial.tried:4} tests"
-            print(f"{trial.verdict:9} {spent}  {trial.title}  {trial.killer}", flush=True)
+            count = f"[{number}/{len(self._trials)}]"
+            print(f"{count} {trial.verdict:9} {spent}  {trial.title}  {trial.killer}", flush=True)
         return True
 
     def _try(self, session: pytest.Session, trial: Trial) -> None:
@@ -100,7 +101,7 @@ def run(trials: Sequence[Trial], *, limit: float = LIMIT_SECONDS) -> int:
     files = sorted({test.partition("::")[0] for trial in trials for test in trial.tests})
     return int(
         pytest.main(
-            ["-q", "-s", "-p", "no:cacheprovider", "-m", LEFT_OUT, *files],
+            ["-qq", "--no-summary", "-s", "-p", "no:cacheprovider", "-m", LEFT_OUT, *files],
             plugins=[Trials(trials, limit)],
         )
     )

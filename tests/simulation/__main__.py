@@ -37,7 +37,10 @@ def main() -> int:
     wanted = parser.parse_args()
     if wanted.verbose and wanted.seed is None:
         parser.error("--verbose needs --seed")
-    seeds = [wanted.seed] if wanted.seed is not None else list(seeds_of(wanted.seeds))
+    try:
+        seeds = [wanted.seed] if wanted.seed is not None else list(seeds_of(wanted.seeds))
+    except ValueError as error:
+        parser.error(f"--seeds {wanted.seeds}: {error}")
     begun = time.monotonic()
     results = list(
         shown(_results(seeds, wanted.days, wanted.fleet, wanted.processes, verbose=wanted.verbose))
@@ -58,7 +61,10 @@ def seeds_of(text: str) -> Iterator[int]:
     """Parse a list of seeds and ranges of seeds."""
     for part in text.split(","):
         first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
+        seeds = range(int(first), int(last or first) + 1)
+        if not seeds:
+            raise ValueError(f"{part}: the last seed is less than the first")
+        yield from seeds
 
 
 def _results(

@@ -32,7 +32,7 @@ RENDERED = (
     "testbed/gang.yaml",
     "testbed/too-big.yaml",
 )
-MESSAGE = "testbed/set-spec.json"
+MESSAGE = "signals/set-spec.json"
 
 
 @cache
