@@ -74,7 +74,9 @@ async def live(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheAppli
 async def bound(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied) -> Json:
     async def look() -> Json | None:
         found = await live(cluster, order, applied, kinds.VOLUME_CLAIM)
-        return found if found and found["status"].get("phase") == "Bound" else None
+        # A claim that was just created has no status.
+        phase = (found.get("status") or {}).get("phase") if found else None
+        return found if phase == "Bound" else None
 
     found: Json = await eventually(look)
     return found

@@ -20,16 +20,20 @@ REFUSED = "argument 1: later_field: is not known"
 
 
 class OldWorker:
-    """Refuses the first call of each activity that is no local one; one that is `blocked` until it is not any more."""
+    """Refuses the first call of each activity by each kind of workflow, unless it is a local one.
+
+    A `blocked` activity is refused until it is not blocked any more.
+    """
 
     def __init__(self) -> None:
         self.refused = Counter[str]()
         self.blocked: set[str] = set()
 
-    def check(self, name: str, *, local: bool) -> None:
+    def check(self, info: activity.Info) -> None:
         """Refuse a call. Raises InvalidInput."""
-        if not local and (name in self.blocked or not self.refused[name]):
-            self.refused[name] += 1
+        name, call = info.activity_type, f"{info.workflow_type}/{info.activity_type}"
+        if not info.is_local and (name in self.blocked or not self.refused[call]):
+            self.refused[call] += 1
             raise InvalidInput(f"{name}: {REFUSED}")
 
 
@@ -39,8 +43,7 @@ def old_worker(monkeypatch: pytest.MonkeyPatch) -> OldWorker:
     worker, check = OldWorker(), arguments._Check.execute_activity
 
     async def execute(self: Any, call: Any) -> Any:
-        info = activity.info()
-        worker.check(info.activity_type, local=info.is_local)
+        worker.check(activity.info())
         return await check(self, call)
 
     monkeypatch.setattr(arguments._Check, "execute_activity", execute)
@@ -78,6 +81,7 @@ async def test_an_object_says_which_call_is_refused_until_the_worker_accepts_it(
     await eventually(lambda: fleet.running("ModelReplica"), lambda count: count == 1, what="the replica")
     assert await ended(fleet) == []
     # The scheduler, too, made the call again by which it answers.
-    assert {"tell_many", "start_replicas"} <= set(old_worker.refused)
+    expected = {"FleetScheduler/tell_many", "ModelDeployment/start_replicas"}
+    assert expected <= set(old_worker.refused)
     events = (await fleet.scheduler("describe"))["status"]["events"]
     assert any(event["reason"] == "CallRefused" and f"tell_many: {REFUSED}" in event["message"] for event in events), events
