@@ -8,6 +8,7 @@ the reason why it is still there.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Propagation, Selection
@@ -49,13 +50,22 @@ class Deleter:
     """Deletes objects of one owner from one cluster; `report` is called with what it waits for.
 
     `force_after`: pods that are still there this long after their grace period are deleted without grace (None: never).
+    `refusal` says why an object is not of this owner, by default because it has another uid.
     """
 
-    def __init__(self, cluster: ClusterApi, uid: str, report: Callable[[Progress], None], force_after: timedelta | None) -> None:
+    def __init__(
+        self,
+        cluster: ClusterApi,
+        uid: str,
+        report: Callable[[Progress], None],
+        force_after: timedelta | None,
+        refusal: Callable[[Json], str] | None = None,
+    ) -> None:
         self.cluster = cluster
         self.uid = uid
         self._report = report
         self._force_after = force_after
+        self._refusal = refusal or partial(conflict, uid=uid)
 
     async def until_gone(self, targets: Sequence[ObjectId], within: timedelta | None = None) -> DeletionResult:
         """Delete objects and wait until they, and all that controllers made from them, are gone (`within` None: however long it takes)."""
@@ -68,7 +78,7 @@ class Deleter:
                 if target in skipped:
                     continue
                 found = await self.cluster.get(target)
-                if found and (reason := conflict(found, self.uid)):
+                if found and (reason := self._refusal(found)):
                     skipped[target] = reason
                     continue
                 if found and (left := await _request_deletion(self.cluster, target, found)):

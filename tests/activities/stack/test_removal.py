@@ -191,6 +191,19 @@ async def test_the_stack_of_another_cluster_object_is_not_removed(stack: StackUn
     assert (await stack.look(plan)).lags == []
 
 
+async def test_a_stack_that_was_handed_over_is_removed_by_its_new_owner(
+    stack: StackUnderTest,
+) -> None:
+    plan = await stack.plan()
+    await stack.apply(plan, objects.NAMESPACES, objects.QUOTA_GROUP, objects.CRDS)
+    stack.world.patch(MARK, {"metadata": {"annotations": {"modelplane.ai/owner-uid": "another"}}})
+    another = stack.of_another()
+    for group in (objects.CRDS, objects.QUOTA_GROUP, objects.NAMESPACES):
+        result = await another.remove(plan, group)
+        assert (shown(result), result.skipped) == ([], [])
+    assert not set(objects.INFERENCE_CRDS) & set(stack.world.names(DEFINITIONS))
+
+
 async def test_releases_of_a_cluster_whose_stack_is_that_of_another_are_neither_written_nor_removed(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.apply(plan, objects.NAMESPACES)

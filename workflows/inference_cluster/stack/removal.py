@@ -40,7 +40,7 @@ from workflows.entity.context import EntityContext
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
 from workflows.inference_cluster.spec import connection_of, is_managed
 from workflows.inference_cluster.stack.calls import BackgroundCalls
-from workflows.inference_cluster.stack.plan import may_be_installed
+from workflows.inference_cluster.stack.plan import PREFLIGHT, may_be_installed
 from workflows.inference_cluster.stack_state import RemovalProgress
 from workflows.inference_cluster.state import ClusterState
 
@@ -74,6 +74,9 @@ class StackRemoval:
 
     def update(self) -> bool:
         """Take the next step if it is due; True when nothing is left to do."""
+        if self._calls.running(PREFLIGHT) and not self._state.forced:
+            # It may find that the stack there belongs to this cluster: then the stack is removed.
+            return False
         connection, progress = connection_of(self._context.name, self._state), self._progress
         if self._state.stack.plan is None or not is_managed(self._state) or connection is None or progress.ended:
             return True
