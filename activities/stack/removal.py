@@ -8,13 +8,14 @@ from functools import partial
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
 from activities.cluster_objects.deletion import Deleter, list_served, poll_intervals, remaining_object
+from activities.cluster_objects.ownership import conflict
 from activities.heartbeat import Progress
 from activities.observe.conditions import condition
 from activities.render.objects.manifest import Owner
 from activities.render.stack import objects
 from activities.stack import balancers
 from activities.stack.applying import was_created
-from activities.stack.ownership import KIND, is_marked, object_conflict
+from activities.stack.ownership import KIND, MARK, is_marked, object_conflict
 from api_types import labels
 from api_types.errors import InvalidInput
 from api_types.messages.cluster_work import RemainingObject, TeardownStepResult
@@ -67,18 +68,23 @@ async def remove_finalizer(cluster: ClusterApi, order: RemoveFinalizer) -> Remov
 async def remove_group(cluster: ClusterApi, order: RemoveStackObjects, report: Report) -> TeardownStepResult:
     """Delete a group, and wait for what depends on it. Objects of others are left, with a warning.
 
+    Only the mark of the stack tells whether objects of an earlier cluster of this name are ours.
+
     A definition takes all objects of its kind with it, also those of others: it waits for them, or stays where they are skipped.
     """
     deadline = asyncio.get_running_loop().time() + order.wait_seconds
+    uid, name = order.cluster_uid, order.connection.cluster
+    refusal = partial(conflict, uid=uid)
+    if is_marked(await cluster.get(MARK), uid):
+        refusal = partial(object_conflict, name=name, uid=uid)
     targets, kept = [target for target in await _targets(cluster, order) if str(target) not in order.skipped], list[str]()
     if order.group == objects.CRDS:
-        used = {target: await _instances(cluster, target, order) for target in targets}
+        used = {target: await _instances(cluster, target, refusal) for target in targets}
         if waits := [item for items in used.values() for item in items if item.id not in order.skipped]:
             return TeardownStepResult(remaining=waits[:_SHOWN_MAX])
         kept = [f"{target} is kept: deleting it would delete {len(items)} {items[0].kind}" for target, items in used.items() if items]
         targets = [target for target in targets if not used[target]]
-    uid, name = order.cluster_uid, order.connection.cluster
-    deleter = Deleter(cluster, uid, report, None, partial(object_conflict, name=name, uid=uid))
+    deleter = Deleter(cluster, uid, report, None, refusal)
     result = await deleter.until_gone(targets, timedelta(seconds=order.wait_seconds))
     remaining = [await _explained(cluster, item) for item in result.remaining]
     if order.group == objects.GATEWAY and not remaining and not result.skipped:
@@ -110,12 +116,10 @@ async def _targets(cluster: ClusterApi, order: RemoveStackObjects) -> list[Objec
     return targets
 
 
-async def _instances(cluster: ClusterApi, target: ObjectId, order: RemoveStackObjects) -> list[RemainingObject]:
+async def _instances(cluster: ClusterApi, target: ObjectId, refusal: Callable[[Json], str]) -> list[RemainingObject]:
     """Give the objects of a kind that is to go; none of a definition of others, which stays."""
     definition = await cluster.get(target)
-    if definition is None:
-        return []
-    if object_conflict(definition, order.connection.cluster, order.cluster_uid):
+    if definition is None or refusal(definition):
         return []
     spec = definition["spec"]
     (stored,) = (version["name"] for version in spec["versions"] if version["storage"])

@@ -368,7 +368,7 @@ CASES: dict[tuple[str, str], Case] = {
 }
 CASES |= {key: Case(partial(_received, made), first, second) for key, (made, first, second) in ROUTING.items()}
 # Users send these signals. `entity/test_door.py` tests `scale` and `set_spec`.
-OF_USERS = {"set_spec", "scale", "record_event", "retry_now", "set_policy", "cancel_requested"}
+OF_USERS = {"set_spec", "scale", "record_event", "retry_now", "keep", "set_policy", "cancel_requested"}
 # Each has a test of its own below, or says nothing but that something is to be looked for.
 APART = {
     ("InferenceCluster", "occupied"),
@@ -416,7 +416,7 @@ def test_a_late_answer_that_names_replicas_makes_a_cluster_ask_again_and_one_to_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     temporal = Serverless(monkeypatch, "inferencecluster/eu")
-    temporal.results = {"watch_cluster": None, "signal_many": SignalBatchResult()}
+    temporal.results = {"watch_cluster": None, "signal_many": SignalBatchResult(), "broadcast": None}
     cluster = InferenceClusterWorkflow(clusters.a_cluster(caches=["ml/weights"]))
     cluster.delete(Delete(by="ann").wire())
     assert not asyncio.run(cluster.tear_down())

@@ -59,9 +59,6 @@ class Reporter:
         self.update_memo()
         await self.report_to_scheduler()
         await self.report_to_caches()
-        left = time_to_withdrawal(self.state, self.context.moment())
-        if left is not None and left > timedelta():
-            self.context.requeue_after(left)
         await self._report_to_replicas()
 
     def repeat(self) -> None:
@@ -108,6 +105,9 @@ class Reporter:
             self.context.requeue_after(REPEAT_BROADCAST)
 
     async def _report_to_replicas(self) -> None:
+        left = time_to_withdrawal(self.state, self.context.moment())
+        if left is not None and left > timedelta():
+            self.context.requeue_after(left)
         digest = report_digest(unsequenced(self.for_replicas()))
         first, changed = not self.state.replicas_digest, digest != self.state.replicas_digest
         if not changed and not self.state.repeat_to_replicas:
@@ -128,10 +128,17 @@ class Reporter:
 
     # --- when it is deleted -------------------------------------------------------------------------------------------------------
 
-    async def report_end_to_replicas(self) -> None:
-        """Report to replicas that the cluster is gone, before its deletion has ended: at once, and again to those that start meanwhile."""
+    async def keep_replicas_informed(self) -> None:
+        """Report what is new to replicas while the deletion waits for them, or once the cluster is gone.
+
+        Replicas that start meanwhile are told again. The report takes a number, and the scheduler's
+        answer has to be about the newest one: so the scheduler is asked again.
+        """
+        before = self.state.sequence
         self.update_memo()
         await self._report_to_replicas()
+        if self.state.sequence != before:
+            self.repeat()
 
     async def report_gone(self) -> None:
         """Report that the cluster does not exist any more, to caches that still have something here and to the scheduler."""

@@ -323,6 +323,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.turn.give_back()
         await self.turn.report()
         await self._release_what_is_gone()
+        if self._waits_for_replicas():
+            await self.reporter.keep_replicas_informed()
         await self.reporter.report_to_scheduler()
         if not self.state.stack.removal.begun and not await self._is_empty():
             return False
@@ -344,14 +346,18 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         is_new = is_created(self.state) and self.cloud.note_gone()
         if not self.state.cloud.gone or self.state.occupied == []:
             return
-        await self.reporter.report_end_to_replicas()
+        await self.reporter.keep_replicas_informed()
         if is_new:
             await self.reporter.report_gone()
+
+    def _waits_for_replicas(self) -> bool:
+        given_up = self.state.forced or self.state.cloud.gone or self.state.stack.removal.begun
+        return not given_up and (self.state.occupied is None or bool(self.state.occupied))
 
     async def _is_empty(self) -> bool:
         """Wait until replicas and caches are gone, with the control plane if need be, or are given up."""
         waits = not (self.state.forced or self.state.cloud.gone)
-        if waits and (self.state.occupied is None or self.state.occupied):
+        if self._waits_for_replicas():
             self.context.set_condition("Deleting", FALSE, "Occupied", occupied_message(self.name, self.state))
             return False
         await self.reporter.report_to_caches()

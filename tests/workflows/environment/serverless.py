@@ -37,6 +37,7 @@ class Serverless:
         self.executed: list[tuple[str, Any]] = []
         self.local = 0
         self.results: dict[str, Any] = {}
+        monkeypatch.setattr(workflow, "upsert_memo", lambda _: None)
         monkeypatch.setattr(workflow, "wait_condition", _wait_condition)
         self.workflow_id = workflow_id
         monkeypatch.setattr(workflow, "info", lambda: a_continued_run(self.workflow_id))

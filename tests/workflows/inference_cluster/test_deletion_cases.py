@@ -33,6 +33,8 @@ def test_prv_61_a_deletion_waits_for_two_replicas_and_goes_on_by_itself(
     missing = {} if classes is None else {"classes": classes}
     deleting = Deleting(monkeypatch, gone=None, occupied=[REPLICA, other], caches=[], **missing)
     deleting.cluster.state.cloud.emptied = True
+    # The first pass reports to the replicas, and asks the scheduler again.
+    assert orders(deleting) == []
     for replicas in ([REPLICA, other], [other]):
         deleting.cluster.state.occupied = list(replicas)
         assert (orders(deleting), deleting.reason) == ([], "Occupied")

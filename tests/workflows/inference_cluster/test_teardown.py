@@ -29,7 +29,7 @@ def deleting_message(cluster: InferenceClusterWorkflow) -> str:
 
 def test_a_deletion_names_the_replicas_and_the_command_that_moves_them_until_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     temporal = Serverless(monkeypatch, "inferencecluster/eu")
-    temporal.results = {"watch_cluster": None, "signal_many": SignalBatchResult()}
+    temporal.results = {"watch_cluster": None, "signal_many": SignalBatchResult(), "broadcast": None}
     cluster = InferenceClusterWorkflow(a_cluster())
     cluster.delete(Delete(by="ann").wire())
     assert deleting_message(cluster) == "waits for the scheduler to report which replicas are on the cluster"

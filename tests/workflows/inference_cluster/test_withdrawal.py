@@ -1,5 +1,6 @@
 """A cluster that does not answer for longer than `cluster.unreachableAfter`."""
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -13,6 +14,7 @@ from tests.workflows.environment.harness import (
     condition,
     eventually,
     message,
+    reason,
 )
 from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster
 
@@ -33,20 +35,29 @@ async def endpoint(plane: ControlPlane) -> str:
     return str((await the_placement(plane))["endpoint"])
 
 
+Observe = Callable[[ObservedCluster], Awaitable[None]]
+
+
+async def a_replica_that_serves(plane: ControlPlane) -> tuple[Observe, Json]:
+    """Apply a cluster and a deployment. Return how to observe the cluster, and the placement."""
+    await plane.apply(a_class())
+    await plane.apply(a_cluster("eu"))
+    cluster = await plane.ready("InferenceCluster", "eu")
+    await plane.apply(a_deployment("qwen", NAMESPACE))
+    await plane.ready("ModelDeployment", "qwen", NAMESPACE)
+
+    async def observe(seen: ObservedCluster) -> None:
+        observed = Observed(owner_uid=cluster["metadata"]["uid"], digest="", cluster=seen)
+        await plane.handle("InferenceCluster", "eu").signal("observed", observed.wire())
+
+    return observe, await the_placement(plane)
+
+
 @on_a_virtual_loop
 async def test_its_endpoints_are_withdrawn_and_published_again_and_nothing_is_deleted() -> None:
     async with virtual_plane(SimulatedClusters(settings={"withdraw_after_seconds": UNREACHABLE_AFTER_SECONDS})) as plane:
-        await plane.apply(a_class())
-        await plane.apply(a_cluster("eu"))
-        cluster = await plane.ready("InferenceCluster", "eu")
-        await plane.apply(a_deployment("qwen", NAMESPACE))
-        await plane.ready("ModelDeployment", "qwen", NAMESPACE)
-        before = await the_placement(plane)
+        observe, before = await a_replica_that_serves(plane)
         assert before["endpoint"] == f"http://10.245.0.1/{NAMESPACE}/{before['replica']}/v1"
-
-        async def observe(seen: ObservedCluster) -> None:
-            observed = Observed(owner_uid=cluster["metadata"]["uid"], digest="", cluster=seen)
-            await plane.handle("InferenceCluster", "eu").signal("observed", observed.wire())
 
         silence = timedelta(seconds=SILENT_SECONDS)
         await observe(ObservedCluster(reachable=False, silent_seconds=SILENT_SECONDS, error="no response"))
@@ -65,3 +76,16 @@ async def test_its_endpoints_are_withdrawn_and_published_again_and_nothing_is_de
         await eventually(partial(endpoint, plane), lambda shown: shown == before["endpoint"], what="the endpoint")
         scheduled = await plane.activities_scheduled("ModelReplica", before["replica"], NAMESPACE)
         assert [name for name in scheduled if name != REPORT] == ["apply_replica"]
+
+
+@on_a_virtual_loop
+async def test_replicas_hear_that_it_answers_again_while_its_deletion_waits_for_them() -> None:
+    settings = {"withdraw_after_seconds": UNREACHABLE_AFTER_SECONDS}
+    async with virtual_plane(SimulatedClusters(settings=settings)) as plane:
+        observe, before = await a_replica_that_serves(plane)
+        await observe(ObservedCluster(reachable=False, error="no response"))
+        await eventually(partial(endpoint, plane), lambda shown: shown == "", what="the withdrawal")
+        await plane.delete("InferenceCluster", "eu")
+        await plane.until("InferenceCluster", "eu", lambda seen: reason(seen, "Deleting") == "Occupied")
+        await observe(ObservedCluster(gateway_address="10.245.0.1"))
+        await eventually(partial(endpoint, plane), lambda shown: shown == before["endpoint"], what="the endpoint")
