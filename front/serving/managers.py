@@ -161,8 +161,6 @@ def _of_earlier_managers(info: KindInfo, live: Tree, as_applied: FieldSet, now: 
     shape, unknown = shape_of(info.kind), Owner(_BEFORE, UPDATE, info.api_version)
     fields = updated(shape, {}, live, {}, unknown)[0]
     owners = Owners().written(fields, unknown, now)
-    if not as_applied:
-        return owners
     former = Owner(last_applied.FORMER_MANAGER, UPDATE, info.api_version)
     its_own = fields[unknown] & (as_applied | {last_applied.ANNOTATION})
     return owners.written({unknown: fields[unknown] - its_own, former: its_own}, former, now)

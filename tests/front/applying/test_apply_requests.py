@@ -228,6 +228,51 @@ async def test_kubectl_takes_over_what_it_applied_the_other_way(fleet: Fleet) ->
     assert (await apply(fleet, MINE, {**config, "spec": {"replicas": 8}}, "kubectl"))[0] == 409
 
 
+async def test_what_kubectl_applied_the_other_way_is_its_own(fleet: Fleet) -> None:
+    spec = a_deployment("mine", "a", replicas=2)["spec"]
+    last = json.dumps({**KIND, "metadata": {"labels": {"a": "1"}}, "spec": spec})
+    metadata = {"labels": {"a": "1", "b": "2"}, "annotations": {labels.LAST_APPLIED: last}}
+    await ask(fleet, "PATCH", MINE, {"metadata": metadata}, bodies.MERGE)
+    _, tree = await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"c": "3"}}})
+    owned = {
+        (entry["manager"], entry["operation"]): set(entry["fieldsV1"]["f:metadata"]["f:labels"])
+        for entry in tree["metadata"]["managedFields"]
+    }
+    assert owned == {
+        ("m", "Apply"): {"f:c"},
+        ("before-first-apply", "Update"): {".", "f:b", "f:tier"},
+        ("kubectl-client-side-apply", "Update"): {"f:a"},
+    }
+
+
+async def test_an_annotation_of_kubectl_that_says_nothing_is_with_no_field_of_others(
+    fleet: Fleet,
+) -> None:
+    metadata = {"labels": {"b": "2"}, "annotations": {labels.LAST_APPLIED: "unreadable"}}
+    await ask(fleet, "PATCH", MINE, {"metadata": metadata}, bodies.MERGE)
+    _, tree = await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"c": "3"}}})
+    entries = {entry["manager"]: entry["fieldsV1"] for entry in tree["metadata"]["managedFields"]}
+    own: Tree = {"f:annotations": {f"f:{labels.LAST_APPLIED}": {}}}
+    assert entries["kubectl-client-side-apply"] == {"f:metadata": own}
+
+
+async def test_several_conflicts_are_listed_by_their_manager(fleet: Fleet) -> None:
+    await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"a": "1", "b": "1"}}}, "one")
+    await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"c": "1"}}}, "two")
+    wanted = {"a": "2", "b": "2", "c": "2"}
+    status, answer = await apply(fleet, MINE, {**KIND, "metadata": {"labels": wanted}})
+    assert (status, answer["message"].splitlines()) == (
+        409,
+        [
+            'Apply failed with 3 conflicts: conflicts with "one":',
+            "- .metadata.labels.a",
+            "- .metadata.labels.b",
+            'conflicts with "two":',
+            "- .metadata.labels.c",
+        ],
+    )
+
+
 async def test_a_forced_count_holds_though_the_workflow_keeps_that_of_an_autoscaler(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     await apply(fleet, MINE, {**KIND, "spec": {"replicas": 2}})
     replace = fleet.plane.replace
