@@ -43,7 +43,7 @@ def _resolved(node: Any, definitions: Tree) -> Any:
         node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
     choices = [one for one in node.get("anyOf", ()) if one != {"type": "null"}]
     if len(choices) == 1:
-        rest = {key: value for key, value in node.items() if key not in ("anyOf", "default") or (key == "default" and value is not None)}
+        rest = {key: value for key, value in node.items() if key != "anyOf"}
         return _resolved({**choices[0], **rest}, definitions)
     cleaned = {key: value for key, value in node.items() if key not in ("$defs", "title") and not (key == "default" and value is None)}
     if "const" in cleaned:
