@@ -56,6 +56,14 @@ def test_i8_values_are_not_part_of_a_repr() -> None:
     assert "SFVTSA" not in repr(manifest)
 
 
+def test_names_and_keys_have_at_most_253_characters() -> None:
+    longest = a_secret(metadata={"name": "a" * 253}, stringData={"k" * 253: SECRET_TEXT})
+    assert admitted(longest).manifest.metadata.name == "a" * 253
+    too_long = a_secret(metadata={"name": "a" * 254}, stringData={"k" * 254: SECRET_TEXT})
+    assert "metadata.name: must be a DNS subdomain of at most 253 characters" in said(too_long)
+    assert f"stringData.{'k' * 254}: key must be letters" in said(too_long)
+
+
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     (
         "plain text under data",

@@ -122,6 +122,12 @@ def test_an_endless_exponent_is_refused_at_once() -> None:
         parse_quantity("1e99999999999")
 
 
+def test_at_most_4096_characters_are_read() -> None:
+    assert parse_quantity("0" * 4096) == 0
+    with pytest.raises(DeclinedQuantity):
+        parse_quantity("0" * 4097)
+
+
 def test_a_refusal_says_what_was_probably_meant() -> None:
     with pytest.raises(ValueError, match="did you mean 80G or 80Gi"):
         parse_quantity("80GB")

@@ -43,6 +43,11 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
         {"proxy": {"urlSecret": KEY, "https": PROXY}},
         ["proxy.urlSecret: used for http and https alike; leave out https"],
     ),
+    (
+        "a Secret beside both proxies",
+        {"proxy": {"urlSecret": KEY, "http": PROXY, "https": PROXY}},
+        ["proxy.urlSecret: used for http and https alike; leave out http and https"],
+    ),
     ("an exception with a comma", {"proxy": {"http": PROXY, "noProxy": ["a,b"]}}, [f"proxy.noProxy[0]: {NOT_AN_EXCEPTION}"]),
     ("an exception to expand", {"proxy": {"http": PROXY, "noProxy": ["$(X)"]}}, [f"proxy.noProxy[0]: {NOT_AN_EXCEPTION}"]),
     ("exceptions without end", {"proxy": {"http": PROXY, "noProxy": ["a"] * 65}}, ["proxy.noProxy: at most 64 items, got 65"]),

@@ -36,6 +36,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     (a_deployment(drain={"preStopSeconds": 30}), f"{TEMPLATE}.drain", STOP),
     (a_deployment(adapters=[]), f"{TEMPLATE}.adapters", OF_AN_ENGINE),
     (a_deployment(podPolicy={}), f"{TEMPLATE}.podPolicy", CLASS),
+    (a_deployment(probes={}), f"{TEMPLATE}.probes", LOAD),
     (a_deployment(an_engine(disruption={})), f"{ENGINE}.disruption", OF_A_REPLICA),
     (a_deployment(an_engine(modelCacheRef={})), f"{ENGINE}.modelCacheRef", OF_A_REPLICA),
     (a_deployment(an_engine(flowControl={})), f"{ENGINE}.flowControl", f"{TEMPLATE}.serving"),

@@ -60,6 +60,7 @@ NOT_A_NAME = "must be a DNS subdomain: lower-case letters, digits, hyphen, dot; 
 TWO_GRANTS = "set exactly one of deviceClassName, resourceName; got deviceClassName, resourceName"
 EQUALITY = "unknown field; only equality is supported, write the pairs as matchLabels"
 NOT_A_KEY = "is not a valid Kubernetes label key"
+TWO_ENGINES = "PrefillDecode needs exactly two engines, one Prefill and one Decode"
 PLATFORMS = "belongs to the platform; use a namespace of your own"
 LABELS = "spec.template.metadata.labels"
 POOL = "spec.nodePools[name=p]"
@@ -146,6 +147,11 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
             a_replica(), {"spec": {"engines": [{"name": "a", "phase": "Decode", "members": a_replica()["spec"]["engines"][0]["members"]}]}}
         ),
         ["spec.engines[name=a].phase: allowed only when serving.mode is PrefillDecode"],
+    ),
+    (
+        "PrefillDecode without phases on a replica",
+        merged(a_replica(), {"spec": {"serving": {"mode": "PrefillDecode"}}}),
+        [f"spec.engines: {TWO_ENGINES}; got 1"],
     ),
     (
         "an Equal toleration that says so",
