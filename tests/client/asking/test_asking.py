@@ -88,6 +88,26 @@ def test_all_bad_headers_are_named_at_once() -> None:
     assert len(refused.value.details) == 3
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Connection",
+        "Content-Length",
+        "Host",
+        "Keep-Alive",
+        "TE",
+        "Trailer",
+        "Transfer-Encoding",
+        "Upgrade",
+    ],
+)
+def test_a_header_of_the_connection_is_refused(name: str) -> None:
+    with pytest.raises(Refused) as refused:
+        read_headers([f"{name}: x"])
+    assert refused.value.message == "these headers cannot be sent"
+    assert list(refused.value.details) == [f"{name} belongs to the connection and cannot be set"]
+
+
 async def test_an_answer_that_never_ends_is_not_kept() -> None:
     response = httpx.Response(200, content=arriving([b"x" * (1 << 20)] * (1 + (ANSWER_BYTES_MAX >> 20))))
     with pytest.raises(CommandFailed, match="longer than 16 MiB"):
@@ -99,6 +119,7 @@ class Model(BaseHTTPRequestHandler):
 
     status: ClassVar[int] = HTTPStatus.OK
     seen: ClassVar[list[tuple[str, str, Any]]] = []
+    streams: ClassVar[bool] = True
 
     def do_GET(self) -> None:
         self._answer()
@@ -109,7 +130,7 @@ class Model(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.seen.append((self.command, self.path, json.loads(body) if body else None))
-        streams = body and json.loads(body).get("stream")
+        streams = self.streams and body and json.loads(body).get("stream")
         if self.status != HTTPStatus.OK:
             self._send(b"no route here\n", "text/plain", by="")
         elif self.path.endswith("/v1/models"):
@@ -157,6 +178,16 @@ def test_a_chat_streams_and_says_who_answered(cli: Cli) -> None:
     assert "answered by qwen-1 on eu: first token after" in result.err
     assert [path for _, path, _ in Model.seen] == ["/ml-team/qwen/v1/models", "/ml-team/qwen/v1/chat/completions"]
     assert Model.seen[1][2] == {"model": "qwen3", "messages": [{"role": "user", "content": "hello there"}], "stream": True}
+
+
+@pytest.mark.usefixtures("service")
+def test_a_model_that_does_not_stream_is_read_as_a_whole(
+    cli: Cli,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Model, "streams", False)
+    result = cli("chat", "qwen", "-n", "ml-team", "hello")
+    assert (result.code, result.out) == (0, "Hello\n"), result.err
 
 
 @pytest.mark.usefixtures("service")

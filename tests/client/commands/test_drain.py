@@ -1,15 +1,19 @@
 """`modelplane drain`, `cordon`, `uncordon` and `retry`: what they refuse, and what a drain may lose."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
 
 from api_types.resources.kinds import BY_KIND
 from api_types.taints import CORDON, MAINTENANCE
+from client.commands.change import drain
 from client.errors import CommandFailed, ExitCode, NoAnswer
 from client.follow import drain_check
 from client.follow.drain_check import DRAIN, EVICT, Draining, check_loss
+from client.follow.requests import Requested
 from client.refs.targets import Target
 from client.refs.tree import Tree
 from client.temporal.control_plane import ControlPlane
@@ -57,6 +61,36 @@ warning: some replicas of InferenceCluster oslo find no other place
   DEPLOYMENT   EVICTED   PLACED ON   SHORTFALL
   ml/qwen      2         -           1 had too few free nodes
 """
+
+
+@pytest.mark.parametrize("command", ["drain", "cordon", "uncordon"])
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [([], ""), (["--reason", "new racks"], "new racks")],
+    ids=["none", "given"],
+)
+def test_the_reason_that_the_user_gives_is_sent(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, command: str, words: list[str], reason: str
+) -> None:
+    sent: list[str] = []
+
+    @asynccontextmanager
+    async def connected(*_given: object) -> AsyncIterator[None]:
+        yield
+
+    async def no_loss(*_given: object, **_options: object) -> None:
+        """Lose nothing."""
+
+    async def changed(_plane: None, target: Target, _spec: object, *, reason: str) -> Requested:
+        sent.append(reason)
+        return Requested(target, "")
+
+    monkeypatch.setattr(drain, "control_plane", connected)
+    monkeypatch.setattr(drain, "fleet_objects", connected)
+    monkeypatch.setattr(drain, "check_loss", no_loss)
+    monkeypatch.setattr(drain, "change", changed)
+    assert cli(command, "oslo", *words).code == ExitCode.DONE
+    assert sent == [reason]
 
 
 class Plane:

@@ -86,6 +86,20 @@ async def test_what_was_not_asked_for_is_not_shown(line: Line, story: str, tree:
     assert "did not answer with ModelDeployment ml/qwen as this program knows it" in shown.err
 
 
+@pytest.mark.parametrize(
+    ("tree", "field"),
+    [
+        ({**deployment(), "metadata": {"name": ["qwen"], "namespace": "ml"}}, "metadata.name: "),
+        ({**deployment(), "status": {"phase": 5}}, "status.phase: "),
+    ],
+    ids=["metadata", "status"],
+)
+async def test_a_field_that_cannot_be_read_is_named(line: Line, tree: Json, field: str) -> None:
+    async with answering(always(Said(200, tree))) as front:
+        shown = await line(front.url).run("get", "md/qwen", "-n", "ml", "-o", "yaml")
+    assert f"  {field}" in shown.err
+
+
 async def test_a_list_has_only_what_belongs_into_it(line: Line) -> None:
     wrong: list[Any] = [[deployment(), deployment("b", "other")], [{**deployment(), "kind": "ModelService"}], "none", [5], [{}]]
     for items in wrong:
