@@ -1,5 +1,7 @@
 """What is kept of objects for reading, and what a watch is told: each rule without a server."""
 
+import asyncio
+
 import pytest
 
 from front.store.projection import LATE_MICROSECONDS, Expired, Key, Projection, Tree
@@ -106,6 +108,17 @@ async def test_a_slow_watcher_gets_the_last_state_of_each_object() -> None:
     made.unwatch(watcher)
     made.put(KEY, an_object(START + 200))
     assert await watcher.take(0.01) == []
+
+
+async def test_a_watcher_without_changes_waits_for_the_next_one() -> None:
+    made = projection()
+    watcher = made.watch("ModelDeployment")
+    waiting = asyncio.ensure_future(watcher.take(60))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    made.put(KEY, an_object(START))
+    assert [key.name for key, _ in await waiting] == ["chat"]
 
 
 def test_a_workflow_that_goes_on_after_its_end_is_there_again() -> None:

@@ -118,6 +118,8 @@ async def test_nobody_is_served_without_a_token_and_odd_headers_are_no_failure(p
         (f"{PATH}?limit=-1", 400),
         (f"{PATH}?continue=x", 400),
         (f"{PATH}?continue=W1tbW1tb", 400),
+        # The kind is a number.
+        (f"{PATH}?continue=WzEsICJhIiwgIm9uZSIsIDVd", 400),
         (f"{PATH}?labelSelector=%3D%3D", 400),
         (f"{PATH}?fieldSelector=spec.replicas%3D1", 400),
         (f"{PATH}?watch=1&resourceVersion=x", 400),
@@ -253,6 +255,22 @@ async def test_a_bookmark_says_how_far_a_watch_is_in_the_form_of_its_client(clie
         last = lines[-1]["object"]
         assert (last["kind"], last["metadata"]["annotations"]) == (kind, {"k8s.io/initial-events-end": "true"})
         assert last["metadata"]["resourceVersion"] == str(projection.high)
+
+
+async def test_a_bookmark_of_a_table_has_its_metadata_in_a_row(
+    client: Client,
+    projection: Projection,
+) -> None:
+    query = "&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
+    table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    async with watched(client, query, Accept=table) as content, asyncio.timeout(30):
+        lines = [json.loads(await content.readline()) for _ in range(3)]
+    assert [line["type"] for line in lines] == ["ADDED", "ADDED", "BOOKMARK"]
+    (row,) = lines[-1]["object"]["rows"]
+    assert row["object"]["metadata"] == {
+        "resourceVersion": str(projection.high),
+        "annotations": {"k8s.io/initial-events-end": "true"},
+    }
 
 
 async def test_a_bookmark_in_a_pause_is_of_the_last_change_and_never_from_before_the_beginning(

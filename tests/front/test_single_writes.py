@@ -167,6 +167,17 @@ async def test_a_scale_of_the_present_state_asks_its_object_once_before(fleet: F
     assert asked == [1]
 
 
+async def test_a_scale_has_the_selector_of_the_replicas(fleet: Fleet) -> None:
+    tree = fleet.plane.trees[KNOWN]
+    status = {"replicas": {"total": 2}, "selector": "modelplane.ai/deployment=mine"}
+    fleet.projection.put(KNOWN, {**tree, "status": status})
+    _, body = await fleet.ask("GET", f"{PATH}/scale", "ann")
+    assert json.loads(body)["status"] == {
+        "replicas": 2,
+        "selector": "modelplane.ai/deployment=mine",
+    }
+
+
 # --- other writes -------------------------------------------------------------------------------------------------------------------------
 
 

@@ -139,6 +139,8 @@ async def test_signed_callers_are_limited_and_those_who_are_not_known_by_address
 
     assert [(await asked(client, "POST", SCALE, COUNT))[0] for _ in range(3)] == [401, 401, 429]
     assert (await asked(client, "GET", SCALE))[0] == 429
+    with pytest.raises(TooMany):
+        served.front.limits.address_asks("127.0.0.1")
     assert [(await asked(client, "POST", SCALE, COUNT, **signed(number)))[0] for number in range(3)] == [200, 200, 429]
     # A repeat counts too.
     assert (await asked(client, "POST", SCALE, COUNT, **signed(0)))[0] == 429
