@@ -34,6 +34,7 @@ def test_a_worker_that_stopped_is_shown_for_its_queue_alone() -> None:
     for queue, worker in workers.items():
         show_up(queue, worker)
     assert (up("first"), up("second"), health(workers).status_code) == (1, 1, 200)
+    assert health(workers).text == "ok\n"
     first.is_running = False
     assert (up("first"), up("second"), health(workers).status_code) == (0, 1, 503)
     assert health(workers).text == "not serving: first\n"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from activities.clouds.activities import _pool_of
 from activities.clouds.desired import Desired
 from activities.clouds.provider import plan_of
 from api_types.messages.clouds import CloudAccount, Facts
@@ -52,6 +53,14 @@ def test_case_9_what_is_refused_of_the_cluster_leaves_nothing() -> None:
     desired = planned("GKE", cluster, KNOWN)
     assert desired.objects == ()
     assert "" in [each.at for each in desired.refused]
+
+
+@pytest.mark.parametrize(
+    ("key", "pool"),
+    [("pool/gpu", "Gpu"), ("lt/gpu", "Gpu"), ("pool/other", ""), ("sg/gpu", ""), ("cluster", "")],
+)
+def test_an_object_of_a_pool_names_the_pool_as_its_user_wrote_it(key: str, pool: str) -> None:
+    assert _pool_of(key, {"gpu": "Gpu"}) == pool
 
 
 def test_problems_are_told_once() -> None:

@@ -65,6 +65,20 @@ CASES = (
         Shortfall("1 pods of before the update are still there"),
     ),
     Case(
+        "an update that is not out yet is said before the pods that it replaces",
+        judge.deployment,
+        {
+            **a_workload(replicas=2),
+            "status": {
+                "observedGeneration": 1,
+                "replicas": 3,
+                "updatedReplicas": 1,
+                "availableReplicas": 2,
+            },
+        },
+        Shortfall("1/2 pods are updated"),
+    ),
+    Case(
         "counts of an older spec say nothing",
         judge.deployment,
         a_workload(generation=2, observed=1, updatedReplicas=1, availableReplicas=1),

@@ -7,15 +7,16 @@ import signal
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
 from activities.clients.kubernetes.api_failures import failure
+from activities.clients.kubernetes.client import KubernetesCluster
 from activities.clients.kubernetes.discovery import Discovery, Page, path
 from activities.clients.kubernetes.kubeconfig import Access, ExecPlugin
 from activities.clients.kubernetes.redact import redact
-from activities.clients.kubernetes.session import Session
+from activities.clients.kubernetes.session import Response, Session
 from activities.clients.kubernetes.throttle import Throttle
 from activities.cluster_objects.cluster_api import Kind, ObjectId, Resource
 from api_types.errors import (
@@ -320,3 +321,43 @@ async def test_a_name_that_resolves_to_a_refused_address_is_not_connected_to(mon
             await session.request("GET", "/version")
     finally:
         await session.close()
+
+
+PODS = Resource(Kind("v1", "Pod"), "pods", namespaced=True, verbs=frozenset({"delete"}))
+POD = ObjectId(PODS.kind, "ml", "main")
+
+
+class Deletions:
+    """A session whose server answers each deletion with a status, and records its body."""
+
+    cluster = "eu-1"
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        self.sent: list[tuple[str, str, Any]] = []
+
+    async def request(self, method: str, where: str, *, body: Any) -> Response:
+        self.sent.append((method, where, body))
+        return Response(self.status, {}, b"{}")
+
+
+@pytest.mark.parametrize(("status", "requested"), [(200, True), (404, False), (409, False)])
+async def test_a_deletion_is_requested_of_the_object_that_was_seen(
+    monkeypatch: pytest.MonkeyPatch, status: int, *, requested: bool
+) -> None:
+    session = Deletions(status)
+    cluster = KubernetesCluster(cast("Session", session))
+
+    async def served(**_: Any) -> dict[Kind, Resource]:
+        return {PODS.kind: PODS}
+
+    monkeypatch.setattr(cluster, "resources", served)
+    assert await cluster.delete(POD, uid="u-1", grace_seconds=0) is requested
+    options = {
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "propagationPolicy": "Foreground",
+        "preconditions": {"uid": "u-1"},
+        "gracePeriodSeconds": 0,
+    }
+    assert session.sent == [("DELETE", "/api/v1/namespaces/ml/pods/main", options)]

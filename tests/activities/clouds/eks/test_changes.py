@@ -290,6 +290,21 @@ async def test_prv_56_what_is_taken_away_by_hand_is_put_back(aws: FakeAws, world
     assert world.known == facts
 
 
+async def test_a_rule_among_efa_interfaces_that_is_taken_away_by_hand_is_put_back(
+    aws: FakeAws,
+    world: World,
+) -> None:
+    desired = world.plan(an_eks_pool("efa", className="p5en", fabric={"type": "EFA"}))
+    objects = await made(world, desired, "net/vpc", "sg/efa")
+    ec2, group = aws.client("ec2"), world.known["sg/efa"]["id"]
+    (described,) = ec2.describe_security_groups(GroupIds=[group])["SecurityGroups"]
+    rules = described["IpPermissionsEgress"]
+    ec2.revoke_security_group_egress(GroupId=group, IpPermissions=rules)
+    assert world.look(objects["sg/efa"]).changes == ("egress rules",)
+    await made(world, desired, "sg/efa")
+    assert world.look(objects["sg/efa"]).state is State.READY
+
+
 async def test_prv_56_a_route_and_a_subnet_that_point_elsewhere_are_turned_back(aws: FakeAws, world: World) -> None:
     keys = ("net/vpc", "net/subnets", "net/igw", "net/routes-public")
     desired = world.plan()

@@ -52,6 +52,11 @@ def test_prv_33_a_cluster_that_breaks_twice_says_why(google: FakeGoogle) -> None
         run(cloud.create_all())
 
 
+def test_what_is_known_of_a_cluster_has_its_id(ready: Cloud) -> None:
+    found = ready.looked("cluster")
+    assert found.facts["id"] == found.id
+
+
 CAUSES = [("GCE_STOCKOUT", CapacityUnavailable), ("GCE_QUOTA_EXCEEDED", QuotaExceeded), ("GKE_SERVICE_ACCOUNT_DELETED", PermissionDenied)]
 
 

@@ -3,6 +3,7 @@
 import random
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pytest
@@ -66,6 +67,11 @@ CLUSTERS = {"kube": r.KUBE, "kueue": [*r.KUBE, *r.KUEUE], "kai": [*r.KUBE, *r.KA
 def test_18_5_6_a_watch_gives_the_snapshot_of_a_list(adapter: str, seed: int) -> None:
     seen = ADAPTERS[adapter].snapshot("eu-1", watched(CLUSTERS[adapter], seed), AT)
     assert seen.model_copy(update={"generation": 0}) == snapshot(adapter, CLUSTERS[adapter]).model_copy(update={"generation": 0})
+
+
+def test_of_nodes_and_pods_only_those_with_a_label_are_read() -> None:
+    kinds = chain.from_iterable(adapter.kinds for adapter in ADAPTERS.values())
+    assert {kind for _, kind, selector in kinds if selector} == {"Node", "Pod"}
 
 
 @pytest.mark.parametrize("adapter", sorted(ADAPTERS))

@@ -316,9 +316,16 @@ def test_a_gang_without_a_cache_is_rendered_with_a_warning() -> None:
     assert render(a_gang()).warnings == ("engine main: several nodes without modelCacheRef: each of them fetches the model by itself",)
 
 
-def test_engines_that_serve_different_models_under_one_address_are_a_warning() -> None:
-    engines = [an_engine(name, a_member(args=[f"--served-model-name={name}"])) for name in ("one", "two")]
+@pytest.mark.parametrize("flag", ["--served-model-name", "--model"])
+def test_engines_that_serve_different_models_under_one_address_are_a_warning(flag: str) -> None:
+    engines = [an_engine(name, a_member(args=[f"{flag}={name}"])) for name in ("one", "two")]
     assert "engines serve different models (one: one, two: two), yet share one address" in render(*engines).warnings[0]
+
+
+def test_a_member_that_is_no_object_is_refused() -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        render({"name": "main", "members": ["Leader"]})
+    assert "engine main, member Standalone: must be an object, is 'Leader'" in str(caught.value)
 
 
 def test_all_problems_are_reported_at_once() -> None:
