@@ -688,6 +688,94 @@ STATUSES = (
     ),
 )
 
+# Defaults, bounds and texts of messages, requests and objects, which tests passed over.
+PASSED_OVER = (
+    Mutant(
+        "api_types/names.py",
+        "label_value",
+        "hashed_name(name, ('label', name), _LABEL_MAX)",
+        "hashed_name(name, ('label', name), _LABEL_MAX + 1)",
+        "tests/api_types/test_label_values.py",
+    ),
+    Mutant(
+        "api_types/resources/model_replica.py",
+        "ModelReplicaSpec.serving_mode",
+        "self.serving.mode if self.serving else 'Unified'",
+        "'Unified'",
+        "tests/api_types/validation/test_rules.py",
+    ),
+    Mutant(
+        "api_types/messages/caches.py",
+        "CacheChanged",
+        "True",
+        "False",
+        "tests/api_types/messages/test_defaults.py",
+    ),
+    Mutant(
+        "client/commands/ask/chat.py",
+        "_ask",
+        "stream and 'text/event-stream' in response.headers.get('content-type', '')",
+        "stream",
+        "tests/client/asking/test_asking.py",
+    ),
+    Mutant(
+        "front/serving/managers.py",
+        "_of_earlier_managers",
+        "as_applied | {last_applied.ANNOTATION}",
+        "as_applied",
+        "tests/front/applying/test_apply_requests.py",
+    ),
+    Mutant(
+        "front/serving/reading.py",
+        "_continued",
+        "all(isinstance(part, str) for part in (kind, namespace, name))",
+        "True",
+        "tests/front/test_requests.py",
+    ),
+    Mutant(
+        "front/scaling/routes.py",
+        "Scaling._scale",
+        "request.remote or ''",
+        "''",
+        "tests/front/scaling/test_admission.py",
+    ),
+    Mutant(
+        "front/store/projection.py",
+        "Watcher.take",
+        "not self.changed",
+        "self.changed",
+        "tests/front/test_projection.py",
+    ),
+    Mutant(
+        "activities/clients/kubernetes/client.py",
+        "KubernetesCluster.delete",
+        "options['preconditions'] = given",
+        "",
+        "tests/activities/clients/kubernetes/test_requests.py",
+    ),
+    Mutant(
+        "activities/clouds/activities.py",
+        "_pool_of",
+        "kind in _POOL_KINDS",
+        "kind not in _POOL_KINDS",
+        "tests/activities/clouds/test_plan_of.py",
+    ),
+    Mutant(
+        "activities/clouds/eks/handlers/security_groups.py",
+        "SecurityGroupHandler.compared",
+        "('authorize_security_group_egress', 'IpPermissionsEgress')",
+        "('', 'IpPermissionsEgress')",
+        "tests/activities/clouds/eks/test_changes.py",
+    ),
+    Mutant(
+        "activities/render/engines/admission.py",
+        "_member",
+        "isinstance(value, Mapping)",
+        "True",
+        "tests/activities/render/engines/test_engines.py",
+    ),
+)
+
 KEPT: tuple[Mutant, ...] = (
     *AT_THE_DOOR,
     *AT_OTHER_DOORS,
@@ -695,6 +783,7 @@ KEPT: tuple[Mutant, ...] = (
     *TEARDOWN,
     *SURVIVORS,
     *BOUNDS,
+    *PASSED_OVER,
     *NEIGHBOURS,
     *RECREATED,
     *STATUSES,
