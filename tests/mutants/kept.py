@@ -400,7 +400,7 @@ TEARDOWN = (
     Mutant(
         "activities/cluster_objects/ownership.py", "conflict", "owner.uid == uid", "True", DELETIONS
     ),
-    Mutant(DELETION, "Deleter.until_gone", "conflict(found, self.uid)", "''", DELETIONS),
+    Mutant(DELETION, "Deleter.until_gone", "self._refusal(found)", "''", DELETIONS),
 )
 
 # Single lines that no fast test noticed.
@@ -649,8 +649,15 @@ BOUNDS = (
     ),
 )
 
-# What statuses tell people.
+# What statuses tell people, and what deletions take along.
 STATUSES = (
+    Mutant(
+        "workflows/inference_cluster/workflow.py",
+        "InferenceClusterWorkflow.tear_down",
+        "await self.reporter.keep_replicas_informed()",
+        "",
+        "tests/workflows/inference_cluster/test_withdrawal.py",
+    ),
     Mutant(
         "workflows/model_deployment/decisions/status.py",
         "rollout_progress",
