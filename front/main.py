@@ -40,6 +40,7 @@ from front.scaling.numbers import Told
 from front.scaling.routes import Scaling
 from front.scaling.scraping import ScrapeFile, Scraper
 from front.serving.app import RUNNER_OPTIONS, Front
+from front.serving.lobby import Lobby, LobbyListener
 from front.store.feed import Feed
 from front.store.projection import Projection
 
@@ -92,7 +93,10 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
     tasks = [asyncio.create_task(feed.run()), *([asyncio.create_task(scraper.run())] if scraper else [])]
     links = {"temporalUi": settings.temporal.ui, "temporalNamespace": settings.temporal.namespace}
     allowance = _allowance(settings.front)
-    front = Front(plane, projection, access, links, limits=Limits(allowance), audit_log=audit_log)
+    lobby = Lobby()
+    tasks.append(asyncio.create_task(lobby.sweep()))
+    limits = Limits(allowance)
+    front = Front(plane, projection, access, links, limits=limits, audit_log=audit_log, lobby=lobby)
     app = front.app([*Scaling(front, told, callers).routes(), *Commands(front).routes()])
     options = {**RUNNER_OPTIONS, "shutdown_timeout": _SHUTDOWN_SECONDS, "keepalive_timeout": _KEEPALIVE_SECONDS}
     runner = web.AppRunner(app, access_log=None, **options)
@@ -102,7 +106,7 @@ async def serve(settings: Settings, stop: asyncio.Event, listener: socket.socket
         if settings.front.scaler_listen:
             scaler = _listening(settings.front, server_of(front, told, allowance), credentials)
             await scaler.start()
-        await web.SockSite(runner, listener, ssl_context=tls).start()
+        await web.SockSite(runner, LobbyListener(listener, lobby), ssl_context=tls).start()
         log.info("serving", listen=settings.front.listen, temporal=settings.temporal.address, tls=tls is not None)
         await stop.wait()
     finally:

@@ -21,7 +21,7 @@ from front.scaling.numbers import NAMES, OBSERVED_AT, Told, read_numbers
 from front.scaling.webhook import read_wanted, request_id_of
 from front.serving import bodies, errors
 from front.serving.app import Front, json_response, read
-from front.serving.auditing import event_of, note_resource, note_user
+from front.serving.auditing import event_of, note_resource
 from front.serving.below_v1 import allow, named, refuse_dry_run
 from front.serving.reading import get
 from front.serving.requests import METRICS, SCALE, Resource
@@ -63,7 +63,7 @@ class Scaling:
             body = await read(request, BODY_BYTES_MAX)
             now = self._told.now().timestamp()
             signed = self._signed(self._callers, request, presented, body, now)
-        note_user(request, signed.user)
+        self._front.note_known(request, signed.user)
         with self._front.limits.admitted(signed.user.name, watch=False):
             return await self._scale_as(request, signed, body, now)
 

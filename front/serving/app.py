@@ -24,6 +24,7 @@ from front.page.files import SETTINGS, Page
 from front.serving import access_reviews, bodies, errors
 from front.serving.auditing import READING, Auditing, event_of, note_resource, note_user, user_of
 from front.serving.documents import discovery, openapi, openapi_v2
+from front.serving.lobby import Lobby
 from front.serving.managers import OPTIONS, Manager
 from front.serving.reading import Form, Parameters, encoded, get, listed
 from front.serving.requests import SCALE, STATUS, Resource, namespace_of, resource_of
@@ -83,8 +84,10 @@ class Front:
         *,
         limits: Limits | None = None,
         audit_log: AuditLog | None = None,
+        lobby: Lobby | None = None,
     ) -> None:
         """`access` that is open is for a loopback address alone."""
+        self._lobby = Lobby() if lobby is None else lobby
         self.projection, self._access = projection, access
         self.limits, self._auditing = limits or Limits(None), Auditing(audit_log)
         self._page, self._page_settings = Page(), dict(page_settings or {})
@@ -179,11 +182,17 @@ class Front:
         """
         with self.limits.unknown(request.remote or ""):
             user = self.user_of(request, token, lambda: self.limits.checking(request.remote or ""))
-        note_user(request, user)
+        self.note_known(request, user)
         with self.limits.admitted(user.name, watch=watch):
             if any(name.lower().startswith("impersonate-") for name in request.headers):
                 raise errors.Refused(403, "Forbidden", "impersonation is not possible here; use a token of that user")
             yield user
+
+    def note_known(self, request: web.Request, user: User) -> None:
+        """Record whose request it is. Its connection leaves the lobby."""
+        note_user(request, user)
+        if request.transport is not None:
+            self._lobby.leave(request.transport.get_extra_info("peername"))
 
     def user_of(self, request: web.Request, token: Token = bearer_token, admit: Admit = nullcontext) -> User:
         """Give who asks, and count nothing. Raises `Refused`, and what `admit` raises for a token that must be checked."""

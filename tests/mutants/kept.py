@@ -649,6 +649,24 @@ BOUNDS = (
     ),
 )
 
+# Who is kept out of the front.
+LOBBY = (
+    Mutant(
+        "front/serving/lobby.py",
+        "Lobby.enter",
+        "len(self._waiting) >= self.size",
+        "False",
+        "tests/front/test_lobby.py",
+    ),
+    Mutant(
+        "front/serving/lobby.py",
+        "Lobby.end_late",
+        "waiting.since <= over",
+        "False",
+        "tests/front/test_lobby.py",
+    ),
+)
+
 # What statuses tell people, and what deletions take along.
 STATUSES = (
     Mutant(
@@ -794,4 +812,5 @@ KEPT: tuple[Mutant, ...] = (
     *NEIGHBOURS,
     *RECREATED,
     *STATUSES,
+    *LOBBY,
 )

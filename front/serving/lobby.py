@@ -1,0 +1,121 @@
+"""The lobby: connections whose caller the front does not know yet.
+
+Anybody who reaches the front can open connections, send half of a request, and wait. Each
+connection takes a descriptor. So the lobby has a size and a time limit. A connection leaves the
+lobby with the first request of a known user.
+"""
+
+import asyncio
+import resource
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+LOBBY_SECONDS = 30.0
+"""A connection without a request of a known user ends after so many seconds."""
+_LOBBY_MAX = 1024
+_SHARE = 4
+"""The lobby takes one of so many descriptors. The others are for users, Temporal and files."""
+_SWEEP_SECONDS = 1.0
+
+Peer = tuple[Any, ...]
+"""The address and the port of a client, as the socket module gives them."""
+
+
+class _Waiting(NamedTuple):
+    connection: socket.socket
+    since: float
+
+
+class Lobby:
+    """The connections that wait, the oldest first.
+
+    A full lobby ends the oldest connection of the source that has most. So one source with many
+    connections does not keep others out, and a caller who sends a whole request at once is served
+    although many others hold connections from the same address.
+    """
+
+    def __init__(self, size: int | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        """`size`: by default a quarter of the descriptors. `now` gives seconds."""
+        self.size = size or _default_size()
+        self._now = now
+        self._waiting: dict[Peer, _Waiting] = {}
+        self._by_source: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        """Return how many connections wait."""
+        return len(self._waiting)
+
+    def enter(self, peer: Peer, connection: socket.socket) -> None:
+        """Let a new connection wait. A full lobby ends another one."""
+        if len(self._waiting) >= self.size:
+            ((source, _),) = self._by_source.most_common(1)
+            self._end(next(each for each in self._waiting if each[0] == source))
+        self._waiting[peer] = _Waiting(connection, self._now())
+        self._by_source[str(peer[0])] += 1
+
+    def leave(self, peer: Peer | None) -> None:
+        """Forget a connection that is closed, or whose caller is known now."""
+        if peer is not None and peer in self._waiting:
+            del self._waiting[peer]
+            source = str(peer[0])
+            self._by_source[source] -= 1
+            if not self._by_source[source]:
+                del self._by_source[source]
+
+    def end_late(self) -> None:
+        """End the connections whose time is over."""
+        over = self._now() - LOBBY_SECONDS
+        for peer in [peer for peer, waiting in self._waiting.items() if waiting.since <= over]:
+            self._end(peer)
+
+    async def sweep(self) -> None:
+        """End late connections until cancelled."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            self.end_late()
+
+    def _end(self, peer: Peer) -> None:
+        connection = self._waiting[peer].connection
+        self.leave(peer)
+        try:
+            connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            # The client has closed it. The transport finds that out and closes the socket.
+            return
+
+
+class LobbyListener(socket.socket):
+    """A listening socket whose connections enter a lobby, before a TLS handshake."""
+
+    def __init__(self, listener: socket.socket, lobby: Lobby) -> None:
+        """Take over a listening socket."""
+        family, kind, protocol = listener.family, listener.type, listener.proto
+        super().__init__(family, kind, protocol, fileno=listener.detach())
+        self._lobby = lobby
+
+    def accept(self) -> tuple[socket.socket, Peer]:
+        """Accept a connection, as every listening socket does."""
+        accepted, peer = super().accept()
+        connection = _Connection(accepted, peer, self._lobby)
+        self._lobby.enter(peer, connection)
+        return connection, peer
+
+
+class _Connection(socket.socket):
+    def __init__(self, accepted: socket.socket, peer: Peer, lobby: Lobby) -> None:
+        family, kind, protocol = accepted.family, accepted.type, accepted.proto
+        super().__init__(family, kind, protocol, fileno=accepted.detach())
+        self._peer, self._lobby = peer, lobby
+
+    def close(self) -> None:
+        """Close the connection, and leave the lobby."""
+        self._lobby.leave(self._peer)
+        super().close()
+
+
+def _default_size() -> int:
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, min(_LOBBY_MAX, descriptors // _SHARE))

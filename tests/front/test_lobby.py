@@ -1,0 +1,197 @@
+"""Connections of callers who are not known keep no user out."""
+
+import asyncio
+import resource
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import pytest
+
+from front.serving.lobby import LOBBY_SECONDS, Lobby, Peer
+from testbed.cluster.pki import Authority
+from tests.environment.waiting import TIMEOUT_SECONDS
+from tests.front.front_under_test import DEPLOYMENTS, TOKENS, FrontUnderTest
+from tests.workflows.environment.harness import eventually
+
+PATH = DEPLOYMENTS.format("team-a")
+FLOOD = 5_000
+DESCRIPTORS = 12_000
+"""Of the flood, and of the front, which runs in the same process."""
+
+
+class Clock:
+    """Seconds of the test."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        """Return them."""
+        return self.now
+
+
+class Waiting:
+    """A lobby with connections whose other ends the test holds."""
+
+    def __init__(self, size: int) -> None:
+        self.clock = Clock()
+        self.lobby = Lobby(size, self.clock)
+        self.clients: dict[Peer, socket.socket] = {}
+        self._servers: list[socket.socket] = []
+
+    def enter(self, source: str, port: int) -> None:
+        """Let a connection enter."""
+        server, client = socket.socketpair()
+        client.settimeout(0)
+        self._servers.append(server)
+        self.clients[source, port] = client
+        self.lobby.enter((source, port), server)
+
+    def ended(self) -> list[Peer]:
+        """Return the connections that the lobby has ended."""
+        return [peer for peer, client in self.clients.items() if is_ended(client)]
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for each in (*self._servers, *self.clients.values()):
+            each.close()
+
+
+def is_ended(client: socket.socket) -> bool:
+    """Whether the other end has closed a connection that does not block."""
+    try:
+        return client.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+@contextmanager
+def waiting(size: int) -> Iterator[Waiting]:
+    found = Waiting(size)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def test_a_full_lobby_ends_the_oldest_connection_of_the_source_with_most() -> None:
+    with waiting(4) as room:
+        room.enter("10.0.0.9", 1)
+        for port in (1, 2, 3):
+            room.enter("10.0.0.1", port)
+        room.enter("10.0.0.2", 1)
+        assert room.ended() == [("10.0.0.1", 1)]
+        room.enter("10.0.0.3", 1)
+        assert room.ended() == [("10.0.0.1", 1), ("10.0.0.1", 2)]
+        assert len(room.lobby) == 4
+
+
+def test_who_has_left_the_lobby_is_not_ended() -> None:
+    with waiting(2) as room:
+        room.enter("10.0.0.1", 1)
+        room.lobby.leave(("10.0.0.1", 1))
+        room.lobby.leave(None)
+        for port in (2, 3, 4):
+            room.enter("10.0.0.1", port)
+        room.clock.now += 2 * LOBBY_SECONDS
+        room.lobby.end_late()
+        assert room.ended() == [("10.0.0.1", port) for port in (2, 3, 4)]
+        assert len(room.lobby) == 0
+
+
+def test_a_connection_that_waits_too_long_is_ended() -> None:
+    with waiting(9) as room:
+        room.enter("10.0.0.1", 1)
+        room.clock.now += LOBBY_SECONDS - 1
+        room.enter("10.0.0.1", 2)
+        room.lobby.end_late()
+        assert room.ended() == []
+        room.clock.now += 1
+        room.lobby.end_late()
+        assert room.ended() == [("10.0.0.1", 1)]
+
+
+@contextmanager
+def descriptors(count: int) -> Iterator[None]:
+    """Let this process have so many descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, count)
+    assert hard in (resource.RLIM_INFINITY, wanted) or hard > wanted, f"ulimit -Hn is {hard}"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class Connection:
+    """A TLS connection on which a test writes by itself."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    def send(self, text: str) -> None:
+        """Send a part of a request."""
+        self._writer.write(text.encode())
+
+    async def status(self) -> int:
+        """Read an answer whole. Return its status."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            head = (await self._reader.readuntil(b"\r\n\r\n")).decode().splitlines()
+            headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+            await self._reader.readexactly(int(headers["content-length"]))
+        return int(head[0].split()[1])
+
+
+@asynccontextmanager
+async def connected(front: FrontUnderTest) -> AsyncIterator[Connection]:
+    """Open a connection to a front."""
+    host, _, port = front.settings.front.listen.rpartition(":")
+    trusted = ssl.create_default_context(cafile=str(Authority(front.folder / "pki").ca))
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=trusted)
+    try:
+        yield Connection(reader, writer)
+    finally:
+        writer.close()
+
+
+def a_request(token: str) -> str:
+    """Return the head of a request for the deployments of a team, as `kubectl` would write it."""
+    return f"GET {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
+
+
+@pytest.mark.slow
+@pytest.mark.testbed("shared")
+async def test_five_thousand_idle_connections_keep_no_user_out(front: FrontUnderTest) -> None:
+    host, _, port = front.settings.front.listen.rpartition(":")
+    loop = asyncio.get_running_loop()
+    flood: list[socket.socket] = []
+    with descriptors(DESCRIPTORS):
+        try:
+            async with connected(front) as known, connected(front) as half:
+                known.send(a_request(TOKENS["alice"]))
+                assert await known.status() == 200
+                half.send(a_request(TOKENS["alice"])[:30])
+                for number in range(FLOOD):
+                    client = socket.socket()
+                    client.settimeout(0)
+                    flood.append(client)
+                    await loop.sock_connect(client, (host, int(port)))
+                    if number % 500 == 0:
+                        assert (await front.ask("GET", PATH, user="bob"))[0] == 403
+                        assert (await front.ask("GET", PATH, user="alice"))[0] == 200
+                known.send(a_request(TOKENS["alice"]))
+                assert await known.status() == 200, "the connection of a known user stays"
+                with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                    await half.status()
+
+                async def held() -> int:
+                    return sum(not is_ended(client) for client in flood)
+
+                await eventually(held, lambda count: count <= Lobby().size, what="a small lobby")
+        finally:
+            for client in flood:
+                client.close()
