@@ -1,6 +1,6 @@
 """The lobby: connections whose caller the front does not know yet.
 
-Anybody who reaches the front can open connections, send half of a request, and wait. Each
+Every client in the network can open connections, send half of a request, and wait. Each
 connection takes a descriptor. So the lobby has a size and a time limit. A connection leaves the
 lobby with the first request of a known user.
 """
@@ -17,7 +17,7 @@ LOBBY_SECONDS = 30.0
 """A connection without a request of a known user ends after so many seconds."""
 _LOBBY_MAX = 1024
 _SHARE = 4
-"""The lobby takes one of so many descriptors. The others are for users, Temporal and files."""
+"""The lobby takes a quarter of the descriptors. The rest is for users, Temporal and files."""
 _SWEEP_SECONDS = 1.0
 
 Peer = tuple[Any, ...]

@@ -1,4 +1,4 @@
-"""Connections of callers who are not known keep no user out."""
+"""Connections of unknown callers keep no user out."""
 
 import asyncio
 import resource

@@ -649,7 +649,7 @@ BOUNDS = (
     ),
 )
 
-# Who is kept out of the front.
+# The lobby of the front.
 LOBBY = (
     Mutant(
         "front/serving/lobby.py",
@@ -667,7 +667,7 @@ LOBBY = (
     ),
 )
 
-# What statuses tell people, and what deletions take along.
+# Statuses, and deletions.
 STATUSES = (
     Mutant(
         "workflows/inference_cluster/workflow.py",

@@ -129,7 +129,7 @@ class Reporter:
     # --- when it is deleted -------------------------------------------------------------------------------------------------------
 
     async def keep_replicas_informed(self) -> None:
-        """Report what is new to replicas while the deletion waits for them, or once the cluster is gone.
+        """Report changes to replicas while the deletion waits for them, or once the cluster is gone.
 
         Replicas that start meanwhile are told again. The report takes a number, and the scheduler's
         answer has to be about the newest one: so the scheduler is asked again.

@@ -112,7 +112,7 @@ def reset_backoff(copy: Copy) -> None:
 
 
 def left_by_label(namespace: str, name: str, cluster: str, why: str) -> LeftBehind:
-    """List all objects of caches of a name on a cluster, whatever they are called."""
+    """List all objects on a cluster with the label of a cache."""
     return LeftBehind(
         kind="label",
         name=f"{labels.MODEL_CACHE}={names.label_value(name)}",

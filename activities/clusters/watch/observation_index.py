@@ -199,7 +199,7 @@ class ObservationIndex:
             self._enqueue(self._cluster)
 
     def put_answer(self, error_type: str = "", error: str = "") -> None:
-        """Keep that the API server answers, and what it refuses."""
+        """Keep that the API server answers, and its refusal if it refuses the list of a kind."""
         if (True, error_type, error) != (self.reachable, self.error_type, self.error):
             self.reachable, self.error_type, self.error = True, error_type, error
             self.silent_seconds = 0

@@ -1,4 +1,4 @@
-"""A signal to a receiver that may not run starts it, and lists see at once what it is."""
+"""A signal starts its receiver if that does not run, with the attributes that lists show."""
 
 from typing import Any, cast
 
@@ -9,7 +9,7 @@ from api_types.messages.delivery import SignalRequest
 
 
 class Server:
-    """Records what is started."""
+    """Records the workflows that are started."""
 
     def __init__(self) -> None:
         self.started: list[tuple[str, dict[str, str]]] = []

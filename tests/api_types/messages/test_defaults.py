@@ -1,7 +1,6 @@
 """A field that a message leaves out has one meaning, in recorded histories and from older senders.
 
-Another default would change what those messages say, so the workflows that read them would act
-differently.
+Another default would change the meaning of these messages for the workflows that read them.
 """
 
 import importlib

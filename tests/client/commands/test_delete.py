@@ -124,7 +124,7 @@ def test_purge_crds_is_sent_to_a_cluster_and_refused_for_what_has_no_charts(cli:
 
 
 def held(reason: str) -> Tree:
-    """Return what an object shows whose deletion waits."""
+    """Return the status of an object whose deletion waits."""
     row = {"type": "Deleting", "status": "False", "reason": reason, "message": "used by ic/oslo"}
     return {
         "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"},

@@ -1,4 +1,4 @@
-"""What workflows carry from run to run does not grow for ever: each collection has a bound here.
+"""The state that workflows carry from run to run has bounds: each collection has one here.
 
 A new collection fails this test until the table here says what bounds it, and tests that where it is a number or a time.
 """
