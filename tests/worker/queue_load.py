@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -110,19 +109,18 @@ async def completed(load: Load, clusters: Sequence[str]) -> int:
     return sum(await asyncio.gather(*(load[cluster].query(QueueLoad.completed) for cluster in clusters)))
 
 
-async def waits(handle: WorkflowHandle[Any, Any]) -> dict[str, timedelta]:
-    """Give for how long the tasks of each type that are done waited for a worker, the longest of each."""
-    scheduled: dict[int, Any] = {}
-    longest: dict[str, timedelta] = {}
+async def work_of(handle: WorkflowHandle[Any, Any]) -> set[str]:
+    """Return the types of the tasks that a worker has begun."""
+    scheduled: dict[int, str] = {}
+    begun: set[str] = set()
     async for event in handle.fetch_history_events():
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-            scheduled[event.event_id] = event
+            kind = event.activity_task_scheduled_event_attributes.activity_type
+            scheduled[event.event_id] = kind.name
         elif event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
-            order = scheduled[event.activity_task_started_event_attributes.scheduled_event_id]
-            name = order.activity_task_scheduled_event_attributes.activity_type.name
-            wait = event.event_time.ToDatetime() - order.event_time.ToDatetime()
-            longest[name] = max(wait, longest.get(name, wait))
-    return longest
+            order = event.activity_task_started_event_attributes.scheduled_event_id
+            begun.add(scheduled[order])
+    return begun
 
 
 async def start_load(client: Client, clusters: Sequence[str]) -> Load:
