@@ -90,14 +90,18 @@ async def load_balancers_of_others_are_listed_and_ours_is_not(stack: StackUnderT
 
 
 async def a_gateway_of_others_stays_with_its_load_balancer(stack: StackUnderTest, plan: StackPlan) -> None:
-    stack.world.patch(GATEWAY, {"metadata": {"annotations": {"modelplane.ai/owner-uid": "x"}}})
+    def owned_by(name: str, uid: str) -> dict[str, Any]:
+        notes = {"modelplane.ai/owner-name": name, "modelplane.ai/owner-uid": uid}
+        return {"metadata": {"annotations": notes}}
+
+    stack.world.patch(GATEWAY, owned_by("us-1", "x"))
     result = await stack.remove(plan, objects.GATEWAY)
     assert shown(result) == []
     (skipped,) = result.skipped
-    assert "belongs to InferenceCluster bare (uid x)" in skipped
+    assert "belongs to InferenceCluster us-1 (uid x)" in skipped
     assert stack.world.get(GATEWAY)
     assert len(stack.world.names(SERVICES)) == 1
-    stack.world.patch(GATEWAY, {"metadata": {"annotations": {"modelplane.ai/owner-uid": stack.uid}}})
+    stack.world.patch(GATEWAY, owned_by("bare", stack.uid))
 
 
 async def it_is_gone_before_its_service_which_is_waited_for(stack: StackUnderTest, plan: StackPlan) -> None:
