@@ -151,6 +151,7 @@ def test_a_batch_ends_when_its_selectors_took_too_much_and_the_next_one_goes_on(
     assert [(d.request_id, d.placements, d.conditions) for d in found] == [(d.request_id, d.placements, d.conditions) for d in whole]
 
 
+@pytest.mark.slow
 def test_a_batch_does_not_pay_twice_for_one_template() -> None:
     asked = [ScheduleRequest(f"ask-{n}", hungry(f"d-{n}")) for n in range(6)]
     assert len(decide_some(large_fleet(), asked, NOW)) == len(asked)

@@ -271,6 +271,7 @@ def test_starts_and_templates_of_many_replicas_are_split() -> None:
     assert all(wire_size(SignalBatch(signals=batch)) <= PAYLOAD_BYTES_MAX for batch in batches_of_signals)
 
 
+@pytest.mark.slow
 def test_every_message_that_may_grow_has_a_largest_instance_or_a_bound() -> None:
     shown = {type(made()).__name__ for made in WHOLE.values()}
     assert {model.__name__ for model in growing()} == shown | set(BOUNDS)

@@ -75,6 +75,7 @@ def test_a_compact_field_is_read_in_full_as_the_converter_brings_it() -> None:
         assert Holder.model_validate(held.wire()) == held
 
 
+@pytest.mark.slow
 def test_an_answer_with_a_thousand_large_entries_is_one_payload_and_the_same_answer() -> None:
     placements = [
         ReplicaPlacement(uid=f"{n:036d}", name="r" * 63, cluster=f"c{n}", index=n, action="Create", entry=a_tree(n, "cel" * 10_000))

@@ -76,6 +76,7 @@ def local_activities(history: dict[str, Any]) -> set[str]:
     return {json.loads(base64.b64decode(payload))["activity_type"] for payload in payloads}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", recorded("FleetScheduler"), ids=title)
 async def test_w5_a_history_replays_in_a_build_that_scores_clusters_differently(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     def never(*_: Any) -> None:
