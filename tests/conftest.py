@@ -78,7 +78,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the files of other lanes, and those of which every test is left out."""
+    """Leave out the files of other lanes, and files without a test for this run."""
     if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
         return None
     if lane := _lane(config):

@@ -1,4 +1,4 @@
-"""Files of which a run leaves out every test by one mark: no process has to import them."""
+"""Files whose tests all have a mark that the run leaves out. No process has to import them."""
 
 import re
 

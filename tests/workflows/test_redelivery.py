@@ -49,7 +49,7 @@ async def ready_clusters(plane: VirtualPlane) -> None:
 
 
 async def refusing(plane: VirtualPlane, seconds: float) -> None:
-    """Let one of two clusters refuse signals, and have their class send them."""
+    """One of two clusters refuses the signals of their class."""
     await ready_clusters(plane)
     plane.fill(FULL, seconds)
     await plane.apply(changed_class(4))

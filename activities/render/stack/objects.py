@@ -84,7 +84,7 @@ def _definitions(_: ServingStackSpec) -> list[Json]:
 
 
 def _proxy(spec: ServingStackSpec) -> list[Json]:
-    """Give the settings of the proxies, and the policy that removes headers of requests.
+    """Return the settings of the proxies and the policy for the headers of requests.
 
     Each replica that comes or goes changes the listener. Streams on the old listener are cut when
     its drain ends.

@@ -14,7 +14,10 @@ AI_GATEWAY_CONTROLLER = "ai-gateway-controller"
 """Deployment and Service of the AI gateway, which its chart names so under every release name."""
 _EXTENSION_PORT = 1063
 _EXTENSION_MESSAGE_MIB = 64
-"""Envoy Gateway sends the whole configuration in one message; 150 replicas exceed the default of 4 MiB."""
+"""Envoy Gateway sends the whole configuration in one message.
+
+About 150 replicas exceed the default of 4 MiB.
+"""
 _PROXY_METRICS = 19001
 _DEFAULT_ROOT = "/"
 GPU_TAINT = "nvidia.com/gpu"

@@ -22,7 +22,7 @@ from tests.simulation.store import ObjectKey
 _LONGEST_SECONDS = 0.02
 # The longest delay that the controllers and the kubelet of a simulation draw; a watch lasts longer.
 _LONGEST_DELAY_SECONDS = 300.0
-# The first and the longest pause between two looks at what is being deleted.
+# The first and the longest pause between two looks at deleted objects.
 _POLL_SECONDS = (0.01, 0.05)
 _SOON = (0.0, _LONGEST_SECONDS)
 QUICK = ClusterBehaviour(
@@ -32,7 +32,7 @@ NAME, POOLS = "prod-eu", ("h100", "l40s")
 
 
 class ShortDelays(random.Random):
-    """Draws short delays, also those that no `ClusterBehaviour` sets.
+    """Draws short delays, also delays without a setting in `ClusterBehaviour`.
 
     The simulated kubelet looks again after 1 to 5 seconds at a pod that still has a finalizer.
     Watches last as long as in a simulation.

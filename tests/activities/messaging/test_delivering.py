@@ -1,4 +1,4 @@
-"""Signals to several receivers from one activity: who gets them, and what becomes of the others.
+"""One activity sends signals to several receivers, and hands refused signals over.
 
 The calls to the server are staged here. `tests/workflows/test_full_receiver.py` has the server.
 """

@@ -16,6 +16,7 @@ from tests.workflows.environment.serverless import Serverless
 from tests.workflows.inference_cluster.builders import a_cluster, a_spec
 from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack
 from workflows.entity.conditions import condition_of
+from workflows.inference_cluster.stack.plan import PREFLIGHT
 from workflows.inference_cluster.workflow import InferenceClusterWorkflow
 
 
@@ -117,3 +118,22 @@ def test_a_look_at_the_stack_that_began_with_the_deletion_does_not_hold_up_the_r
 
     asyncio.run(delete_during_a_pass())
     assert (len(looks), temporal.executed[-1][0]) == (1, "await_no_routes")
+
+
+def test_a_deletion_waits_for_a_preflight_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A preflight may find that the stack on the cluster belongs to this InferenceCluster."""
+    Serverless(monkeypatch, "inferencecluster/eu")
+    cluster = InferenceClusterWorkflow(a_cluster())
+    cluster.state.stack.plan = None
+
+    async def life() -> None:
+        never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        calls = cluster.removal._calls
+        assert cluster.removal.update(), "there is no stack"
+        calls.start(PREFLIGHT, lambda: never, lambda _: None, lambda _: None)
+        assert not cluster.removal.update()
+        cluster.state.forced = "all"
+        assert cluster.removal.update()
+        calls.stop_all()
+
+    asyncio.run(life())

@@ -89,3 +89,6 @@ async def test_replicas_hear_that_it_answers_again_while_its_deletion_waits_for_
         await plane.until("InferenceCluster", "eu", lambda seen: reason(seen, "Deleting") == "Occupied")
         await observe(ObservedCluster(gateway_address="10.245.0.1"))
         await eventually(partial(endpoint, plane), lambda shown: shown == before["endpoint"], what="the endpoint")
+        # The scheduler's answer is about the newest report, so the deletion goes on.
+        await plane.delete("ModelDeployment", "qwen", NAMESPACE)
+        await plane.gone("InferenceCluster", "eu")
