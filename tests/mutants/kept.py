@@ -670,6 +670,27 @@ LOBBY = (
 # Statuses, and deletions.
 STATUSES = (
     Mutant(
+        "workflows/inference_cluster/reporter.py",
+        "Reporter.keep_replicas_informed",
+        "self.repeat()",
+        "",
+        "tests/workflows/inference_cluster/test_withdrawal.py",
+    ),
+    Mutant(
+        "workflows/inference_cluster/stack/removal.py",
+        "StackRemoval.update",
+        "self._calls.running(PREFLIGHT) and not self._state.forced",
+        "False",
+        "tests/workflows/inference_cluster/test_teardown.py",
+    ),
+    Mutant(
+        "activities/clusters/watch/observation_index.py",
+        "ObservationIndex.put_silence",
+        "round(seconds)",
+        "0",
+        "tests/activities/clusters/watch/test_silence.py",
+    ),
+    Mutant(
         "workflows/inference_cluster/workflow.py",
         "InferenceClusterWorkflow.tear_down",
         "await self.reporter.keep_replicas_informed()",
