@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from activities.clients.helm.port import HelmPort
 from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId, Selection
@@ -22,12 +23,14 @@ _NAME_MAX = 253
 async def purge(cluster: ClusterApi, helm: HelmPort, order: PurgeDefinitions, report: Callable[[Progress], None]) -> PurgedDefinitions:
     """Delete definitions until none is left but those that stay; gives these, and what is still there at the time limit.
 
+    It waits for the API server to serve a definition that was applied a moment ago, because nobody can list its objects before that.
     An object that is created between the look and the deletion is deleted with its definition: the API has no way to exclude that.
     """
     deadline = asyncio.get_running_loop().time() + order.wait_seconds
     documents = [document for release in order.releases for document in await helm.crds(as_chart(release))]
     targets = [target for target in dict.fromkeys(map(ObjectId.of, documents)) if target.kind == CRD]
     async for _ in poll_intervals():
+        is_last = asyncio.get_running_loop().time() >= deadline
         kept, remaining = list[RemainingObject](), list[RemainingObject]()
         for target in targets:
             if str(target) in order.skipped or (found := await cluster.get(target)) is None:
@@ -35,39 +38,50 @@ async def purge(cluster: ClusterApi, helm: HelmPort, order: PurgeDefinitions, re
             if found["metadata"].get("deletionTimestamp"):
                 remaining.append(remaining_object(found))
             elif why := await _use(cluster, found):
-                kept.append(RemainingObject(id=str(target), why=why))
+                left = RemainingObject(id=str(target), why=why.text)
+                (kept if why.stays or is_last else remaining).append(left)
             else:
                 await cluster.delete(target, uid=found["metadata"]["uid"], propagation="Background")
                 remaining.append(remaining_object(found))
-        if not remaining or asyncio.get_running_loop().time() >= deadline:
+        if not remaining or is_last:
             return PurgedDefinitions(kept=kept[:DEFINITIONS_KEPT_MAX], remaining=remaining[:_SHOWN_MAX])
         report({"waitingFor": [str(item) for item in remaining[:_SHOWN_MAX]]})
     raise AssertionError("poll_intervals never ends")
 
 
-async def _use(cluster: ClusterApi, definition: Json) -> str:
-    """Say why a definition stays; empty if nobody uses it."""
+class _Why(NamedTuple):
+    """Why a definition is not deleted. It `stays` for good, or the reason may pass by itself within seconds."""
+
+    text: str
+    stays: bool = True
+
+
+async def _use(cluster: ClusterApi, definition: Json) -> _Why | None:
+    """Say why a definition is not deleted; None if nobody uses it."""
     namespace, name = release_of(definition)
     if name:
-        return f"it belongs to release {namespace}/{name}"
+        return _Why(f"it belongs to release {namespace}/{name}")
     if not was_applied(definition):
-        return "it was not applied for this stack"
+        return _Why("it was not applied for this stack")
     spec = definition["spec"]
     served = next((version["name"] for version in spec["versions"] if version["served"]), "")
     if not served:
-        return "no version of it is served, so its objects cannot be listed"
+        return _Why("no version of it is served, so its objects cannot be listed")
     kind = Kind(f"{spec['group']}/{served}", spec["names"]["kind"])
     try:
-        listed = await cluster.list(Selection(kind, metadata_only=True))
+        items = (await cluster.list(Selection(kind, metadata_only=True))).items
     except StackMissing as error:
-        return f"its objects cannot be listed: {error.message}"
-    return _named(listed.items)
+        return _Why(f"its objects cannot be listed: {error.message}", stays=_is_refused(definition))
+    return _Why(f"there are objects of it, which would be deleted with it: {_named(items)}") if items else None
+
+
+def _is_refused(definition: Json) -> bool:
+    """Tell whether the API server will not serve a definition, because another one has a name of its kind."""
+    reported = (definition.get("status") or {}).get("conditions") or []
+    return any(each.get("type") == "NamesAccepted" and each.get("status") == "False" for each in reported)
 
 
 def _named(items: Sequence[Json]) -> str:
-    if not items:
-        return ""
     places = [item["metadata"] for item in items[:_NAMED_MAX]]
     names = ", ".join("/".join(filter(None, (place.get("namespace"), place["name"])))[:_NAME_MAX] for place in places)
-    more = f" and {len(items) - _NAMED_MAX} more" if len(items) > _NAMED_MAX else ""
-    return f"there are objects of it, which would be deleted with it: {names}{more}"
+    return names + (f" and {len(items) - _NAMED_MAX} more" if len(items) > _NAMED_MAX else "")

@@ -4,8 +4,13 @@ from typing import Any
 
 import pytest
 
+from activities.cluster_objects.cluster_api import ClusterApi, Keep, Listing, Selection, whole
 from activities.render.stack import components, objects
+from activities.stack import purge as purging
+from api_types.errors import StackMissing
+from api_types.messages.cluster_work import RemainingObject
 from api_types.messages.stack import PurgedDefinitions, PurgeDefinitions, StackPlan
+from tests.activities.environment.cluster_under_test import eventually
 from tests.activities.stack.stack_under_test import DEFINITIONS, GATEWAY_API, StackUnderTest
 
 pytestmark = [pytest.mark.testbed("shared"), pytest.mark.long]
@@ -21,6 +26,11 @@ async def purge(stack: StackUnderTest, plan: StackPlan, *components_: str, **mor
     order = PurgeDefinitions(**{"releases": releases, "wait_seconds": 60, **stack.base, **more})
     found: PurgedDefinitions = await stack.run(stack.activities.purge_definitions, order)
     return found
+
+
+async def remaining(stack: StackUnderTest, plan: StackPlan) -> list[RemainingObject]:
+    """Purge once, without waiting; gives what is still there, and nothing while the API server does not serve the definition yet."""
+    return (await purge(stack, plan, LWS, wait_seconds=0)).remaining
 
 
 async def test_definitions_without_objects_go_and_those_with_one_stay_and_are_named(stack: StackUnderTest) -> None:
@@ -46,13 +56,25 @@ async def test_definitions_without_objects_go_and_those_with_one_stay_and_are_na
     assert stack.world.names(DEFINITIONS) == [FEATURES]
 
 
+async def test_a_definition_that_was_applied_a_moment_ago_goes_once_it_is_served(stack: StackUnderTest) -> None:
+    plan = await stack.plan()
+    await stack.crds(plan, LWS)
+    told: list[Any] = []
+    order = PurgeDefinitions(releases=[plan.releases[LWS]], wait_seconds=60, **stack.base)
+    async with stack.activities.helm.at(order.connection) as helm:
+        found = await purging.purge(NotServedYet(await stack.api()), helm, order, told.append)
+    assert found == PurgedDefinitions()
+    assert told[0] == {"waitingFor": [f"CustomResourceDefinition {SETS} (its objects cannot be listed: not served yet)"]}
+    assert SETS not in stack.world.names(DEFINITIONS)
+
+
 async def test_a_definition_that_does_not_go_is_named_with_what_holds_it_until_it_is_skipped(stack: StackUnderTest) -> None:
     plan = await stack.plan()
     await stack.crds(plan, LWS)
     stack.world.patch(f"{DEFINITIONS}/{SETS}", {"metadata": {"finalizers": ["example.com/held"]}})
     try:
-        (held,) = (await purge(stack, plan, LWS, wait_seconds=0)).remaining
-        (held,) = (await purge(stack, plan, LWS, wait_seconds=0)).remaining
+        await eventually(lambda: remaining(stack, plan))
+        (held,) = await remaining(stack, plan)
         assert "finalizer example.com/held" in held.why
         assert (await purge(stack, plan, LWS, skipped=[held.id])).remaining == []
     finally:
@@ -94,6 +116,22 @@ async def test_those_of_a_release_and_those_of_a_stack_that_another_one_has_stay
     assert (result.kept, result.remaining) == ([], [])
     assert "belongs to" in result.skipped[0]
     assert SETS in stack.world.names(DEFINITIONS)
+
+
+class NotServedYet:
+    """A cluster that serves no kind when it is asked for the first time."""
+
+    def __init__(self, cluster: ClusterApi) -> None:
+        self.cluster, self.was_asked = cluster, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cluster, name)
+
+    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
+        if self.was_asked:
+            return await self.cluster.list(selection, keep)
+        self.was_asked = True
+        raise StackMissing("not served yet")
 
 
 def features() -> dict[str, Any]:
