@@ -31,6 +31,8 @@ HISTORY_MAX = 10
 _OUTPUT_MAX = 64 << 20
 _STDERR_MAX = 64 << 10
 _READ_BYTES = 1 << 16
+# How often an ended helm is looked for: a run takes seconds.
+_LOOK_SECONDS = 0.05
 # What a program needs to run and to reach a registry; a HELM_* of the worker's environment would change what is installed.
 _INHERITED = ("PATH", "LANG", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
@@ -180,11 +182,17 @@ async def _end(process: Process, term_seconds: float) -> None:
         _signal(process, signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(term_seconds):
-                await process.wait()
+                await _ended(process)
     _signal(process, signal.SIGKILL)
     # A pipe that was not read to its end stays open otherwise.
     process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001 - asyncio has no other way
     await process.wait()
+
+
+async def _ended(process: Process) -> None:
+    """Wait until a process has ended. `Process.wait` also waits for its pipes, which a process that inherited one may hold open."""
+    while process.returncode is None:  # noqa: ASYNC110 - no event says that it holds
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _signal(process: Process, number: signal.Signals) -> None:

@@ -29,6 +29,8 @@ from tests.environment.waiting import TIMEOUT_SECONDS
 # Shell: a program that ignores SIGTERM, with a child that does so too, and writes both ids. It ends later than every wait here.
 STUBBORN = "trap '' TERM; sleep 3600 & echo $$ >> {ids}; echo $! >> {ids}; wait; sleep 3600"
 OBEDIENT = "sleep 3600 & echo $$ >> {ids}; echo $! >> {ids}; wait"
+# An obedient one whose child ignores SIGTERM and holds its output open.
+SURVIVED = "(trap '' TERM; sleep 3600) & echo $$ >> {ids}; echo $! >> {ids}; wait"
 
 
 def made(executable: str, home: Path, **options: Any) -> HelmCommand:
@@ -101,8 +103,9 @@ async def test_stk_4_a_cancelled_run_that_ignores_sigterm_is_killed_after_its_ti
     await ended(*pids)
 
 
-async def test_a_cancelled_run_that_obeys_is_over_at_once(script: Script, tmp_path: Path) -> None:
-    helm = made(script(OBEDIENT.format(ids=tmp_path / "ids")), tmp_path, term_seconds=2 * TIMEOUT_SECONDS)
+@pytest.mark.parametrize("text", [OBEDIENT, SURVIVED], ids=["with-its-child", "before-its-child"])
+async def test_a_cancelled_run_that_obeys_is_over_at_once(script: Script, tmp_path: Path, text: str) -> None:
+    helm = made(script(text.format(ids=tmp_path / "ids")), tmp_path, term_seconds=2 * TIMEOUT_SECONDS)
     async with running(helm, "upgrade") as run:
         pids = await numbers_in(tmp_path / "ids", 2)
         run.cancel()
