@@ -106,19 +106,25 @@ class HelmCommand(Command):  # type: ignore[misc] # the library is untyped
         await self.run(["rollback", name, revision, "--namespace", namespace, *bounds, *conflicts])
 
     async def _run(self, arguments: list[str], given: bytes | None) -> bytes:
-        process = await asyncio.create_subprocess_exec(
-            self._executable,
-            *arguments,
-            env=self._variables,
-            stdin=DEVNULL if given is None else PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            start_new_session=True,
+        start = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                self._executable,
+                *arguments,
+                env=self._variables,
+                stdin=DEVNULL if given is None else PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                start_new_session=True,
+            )
         )
         try:
-            stdout, stderr = await self._talk(process, arguments[0], given)
+            # asyncio ends a start that is cancelled by killing helm alone: what helm has started by then would live on.
+            await _shielded(start)
+            stdout, stderr = await self._talk(start.result(), arguments[0], given)
         finally:
-            await _shielded(_end(process, self._term_seconds))
+            if not start.exception():
+                await _shielded(_end(start.result(), self._term_seconds))
+        process = start.result()
         if process.returncode == 0:
             return stdout
         raise HelmFailed(arguments[0], process.returncode, stderr)
@@ -200,7 +206,7 @@ def _signal(process: Process, number: signal.Signals) -> None:
         os.killpg(process.pid, number)
 
 
-async def _shielded(work: Awaitable[None]) -> None:
+async def _shielded(work: Awaitable[object]) -> None:
     """Finish some work also when the task is cancelled meanwhile, once or more often; then the cancellation goes on."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

@@ -116,6 +116,28 @@ async def test_a_cancelled_run_that_obeys_is_over_at_once(script: Script, tmp_pa
     await ended(*pids)
 
 
+async def test_a_run_that_is_cancelled_while_helm_is_started_leaves_no_process(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine helm may have started others before asyncio has connected its pipes."""
+    start, connected = asyncio.create_subprocess_exec, asyncio.Event()
+
+    async def slowly(*arguments: Any, **options: Any) -> asyncio.subprocess.Process:
+        process = await start(*arguments, **options)
+        await connected.wait()
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slowly)
+    async with running(made(script(STUBBORN.format(ids=tmp_path / "ids")), tmp_path), "upgrade") as run:
+        pids = await numbers_in(tmp_path / "ids", 2)
+        run.cancel()
+        await asyncio.sleep(0)
+        connected.set()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+    await ended(*pids)
+
+
 async def test_helm_is_asked_to_end_before_it_is_killed(script: Script, tmp_path: Path) -> None:
     recorded = tmp_path / "recorded"
     text = f"trap 'echo failed > {recorded}; exit 1' TERM; echo $$ > {tmp_path}/ids; while :; do sleep 0.1; done"
