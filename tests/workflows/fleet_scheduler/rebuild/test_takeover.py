@@ -8,7 +8,7 @@ import pytest
 from temporalio.client import WorkflowHistory
 
 from api_types import names
-from tests.environment.waiting import TIMEOUT_SECONDS
+from tests.environment.waiting import LONGEST_PAUSE_SECONDS, TIMEOUT_SECONDS
 from tests.workflows.environment.harness import Json, a_deployment, condition, eventually
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, nodes_charged
 from tests.workflows.environment.simulated_fleet import apply_clusters, simulated_fleet, until_known
@@ -61,6 +61,17 @@ async def current_run(fleet: ProtocolFleet) -> str:
     return (await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).describe()).run_id
 
 
+async def until_at_rest(fleet: ProtocolFleet) -> None:
+    """Wait until the scheduler has had a task about all that is in its history: a run that ended before that answers no query."""
+    scheduler = fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID)
+    seen, before = 0, -1
+    while not seen or seen != before:
+        await asyncio.sleep(2 * LONGEST_PAUSE_SECONDS)
+        raw = (await scheduler.describe()).raw_description
+        is_busy = raw.HasField("pending_workflow_task") or raw.pending_activities
+        before, seen = seen, 0 if is_busy else raw.workflow_execution_info.history_length
+
+
 async def test_the_next_scheduler_reads_the_state_of_the_last_terminated_run_that_had_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real server lists terminated runs, and workers answer queries for the state of such a run.
 
@@ -68,6 +79,7 @@ async def test_the_next_scheduler_reads_the_state_of_the_last_terminated_run_tha
     """
     async with fleet_of_one(4) as fleet:
         before, lost = await ledger(fleet), await epoch(fleet)
+        await until_at_rest(fleet)
         await fleet.terminate_scheduler(LOST)
         first_run = await current_run(fleet)
         await place(fleet, "second")
@@ -80,12 +92,14 @@ async def test_the_next_scheduler_reads_the_state_of_the_last_terminated_run_tha
         assert not {"list_for_rebuild", "read_accounts"} & set(names_of_activities)
 
         # Runs that were lost before they had a task have no state.
+        await until_at_rest(fleet)
         await fleet.lose_workers()
         for _ in range(2):
             await fleet.terminate_scheduler(LOST)
         first_run = await current_run(fleet)
         await fleet.start_workers()
         await place(fleet, "third")
+        await until_at_rest(fleet)
         assert "list_for_rebuild" not in await activities_since(fleet, first_run)
 
         # Nor has a run that was lost before it had read the state of another.
