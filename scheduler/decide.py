@@ -27,6 +27,7 @@ from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.fleet.reserved_entry import EntryPolicy, ReservedFor, refresh_policy, reserved_entry
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Diagnosis, Eviction, Placement
+from scheduler.model.identity import Owner
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.version import SCHEDULER_VERSION
@@ -113,6 +114,7 @@ def _run_cycles(
         decision = _build_decision(cycle, policy)
         explained = _explained(cycle, decision) if is_explained(decision) else ExplainedDecision(decision)
         cycle.finish()
+        _record_search(own.unfinished_searches, (decision.namespace, decision.deployment), decision.unfinished)
         if own.rules.reserve_for_queue:
             _reserve(own, cycle, decision)
         yield explained
@@ -122,7 +124,7 @@ def _explained(cycle: SchedulingCycle, decision: Decision) -> ExplainedDecision:
     placer = placer_after(cycle)
     placements = placement_reasons(cycle, placer)
     found: tuple[Suggestion, ...] = ()
-    if placer is not None and decision.shortfall and not cycle.held:
+    if placer is not None and decision.shortfall and not cycle.held and not cycle.is_cut_short:
         with gang_begun(placer, decision.shortfall) as gang:
             found = Suggestions(placer, gang.size - gang.placed).all()
     return ExplainedDecision(
@@ -157,8 +159,17 @@ def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None)
     for victim in decision.victims:
         fleet.preempted_at[(victim.namespace, victim.deployment)] = decision.now
     _drop_expired_preemptions(fleet, decision.now)
+    changed = _record_search(fleet.unfinished_searches, owner, decision.unfinished) or changed
     if changed or decision.victims or decision.refused:
         fleet.version += 1
+
+
+def _record_search(searches: dict[Owner, int], owner: Owner, unfinished: int) -> bool:
+    """Record how many decisions ended before their search for victims did; True if that changed anything."""
+    before = searches.pop(owner, 0)
+    if unfinished:
+        searches[owner] = unfinished
+    return before != unfinished
 
 
 def _drop_expired_preemptions(fleet: Fleet, now: int) -> None:
@@ -223,7 +234,9 @@ def _build_decision(cycle: SchedulingCycle, policy: EntryPolicy) -> Decision:
         held = cycle.held or ("the selectors cannot be used" if cycle.invalid else "")
         compiled = cycle.placer.compiled if cycle.placer else cycle.compiled
         diagnosis = diagnose(cycle.overlay, deployment, compiled, cycle.placer, held=held, missing=shortfall)
-        diagnosis = replace(diagnosis, preemption=cycle.preemption)
+        # Whoever follows a suggestion pays for it, so none is made before everything was looked at.
+        suggestion = "" if cycle.is_cut_short else diagnosis.suggestion
+        diagnosis = replace(diagnosis, preemption=cycle.preemption, suggestion=suggestion)
     observed = any(k.entry.state == reasons.BOUND for k in cycle.kept)
     condition = conditions.scheduled(deployment, len(placements), observed=observed, invalid=cycle.invalid, diagnosis=diagnosis)
     named = (conditions.cache_condition(deployment), conditions.priority_class_condition(deployment, cycle.overlay.options))
@@ -255,6 +268,7 @@ def _build_decision(cycle: SchedulingCycle, policy: EntryPolicy) -> Decision:
         deployment_uid=deployment.uid,
         refused=tuple(sorted(set(cycle.refused))),
         waiting_since=_waiting_since(cycle) if shortfall else -1,
+        unfinished=cycle.unfinished,
         **policy._asdict(),
     )
 

@@ -12,7 +12,7 @@ from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.hardware.charged_devices import Pods, PoolLoad, capacity_of, pods_on
 from scheduler.hardware.template import Layout
 from scheduler.model.inputs import PoolView
-from scheduler.placement.limits.device_accounting import Fragmentation, admits, charged_pods, counts_devices, fragmentation
+from scheduler.placement.limits.device_accounting import Fragmentation, admits, charged_load, counts_devices, fragmentation
 from scheduler.placement.placer import ReplicaPlacer
 
 
@@ -178,7 +178,7 @@ def _pods(placer: ReplicaPlacer, engine: int, pool: PoolView) -> list[Pods]:
 
 
 def _charged(placer: ReplicaPlacer, info: ClusterInfo, p: int) -> PoolLoad:
-    return charged_pods(placer.overlay, info, info.pools[p], (placer.deployment.namespace, placer.deployment.name))
+    return charged_load(placer.overlay, info, (placer.deployment.namespace, placer.deployment.name)).on(info.pools[p])
 
 
 def _fitting(placer: ReplicaPlacer, info: ClusterInfo, p: int, pods: list[Pods], added: list[Pods]) -> int:

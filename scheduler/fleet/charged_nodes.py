@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from scheduler.hardware.template import charges
+from scheduler.model.identity import Owner
 from scheduler.model.inputs import LedgerEntry
 from scheduler.model.reasons import RELEASING
 
@@ -132,6 +133,11 @@ def reusing_group(entry: LedgerEntry) -> Group:
     """Name the deployment that may reuse an entry's nodes while it is releasing: its own, or the one it was preempted for."""
     namespace, deployment = entry.nominated_for or (entry.namespace, entry.deployment)
     return (namespace, deployment, entry.cluster)
+
+
+def leaves_for(entry: LedgerEntry, owner: Owner) -> bool:
+    """Whether a replica is releasing and a deployment may reuse its nodes."""
+    return entry.state == RELEASING and (entry.nominated_for or (entry.namespace, entry.deployment)) == owner
 
 
 def charge_key(entry: LedgerEntry) -> tuple[object, ...]:

@@ -41,6 +41,8 @@ class Fleet:
         self.refused: dict[RefusedPool, int] = {}
         # Deployments that wait for capacity, kept only while the queue order is strict.
         self.queue_reservations: dict[Owner, QueueReservation] = {}
+        # How many decisions in a row about a deployment ended before their search for victims did.
+        self.unfinished_searches: dict[Owner, int] = {}
         # The classes that exist, where the fleet was read together with them; only explanations read it.
         self.class_names: frozenset[str] | None = None
 

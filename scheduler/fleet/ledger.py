@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.fleet.change_log import ChangeLog
-from scheduler.fleet.charged_nodes import ChargedNodes, charge_key, reusing_group
+from scheduler.fleet.charged_nodes import ChargedNodes, charge_key, leaves_for, reusing_group
 from scheduler.fleet.neighbours import Neighbours
 from scheduler.hardware.charged_devices import ClusterLoad
 from scheduler.hardware.template import charges
@@ -122,8 +122,8 @@ class Ledger:
 
     def predecessors(self, owner: Owner, cluster: str) -> tuple[str, ...]:
         """Name the replicas on a cluster whose nodes a new one of this owner may reuse, once their objects are gone."""
-        found = {entry.uid for entry in self.owned(*owner).values() if entry.cluster == cluster and entry.state == RELEASING}
-        found |= {entry.uid for entry in self.nominated_for(owner).values() if entry.cluster == cluster}
+        releasing = [entry for entry in self._nearest(owner, cluster) if entry.state == RELEASING]
+        found = {entry.uid for entry in releasing if owner in ((entry.namespace, entry.deployment), entry.nominated_for)}
         return tuple(sorted(found))
 
     def nominated_for(self, owner: Owner) -> Mapping[str, LedgerEntry]:
@@ -138,6 +138,18 @@ class Ledger:
             if entry.state == RELEASING and entry.nominated_for in (None, owner):
                 yield entry
         yield from (entry for entry in self.nominated_for(owner).values() if (entry.namespace, entry.deployment) != owner)
+
+    def leaving_on(self, owner: Owner, cluster: str) -> list[LedgerEntry]:
+        """Give those that `leaving_for` gives of one cluster."""
+        return [entry for entry in self._nearest(owner, cluster) if leaves_for(entry, owner)]
+
+    def _nearest(self, owner: Owner, cluster: str) -> list[LedgerEntry]:
+        """Give the entries on a cluster that are of an owner or nominated for it, and perhaps others, by looking at as few as possible."""
+        here, owned, nominated = self.on_cluster(cluster), self.owned(*owner), self.nominated_for(owner)
+        if len(here) <= len(owned) + len(nominated):
+            return list(here.values())
+        # Nodes of a deployment's own replica may be nominated for it.
+        return [entry for entry in {**owned, **nominated}.values() if entry.cluster == cluster]
 
     def named(self, name: str) -> Iterator[LedgerEntry]:
         """Give the entries that carry a replica name."""

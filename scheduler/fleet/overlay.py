@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from scheduler.fleet.caches.loads_beside import LoadsBeside
 from scheduler.fleet.caches.quota_usage import QuotaUsage
 from scheduler.fleet.caches.victim_index import Levels, in_order, moved
 from scheduler.fleet.capacity import observed_limit
@@ -38,7 +39,9 @@ class FleetOverlay:
         self.quota_usage = QuotaUsage(fleet.index.clusters, self.ledger, fleet.quota_usage)
         self.preempted_at: dict[Owner, int] = {}
         self.refused: dict[RefusedPool, int] = dict(fleet.refused)
+        self.unfinished_searches: dict[Owner, int] = dict(fleet.unfinished_searches)
         self.queue_reservations: dict[Owner, QueueReservation] = dict(fleet.queue_reservations) if self.rules.reserve_for_queue else {}
+        self._loads_beside: dict[Owner, LoadsBeside] = {}
         # Pools of each queue reservation, computed on first use.
         self.reserved_pools: dict[Owner, object] = {}
         # Work of the selectors that were matched, those of each template once.
@@ -58,6 +61,7 @@ class FleetOverlay:
         other.preempted_at = dict(self.preempted_at)
         other.queue_reservations = dict(self.queue_reservations)
         other.refused = dict(self.refused)
+        other.unfinished_searches = dict(self.unfinished_searches)
         self._catch_up()
         other._full = dict(self._full)  # same class
         other._freed = self._freed  # same class
@@ -85,6 +89,13 @@ class FleetOverlay:
             return None
         held = [releasing.get(pool.name, NO_RELEASING_NODES) for pool in info.pools]
         return [releasing_nodes.reusable for releasing_nodes in held]
+
+    def loads_beside(self, owner: Owner) -> LoadsBeside:
+        """Give what a deployment finds charged to clusters in devices, beside its releasing replicas."""
+        known = self._loads_beside.get(owner)
+        if known is None:
+            known = self._loads_beside[owner] = LoadsBeside(self.ledger, owner)
+        return known
 
     def replicas_by_priority(self, cluster: str) -> Sequence[LedgerEntry]:
         """Give the replicas of a cluster that are not releasing: the lowest priority first, of equal ones the youngest."""

@@ -151,6 +151,8 @@ class Decision:
         victims: replicas of other deployments that are preempted.
         more: steps are left that wait for the health of replicas; request again when it changes.
         waiting_since: since when it reserves capacity against those behind it, in ms; -1 when it does not.
+        unfinished: how many decisions in a row, this one included, ended before their search for victims did; the next one goes on. 0 where
+            it ended, or will not be continued.
         refused: (cluster, pool) that let a replica wait too long for admission; they are not used for a while.
         digest: over everything that matters; equal input gives an equal digest.
 
@@ -181,6 +183,12 @@ class Decision:
     refused: tuple[tuple[str, str], ...] = ()
     avoids: AntiAffinity = ()
     priority_class: str = ""
+    unfinished: int = 0
+
+    @property
+    def search_goes_on(self) -> bool:
+        """Whether the same request has to be decided again: the search for victims goes on, and nothing else asks for that."""
+        return self.unfinished > 0 and not self.victims
 
     @property
     def waits_for_capacity(self) -> bool:

@@ -1,3 +1,3 @@
 """The version of the placement rules, recorded with every decision."""
 
-SCHEDULER_VERSION = "1.1.0"
+SCHEDULER_VERSION = "1.2.0"

@@ -30,6 +30,7 @@ from scheduler.placement.rollout import (
     unavailable_limit,
 )
 from scheduler.placement.scale_down import surplus_replicas
+from scheduler.placement.victim_search import UNFINISHED_MAX
 
 
 @dataclass(slots=True)
@@ -59,6 +60,8 @@ class SchedulingCycle:
     refused: list[tuple[str, str]] = field(default_factory=list)
     more: bool = False
     preemption: str = ""
+    is_cut_short: bool = False
+    unfinished: int = 0
 
     @property
     def deployment(self) -> DeploymentView:
@@ -287,7 +290,7 @@ class SchedulingCycle:
         if policy.preemption != "LowerPriority":
             self.preemption = f"preemption is off (preemptionPolicy {policy.preemption})"
             return
-        preemption = Preemption(self._placer)
+        preemption = Preemption(self._placer, missing)
         while missing > 0:
             done = preemption.place(min(size, missing), self.placed)
             if not done:
@@ -296,8 +299,19 @@ class SchedulingCycle:
             missing -= done
         preemption.finish()
         self.victims = preemption.evictions
-        # What was freed leaves fewer to search through in the next decision.
-        self.more = self.more or (bool(self.victims) and missing > 0 and preemption.is_cut_short)
+        self.is_cut_short = missing > 0 and preemption.is_cut_short
+        if self.is_cut_short:
+            self._continue_search()
+
+    def _continue_search(self) -> None:
+        """Have the next decision go on with the search for victims: as long as this one if it found some, else longer."""
+        owner = (self.deployment.namespace, self.deployment.name)
+        unfinished = self.overlay.unfinished_searches.get(owner, 0)
+        if self.victims:
+            self.unfinished = unfinished
+        elif unfinished < UNFINISHED_MAX:
+            self.unfinished = unfinished + 1
+        self.more = self.more or bool(self.victims) or self.unfinished > 0
 
     @property
     def _placer(self) -> ReplicaPlacer:

@@ -16,7 +16,7 @@ from scheduler.hardware.template import charges
 from scheduler.model.decision import EnginePlacement, MemberPlacement
 from scheduler.model.inputs import DeploymentView, LedgerEntry, PoolView
 from scheduler.model.policy import WHOLE_NODES
-from scheduler.placement.limits.device_accounting import NO_OWNER, accounting_of, admits, charged_pods, counts_devices, with_slots
+from scheduler.placement.limits.device_accounting import NO_OWNER, accounting_of, admits, charged_load, counts_devices, with_slots
 from scheduler.placement.limits.quota import QuotaGate
 from scheduler.placement.limits.reserved_pools import ReservedPools
 
@@ -65,7 +65,7 @@ def _short_of_devices(
         if not _grows(entry.engines, target, pool):
             continue
         # The pods that it grows by wait for no releasing replica.
-        charged = charged_pods(overlay, info, pool, NO_OWNER, {entry.uid})
+        charged = charged_load(overlay, info, NO_OWNER, {entry.uid}).on(pool)
         if p in left_out or not admits(overlay, pool, charged, pods_on(target, pool)):
             return f"too few free devices on {info.name}/{pool.name}"
     return ""

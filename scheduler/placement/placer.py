@@ -14,7 +14,7 @@ from operator import or_
 
 from api_types.names import replica_name
 from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
-from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
+from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.reserved_entry import EntryPolicy, ReservedFor, reserved_entry
 from scheduler.hardware.node_fitting import Trial
@@ -64,6 +64,8 @@ class ReplicaPlacer:
         releasing = overlay.index.named(entry.cluster for entry in overlay.ledger.leaving_for(self._owner))
         # Clusters that are not known to be full.
         self.open = ClusterSet(self.passing & (~overlay.full(compiled) | releasing))
+        # Those of the others that only a quota refuses.
+        self._over_quota = NO_CLUSTERS
         # Domains to spread over are those of clusters that could be used, whether their hardware fits or not.
         eligible = passing([result for result in found if result.code != reasons.NO_POOL_MATCHES], overlay.index.everything)
         self.constraints = Constraints(overlay, self.deployment, eligible)
@@ -110,8 +112,8 @@ class ReplicaPlacer:
         info = self.overlay.clusters.get(cluster)
         if info is not None:
             # What a replica gives back of a quota counts on every cluster.
-            freed = self.passing if self._has_quota else self.passing & 1 << info.rank
-            self.open = ClusterSet(self.open | freed)
+            self.open = ClusterSet(self.open | self._over_quota | self.passing & 1 << info.rank)
+            self._over_quota = NO_CLUSTERS
             self._forget(info)
 
     def _forget(self, info: ClusterInfo) -> None:
@@ -160,6 +162,8 @@ class ReplicaPlacer:
     def mark_full(self, info: ClusterInfo, trial: Trial) -> None:
         """Leave out a cluster without free capacity, in this decision and in later ones until nodes are freed."""
         self.open = ClusterSet(self.open & ~(1 << info.rank))
+        if trial.over_quota:
+            self._over_quota = ClusterSet(self._over_quota | 1 << info.rank)
         if not trial.violation:
             # Full even with the nodes that only this deployment may reuse, so full for every deployment.
             self.overlay.add_full(self.compiled, info)

@@ -9,15 +9,18 @@ wait until the victims are gone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.fleet.cluster_index import ClusterSet
 from scheduler.fleet.nomination import nominate
+from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.decision import Eviction, Placement
 from scheduler.model.identity import Owner, named_in
 from scheduler.model.inputs import LedgerEntry
+from scheduler.placement.limits.device_accounting import counts_devices
 from scheduler.placement.placer import ReplicaPlacer
 from scheduler.placement.victim_search import SEARCH_STEPS, VictimSearch, owner_of
 
@@ -36,12 +39,12 @@ class Victim:
 class Preemption:
     """Places the replicas of one decision that find no room otherwise."""
 
-    def __init__(self, placer: ReplicaPlacer) -> None:
+    def __init__(self, placer: ReplicaPlacer, missing: int) -> None:
         self._placer = placer
         self._overlay = placer.overlay
         self._owner: Owner = (placer.deployment.namespace, placer.deployment.name)
         self._victims: list[Victim] = []
-        self._search = VictimSearch(placer)
+        self._search = VictimSearch(placer, missing)
         self._sparing_steps = SPARING_STEPS_MAX
 
     @property
@@ -75,6 +78,8 @@ class Preemption:
             How many were placed.
 
         """
+        if size > 1 and not self._search.has_room(size):
+            return 0
         before = len(self._victims)
         done: list[Placement] = []
         for _ in range(size):
@@ -134,6 +139,8 @@ class Preemption:
         for spared in sorted(chosen, key=lambda e: (-e.priority, e.since, e.name)):
             if self._sparing_steps <= 0:
                 return
+            if sum(charges(spared.engines).values()) > self._left_over(cluster):
+                continue
             # All are undone and done again, and where the rest is not enough a second time.
             self._sparing_steps -= 4 * (len(chosen) + len(own))
             taken = self._placer.trials.budget.taken
@@ -151,6 +158,14 @@ class Preemption:
             chosen = rest
             for n, placement in zip(own, again, strict=True):
                 placed[n] = placement
+
+    def _left_over(self, cluster: str) -> float:
+        """Give the nodes that are left on a cluster beside the placements; infinity where nodes alone do not tell what can be spared."""
+        info = self._overlay.clusters[cluster]
+        free = self._overlay.free(info)
+        left = [a + b for a, b in zip(free, self._overlay.reusable(info, *self._owner) or [0] * len(free), strict=True)]
+        is_known = not info.observed and not counts_devices(self._overlay) and min(left, default=0) >= 0
+        return sum(left) if is_known else math.inf
 
     def _take_instead(self, cluster: str, victims: Sequence[LedgerEntry]) -> None:
         """Preempt these victims on a cluster instead of those so far.

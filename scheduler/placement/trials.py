@@ -19,7 +19,7 @@ from scheduler.hardware.node_fitting import FitRules, Limit, Networks, SearchBud
 from scheduler.hardware.template import CompiledTemplate, joined_units
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import DeploymentView
-from scheduler.placement.limits.device_accounting import admits, charged_pods, counts_devices, fit_devices, with_slots
+from scheduler.placement.limits.device_accounting import admits, charged_load, counts_devices, fit_devices, with_slots
 from scheduler.placement.limits.queue_limits import QueueLimits, refused_positions
 from scheduler.placement.limits.quota import QuotaGate
 from scheduler.placement.limits.reserved_pools import ReservedPools
@@ -163,7 +163,7 @@ class Trials:
         """Whether a pool has the devices for one engine, regardless of the others."""
         pool = info.pools[p]
         added = pods_on((self._compiled.place(i, pool.name, pool.device_set),), pool)
-        return admits(self._overlay, pool, charged_pods(self._overlay, info, pool, self._owner), added)
+        return admits(self._overlay, pool, charged_load(self._overlay, info, self._owner).on(pool), added)
 
     def placed_engines(self, info: ClusterInfo, trial: Trial) -> tuple[EnginePlacement, ...]:
         """Place the engines on the pools that a trial found."""

@@ -2,29 +2,35 @@
 
 The clusters are visited once, those with the lowest priorities first, and what was found on each is kept: the next replica of the same
 decision starts with the best of the others. Only a cluster where something changed since, or one that was not searched to its end because
-another one was better, is searched again. A search has a budget that depends neither on the number of clusters nor on that of replicas.
+another one was better, is searched again. A search has a budget that depends neither on the number of clusters nor on that of replicas. One
+that ends before it has found anything goes on in the next decision, with a budget four times as large and with good sets for the best.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import accumulate, combinations, islice
 from math import comb
 
-from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
+from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet
 from scheduler.fleet.nomination import gone_with
 from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import LedgerEntry
+from scheduler.placement.limits.device_accounting import counts_devices
 from scheduler.placement.placer import ReplicaPlacer
 
 # What the searches for victims of one decision may take together, in replicas that are looked at, of about 2 µs each; beyond that a good
 # set is taken instead of the best.
 PREEMPTION_STEPS_MAX = 10_000
+# So many decisions in a row may find nothing within their budget before the search ends; the last one takes about a second.
+UNFINISHED_MAX = 3
+_GROWTH = 4
 # Sets of victims tried on one cluster.
 _SETS_MAX = 2_000
 # A trial of a set that is more than an addition of nodes, in those steps; its search for an arrangement comes on top, of which so many
@@ -51,11 +57,18 @@ class Choice:
 class VictimSearch:
     """The search for victims of one decision, replica after replica."""
 
-    def __init__(self, placer: ReplicaPlacer) -> None:
+    def __init__(self, placer: ReplicaPlacer, missing: int) -> None:
         self._placer = placer
         self._overlay = placer.overlay
         self._owner: Owner = (placer.deployment.namespace, placer.deployment.name)
-        self._steps = PREEMPTION_STEPS_MAX
+        # Of several replicas each needs a cluster of its own, so whether one cluster is better than the best does not end its search.
+        self._finds_one = missing == 1
+        self._unfinished = self._overlay.unfinished_searches.get(self._owner, 0)
+        # A search that was not finished takes what it finds first.
+        self._is_quick = self._unfinished > 0
+        self._steps_max: int = PREEMPTION_STEPS_MAX * _GROWTH**self._unfinished
+        self._steps: int = self._steps_max
+        self._room = ""
         self._preempted: set[Owner] = set()
         # Why no replica of a deployment may be preempted, "" if one may.
         self._barred: dict[Owner, str] = {}
@@ -63,6 +76,8 @@ class VictimSearch:
         self._visited: dict[str, ClusterInfo] = {}
         # The best choice of each cluster; None: nothing there is better than the cost.
         self._heap: list[tuple[Cost, int, int, Choice | None]] = []
+        # Clusters on which nothing was found, with the position in the ledger's log at which they were searched.
+        self._fruitless: dict[str, int] = {}
         # Makes each item of the heap different from every other.
         self._searches = 0
         self._current: dict[int, Cost] = {}
@@ -73,6 +88,45 @@ class VictimSearch:
     def is_cut_short(self) -> bool:
         """Whether the search ended before every cluster was looked at."""
         return self._steps <= 0
+
+    def has_room(self, size: int) -> bool:
+        """Tell whether a gang may fit once all replicas are gone that may be preempted; a search that cannot succeed does not begin."""
+        if counts_devices(self._overlay):
+            return True
+        reachable = self._overlay.index.each(ClusterSet(self._placer.passing & (self._placer.open | self._lower())))
+        found = 0.0
+        for info in reachable:
+            found += self._most_replicas(info)
+            if found >= size:
+                return True
+        self._room = f"preemption would not help: replicas of lower priority make room for {found:.0f} of {size} replicas of the gang"
+        return False
+
+    def _most_replicas(self, info: ClusterInfo) -> float:
+        """Give how many replicas a cluster takes at most without those that may be preempted; infinity where they reuse nodes."""
+        room = self._overlay.free(info)
+        reusable = self._overlay.reusable(info, *self._owner) or ()
+        for p, nodes in enumerate(reusable):
+            room[p] += nodes
+        for entry in self._preemptable(info):
+            if entry.reuse:
+                return math.inf
+            for pool, nodes in charges(entry.engines).items():
+                if pool in info.positions:
+                    room[info.positions[pool]] += nodes
+        engines = self._placer.compiled.on(info.layout).engines
+        if len(engines) == 1:
+            return sum(max(0, room[p]) // engines[0].cost for p in engines[0].positions)
+        usable = {p for engine in engines for p in engine.positions}
+        return sum(max(0, room[p]) for p in usable) // sum(engine.cost for engine in engines)
+
+    def _lower(self) -> ClusterSet:
+        """Give the clusters that have a replica of lower priority."""
+        found = NO_CLUSTERS
+        for priority, clusters in self._overlay.lowest_priorities().items():
+            if priority < self._placer.priority:
+                found = ClusterSet(found | clusters)
+        return found
 
     def bar(self, owners: set[Owner]) -> None:
         """Take no replicas of these deployments any more."""
@@ -87,6 +141,8 @@ class VictimSearch:
         while found is None:
             self._visit()
             if not self._heap:
+                if self._search_fruitless():
+                    continue
                 break
             item = heapq.heappop(self._heap)
             cost, rank, _, choice = item
@@ -106,8 +162,13 @@ class VictimSearch:
     @property
     def refusal(self) -> str:
         """Say why nothing was found."""
+        if self._room:
+            return self._room
         if self.is_cut_short:
-            return f"preemption was cut short after {PREEMPTION_STEPS_MAX} replicas were looked at"
+            looked = f"{self._steps_max} replicas were looked at"
+            if self._unfinished < UNFINISHED_MAX:
+                return f"the search for replicas to preempt goes on: {looked} so far"
+            return f"the search for replicas to preempt was cut short after {looked}; it begins anew when the fleet changes"
         seen = self._seen()
         if seen:
             texts = {
@@ -137,11 +198,16 @@ class VictimSearch:
             lower = {p: found for p, found in self._overlay.lowest_priorities().items() if p < self._placer.priority}
             self._unvisited = [(p, ClusterSet(lower[p] & self._placer.passing)) for p in sorted(lower, reverse=True)]
         while self._unvisited and not self.is_cut_short and (not self._heap or self._unvisited[-1][0] <= self._heap[0][0][0]):
-            for info in self._from_some_start(self._unvisited.pop()[1]):
+            priority, clusters = self._unvisited.pop()
+            for info in self._from_some_start(clusters):
                 if self.is_cut_short:
                     return
+                if self._heap and self._is_quick:
+                    self._unvisited.append((priority, clusters))
+                    return
+                clusters = ClusterSet(clusters & ~(1 << info.rank))
                 self._visited[info.name] = info
-                self._search(info, self._heap[0][0] if self._heap else None)
+                self._search(info, self._heap[0][0] if self._heap and self._finds_one else None)
 
     def _from_some_start(self, clusters: ClusterSet) -> Iterator[ClusterInfo]:
         """Give all clusters, those first that an earlier search may not have come to."""
@@ -165,29 +231,43 @@ class VictimSearch:
             if name in self._visited:
                 self._search(self._visited[name], None)
 
+    def _search_fruitless(self) -> bool:
+        """Search clusters again on which nothing was found before victims elsewhere gave back of a quota; False if there is none."""
+        end = self._overlay.ledger.changes.end
+        again = [name for name, searched_at in self._fruitless.items() if searched_at < end] if self._placer.quota.limits else []
+        for name in again:
+            self._search(self._visited[name], None)
+        return bool(again)
+
     def _search(self, info: ClusterInfo, known: Cost | None) -> None:
         """Search one cluster for a set better than a known cost, and keep what is found."""
         self._current.pop(info.rank, None)
+        self._fruitless.pop(info.name, None)
         candidates = [] if self.is_cut_short else self._candidates(info)
         if not candidates:
             return
-        search = _ClusterSearch(self._placer, info, candidates, self._spare, self._steps)
+        search = _ClusterSearch(self._placer, info, candidates, self._spare, self._steps, is_quick=self._is_quick)
         choice = search.best(known)
         self._steps -= search.steps
         self._violation = self._violation or search.violation
         cost = choice.cost if choice else known
-        if cost is not None:
+        if cost is None:
+            self._fruitless[info.name] = self._overlay.ledger.changes.end
+        else:
             self._current[info.rank] = cost
             self._searches += 1
             heapq.heappush(self._heap, (cost, info.rank, self._searches, choice))
 
     def _candidates(self, info: ClusterInfo) -> list[LedgerEntry]:
         """Give the replicas of a cluster that may be preempted, the lowest priority first."""
-        rows = self._overlay.replicas_by_priority(info.name)
-        self._steps -= len(rows)
+        found = self._preemptable(info)
+        self._steps -= len(found)
+        return found
+
+    def _preemptable(self, info: ClusterInfo) -> list[LedgerEntry]:
         priority = self._placer.priority
         found = []
-        for entry in rows:
+        for entry in self._overlay.replicas_by_priority(info.name):
             if entry.priority >= priority:
                 break
             barred = self._barred.get((entry.namespace, entry.deployment))
@@ -229,7 +309,9 @@ class VictimSearch:
 class _ClusterSearch:
     """The search for the best victims on one cluster."""
 
-    def __init__(self, placer: ReplicaPlacer, info: ClusterInfo, candidates: Sequence[LedgerEntry], spare: _Spare, most: int) -> None:
+    def __init__(
+        self, placer: ReplicaPlacer, info: ClusterInfo, candidates: Sequence[LedgerEntry], spare: _Spare, most: int, *, is_quick: bool
+    ) -> None:
         self._placer = placer
         self._info = info
         self._candidates = candidates
@@ -239,9 +321,16 @@ class _ClusterSearch:
         # What refuses even the largest set.
         self.violation = ""
         self._spare = spare
-        # One engine on whole nodes: then adding up nodes decides.
+        self._is_quick = is_quick
+        # One engine on whole nodes: then adding up the nodes of one pool decides.
         simple = not any(entry.reuse for entry in candidates)
         self._short = _nodes_short(placer, info) if simple else None
+        # By pool that may become free enough: the replicas that hold nodes of it, and how many.
+        self._holders: dict[str, list[tuple[LedgerEntry, int]]] = {pool: [] for pool in self._short or ()}
+        for entry in candidates if self._holders else ():
+            for pool, nodes in charges(entry.engines).items():
+                if pool in self._holders:
+                    self._holders[pool].append((entry, nodes))
 
     def best(self, known: Cost | None) -> Choice | None:
         """Find the best set, if it is better than a known cost."""
@@ -259,29 +348,38 @@ class _ClusterSearch:
             only = self._one_that_frees_enough(self._short, highest)
             if only is not None:
                 return self._choice((only,))
+            found = [self._best_of_pool(pool, missing, highest, most) for pool, missing in self._short.items()]
+            return min((choice for choice in found if choice), key=lambda choice: choice.cost, default=None)
         within = [entry for entry in self._candidates if entry.priority <= highest]
+        if self._is_quick and (good := self._good_of_one_pool(within)):
+            return good
         if self._fits(within):
-            return self._best_within(within, len(within) if most is None else most)
+            return self._good_within(within) if self._is_quick else self._best_within(within, 1, most)
         self.violation = self.violation or self._refused_by(within)
         return None
 
     def _one_that_frees_enough(self, short: Mapping[str, int], priority: int) -> LedgerEntry | None:
         """Find the best of the replicas of one priority that frees enough nodes alone."""
-        best, least = None, 0
-        for entry in self._candidates:
-            if entry.priority != priority:
-                continue
-            nodes = charges(entry.engines)
-            for pool, count in nodes.items():
-                if pool in short and count >= short[pool]:
-                    freed = sum(nodes.values())
-                    if best is None or freed < least:
-                        best, least = entry, freed
-                    break
-        return best
+        enough = {
+            id(entry): entry
+            for pool, missing in short.items()
+            for entry, nodes in self._holders[pool]
+            if nodes >= missing and entry.priority == priority
+        }
+        # In the order of the candidates, of which the first is the youngest.
+        ordered = (entry for entry in self._candidates if id(entry) in enough) if enough else ()
+        return min(ordered, key=lambda entry: sum(charges(entry.engines).values()), default=None)
 
-    def _best_within(self, within: list[LedgerEntry], most: int) -> Choice | None:
-        for size in range(self._fewest(within), most + 1):
+    def _best_of_pool(self, pool: str, missing: int, highest: int, most: int | None) -> Choice | None:
+        """Find the best set of replicas that hold nodes of one pool: any other victim would be one too many."""
+        holders = [(entry, nodes) for entry, nodes in self._holders[pool] if entry.priority <= highest]
+        self.steps += 1 + len(holders)
+        freed = accumulate(sorted((nodes for _, nodes in holders), reverse=True))
+        fewest = next((size for size, nodes in enumerate(freed, 1) if nodes >= missing), None)
+        return None if fewest is None else self._best_within([entry for entry, _ in holders], fewest, most)
+
+    def _best_within(self, within: list[LedgerEntry], fewest: int, most: int | None) -> Choice | None:
+        for size in range(fewest, (len(within) if most is None else most) + 1):
             sets = list(islice(self._sets(within, size), _SETS_MAX + 1))
             if len(sets) > _SETS_MAX:
                 break
@@ -293,22 +391,22 @@ class _ClusterSearch:
                 return min((self._choice(chosen) for chosen in fitting), key=lambda choice: choice.cost)
         else:
             return None
-        whole = _limited(within, self._spare)
-        return self._choice(self._pruned(whole)) if self._fits(whole) else None
+        return self._good_within(within)
 
-    def _fewest(self, within: list[LedgerEntry]) -> int:
-        """Give the size below which no set frees enough nodes."""
-        if self._short is None:
-            return 1
-        sizes = [len(within)]
-        for pool, missing in self._short.items():
-            freed = 0
-            for size, nodes in enumerate(sorted((charges(entry.engines).get(pool, 0) for entry in within), reverse=True), 1):
-                freed += nodes
-                if freed >= missing:
-                    sizes.append(size)
-                    break
-        return max(1, min(sizes))
+    def _good_of_one_pool(self, within: Sequence[LedgerEntry]) -> Choice | None:
+        """Find a good set among the replicas that hold nodes of one pool: there are fewer of them to try."""
+        fit = self._placer.compiled.on(self._info.layout)
+        for p in fit.engines[0].positions if len(fit.engines) == 1 else ():
+            holders = [entry for entry in within if self._info.pools[p].name in charges(entry.engines)]
+            if holders and (good := self._good_within(holders)):
+                return good
+        return None
+
+    def _good_within(self, within: Sequence[LedgerEntry]) -> Choice | None:
+        """Find a set that frees enough and holds no replica too many."""
+        whole = _limited(within, self._spare)
+        victims = self._pruned(whole) if self._fits(whole) else []
+        return self._choice(victims) if victims else None
 
     def _sets(self, within: list[LedgerEntry], size: int) -> Iterator[tuple[LedgerEntry, ...]]:
         """Give the sets of one size that are worth trying."""
@@ -333,7 +431,7 @@ class _ClusterSearch:
             else:
                 many = middle - 1
         kept = ordered[few:]
-        for entry in list(kept):
+        for entry in list(kept) if not self._is_quick else ():
             if self.steps > self._most:
                 break
             rest = [e for e in kept if e is not entry]
@@ -354,8 +452,6 @@ class _ClusterSearch:
 
     def _refused_by(self, victims: Sequence[LedgerEntry]) -> str:
         """Name what refuses the replica although the nodes of all victims would be enough."""
-        if self._short is not None:
-            return ""
         return self._placer.trials.on(self._info, gone_with(self._placer.overlay.ledger, victims)).violation
 
     def _choice(self, victims: Sequence[LedgerEntry]) -> Choice:

@@ -156,6 +156,7 @@ def _steps(fleet: Fleet, views: Sequence[DeploymentView], now: int) -> list[dict
     changing = {(view.namespace, view.name): view for view in views}
     while changing and len(steps) < STEPS_MAX:
         step: dict[Owner, list[str]] = {}
+        searching = False
         for decision in decide(fleet, queued(changing.values(), fleet.options, len(steps)), now):
             owner = (decision.namespace, decision.deployment)
             apply(fleet, decision, changing[owner])
@@ -163,6 +164,7 @@ def _steps(fleet: Fleet, views: Sequence[DeploymentView], now: int) -> list[dict
             lines += [f"+ {p.cluster}/{p.replica_name} {p.action}" for p in decision.placements if p.action != reasons.KEEP]
             if lines:
                 step[owner] = lines
+            searching |= decision.search_goes_on
             if not decision.more and not lines:
                 del changing[owner]
         remove_releasing(fleet)
@@ -170,9 +172,10 @@ def _steps(fleet: Fleet, views: Sequence[DeploymentView], now: int) -> list[dict
             if (entry.namespace, entry.deployment) in changing:
                 fleet.bind(entry.uid, now)
                 fleet.observe(entry.uid, ready=True, serving=True)
-        if not step:
+        if step:
+            steps.append(step)
+        elif not searching:
             break
-        steps.append(step)
     return steps
 
 

@@ -22,7 +22,9 @@ def charge(cache: SchedulerCache, place: PlacementRequest, decision: Decision, v
     response = outgoing.placement_response(place, decision, cache.fleet, cache.state.epoch, version)
     answer = response.model_copy(update={"sequence": cache.answers.next_sequence(place.request_id, cache.now())}).wire()
     is_new = cache.answers.record(place.request_id, answer)
-    if decision.waits_for_capacity:
+    if decision.search_goes_on:
+        cache.queue.decide_again(place)
+    elif decision.waits_for_capacity:
         cache.queue.wait_for_capacity(place)
     for placement in decision.placements:
         entry = cache.fleet.replica(placement.uid)

@@ -348,8 +348,7 @@ class Inbox:
         cache.requested_at.pop(owner, None)
         if message.gone:
             cache.state.deleting_deployments[owner] = message.uid
-        cache.queue.remove(namespace, name)
-        cache.end_queue_reservation(namespace, name)
+        cache.end_requests(namespace, name)
         for entry in list(cache.fleet.owned(namespace, name).values()):
             # The scheduler that was lost may have lost the report of what it reserved.
             if entry.state == reasons.RESERVED and entry.since >= cache.state.epoch:

@@ -1,7 +1,8 @@
 """What decisions depend on beside clusters and replicas, so that a copy of the fleet in another process decides the same.
 
 A plan reads clusters and deployments from their owners and the ledger from the scheduler. These facts only the scheduler has: who waits
-for capacity and since when, what was refused or preempted a while ago, since when a cluster is tainted, which clusters may not be used yet.
+for capacity and since when, what was refused or preempted a while ago, whose search for victims
+goes on, since when a cluster is tainted, which clusters may not be used yet.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def decision_history(fleet: Fleet) -> dict[str, Any]:
         "reservations": [[to_wire(one.deployment), one.priority, one.since] for one in waiting],
         "preempted": [[*owner, at] for owner, at in sorted(fleet.preempted_at.items())],
         "refused": [[*where, at] for where, at in sorted(fleet.refused.items())],
-    }
+    } | ({"searches": [[*owner, count] for owner, count in sorted(fleet.unfinished_searches.items())]} if fleet.unfinished_searches else {})
 
 
 def restore_decision_history(fleet: Fleet, tree: Mapping[str, Any]) -> None:
@@ -34,6 +35,7 @@ def restore_decision_history(fleet: Fleet, tree: Mapping[str, Any]) -> None:
         one = QueueReservation(from_wire(DeploymentView, deployment), priority, since)
         fleet.queue_reservations[one.owner] = one
     fleet.preempted_at |= {(namespace, name): at for namespace, name, at in tree.get("preempted", ())}
+    fleet.unfinished_searches |= {(namespace, name): count for namespace, name, count in tree.get("searches", ())}
     fleet.refused |= {(namespace, name, cluster, pool): at for namespace, name, cluster, pool, at in tree.get("refused", ())}
 
 

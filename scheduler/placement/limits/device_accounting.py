@@ -17,7 +17,7 @@ from math import gcd
 
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.hardware.charged_devices import Pods, PoolLoad, Vector, capacity_of, pods_of, pods_on
+from scheduler.hardware.charged_devices import ClusterLoad, Pods, PoolLoad, Vector, capacity_of, pods_of, pods_on
 from scheduler.hardware.node_fitting import CUT_SHORT, NO_RULES, STEPS_MAX, FitRules, PoolOrder, Room, SearchBudget, Trial
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.model.decision import EnginePlacement
@@ -47,21 +47,20 @@ def packs(overlay: FleetOverlay, pool: PoolView) -> bool:
     return overlay.rules.count_devices and accounting_of(overlay, pool) == DEVICE_PACKED
 
 
-def charged_pods(overlay: FleetOverlay, info: ClusterInfo, pool: PoolView, owner: Owner, without: Collection[str] = ()) -> PoolLoad:
-    """Give what the ledger charges to a pool for others than the owner's releasing replicas; it may not be changed.
+def charged_load(overlay: FleetOverlay, info: ClusterInfo, owner: Owner, without: Collection[str] = ()) -> ClusterLoad:
+    """Give what the ledger charges to a cluster for others than the owner's releasing replicas; it may not be changed.
 
     `without` are uids of replicas that are treated as gone.
     """
     ledger = overlay.ledger
-    load = ledger.load(info.name, info.pools).on(pool)
-    gone = {uid: entry for uid in without if (entry := ledger.get(uid)) is not None and entry.cluster == info.name}
-    if ledger.releasing(*owner, info.name):
-        gone.update((entry.uid, entry) for entry in ledger.leaving_for(owner) if entry.cluster == info.name)
-    groups = [group for entry in gone.values() for group in pods_on(entry.engines, pool)]
-    if groups:
+    beside = overlay.loads_beside(owner) if ledger.releasing(*owner, info.name) else None
+    load = beside.on(info.name, info.pools) if beside else ledger.load(info.name, info.pools)
+    gone = [entry for uid in without if (entry := ledger.get(uid)) is not None and entry.cluster == info.name]
+    gone = [entry for entry in gone if not (beside and beside.leaves(entry))]
+    if gone:
         load = load.copy()
-        for group in groups:
-            load.add(group, -1)
+        for entry in gone:
+            load.charge(entry, -1)
     return load
 
 
@@ -123,7 +122,7 @@ def fit_devices(
 
     """
     fit = compiled.on(info.layout)
-    charged: dict[int, PoolLoad] = {}
+    charged: ClusterLoad | None = None
     choices = [engine.positions if order is None else order(i, engine.positions) for i, engine in enumerate(fit.engines)]
     room = Room(rules)
     chosen: list[int] = []
@@ -134,7 +133,7 @@ def fit_devices(
     straight = len(fit.engines) * len(info.pools)
 
     def descend(i: int) -> bool:
-        nonlocal deepest, steps
+        nonlocal charged, deepest, steps
         if i == len(fit.engines):
             return True
         deepest = max(deepest, i)
@@ -152,9 +151,9 @@ def fit_devices(
                 budget.charge_straight(taken)
             if not room.takes(i, p):
                 continue
-            if p not in charged:
-                charged[p] = charged_pods(overlay, info, pool, owner, without)
-            if not admits(overlay, pool, charged[p], [*added[p], *more]):
+            if charged is None:
+                charged = charged_load(overlay, info, owner, without)
+            if not admits(overlay, pool, charged.on(pool), [*added[p], *more]):
                 continue
             added[p] += more
             room.add(i, p)
@@ -178,11 +177,12 @@ def with_slots(
     """Give new engines slots where pods are packed; `without` are uids of replicas that are treated as gone."""
     if not any(packs(overlay, pool) for pool in info.pools):
         return engines
+    charged = charged_load(overlay, info, owner, without)
     slots: dict[tuple[int, int], tuple[int, ...]] = {}
     for pool in [pool for pool in info.pools if packs(overlay, pool)]:
         keys = [(i, j) for i, e in enumerate(engines) for j, m in enumerate(e.members) if m.pool == pool.name and m.requests]
         added = [pods_of(engines[i].members[j], engines[i].copies, pool) for i, j in keys]
-        found = charged_pods(overlay, info, pool, owner, without).pack(added)
+        found = charged.on(pool).pack(added)
         slots.update(zip(keys, found or [], strict=False))
     return tuple(
         replace(engine, members=tuple(replace(m, slots=slots.get((i, j), m.slots)) for j, m in enumerate(engine.members)))
@@ -214,7 +214,7 @@ def fragmentation(overlay: FleetOverlay, info: ClusterInfo) -> Mapping[str, Frag
         first = next((e for e, count in enumerate(capacity) if count), None)
         if first is None:
             continue
-        charged = charged_pods(overlay, info, pool, NO_OWNER)
+        charged = charged_load(overlay, info, NO_OWNER).on(pool)
         free = max(0, capacity[first] * pool.nodes - sum(group.size[first] * group.count for group in charged.pods()))
         largest, unusable = 0, free
         for size in range(capacity[first], 0, -1):

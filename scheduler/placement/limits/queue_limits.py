@@ -50,7 +50,7 @@ class QueueLimits:
         self._overlay = overlay
         self._info = info
         queues = [queue for queue in info.view.queues if usable and queue.free >= 0 and tenant in queue.tenants]
-        leaving = {entry.uid: entry for entry in overlay.ledger.leaving_for(owner) if entry.cluster == info.name} if queues else {}
+        leaving = {entry.uid: entry for entry in overlay.ledger.leaving_on(owner, info.name)} if queues else {}
         leaving |= {entry.uid: entry for entry in gone.entries}
         self._left = {queue: queue.free + _admitted_balance(overlay, info, queue, leaving) for queue in queues}
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.cel.bounded_cache import remember
-from scheduler.fleet.caches.quota_usage import Amount, amount_of, concerns_cluster
+from scheduler.fleet.caches.quota_usage import NOTHING, Amount, amount_of, concerns_cluster
+from scheduler.fleet.charged_nodes import leaves_for
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.nomination import NONE_GONE, Gone
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.node_fitting import Limit
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.model.decision import EnginePlacement
-from scheduler.model.inputs import DeploymentView, PoolView
+from scheduler.model.inputs import DeploymentView, LedgerEntry, PoolView
 from scheduler.model.policy import Quota
 
 # Nodes or devices of each engine, by the position of its pool.
@@ -33,8 +34,9 @@ class QuotaGate:
         self._owner = (deployment.namespace, deployment.name)
         self.priority = priority
         self._quotas = [(n, quota) for n, quota in enumerate(overlay.options.quotas) if quota.namespace == deployment.namespace]
-        # By number of the quota, with the position in the ledger's log at which it was counted.
-        self._used: tuple[int, dict[int, Amount]] = (-1, {})
+        # By number of the quota: what the replicas use that are releasing for this deployment, up to a position in the ledger's log.
+        self._leaving: dict[int, Amount] = {}
+        self._read = -1
         self._units: dict[object, tuple[_Units, _Units]] = {}
 
     @property
@@ -107,20 +109,36 @@ class QuotaGate:
         """Give what is used of a quota as this deployment sees it; `gone` are on the cluster `where`."""
         overlay = self._overlay
         quota = overlay.options.quotas[n]
-        if self._used[0] != overlay.ledger.changes.end:
-            self._used = (overlay.ledger.changes.end, {})
-        used = self._used[1].get(n)
-        if used is None:
-            used = overlay.quota_usage.used(n)
-            for entry in overlay.ledger.leaving_for(self._owner):
-                info = overlay.clusters.get(entry.cluster)
-                if info is not None and entry.namespace == quota.namespace:
-                    used = used.minus(amount_of(quota, info, entry.engines))
-            self._used[1][n] = used
+        self._follow_leaving()
+        used = overlay.quota_usage.used(n).minus(self._leaving.get(n, NOTHING))
         for entry in gone.entries:
             if where is not None and entry.namespace == quota.namespace:
                 used = used.minus(amount_of(quota, where, entry.engines))
         return used
+
+    def _follow_leaving(self) -> None:
+        """Count the replicas that began to release for this deployment since this was last done, and those that ended."""
+        changes = self._overlay.ledger.changes
+        if self._read == changes.end:
+            return
+        found = changes.since(self._read) if self._read >= 0 else None
+        if found is None:
+            self._leaving.clear()
+            found = ((None, entry) for entry in self._overlay.ledger.leaving_for(self._owner))
+        for before, after in found:
+            self._count_leaving(before, -1)
+            self._count_leaving(after, 1)
+        self._read = changes.end
+
+    def _count_leaving(self, entry: LedgerEntry | None, sign: int) -> None:
+        info = self._overlay.clusters.get(entry.cluster) if entry and leaves_for(entry, self._owner) else None
+        if entry is None or info is None:
+            return
+        for n, quota in self._quotas:
+            if entry.namespace == quota.namespace:
+                amount = amount_of(quota, info, entry.engines)
+                before = self._leaving.get(n, NOTHING)
+                self._leaving[n] = before.plus(amount) if sign > 0 else before.minus(amount)
 
 
 def _placed(compiled: CompiledTemplate, i: int, pool: PoolView) -> EnginePlacement:

@@ -60,6 +60,14 @@ class SchedulingQueue:
         """Keep a request that was not placed in full."""
         self._state.unplaced[owner_of(place)] = place
 
+    def decide_again(self, place: PlacementRequest) -> None:
+        """Queue a request behind all others, although its answer was sent; a newer one that arrived meanwhile stays."""
+        owner = owner_of(place)
+        if owner not in self._state.queue:
+            self._state.queue[owner] = place
+            self._state.unplaced.pop(owner, None)
+            self._answers.supersede(place.request_id)
+
     def requeue_unplaced(self, hints: QueueingHints) -> None:
         """Queue the requests that wait for capacity and whose answer may have changed."""
         if not hints:

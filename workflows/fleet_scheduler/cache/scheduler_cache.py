@@ -186,8 +186,7 @@ class SchedulerCache:
 
     def forget_owner(self, namespace: str, name: str) -> None:
         """Forget the requests of a deployment that does not run. What it may have started is checked before its nodes are freed."""
-        self.queue.remove(namespace, name)
-        self.end_queue_reservation(namespace, name)
+        self.end_requests(namespace, name)
         for uid, entry in list(self.fleet.owned(namespace, name).items()):
             if self.reservations.entry(uid):
                 self.verification.add(entry)
@@ -250,6 +249,12 @@ class SchedulerCache:
     def request_resync(self, deployments: Iterable[Owner]) -> None:
         """Record deployments that have to request placements again."""
         self.resyncs |= dict.fromkeys(deployments)
+
+    def end_requests(self, namespace: str, name: str) -> None:
+        """Forget that a deployment requests anything."""
+        self.queue.remove(namespace, name)
+        self.fleet.unfinished_searches.pop((namespace, name), None)
+        self.end_queue_reservation(namespace, name)
 
     def end_queue_reservation(self, namespace: str, name: str) -> None:
         """Forget that capacity was reserved for a waiting deployment, and let those behind it try."""

@@ -44,6 +44,7 @@ CHANGES: dict[str, Callable[[Fleet], object]] = {
     "one replica less": lambda fleet: fleet.release("uid-1"),
     "the policy": lambda fleet: fleet.set_options(SchedulerOptions(profile="dense")),
     "a preemption": lambda fleet: fleet.preempted_at.update({("ml", "talk"): 1}),
+    "an unfinished search": lambda fleet: fleet.unfinished_searches.update({("ml", "talk"): 1}),
     "a refusal": lambda fleet: fleet.refused.update({("ml", "talk", "a", "p"): 1}),
     "a rebuild": lambda fleet: setattr(fleet, "rebuilding", True),
 }

@@ -17,7 +17,7 @@ from scheduler.hardware.template import compile_template
 from scheduler.model.inputs import DeploymentView, EngineView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, SchedulerOptions
 from scheduler.model.rules import MatchRules
-from scheduler.placement.limits.device_accounting import charged_pods, fit_devices, is_safe
+from scheduler.placement.limits.device_accounting import charged_load, fit_devices, is_safe
 from scheduler.planning.trees import decision_tree
 from tests.random_cases import SEED, cases
 from tests.scheduler.builders import (
@@ -368,6 +368,6 @@ def test_18_4_2_what_is_gone_on_another_cluster_frees_nothing_here() -> None:
     info = overlay.clusters["a"]
 
     def left(*without: str) -> int:
-        return charged_pods(overlay, info, info.pools[0], ("ml", "m"), without).count
+        return charged_load(overlay, info, ("ml", "m"), without).on(info.pools[0]).count
 
     assert [left(), left(others[1]), left(*others)] == [1, 1, 0]

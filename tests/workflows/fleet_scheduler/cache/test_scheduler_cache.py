@@ -13,8 +13,10 @@ from scheduler.decide import decide
 from scheduler.fleet.snapshots import snapshot
 from scheduler.fleet.snapshots.decision_state import decision_state
 from scheduler.fleet.snapshots.ledger_rows import unpack_rows
+from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import PlacementPolicy, TopologySpread
 from scheduler.model.reasons import RELEASING, RESERVED
+from scheduler.placement import victim_search
 from tests.scheduler.builders import cluster, deployment, engine
 from tests.workflows.fleet_scheduler.cache.builders import MINUTE, START, Clock, as_ordered, cache_with, carried, cycle, read, reopened
 from tests.workflows.fleet_scheduler.requests import place
@@ -52,6 +54,32 @@ def test_126_the_policy_says_when_a_deployment_is_asked_about_a_replica_that_it_
     assert made.reservations.expired(clock()) == []
     clock.ms += 1
     assert [entry.state for entry in made.reservations.expired(clock())] == [RESERVED]
+
+
+def gang_among(made: SchedulerCache, clusters: int) -> DeploymentView:
+    """Fill clusters of two nodes with replicas of low priority; gives a gang that fits there without them."""
+    cycle(made, ("place", place(deployment(name="low", want=2 * clusters))))
+    policy = PlacementPolicy(priority_class="high", preemption="LowerPriority", gang_replicas=clusters)
+    return deployment(engine(copies=2), name="big", want=clusters, policy=policy)
+
+
+def test_a_request_whose_search_for_victims_goes_on_is_decided_again_behind_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = cache_with(Clock(), *(cluster(name, 2) for name in "abcd"), policy={"priorityClasses": {"high": 100}})
+    big = gang_among(made, 4)
+    monkeypatch.setattr(victim_search, "PREEMPTION_STEPS_MAX", 6)
+    assert cycle(made, ("place", place(big)), ("place", place(deployment(name="small")))) == ["big", "small", "big", "big"]
+    assert len(made.fleet.owned("ml", "big")) == 4
+    assert made.answers["uid-ml-big/1"]["shortfall"] == 0
+    assert made.fleet.unfinished_searches == {}
+
+
+def test_a_search_for_victims_ends_with_its_deployment() -> None:
+    made = cache_with(Clock(), cluster("a", 1))
+    view = deployment(name="big")
+    cycle(made, ("place", place(view)))
+    made.fleet.unfinished_searches["ml", "big"] = 2
+    cycle(made, ("forget", Forget(kind="ModelDeployment", namespace="ml", name="big", uid=view.uid)))
+    assert made.fleet.unfinished_searches == {}
 
 
 def test_sch_18_4_10_requests_behind_a_queue_reservation_are_decided_again_when_it_expires() -> None:

@@ -1,0 +1,52 @@
+"""What a deployment finds charged to clusters in devices: everything but its own releasing replicas, whose devices it may reuse.
+
+A decision asks for it on every cluster that it tries, and a large preemption leaves thousands of
+replicas releasing. So each cluster is counted once, and changes of the ledger are followed from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.fleet.charged_nodes import leaves_for
+from scheduler.fleet.ledger import Ledger
+from scheduler.hardware.charged_devices import ClusterLoad
+from scheduler.model.identity import Owner
+from scheduler.model.inputs import LedgerEntry, PoolView
+
+
+class LoadsBeside:
+    """The loads of clusters without the replicas that are releasing for one deployment."""
+
+    def __init__(self, ledger: Ledger, owner: Owner) -> None:
+        self._ledger = ledger
+        self._owner = owner
+        self._loads: dict[str, ClusterLoad] = {}
+        self._read = ledger.changes.end
+
+    def on(self, cluster: str, pools: Sequence[PoolView]) -> ClusterLoad:
+        """Give what is charged to the published pools of a cluster; it may not be changed."""
+        self._catch_up()
+        known = self._loads.get(cluster)
+        if known is None or known.pools is not pools:
+            known = self._loads[cluster] = self._ledger.load(cluster, pools).copy()
+            for entry in self._ledger.leaving_on(self._owner, cluster):
+                known.charge(entry, -1)
+        return known
+
+    def leaves(self, entry: LedgerEntry) -> bool:
+        """Whether a replica is releasing for the deployment."""
+        return leaves_for(entry, self._owner)
+
+    def _catch_up(self) -> None:
+        changes = self._ledger.changes
+        if self._read == changes.end:
+            return
+        found = changes.since(self._read)
+        if found is None:
+            self._loads.clear()
+        for before, after in found or ():
+            for entry, sign in ((before, -1), (after, 1)):
+                if entry is not None and not self.leaves(entry) and entry.cluster in self._loads:
+                    self._loads[entry.cluster].charge(entry, sign)
+        self._read = changes.end

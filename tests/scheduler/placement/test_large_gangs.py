@@ -1,0 +1,161 @@
+"""Gangs that fit only after many preemptions: a search for victims goes on over several decisions, and begins only where it can succeed."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from scheduler.decide import apply, decide
+from scheduler.fleet.cluster_index import ClusterInfo
+from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.nomination import Gone
+from scheduler.hardware.node_fitting import Trial
+from scheduler.model.decision import Decision
+from scheduler.model.inputs import DeploymentView, ScheduleRequest
+from scheduler.model.policy import PlacementPolicy, Quota, SchedulerOptions
+from scheduler.placement import victim_search
+from scheduler.placement.trials import Trials
+from scheduler.planning.settle import settle
+from scheduler.planning.whatif import Changes, plan
+from tests.scheduler.builders import (
+    NAMESPACE,
+    NOW,
+    ask,
+    cluster,
+    decided,
+    deployment,
+    engine,
+    fleet,
+    leader,
+    message,
+    pool,
+    put_replicas,
+    worker,
+)
+
+CLUSTERS, NODES, GANG, EACH = 20, 4, 10, 3
+CLASSES = {"high": 100}
+GOES_ON = "The search for replicas to preempt goes on"
+
+
+@pytest.fixture
+def short_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let searches end early, so that a small fleet is a large one for them."""
+    monkeypatch.setattr(victim_search, "PREEMPTION_STEPS_MAX", 100)
+
+
+def full_fleet(options: SchedulerOptions, clusters: int = CLUSTERS) -> Fleet:
+    """A fleet of two pools per cluster, with a replica of low priority on each node."""
+    world = fleet(*(cluster(f"c-{n:02}", pool("p0", NODES), pool("p1", NODES)) for n in range(clusters)), options=options)
+    for n in range(clusters):
+        for i in range(2 * NODES):
+            put_replicas(world, deployment(name=f"low-{n}-{i % 3}"), f"c-{n:02}/{i}", pools=f"p{i // NODES}", since=i)
+    return world
+
+
+def gang(size: int = GANG, nodes: int = EACH, **fields: Any) -> DeploymentView:
+    policy = PlacementPolicy(priority_class="high", preemption="LowerPriority", gang_replicas=size)
+    return deployment(engine("x", leader(ask(count=8)), worker(nodes - 1, ask(count=8))), want=size, name="big", policy=policy, **fields)
+
+
+def decisions(world: Fleet, view: DeploymentView) -> Iterator[Decision]:
+    """Decide a deployment until its search for victims has ended; nothing else happens meanwhile."""
+    while True:
+        (decision,) = decide(world, [ScheduleRequest("ask", view)], NOW)
+        apply(world, decision, view)
+        yield decision
+        if not decision.search_goes_on:
+            return
+
+
+OPTIONS = {
+    "whole nodes": SchedulerOptions(priority_classes=CLASSES),
+    "a quota": SchedulerOptions(priority_classes=CLASSES, quotas=(Quota(NAMESPACE, max_nodes=1_000),)),
+    "devices": SchedulerOptions(priority_classes=CLASSES, accounting="device-safe"),
+    "packed devices": SchedulerOptions(priority_classes=CLASSES, accounting="device-packed", packed_enforced=True),
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.usefixtures("short_searches")
+def test_a_gang_that_fits_by_preemption_is_placed_within_a_few_decisions(options: SchedulerOptions) -> None:
+    world = full_fleet(options)
+    *searches, last = decisions(world, gang())
+    assert 1 <= len(searches) <= victim_search.UNFINISHED_MAX
+    assert [(len(search.placements), search.victims, search.more) for search in searches] == [(0, (), True)] * len(searches)
+    assert (len(last.placements), last.more, world.unfinished_searches) == (GANG, False, {})
+    assert world.audit() == []
+
+
+@pytest.mark.usefixtures("short_searches")
+def test_nothing_is_suggested_before_a_search_has_ended() -> None:
+    (first, *_) = decisions(full_fleet(OPTIONS["whole nodes"]), gang())
+    assert GOES_ON in message(first)
+    assert "would fit with" not in message(first)
+
+
+def test_a_search_that_finds_nothing_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(victim_search, "PREEMPTION_STEPS_MAX", 1)
+    world = full_fleet(OPTIONS["devices"])
+    searches = list(decisions(world, gang()))
+    assert [search.unfinished for search in searches] == [1, 2, 3, 0]
+    assert "cut short after 64 replicas were looked at; it begins anew when the fleet changes" in message(searches[-1])
+    assert world.unfinished_searches == {}
+
+
+@pytest.mark.parametrize(
+    ("clusters", "size", "nodes", "room"),
+    [
+        pytest.param(2, 10, 2, "make room for 8 of 10 replicas", id="one replica too many"),
+        pytest.param(3, 10, NODES + 1, "make room for 0 of 10 replicas", id="no pool is large enough"),
+    ],
+)
+@pytest.mark.usefixtures("short_searches")
+def test_no_search_begins_where_no_set_of_victims_would_do(clusters: int, size: int, nodes: int, room: str) -> None:
+    decision = decided(full_fleet(OPTIONS["whole nodes"], clusters), gang(size, nodes))
+    assert room in message(decision)
+    assert not decision.search_goes_on
+
+
+def test_replicas_of_the_same_priority_make_no_room() -> None:
+    world = full_fleet(OPTIONS["whole nodes"], 3)
+    put_replicas(world, deployment(name="equal"), "c-00/8", pools="p0", priority=100)
+    world.put_cluster(cluster("c-00", pool("p0", NODES + 1), pool("p1", NODES)))
+    assert "make room for 6 of 7 replicas" in message(decided(world, gang(7, NODES)))
+
+
+@pytest.mark.usefixtures("short_searches")
+def test_a_plan_searches_as_long_as_the_last_decision_would() -> None:
+    world = full_fleet(OPTIONS["devices"])
+    (decision,) = settle(world, [gang()], NOW).decisions.values()
+    assert (len(decision.placements), world.unfinished_searches) == (GANG, {})
+    result = plan(world, Changes(deployments=(gang(),)), [], NOW)
+    assert sum(line.startswith("+") for step in result.steps for line in step) == GANG
+
+
+def test_what_a_quota_gets_back_opens_only_clusters_that_the_quota_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gang of many replicas would try every full cluster again for each of its victims."""
+    tried = Counter[str]()
+    on = Trials.on
+
+    def counted(trials: Trials, info: ClusterInfo, *gone: Gone) -> Trial:
+        tried[info.name] += 1
+        return on(trials, info, *gone)
+
+    world = full_fleet(OPTIONS["a quota"], 8)
+    monkeypatch.setattr(Trials, "on", counted)
+    last = list(decisions(world, gang(6)))[-1]
+    unused = {f"c-{n:02}" for n in range(8)} - {placement.cluster for placement in last.placements}
+    assert unused
+    assert max(tried[name] for name in unused) < 40
+
+
+def test_a_victim_stays_where_the_nodes_of_the_others_are_enough() -> None:
+    """The search takes what it finds first, and gives back what is too much."""
+    world = fleet(cluster("a", 6), options=OPTIONS["whole nodes"])
+    put_replicas(world, deployment(engine(copies=4), name="large"), "a/0", since=1)
+    put_replicas(world, deployment(engine(copies=2), name="small"), "a/0", since=2)
+    world.unfinished_searches[NAMESPACE, "big"] = 1
+    decision = decided(world, gang(2, 2))
+    assert [victim.deployment for victim in decision.victims] == ["large"]
