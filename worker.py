@@ -1,8 +1,8 @@
 """The worker: the composition root of the control plane.
 
 It reads the settings, builds the clients, passes them to the activities and serves the task queues until a signal stops it. One process
-serves all queues unless `queues.serve` names some. Beside the queues it answers `/healthz` and `/metrics`. The file reads top to bottom:
-`main`, then each step of a start in its order. Not here: what an activity or a workflow does.
+serves all queues unless `queues.serve` names some. Beside the queues it answers `/healthz`, `/readyz` and `/metrics`. The file reads top to
+bottom: `main`, then each step of a start in its order. Not here: what an activity or a workflow does.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,10 +25,10 @@ from pydantic import ValidationError
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
-from temporalio.common import SearchAttributeIndexedValueType
+from temporalio.common import SearchAttributeIndexedValueType, VersioningBehavior, WorkerDeploymentVersion
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
-from temporalio.worker import Worker
+from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from activities.arguments import ArgumentCheck, tolerant
 from activities.caches.activities import CacheActivities
@@ -62,17 +62,17 @@ from activities.secrets.selection import secret_store
 from activities.stack.activities import StackActivities, no_control_cluster
 from activities.workloads.activities import WorkloadActivities
 from api_types import queues
+from api_types.build import build_of_sources
 from api_types.environment import CONFIG_VARIABLE
 from api_types.queues import ClusterWork
 from api_types.settings import Settings, UnreadableSettings, WorkerSettings, bad_settings, images_by_tag
 from client.errors import CommandFailed, ExitCode
 from client.temporal.connection import connect
 from client.temporal.shutdown import exit_process
+from client.temporal.worker_versions import current_build
 from scheduler.cel.selector import compile_selector
 from testbed.programs.install import cached
 from workflows import registry
-
-RELEASE = version("modelplane-temporal")
 
 # The workflows of a killed worker stay on its sticky queue for this time; with the default of ten seconds every user would notice.
 STICKY_WAIT = timedelta(seconds=1)
@@ -155,14 +155,18 @@ async def run(settings: Settings, stop: asyncio.Event, clouds: Clouds) -> None:
         # Loads the grammar of selectors, a quarter of a second that the first decision would wait for.
         threads.submit(compile_selector, "true")
         workers = build_workers(client, settings, activities, threads)
+        unready = partial(why_unready, client, settings)
         async with contextlib.AsyncExitStack() as stack:
             for queue, worker in workers.items():
                 await stack.enter_async_context(worker)
                 show_up(queue, worker)
-            await stack.enter_async_context(serving_http(http_app(workers, sdk_metrics), settings.worker.listen))
+            await stack.enter_async_context(serving_http(http_app(workers, sdk_metrics, unready), settings.worker.listen))
             if queues.SCHEDULER in workers:
                 await ensure_scheduler(client)
-            log.info("serving", queues=list(workers), temporal=settings.temporal.address, listen=settings.worker.listen)
+            served = {"queues": list(workers), "temporal": settings.temporal.address, "listen": settings.worker.listen}
+            log.info("serving", build=build_id(settings.worker), **served)
+            if problem := await unready():
+                log.warning("this worker runs no workflow", reason=problem)
             await stop.wait()
             log.info("stopping", grace_seconds=settings.worker.graceful_shutdown_seconds)
     await activities.pool.close()
@@ -309,14 +313,13 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
     """Build one Temporal worker per served task queue. Only decisions of the scheduler run on `threads`."""
     limits = settings.worker
     shared: dict[str, Any] = {
-        # Without one, the SDK hashes the source of all imported modules at each start. It decides nothing, for versioning is not used: it
-        # is recorded with workflow tasks, for those who search for what a release did.
-        "build_id": RELEASE,
         "graceful_shutdown_timeout": timedelta(seconds=limits.graceful_shutdown_seconds),
         "identity": limits.identity or f"{socket.gethostname()}/{os.getpid()}",
     }
+    of_activities: dict[str, Any] = {**shared, "build_id": build_id(limits)}
     of_workflows: dict[str, Any] = {
         **shared,
+        **versioning(limits),
         "workflow_runner": registry.runner(),
         "sticky_queue_schedule_to_start_timeout": STICKY_WAIT,
         "max_cached_workflows": limits.max_cached_workflows,
@@ -350,7 +353,7 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
             "no_remote_activities": True,
         },
         queues.CLOUD: {
-            **shared,
+            **of_activities,
             "activities": [
                 activities.clouds.plan_cloud,
                 activities.clouds.ensure_cloud_object,
@@ -371,12 +374,50 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
         for queue, work in queues.served_queues(name).items():
             of_class = work_on_clusters(activities, limits)[work]
             served[queue] = {
-                **shared,
+                **of_activities,
                 "activities": list(of_class.activities),
                 "max_concurrent_activities": of_class.slots,
                 "max_concurrent_activity_task_polls": CLUSTER_POLLS,
             }
     return {queue: build_worker(client, queue, **options) for queue, options in served.items()}
+
+
+def versioning(limits: WorkerSettings) -> dict[str, Any]:
+    """Return the options that tell Temporal the build of a worker of workflows.
+
+    Workers of activities have no versioning: a worker beside a cluster may run another build than the
+    workflows, and Temporal would give it no task after a promotion (docs/adr/0035).
+    """
+    if not limits.deployment_name:
+        return {"build_id": build_id(limits)}
+    version = WorkerDeploymentVersion(limits.deployment_name, build_id(limits))
+    # Entities live for months, so each goes on with the build that is current at its next task.
+    config = WorkerDeploymentConfig(version, use_worker_versioning=True, default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE)
+    return {"deployment_config": config}
+
+
+def build_id(limits: WorkerSettings) -> str:
+    """Return the build of this program."""
+    return limits.build_id or build_of_sources()
+
+
+async def why_unready(client: Client, settings: Settings) -> str:
+    """Return why a process with versioning runs no workflow; "" if it runs them, serves none or has no versioning."""
+    deployment, build = settings.worker.deployment_name, build_id(settings.worker)
+    if not deployment or not serves_workflows(settings):
+        return ""
+    try:
+        current = await current_build(client, deployment)
+    except RPCError as error:
+        return f"Temporal does not say which build is current: {error.message}"
+    if current == build:
+        return ""
+    return f"build {build} is not current, {current} is: `modelplane workers promote {build}` lets it run the workflows"
+
+
+def serves_workflows(settings: Settings) -> bool:
+    """Whether this worker serves a task queue of workflows."""
+    return not settings.queues.serve or not {queues.WORKFLOWS, queues.SCHEDULER}.isdisjoint(settings.queues.serve)
 
 
 def serves_clusters(settings: Settings) -> bool:

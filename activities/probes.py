@@ -1,9 +1,9 @@
-"""What a worker process answers over HTTP: `/healthz` and `/metrics`, of itself and of the Temporal SDK."""
+"""The HTTP pages of a worker process: `/healthz`, `/readyz` and `/metrics`, with the metrics of the Temporal SDK."""
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import httpx
 import uvicorn
@@ -22,20 +22,28 @@ def show_up(queue: str, worker: Worker) -> None:
     UP.labels(queue=queue).set_function(lambda: float(worker.is_running))
 
 
-def http_app(workers: dict[str, Worker], sdk_metrics: str) -> Starlette:
-    """Serve `/healthz` and `/metrics`."""
+def http_app(workers: dict[str, Worker], sdk_metrics: str, unready: Callable[[], Awaitable[str]]) -> Starlette:
+    """Serve `/healthz`, `/readyz` and `/metrics`. `unready` returns the reason why a healthy process is not ready, or ""."""
+
+    def stopped() -> str:
+        names = [queue for queue, worker in workers.items() if not worker.is_running]
+        return f"not serving: {', '.join(names)}" if names else ""
+
+    def answer(problem: str) -> Response:
+        return PlainTextResponse(f"{problem or 'ok'}\n", status_code=503 if problem else 200)
 
     async def healthz(_: Request) -> Response:
-        stopped = [queue for queue, worker in workers.items() if not worker.is_running]
-        text = f"not serving: {', '.join(stopped)}\n" if stopped else "ok\n"
-        return PlainTextResponse(text, status_code=503 if stopped else 200)
+        return answer(stopped())
+
+    async def readyz(_: Request) -> Response:
+        return answer(stopped() or await unready())
 
     async def metrics(_: Request) -> Response:
         async with httpx.AsyncClient() as http:
             sdk = await http.get(f"http://{sdk_metrics}/metrics")
         return Response(generate_latest() + sdk.content, media_type=CONTENT_TYPE_LATEST)
 
-    return Starlette(routes=[Route("/healthz", healthz), Route("/metrics", metrics)])
+    return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)])
 
 
 @contextlib.asynccontextmanager

@@ -32,6 +32,9 @@ _MIRROR_MAX = 127
 MIRROR = "mirror"
 """The value of `workloads.namespace` for a namespace per deployment, named as on the control plane."""
 
+UNVERSIONED = "unversioned"
+"""The name of the workers without a Worker Deployment in `modelplane workers`."""
+
 
 AdoptRenderer = Literal["OnRestart", "Rolling"]
 """When pods are replaced that another renderer, or other settings, would make otherwise."""
@@ -106,6 +109,23 @@ def _quantity(text: str) -> str:
 
 def _optional_quantity(text: str) -> str:
     return _quantity(text) if text else text
+
+
+def _deployment_name(text: str) -> str:
+    # Temporal joins name and build with '.' or ':'.
+    if text and not _LABEL.fullmatch(text):
+        raise ValueError("must have up to 63 lower-case letters, digits and '-'")
+    return text
+
+
+def _build_id(text: str) -> str:
+    if text and not _KEY_NAME.fullmatch(text):
+        raise ValueError(
+            "must have up to 63 letters, digits, '-', '.' and '_', as the value of a label does; `git describe --always --dirty` prints one"
+        )
+    if text == UNVERSIONED:
+        raise ValueError(f"must not be `{UNVERSIONED}`, which stands for workers without versioning")
+    return text
 
 
 def _address(text: str) -> str:
@@ -193,6 +213,8 @@ RefusedAnnotation = Annotated[str, AfterValidator(_refused_annotation)]
 Requests = Annotated[dict[str, _Text], AfterValidator(_requests)]
 PickerFlags = Annotated[dict[str, _Text], AfterValidator(_picker_flags)]
 OptionalQuantity = Annotated[str, AfterValidator(_optional_quantity)]
+DeploymentName = Annotated[str, AfterValidator(_deployment_name)]
+BuildId = Annotated[str, AfterValidator(_build_id)]
 Address = Annotated[str, AfterValidator(_address)]
 OptionalAddress = Annotated[str, AfterValidator(_optional_address)]
 Url = Annotated[str, AfterValidator(_url)]

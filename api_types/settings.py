@@ -26,8 +26,10 @@ from api_types.setting_types import (
     IMAGE_CHECK,
     Address,
     AdoptRenderer,
+    BuildId,
     ChartMirror,
     ChartVersions,
+    DeploymentName,
     Image,
     Mirror,
     ObjectName,
@@ -290,6 +292,12 @@ class WorkerSettings(Section):
     """Limits and addresses of one worker process."""
 
     identity: str = ""
+    deployment_name: DeploymentName = Field(
+        default="",
+        description="Worker Deployment in Temporal, which versions workers: those of a build run no workflow until the build is promoted. "
+        "Empty: no versioning.",
+    )
+    build_id: BuildId = Field(default="", description="Set by the build of an image; empty: a digest of the sources.")
     listen: Address = Field(default="127.0.0.1:9464", description="Address of /healthz and /metrics.")
     max_concurrent_workflow_tasks: int = Field(
         default=40,

@@ -20,6 +20,7 @@ from client.temporal.shutdown import exit_process
 
 _INTERRUPTED = 130
 _PACKAGE = "modelplane-temporal"
+_WORKERS = "Temporal keeps the builds of workers"
 _LOCAL = "it is for a fleet on this machine, with a Temporal of its own"
 
 
@@ -56,6 +57,7 @@ COMMANDS = {
     "undelete": Command("change.undelete", "undelete", "Take back a deletion that waits for users of the object."),
     "retry": Command("change.retry", "retry", "Retry failed steps of objects now."),
     "force-finalizer": Command("change.finalizer", "force_finalizer", "Remove a finalizer that holds the removal of a stack."),
+    "workers": Command("change.workers", "workers", "Show the builds of workers, and promote one of them.", _WORKERS),
     "delete": Command("change.delete", "delete", "Delete objects in order."),
     "events": Command("inspect.events", "show_events", "Show the events of objects, the latest last."),
     "validate": Command("preview.validate", "validate", "Check manifests and report every error at once."),

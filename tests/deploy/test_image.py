@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from api_types.build import build_of_sources
+from api_types.environment import is_setting, variable_of
 from api_types.model_sources import read_image
+from api_types.settings import Settings
 from front.page.files import FOLDER
 from testbed.programs.install import MODULES
 from testbed.programs.versions import TOOLS
@@ -63,6 +66,13 @@ def test_what_is_copied_is_enough_to_build_the_whole_package(build: Path) -> Non
     assert {str(path.relative_to(ROOT)) for path in FOLDER.iterdir()} <= inside
 
 
+def test_the_installed_package_is_the_same_build_as_the_sources(build: Path, tmp_path: Path) -> None:
+    (wheel,) = (build / "wheels").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    assert build_of_sources.__wrapped__(tmp_path) == build_of_sources()
+
+
 def test_the_image_runs_the_worker_as_a_numbered_user_who_is_not_root() -> None:
     (user,) = [line.split()[1] for line in STEPS if line.startswith("USER ")]
     assert int(user.split(":")[0]) > 0
@@ -71,10 +81,17 @@ def test_the_image_runs_the_worker_as_a_numbered_user_who_is_not_root() -> None:
 
 
 def test_each_base_is_named_once_so_that_a_digest_can_take_its_place() -> None:
-    arguments = dict(line.removeprefix("ARG ").split("=", 1) for line in STEPS if line.startswith("ARG "))
+    arguments = dict(line.removeprefix("ARG ").split("=", 1) for line in STEPS if line.startswith("ARG ") and "=" in line)
     assert sorted(arguments) == ["GO", "PYTHON"]
     assert all(read_image(image).tag for image in arguments.values())
     assert [line.split()[1] for line in STEPS if line.startswith("FROM ")] == ["$GO", "$PYTHON", "$PYTHON"]
+
+
+def test_the_build_of_the_image_sets_the_build_of_its_workers() -> None:
+    variable = variable_of("worker.buildId")
+    stamp = IMAGE[IMAGE.index("ARG BUILD_ID") + 1]
+    assert stamp == f"ENV {variable}=$BUILD_ID"
+    assert is_setting(Settings, variable)
 
 
 def test_stk_2_the_helm_of_the_image_is_the_pinned_one_and_says_its_full_version() -> None:

@@ -95,6 +95,7 @@ def test_the_settings_in_the_config_map_are_settings(tmp_path: Path, monkeypatch
     settings = Settings()
     assert settings.secrets.store == "controlCluster"
     assert settings.worker.identity == "pod-name"
+    assert settings.worker.deployment_name == "modelplane"
     assert int(settings.worker.listen.rpartition(":")[2]) == container()["ports"][0]["containerPort"]
 
 
@@ -115,8 +116,14 @@ def test_a_service_beside_the_worker_gives_it_no_variables_that_look_like_settin
 
 
 def test_probes_ask_the_health_page_on_the_metrics_port() -> None:
-    probes = [container()[name]["httpGet"] for name in ("startupProbe", "readinessProbe", "livenessProbe")]
-    assert probes == [{"path": "/healthz", "port": "metrics"}] * 3
+    probes = {name: container()[name]["httpGet"] for name in ("startupProbe", "readinessProbe", "livenessProbe")}
+    health, readiness = ({"path": path, "port": "metrics"} for path in ("/healthz", "/readyz"))
+    assert probes == {"startupProbe": health, "readinessProbe": readiness, "livenessProbe": health}
+
+
+def test_no_pod_of_the_present_build_ends_before_another_build_is_promoted() -> None:
+    strategy = the("Deployment")["spec"]["strategy"]
+    assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "100%", "maxUnavailable": 0}}
 
 
 def test_the_worker_runs_without_any_privilege() -> None:

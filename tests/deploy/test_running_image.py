@@ -192,6 +192,7 @@ def test_the_worker_of_the_image_serves_a_model_and_its_front_shows_it(
     worker: DockerContainer,
     front: str,
 ) -> None:
+    assert "promoted" in modelplane(worker, "workers", "promote", "--wait")
     applied = modelplane(worker, "apply", "-f", "/manifests", "-f", "/examples/demo.yaml", "--wait")
     assert "inferenceclass/small created" in applied
     listed = modelplane(worker, "get", "icl,ic,md", "-o", "name").split()

@@ -25,6 +25,7 @@ IN_WORDS = {
     "cache.pipIndexUrl": "the public index",
     "eks.subnetCidrs": "`10.0.0.0/20`, `10.0.16.0/20`, `10.0.32.0/20`",
     "teardown.forceAfter": "never",
+    "worker.buildId": "digest of the sources",
     "worker.identity": "host and process",
 }
 

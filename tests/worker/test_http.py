@@ -1,4 +1,4 @@
-"""What the worker shows of itself: `/healthz` and `modelplane_worker_up` say the same of every queue."""
+"""The state that a worker shows: `/healthz` and `modelplane_worker_up` agree for every queue, `/readyz` says more."""
 
 import asyncio
 from dataclasses import dataclass
@@ -20,10 +20,14 @@ def up(queue: str) -> float | None:
     return REGISTRY.get_sample_value("modelplane_worker_up", {"queue": queue})
 
 
-def health(workers: dict[str, Worker]) -> httpx.Response:
+def health(workers: dict[str, Worker], path: str = "/healthz", problem: str = "") -> httpx.Response:
+    async def unready() -> str:
+        return problem
+
     async def get() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(http_app(workers, "")), base_url="http://worker") as client:
-            return await client.get("/healthz")
+        app = http_app(workers, "", unready)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://worker") as client:
+            return await client.get(path)
 
     return asyncio.run(get())
 
@@ -38,3 +42,20 @@ def test_a_worker_that_stopped_is_shown_for_its_queue_alone() -> None:
     first.is_running = False
     assert (up("first"), up("second"), health(workers).status_code) == (0, 1, 503)
     assert health(workers).text == "not serving: first\n"
+
+
+def test_a_healthy_worker_that_is_not_ready_says_why() -> None:
+    healthy, stopped = cast("Worker", FakeWorker()), cast("Worker", FakeWorker(is_running=False))
+    problem = "build b is not current"
+    answers = [
+        health({"first": healthy}, "/healthz", problem),
+        health({"first": healthy}, "/readyz"),
+        health({"first": healthy}, "/readyz", problem),
+        health({"first": stopped}, "/readyz", problem),
+    ]
+    assert [(answer.status_code, answer.text) for answer in answers] == [
+        (200, "ok\n"),
+        (200, "ok\n"),
+        (503, "build b is not current\n"),
+        (503, "not serving: first\n"),
+    ]

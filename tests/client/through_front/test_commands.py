@@ -31,6 +31,7 @@ TEMPORAL: dict[str, list[str]] = {
     "drain": ["mine", "mine --allow-loss"],
     "force-finalizer": ["ic/mine v1/a/b finalizer --reason x"],
     "undelete": ["md/mine -n a"],
+    "workers": ["status", "promote a"],
     "up": [""],
     "down": [""],
     "clouds": [""],

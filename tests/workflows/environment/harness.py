@@ -110,6 +110,9 @@ class WorkerProcess:
     def metrics(self) -> str:
         return httpx.get(f"http://{self._listen}/metrics", timeout=60).text
 
+    def readiness(self) -> str:
+        return httpx.get(f"http://{self._listen}/readyz", timeout=60).text
+
     def kill(self) -> None:
         """End it with SIGKILL, if it runs."""
         if self.is_running():

@@ -1,0 +1,93 @@
+"""`modelplane workers`: which builds of workers there are, and which of them runs the workflows."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+import typer
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from api_types.build import build_of_sources
+from api_types.setting_types import UNVERSIONED
+from api_types.settings import Settings
+from client.commands import options
+from client.configuration import load_settings
+from client.errors import NotFound, Refused
+from client.output.tables import columns
+from client.temporal.connection import connect, unreachable
+from client.temporal.worker_versions import CURRENT, WorkerVersions, promote, worker_versions
+
+_POLL_SECONDS = 1.0
+
+workers = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode=None, help="Show the builds of workers, and promote one of them."
+)
+
+
+@workers.command("status")
+def status() -> None:
+    """Show the builds: which one runs the workflows, and which task queues of workflows each serves."""
+    print("\n".join(asyncio.run(_status(load_settings()))))
+
+
+@workers.command("promote")
+def promote_build(
+    build: Annotated[
+        str, typer.Argument(help=f"The build; `{UNVERSIONED}` for workers without versioning.", show_default="that of this program")
+    ] = "",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until workers of the build are there.")] = False,
+    timeout: options.Timeout = options.WAIT_SECONDS,
+) -> None:
+    """Let a build run the workflows, an earlier one too. Each workflow goes on with it at its next task."""
+    settings = load_settings()
+    wanted = build or settings.worker.build_id or build_of_sources()
+    done = asyncio.run(_promote(settings, wanted, timeout if wait else 0.0))
+    print(f"build {wanted} {'promoted' if done else 'is current already'}")
+
+
+def status_table(versions: WorkerVersions) -> list[str]:
+    """Show one build in each line; the workers without versioning come last."""
+    status = dict(versions.status)
+    if UNVERSIONED in versions.serves or versions.current == UNVERSIONED:
+        status[UNVERSIONED] = CURRENT if versions.current == UNVERSIONED else "Inactive"
+    rows = [[build, said, ", ".join(versions.serves.get(build, ()))] for build, said in status.items()]
+    return columns(["BUILD", "STATUS", "SERVES"], rows)
+
+
+async def _status(settings: Settings) -> list[str]:
+    async with _temporal(settings) as client:
+        return status_table(await worker_versions(client, _deployment_name(settings)))
+
+
+async def _promote(settings: Settings, build: str, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    async with _temporal(settings) as client:
+        while True:
+            try:
+                return await promote(client, _deployment_name(settings), build)
+            except NotFound:
+                if time.monotonic() >= deadline:
+                    raise
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+def _deployment_name(settings: Settings) -> str:
+    name = settings.worker.deployment_name
+    if not name:
+        raise Refused(
+            "worker.deploymentName is not set: workers with these settings have no versioning",
+            next_step="set it to the value in the settings of the workers, such as MODELPLANE_WORKER__DEPLOYMENT_NAME=modelplane",
+        )
+    return name
+
+
+@asynccontextmanager
+async def _temporal(settings: Settings) -> AsyncIterator[Client]:
+    _deployment_name(settings)
+    try:
+        yield await connect(settings)
+    except RPCError as error:
+        raise unreachable(settings, error) from error

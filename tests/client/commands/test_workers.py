@@ -1,0 +1,112 @@
+"""`modelplane workers` at a real Temporal server, whose rules for builds limit promotions."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+from temporalio import workflow
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from api_types import queues
+from api_types.settings import WorkerSettings
+from client.commands.change.workers import status_table
+from client.errors import Conflict, NotFound, report
+from client.temporal import worker_versions as module
+from client.temporal.worker_versions import WorkerVersions, current_build, promote, worker_versions
+from tests.client.conftest import Cli
+from tests.workflows.environment.harness import eventually
+from tests.workflows.environment.protocol_fleet import protocol_server
+from worker import versioning
+
+NAME = "modelplane"
+BOTH = (queues.WORKFLOWS, queues.SCHEDULER)
+
+
+@workflow.defn(sandboxed=False)
+class Nothing:
+    """A worker of workflows needs one."""
+
+    @workflow.run
+    async def run(self) -> None:
+        """Do nothing."""
+
+
+@pytest.fixture(scope="module")
+async def client() -> AsyncIterator[Client]:
+    async with protocol_server() as client:
+        yield client
+
+
+@asynccontextmanager
+async def serving(client: Client, build: str, *served: str, name: str = NAME) -> AsyncIterator[None]:
+    """Run workers of a build, and return when the server has seen each of them."""
+    limits = WorkerSettings(deployment_name=name, build_id=build)
+    async with AsyncExitStack() as stack:
+        for queue in served:
+            await stack.enter_async_context(Worker(client, task_queue=queue, workflows=[Nothing], **versioning(limits)))
+        seen = build if name else "unversioned"
+        await eventually(
+            lambda: worker_versions(client, name or NAME),
+            lambda found: set(served) <= set(found.serves.get(seen, ())) and (not name or build in found.status),
+            what=f"workers of {build}",
+        )
+        yield
+
+
+async def failed(client: Client, build: str) -> NotFound:
+    with pytest.raises(NotFound) as failure:
+        await promote(client, NAME, build)
+    return failure.value
+
+
+@pytest.mark.testbed("shared")
+async def test_a_build_is_promoted_once_its_workers_serve_all_workflows_and_back(client: Client) -> None:
+    assert status_table(await worker_versions(client, NAME)) == ["BUILD         STATUS    SERVES", "unversioned   Current   <none>"]
+    unknown = await failed(client, "a")
+    assert report(unknown).splitlines() == [
+        "error: build a of Worker Deployment modelplane cannot be promoted: no worker of it serves modelplane and modelplane-scheduler",
+        "next: start workers of this build, and promote it with `--wait`; `modelplane workers status` shows which serve",
+    ]
+    async with serving(client, "a", *BOTH), serving(client, "b", queues.WORKFLOWS):
+        assert await current_build(client, NAME) == "unversioned"
+        assert [await promote(client, NAME, "a"), await promote(client, NAME, "a")] == [True, False]
+        half = await failed(client, "b")
+        assert half.message.endswith("no worker of it serves modelplane-scheduler")
+        assert half.details == ("a serves modelplane, modelplane-scheduler", "b serves modelplane")
+        async with serving(client, "b", queues.SCHEDULER):
+            assert await promote(client, NAME, "b")
+            assert status_table(await worker_versions(client, NAME)) == [
+                "BUILD   STATUS     SERVES",
+                "b       Current    modelplane, modelplane-scheduler",
+                "a       Draining   modelplane, modelplane-scheduler",
+            ]
+            assert [await promote(client, NAME, "a"), await current_build(client, NAME)] == [True, "a"]
+        async with serving(client, "old", *BOTH, name=""):
+            assert [await promote(client, NAME, "unversioned"), await current_build(client, NAME)] == [True, "unversioned"]
+
+
+@pytest.mark.testbed("shared")
+async def test_of_two_promotions_at_once_the_later_one_is_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "another"
+    async with serving(client, "a", *BOTH, name=name), serving(client, "b", *BOTH, name=name):
+        read = await worker_versions(client, name)
+        await promote(client, name, "a")
+
+        async def what_was_read(_: Client, deployment: str) -> WorkerVersions:
+            assert deployment == name
+            return read
+
+        monkeypatch.setattr(module, "worker_versions", what_was_read)
+        with pytest.raises(Conflict, match="build b of Worker Deployment another was not promoted") as refused:
+            await promote(client, name, "b")
+        assert "see `modelplane workers status`" in refused.value.next_step
+        assert await current_build(client, name) == "a"
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("words", [("status",), ("promote",), ("promote", "a", "--wait")])
+def test_without_a_deployment_the_command_says_what_to_set(cli: Cli, words: tuple[str, ...]) -> None:
+    ended = cli("workers", *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert "MODELPLANE_WORKER__DEPLOYMENT_NAME=modelplane" in ended.err
