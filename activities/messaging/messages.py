@@ -25,7 +25,8 @@ class Survey(Message):
     """Find entities in visibility and send each one the same query.
 
     Empty fields do not narrow. `query` empty: only the ids are wanted. `after` is the page token of the last answer; `left` are the
-    entities that it did not reach: they are queried first. `ended`: those that were terminated or failed are named.
+    entities that it did not reach: they are queried first. `ended`: those that were terminated or failed are named. `quick`: the round ends
+    a second after the last answer.
     """
 
     kinds: list[Id]
@@ -34,6 +35,7 @@ class Survey(Message):
     deployment: Id = ""
     ended: bool = False
     query: Id = ""
+    quick: bool = False
     page_size: int = 500
     after: str = ""
     left: dict[str, str] = Field(default_factory=dict)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -24,9 +25,13 @@ from api_types.payloads.limits import LIST_BYTES_MAX, wire_size
 SLOT_SECONDS = 0.5
 # When none has answered for so long, none of the others will: workers that replay many histories answer one query after the other.
 QUIET_SECONDS = 5.0
+# The same for a quick survey: an entity that is late reports to the sender later.
+QUICK_SECONDS = 1.0
 # Of one round of queries: after this time it begins no more, and after twice this time it ends.
 ROUND_SECONDS = 15.0
 _TICK_SECONDS = 0.5
+# The converter raises these for a payload that it cannot decode, for example without the key of the sender.
+DECODING_ERRORS = (KeyError, RuntimeError, ValueError)
 
 
 @dataclass
@@ -42,11 +47,14 @@ class Answers:
 class _Round:
     """One round of queries."""
 
-    def __init__(self, client: Client, query: str, size: Callable[[Any], int], before: Mapping[str, SignalRequest]) -> None:
+    def __init__(
+        self, client: Client, query: str, size: Callable[[Any], int], before: Mapping[str, SignalRequest], quiet_seconds: float
+    ) -> None:
         self._client = client
         self._query = query
         self._size = size
         self._before = before
+        self._quiet_seconds = quiet_seconds
         self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
         self._ends = time.monotonic() + ROUND_SECONDS
         self._bytes = 0
@@ -94,7 +102,7 @@ class _Round:
     def _is_over(self, wanted: int) -> bool:
         now = time.monotonic()
         everyone_was_asked = len(self._begun) == wanted or self._is_full()
-        return (everyone_was_asked and now - self._last > QUIET_SECONDS) or now > self._ends + ROUND_SECONDS
+        return (everyone_was_asked and now - self._last > self._quiet_seconds) or now > self._ends + ROUND_SECONDS
 
     def _is_full(self) -> bool:
         return self._bytes > LIST_BYTES_MAX // 2 or time.monotonic() > self._ends
@@ -125,6 +133,9 @@ class _Round:
             return
         except WorkflowQueryFailedError:
             return
+        except DECODING_ERRORS as error:
+            activity.logger.warning("the answer of %s cannot be decoded: %s", workflow_id, error)
+            return
         self._last = time.monotonic()
         self._bytes += self._size(answer)
         self._answers[workflow_id] = answer
@@ -137,13 +148,14 @@ async def query_round(
     *,
     size: Callable[[Any], int] = wire_size,
     before: Mapping[str, SignalRequest] | None = None,
+    quiet_seconds: float = QUIET_SECONDS,
 ) -> Answers:
     """Query entities until their answers fill a payload or the time of a round is up; `size` gives what an answer takes of the payload.
 
     `before` are signals that entities get before the query, by workflow id: the answer is then that of an entity that has read its signal.
     A signal whose receiver does not run makes it one that is missing.
     """
-    return await _Round(client, query, size, before or {}).run(workflow_ids)
+    return await _Round(client, query, size, before or {}, quiet_seconds).run(workflow_ids)
 
 
 @dataclass(frozen=True)
@@ -180,7 +192,8 @@ async def survey(client: Client, wanted: Survey) -> SurveyResult:
     listing = Listing(wanted.left, wanted.after) if wanted.left else await list_entities(client, wanted)
     if not wanted.query:
         return SurveyResult(answers=dict.fromkeys(listing.found), ended=list(listing.ended), after=listing.after)
-    answers = await query_round(client, sorted(listing.found), wanted.query)
+    quiet_seconds = QUICK_SECONDS if wanted.quick else QUIET_SECONDS
+    answers = await query_round(client, sorted(listing.found), wanted.query, quiet_seconds=quiet_seconds)
     return SurveyResult(
         answers=answers.by_id,
         unresponsive={workflow_id: listing.found[workflow_id] for workflow_id in answers.unresponsive},
@@ -218,7 +231,7 @@ async def still_running(client: Client, workflow_ids: Sequence[str]) -> dict[str
 
 
 async def read_memo(client: Client, workflow_id: str, key: str) -> MemoValue:
-    """Read the memo of an entity, which a closed one keeps. Raises `TimeoutError`."""
+    """Read the memo of an entity, which a closed one keeps; None for a value that cannot be decoded. Raises `TimeoutError`."""
     async with asyncio.timeout(CALL_SECONDS):
         try:
             description = await client.get_workflow_handle(workflow_id).describe()
@@ -227,7 +240,11 @@ async def read_memo(client: Client, workflow_id: str, key: str) -> MemoValue:
                 return MemoValue(found=False)
             raise
         running = description.status == WorkflowExecutionStatus.RUNNING
-        return MemoValue(found=running, value=await description.memo_value(key, None))
+        try:
+            return MemoValue(found=running, value=await description.memo_value(key, None))
+        except DECODING_ERRORS as error:
+            activity.logger.warning("the memo of %s cannot be decoded: %s", workflow_id, error)
+            return MemoValue(found=running)
 
 
 async def first_run(client: Client, workflow_id: str) -> str:

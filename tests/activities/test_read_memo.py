@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import ActivityEnvironment
 
 from activities.messaging.messages import MemoValue
 from activities.messaging.querying import read_memo
+from api_types.payloads.unreadable import UnreadablePayload
 
 
 class Client:
@@ -41,3 +43,16 @@ class Client:
 async def test_a_closed_entity_keeps_its_memo_and_is_not_found(status: WorkflowExecutionStatus | None, value: MemoValue) -> None:
     client: Any = Client(status)
     assert await read_memo(client, "inferencecluster/c", "connection") == value
+
+
+async def test_a_memo_that_cannot_be_decoded_has_no_value() -> None:
+    async def memo_value(*_: object) -> Any:
+        raise UnreadablePayload("no key")
+
+    class Undecodable(Client):
+        async def describe(self) -> Any:
+            return SimpleNamespace(status=self.status, memo_value=memo_value)
+
+    client: Any = Undecodable(WorkflowExecutionStatus.RUNNING)
+    found = await ActivityEnvironment().run(read_memo, client, "inferencecluster/c", "connection")
+    assert found == MemoValue(found=True)

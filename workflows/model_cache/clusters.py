@@ -3,9 +3,12 @@
 A cluster reports itself to all caches when something about it changes; a survey finds those that did so before this cache existed.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
+from pydantic import ValidationError
 from temporalio import workflow
 
 from activities.messaging.messages import Survey
@@ -122,7 +125,8 @@ class Clusters:
     async def survey(self) -> None:
         """Query every cluster, if that was not done since the spec last changed; once more after the lag of visibility.
 
-        One that does not answer is not queried again and again: a signal waits for it, and it reports itself as soon as it runs again.
+        A cluster that answers does not wait for one that does not. After the last survey, clusters that have not answered get a signal,
+        and report when they run again.
         """
         if self.state.surveyed and not self._is_due_again():
             if doubted := [name for name, staging in self.state.stagings.items() if staging.doubted]:
@@ -132,20 +136,21 @@ class Clusters:
         self._plan_another()
         self.state.unready = {}
         unlisted, unresponsive = dict.fromkeys(self.state.stagings), list[str]()
-        clusters = Survey(kinds=["InferenceCluster"], query="cache_site", page_size=SURVEY_PAGE)
+        clusters = Survey(kinds=["InferenceCluster"], query="cache_site", quick=True, page_size=SURVEY_PAGE)
         async for page in query_pages(clusters, "query the clusters of the fleet"):
-            for answer in page.answers.values():
-                site = CacheSite.model_validate(answer)
+            sites = read_sites(page.answers)
+            for site in sites.values():
                 unlisted.pop(site.name, None)
                 self._answered(site)
-            unresponsive += page.unresponsive
+            unresponsive += [*page.unresponsive, *(workflow_id for workflow_id in page.answers if workflow_id not in sites)]
         silent = sorted(workflow_id.rpartition("/")[2] for workflow_id in unresponsive)
         self.state.silent = [name for name in silent if name not in self.state.stagings]
         for name in silent:
             unlisted.pop(name, None)
         if unlisted:
             await self._query(list(unlisted))
-        await self._await_reports(unresponsive)
+        if not self.state.survey_at:
+            await self._await_reports(unresponsive)
 
     def _plan_another(self) -> None:
         state = self.state
@@ -171,13 +176,24 @@ class Clusters:
         """Query clusters that visibility did not list; one that does not run any more has no record."""
         by_id = {names.workflow_id("InferenceCluster", "", name): name for name in clusters}
         queried = await query_each(by_id, "cache_site", f"query {len(by_id)} clusters")
-        doubted = [workflow_id for workflow_id in queried.unresponsive if self.state.stagings[by_id[workflow_id]].doubted]
+        sites = read_sites(queried.answers)
+        unresponsive = [workflow_id for workflow_id in by_id if workflow_id in {*queried.unresponsive, *queried.answers} - sites.keys()]
+        doubted = [workflow_id for workflow_id in unresponsive if self.state.stagings[by_id[workflow_id]].doubted]
         await self._await_reports(doubted)
         for workflow_id, name in by_id.items():
             staging = self.state.stagings[name]
             staging.doubted = False
-            if workflow_id in queried.answers:
-                self._answered(CacheSite.model_validate(queried.answers[workflow_id]))
-            elif workflow_id not in queried.unresponsive:
+            if workflow_id in sites:
+                self._answered(sites[workflow_id])
+            elif workflow_id not in unresponsive:
                 staging.site = staging.site.model_copy(update={"present": False})
                 staging.site_version = staging.site_version.ended(staging.site.uid)
+
+
+def read_sites(answers: Mapping[str, Any]) -> dict[str, CacheSite]:
+    """Read the answers of clusters, by workflow id. An answer that cannot be read, as of another version, counts as none."""
+    sites: dict[str, CacheSite] = {}
+    for workflow_id, answer in answers.items():
+        with contextlib.suppress(ValidationError):
+            sites[workflow_id] = CacheSite.model_validate(answer)
+    return sites
