@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 
 from activities.heartbeat import Progress
 from activities.messaging.messages import Survey
-from activities.messaging.querying import list_entities
+from activities.messaging.querying import first_run, list_entities
 from activities.messaging.sending import CALL_SECONDS, CALLS_AT_ONCE, REFUSALS, ensure_redelivery, send_signal
 from api_types import names
 from api_types.errors import error_message
@@ -25,8 +25,8 @@ from api_types.messages.delivery import Broadcast, HoldSignals, Redelivered, Sig
 
 # Before this attempt, an error of every receiver fails the activity: the server may be down.
 _PATIENT_ATTEMPTS = 3
-# Before this attempt, a refused hand-over fails the activity. Temporal retries it for one to two
-# minutes.
+# Before this attempt, a refused start of a Redelivery fails the activity. Temporal retries it for
+# one to two minutes.
 _HAND_OVER_ATTEMPTS = 15
 # Seconds for the signals to a receiver, and again for the hand-over. A local activity has ten.
 _LOCAL_SECONDS = 4
@@ -142,7 +142,17 @@ async def _hand_over(client: Client, outbox: _Outbox) -> None:
     try:
         await ensure_redelivery(client, outbox.receiver, held)
     except RPCError as error:
-        # The server may refuse everything for a while, as before its search attributes are known.
-        if error.status not in REFUSALS or activity.info().attempt < _HAND_OVER_ATTEMPTS:
+        if error.status not in REFUSALS or not await _is_final(client, outbox.receiver):
             raise
         activity.logger.warning("signals for %s are lost: %s", outbox.receiver, error_message(error))
+
+
+async def _is_final(client: Client, receiver: str) -> bool:
+    """Tell whether the server will refuse the hand-over again.
+
+    A Redelivery that runs may take as few signals as its receiver. The start of one may be refused
+    for a while, as before the server knows the search attributes.
+    """
+    if activity.info().attempt >= _HAND_OVER_ATTEMPTS:
+        return True
+    return bool(await first_run(client, names.redelivery_id(receiver)))

@@ -31,6 +31,7 @@ class Staged:
     errors: dict[str, Exception] = field(default_factory=dict)
     hang: set[str] = field(default_factory=set)
     refuses_hand_over: Exception | None = None
+    redeliveries: set[str] = field(default_factory=set)
     sent: list[str] = field(default_factory=list)
     held: dict[str, HoldSignals] = field(default_factory=dict)
 
@@ -47,12 +48,16 @@ class Staged:
             raise self.refuses_hand_over
         self.held[receiver] = held
 
+    async def first_run(self, _: object, workflow_id: str) -> str:
+        return "run" if workflow_id in self.redeliveries else ""
+
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Staged:
     staged = Staged()
     monkeypatch.setattr(delivering, "send_signal", staged.send)
     monkeypatch.setattr(delivering, "ensure_redelivery", staged.hold)
+    monkeypatch.setattr(delivering, "first_run", staged.first_run)
     return staged
 
 
@@ -103,6 +108,13 @@ async def test_a_refused_hand_over_is_tried_again_before_its_signals_are_lost(se
     else:
         with pytest.raises(RPCError, match="full"):
             await running(deliver, signals("full 1"), attempt=attempt)
+
+
+async def test_nobody_waits_for_a_redelivery_that_runs_and_takes_no_signals(server: Staged) -> None:
+    server.errors["full"] = server.refuses_hand_over = FULL
+    server.redeliveries.add(names.redelivery_id("full"))
+    assert await running(deliver, signals("full 1", "b 1")) == []
+    assert server.sent == ["b 1"]
 
 
 async def test_no_redelivery_is_made_for_a_redelivery(server: Staged) -> None:
