@@ -24,6 +24,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.arguments import ArgumentCheck, tolerant
 from client.temporal.converter import DATA_CONVERTER
+from tests.simulation.poisons import Poison
 from tests.simulation.runs import PendingActivity, Run
 from tests.simulation.tasks import OpenTask, set_activity_info
 from tests.simulation.workers import Worker, WorkerDied
@@ -349,6 +350,8 @@ class _Attempt:
         function = self._worker.activities.get(pending.name)
         if function is None:
             raise AssertionError(f"no worker has the activity {pending.name}")
+        if self._server.is_poisoned(pending.run, Poison.SILENT):
+            await asyncio.Event().wait()
         outcome = await self._run(function)
         if world.faults.strikes("worker.kill.activity", f"{self._worker.name} after {place}"):
             world.workers.kill(self._worker)

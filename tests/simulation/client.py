@@ -33,6 +33,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from client.temporal.converter import DATA_CONVERTER
+from tests.simulation.poisons import Poison, unreadable_payload
 from tests.simulation.runs import (
     COMPLETED,
     CONTINUED,
@@ -247,8 +248,15 @@ class Handle:
     async def describe(self, **_: Any) -> "Description":
         """See the SDK."""
         return await self._client.call(
-            lambda: Description(self._server.find(self.id, self.run_id)), self.id
+            lambda: self._description(self._server.find(self.id, self.run_id)), self.id
         )
+
+    def _description(self, run: Run) -> "Description":
+        description = Description(run)
+        if self._server.is_poisoned(run, Poison.UNREADABLE):
+            unread = unreadable_payload("memo")
+            description.raw_memo = dict.fromkeys(description.raw_memo, unread)
+        return description
 
     async def terminate(self, *_: Any, reason: str | None = None) -> None:
         """See the SDK."""
@@ -319,15 +327,15 @@ class Description:
         self.raw_description = SimpleNamespace(
             workflow_execution_info=SimpleNamespace(first_run_id=run.first_run_id)
         )
-        self._memo = dict(run.memo_fields)
+        self.raw_memo = dict(run.memo_fields)
 
     async def memo(self) -> Mapping[str, Any]:
         """Return the memo."""
-        return {key: value_of(payload) for key, payload in self._memo.items()}
+        return {key: value_of(payload) for key, payload in self.raw_memo.items()}
 
     async def memo_value(self, key: str, default: Any = None, **_: Any) -> Any:
         """Return a value of the memo."""
-        return value_of(self._memo[key]) if key in self._memo else default
+        return value_of(self.raw_memo[key]) if key in self.raw_memo else default
 
 
 class ListedRun:

@@ -25,6 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from api_types import queues
 from client.temporal.converter import DATA_CONVERTER
 from tests.simulation.attempts import Attempts
+from tests.simulation.poisons import Poison, unreadable_payload
 from tests.simulation.runs import (
     COMPLETED,
     CONTINUED,
@@ -78,6 +79,8 @@ class Server:
         self.executions: dict[str, Execution] = {}
         self.rows: dict[str, Row] = {}
         self.down = False
+        self.poisons: dict[str, Poison] = {}
+        """The workflow ids that are broken for good."""
         self.events_max = draw.choice(_EVENTS_OF_SEED)
         self.bytes_max = HISTORY_BYTES
         self.tasks = Tasks(self)
@@ -101,6 +104,10 @@ class Server:
     async def reachable(self) -> None:
         """Wait until it answers, as the SDK's worker does with its reports."""
         await self._up.wait()
+
+    def is_poisoned(self, run: Run, poison: Poison) -> bool:
+        """Return whether a workflow is broken in this way."""
+        return self.poisons.get(run.workflow_id) is poison
 
     # --- executions -------------------------------------------------------------------------------
 
@@ -239,12 +246,15 @@ class Server:
         faults, now = self.world.faults, self.world.clock.seconds()
         if faults.strikes("receiver.full", run.workflow_id):
             run.full_until = min(now + faults.between(*_FULL), faults.last)
-        if now < run.full_until:
+        if now < run.full_until or self.is_poisoned(run, Poison.FULL):
             text = "exceeded workflow execution limit for signal events"
             raise RPCError(text, RPCStatusCode.INVALID_ARGUMENT, b"")
         job = WorkflowActivationJob()
         job.signal_workflow.signal_name = name
         job.signal_workflow.input.extend(self.payloads(arguments))
+        if self.is_poisoned(run, Poison.UNREADABLE):
+            del job.signal_workflow.input[:]
+            job.signal_workflow.input.append(unreadable_payload(f"{self.draw.getrandbits(64):x}"))
         run.payloads.extend(payload.data for payload in job.signal_workflow.input)
         self.deliver(run, job, events=1, size=job.ByteSize())
         self.world.note("signal", run.workflow_id, name)
@@ -256,6 +266,8 @@ class Server:
         if update_id in run.updates:
             return run.updates[update_id]
         future = run.updates[update_id] = asyncio.get_running_loop().create_future()
+        if self.is_poisoned(run, Poison.SILENT):
+            return future
         job = WorkflowActivationJob()
         update = job.do_update
         update.id = update.protocol_instance_id = update_id
@@ -423,6 +435,16 @@ class Server:
         The workflow has read all earlier messages when it answers.
         """
         tasks = self.tasks
+        if self.is_poisoned(run, Poison.FAILING):
+            text = "Unable to query workflow due to Workflow Task in failed state."
+            raise RPCError(text, RPCStatusCode.FAILED_PRECONDITION, b"")
+        if self.is_poisoned(run, Poison.SILENT):
+            # The caller waits until its time is up.
+            await asyncio.Event().wait()
+        if self.is_poisoned(run, Poison.UNREADABLE):
+            answer = WorkflowCommand()
+            answer.respond_to_query.succeeded.response.CopyFrom(unreadable_payload("answer"))
+            return answer
         while True:
             await run.idle.wait()
             if run.is_open and run.inbox:

@@ -18,6 +18,7 @@ from temporalio.bridge.proto.workflow_commands import ActivityCancellationType, 
 from temporalio.bridge.proto.workflow_completion import Success, WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstance
 
+from tests.simulation.poisons import Poison
 from tests.simulation.runs import PendingActivity, RecordedTask, Run
 from tests.simulation.workers import Worker, evict, outside_loop
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 TASK_SECONDS = 10.0
 """After this time the server gives up a task, unless its worker heartbeats."""
 _HEARTBEAT_SECONDS = 8.0
+_RETRY_SECONDS = 60.0
+"""Between two attempts at a task that always fails. The server makes a few more at first."""
 _CLOSES = {
     "complete_workflow_execution",
     "fail_workflow_execution",
@@ -83,6 +86,11 @@ class Tasks:
     def _begin(self, run: Run) -> None:
         run.task_planned = False
         if not run.is_open or run.task_open or not (run.inbox or run.unfinished_task):
+            return
+        if self._server.is_poisoned(run, Poison.FAILING):
+            if run.worker is not None:
+                run.worker.evict(run)
+            self.wake(run, _RETRY_SECONDS)
             return
         late = run.silent_until - self._world.clock.seconds()
         if self._server.down or late > 0:

@@ -1,0 +1,33 @@
+"""How a workflow is broken for good, so that a test sees which other workflows wait for it."""
+
+from enum import Enum
+
+from temporalio.api.common.v1 import Payload
+
+from api_types.payloads import unreadable
+
+
+class Poison(Enum):
+    """What is wrong with all runs of a workflow id.
+
+    FAILING: each workflow task fails, as with a bug, a nondeterminism, or a carried state that
+    nobody can decode. The server accepts signals and answers no query.
+    FULL: the server refuses signals, as to a run that has taken 10,000.
+    SILENT: queries and updates get no answer, and activities that begin never end.
+    UNREADABLE: nobody has the key of its payloads: those of its signals, answers and memo.
+    """
+
+    FAILING = "failing"
+    FULL = "full"
+    SILENT = "silent"
+    UNREADABLE = "unreadable"
+
+
+def unreadable_payload(arrival: str) -> Payload:
+    """Return the payload that a codec makes of a payload whose key it lacks."""
+    metadata = {
+        "encoding": unreadable.ENCODING,
+        unreadable.PROBLEM: b"it is encrypted with a key that this process does not have",
+        unreadable.ARRIVAL_ID: arrival.encode(),
+    }
+    return Payload(metadata=metadata)
