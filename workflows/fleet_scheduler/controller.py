@@ -50,7 +50,7 @@ class SchedulerController:
         signals: list[SignalRequest] = []
         for cluster, reported in deleting.items():
             charged = sorted(f"{entry.namespace}/{entry.name}" for entry in cache.fleet.on_cluster(cluster).values())
-            if charged != reported and (charged or not cache.state.may_be_occupied(cluster)):
+            if charged != reported and (charged or not cache.state.may_be_occupied(cluster, cache.now())):
                 deleting[cluster] = charged
                 signals.append(outgoing.occupied(cluster, cache.clusters[cluster], charged))
         return [Send(signals, f"report their replicas to {len(signals)} clusters that are being deleted")] if signals else []
@@ -86,11 +86,11 @@ class SchedulerController:
         A terminated replica whose account comes later would have no deployment that deletes its objects.
         """
         cache, deleting = self.cache, self.cache.state.deleting_deployments
-        released = {
-            owner: uid
-            for owner, uid in deleting.items()
-            if not (cache.fleet.owned(*owner.split("/")) or cache.state.may_have_replicas(*owner.split("/")))
-        }
+        released: dict[str, str] = {}
+        for owner, uid in deleting.items():
+            namespace, name = owner.split("/")
+            if not (cache.fleet.owned(namespace, name) or cache.state.may_have_replicas(namespace, name, cache.now())):
+                released[owner] = uid
         for owner in released:
             del deleting[owner]
         signals = [outgoing.forgotten(owner, uid, cache.state.epoch) for owner, uid in released.items()]
@@ -203,6 +203,9 @@ class SchedulerController:
         delays = [self.cache.reservations.delay(now), self.cache.next_timeout()]
         if state.takeover is not None and state.announced != state.epoch:
             delays.append(timedelta(milliseconds=max(0, state.takeover.announce_at - now)))
+        held_until = state.others_held_until(now) if state.deleting_clusters or state.deleting_deployments else None
+        if held_until is not None:
+            delays.append(timedelta(milliseconds=held_until - now))
         return min((delay for delay in delays if delay is not None), default=None)
 
     def _to_deployments(self, signals: Sequence[SignalRequest], summary: str) -> list[Order]:

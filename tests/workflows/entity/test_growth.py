@@ -157,6 +157,7 @@ BOUNDS = {
     "SchedulerState.untold": "a part of `unresponsive`",
     "SchedulerState.withheld": "one request per deployment; dropped when its account is read",
     "SchedulerState.unresponsive": "one per entity that did not answer a rebuild",
+    "SchedulerState.unresponsive_since": "a part of `unresponsive`",
     "SchedulerState.deleting_clusters": "one per cluster that is being deleted",
     "SchedulerState.deleting_deployments": "one per deployment that is being deleted; dropped when nothing is charged to it",
     "SchedulerState.classes": "one per class; dropped when it is deleted",

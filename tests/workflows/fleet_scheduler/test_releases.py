@@ -1,6 +1,7 @@
 """Who is told that a replica is gone, that a deployment may end, that a cluster is empty; and what is charged until then. No server."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.workflows.fleet_scheduler.cache.builders import Clock, as_ordered, ca
 from tests.workflows.fleet_scheduler.cycle import LOG
 from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.cache.state import HOLDS_OTHERS_MS
 from workflows.fleet_scheduler.controller import SchedulerController
 from workflows.fleet_scheduler.inbox import Inbox
 from workflows.fleet_scheduler.orders import Send
@@ -314,6 +316,55 @@ def test_a_cluster_that_is_deleted_is_not_told_that_it_is_empty_while_an_account
     assert sent(made, "occupied") == []
     made.state.unresponsive.clear()
     assert [payload["replicas"] for _, payload in sent(made, "occupied")] == [[]]
+
+
+def waiting(missing: str) -> tuple[SchedulerCache, Clock]:
+    """Delete a deployment and a cluster while the account of another object is missing."""
+    clock = Clock()
+    made = cache_with(clock)
+    delete_both(made)
+    await_account(made, missing)
+    return made, clock
+
+
+def delete_both(made: SchedulerCache) -> None:
+    name, deleted = report("c")
+    deleted.manifest["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    cycle(made, (name, deleted))
+    cycle(made, ("place", place(deployment())))
+    cycle(made, forget(gone=True, uid=deployment().uid))
+
+
+def await_account(made: SchedulerCache, missing: str) -> None:
+    made.await_account(missing, ())
+    Adoption(made, Inbox(made, LOG), LOG).allow_accounted()
+
+
+@pytest.mark.parametrize(
+    ("missing", "held"),
+    [("inferencecluster/x", "forgotten"), ("modeldeployment/ml/x", "occupied")],
+)
+def test_an_account_that_stays_missing_holds_the_deletion_of_others_for_ten_minutes(
+    missing: str, held: str
+) -> None:
+    made, clock = waiting(missing)
+    assert held not in {signal.signal for signal in due(made)}
+    assert controller_of(made).delay() == timedelta(milliseconds=HOLDS_OTHERS_MS)
+    clock.ms += HOLDS_OTHERS_MS - 1
+    following = reopened(carried(made), clock)
+    Adoption(following, Inbox(following, LOG), LOG).allow_accounted()
+    assert held not in {signal.signal for signal in due(following)}
+    clock.ms += 1
+    assert held in {signal.signal for signal in due(following)}
+
+
+def test_a_scheduler_that_rebuilds_gives_missing_accounts_the_whole_time() -> None:
+    made, clock = waiting("inferencecluster/x")
+    clock.ms += HOLDS_OTHERS_MS
+    made.forget_fleet()
+    delete_both(made)
+    await_account(made, "inferencecluster/x")
+    assert "forgotten" not in {signal.signal for signal in due(made)}
 
 
 def test_a_late_report_of_a_cluster_makes_none_of_one_that_is_gone() -> None:

@@ -86,6 +86,7 @@ class SchedulerCache:
             "unplaced": {owner: place.wire() for owner, place in state.unplaced.items()},
             "classes": state.classes,
             "silent": state.unresponsive,
+            "silentSince": state.unresponsive_since,
             "withheld": {owner: place.wire() for owner, place in state.withheld.items()},
             "leaving": state.deleting_clusters,
             "deletingDeployments": state.deleting_deployments,
@@ -102,6 +103,7 @@ class SchedulerCache:
         state.unplaced = {owner: PlacementRequest.model_validate(place) for owner, place in extras["unplaced"].items()}
         state.classes = extras["classes"]
         state.unresponsive, state.deleting_clusters = extras["silent"], extras["leaving"]
+        state.unresponsive_since = extras.get("silentSince", {})
         state.deleting_deployments = extras.get("deletingDeployments", {})
         self.evictions = [Eviction(*eviction) for eviction in extras.get("evictions", ())]
         self.awaited_releases = [(uid, (namespace, name)) for uid, (namespace, name) in extras.get("awaitedReleases", ())]
@@ -118,7 +120,7 @@ class SchedulerCache:
         carried: dict[str, Any] = {"fleet": packed.fleet, "carried_extras": packed.carried_extras, "answers": packed.answers}
         carried["rebuild"] = packed.too_large or state.rebuild
         left_out: dict[str, Any] = {"inbox": [], "unplaced": {}, "classes": {}, "unresponsive": {}, "deleting_clusters": {}}
-        left_out |= {"withheld": {}, "deleting_deployments": {}}
+        left_out |= {"unresponsive_since": {}, "withheld": {}, "deleting_deployments": {}}
         # Thousands of messages may have arrived meanwhile, and most of them are alike.
         following = state.model_copy(update={**left_out, **carried, "arrived": pack(state.inbox) if state.inbox else ""})
         if fits(following):
@@ -235,6 +237,7 @@ class SchedulerCache:
             self.admission.forget(name)
         self.reservations, self.verification = Reservations(self.fleet), Verification()
         self.deployments, self.clusters = KnownVersions(), KnownVersions()
+        self.state.unresponsive_since.clear()
         for known in (self.state.classes, self.state.unresponsive, self.state.deleting_clusters, self.state.deleting_deployments):
             known.clear()
         self.evictions, self.awaited_releases = [], []

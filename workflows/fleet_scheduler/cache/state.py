@@ -14,6 +14,11 @@ from api_types.base import Message
 from api_types.messages.scheduling import PlacementRequest
 from api_types.resources.status import EventRecord
 
+# After a loss of the scheduler, a cluster or a deployment that does not answer may know a replica that no other object knows. For so long
+# deletions of other objects wait for it. A broken object must not stop them for ever. A replica that is found later is charged, and a
+# deployment that is applied again under its name deletes it.
+HOLDS_OTHERS_MS = 10 * 60 * 1000
+
 
 class ReceivedSignal(NamedTuple):
     """A signal as it arrived: its name and its argument. In JSON a list of the two."""
@@ -72,6 +77,7 @@ class SchedulerState(BaseModel):
         takeover: set by a scheduler that continued the state of one that was lost; a rebuild ends that.
         untold: clusters that answered it and have not heard of its epoch yet.
         unresponsive: entities whose accounts are missing, with the clusters that take no new replica for that long.
+        unresponsive_since: the time in ms since which each of them is missing.
         asked_again: those of them that are alive, and will answer at once.
         withheld: requests that wait for the account of their deployment, by deployment.
         deleting_deployments: the uids of those that wait until nothing is charged to them, by namespace/name.
@@ -102,6 +108,7 @@ class SchedulerState(BaseModel):
     takeover: Takeover | None = None
     untold: list[str] = Field(default_factory=list)
     unresponsive: dict[str, list[str]] = Field(default_factory=dict, alias="silent")
+    unresponsive_since: dict[str, int] = Field(default_factory=dict, alias="silentSince")
     asked_again: list[str] = Field(default_factory=list)
     withheld: dict[str, PlacementRequest] = Field(default_factory=dict)
     deleting_clusters: dict[str, list[str] | None] = Field(default_factory=dict, alias="leaving")
@@ -139,19 +146,31 @@ class SchedulerState(BaseModel):
         """Whether a cluster has to be asked and told, whatever it reports: it may have heard of a scheduler that is not known here."""
         return self.takeover is not None and workflow_id in self.unresponsive
 
-    def may_be_occupied(self, cluster: str) -> bool:
+    def may_be_occupied(self, cluster: str, now: int) -> bool:
         """Whether a replica that is not known may be on a cluster: the account of one that may name it is missing."""
-        return any(cluster in clusters or workflow_id.startswith("modeldeployment/") for workflow_id, clusters in self.unresponsive.items())
+        return any(
+            cluster in clusters or (workflow_id.startswith("modeldeployment/") and self._holds_others(workflow_id, now))
+            for workflow_id, clusters in self.unresponsive.items()
+        )
 
-    def may_have_replicas(self, namespace: str, deployment: str) -> bool:
+    def may_have_replicas(self, namespace: str, deployment: str, now: int) -> bool:
         """Whether a replica that is not known may be of a deployment: its account is missing, or that of a cluster, which may name it."""
         for workflow_id in self.unresponsive:
             kind, *_, name = workflow_id.split("/")
-            if kind == "inferencecluster":
+            if kind == "inferencecluster" and self._holds_others(workflow_id, now):
                 return True
             if workflow_id == names.workflow_id("ModelReplica", namespace, name) and names.may_be_replica_of(name, deployment):
                 return True
         return False
+
+    def _holds_others(self, workflow_id: str, now: int) -> bool:
+        """Whether deletions of other objects still wait for an account that is missing."""
+        return now < self.unresponsive_since.get(workflow_id, now) + HOLDS_OTHERS_MS
+
+    def others_held_until(self, now: int) -> int | None:
+        """Return the time in ms when the next account that is missing holds other objects no longer; None if none holds any."""
+        ends = [since + HOLDS_OTHERS_MS for since in self.unresponsive_since.values()]
+        return min((end for end in ends if end > now), default=None)
 
     def is_accounted(self, cluster: str) -> bool:
         """Whether nothing is unknown about what is on a cluster."""

@@ -121,6 +121,8 @@ class Adoption:
     def allow_accounted(self) -> None:
         """Allow new replicas on the clusters about which nothing is unknown, and only there; requests that waited for that are queued."""
         cache, missing = self._cache, self._cache.state.unresponsive
+        since = cache.state.unresponsive_since
+        cache.state.unresponsive_since = {workflow_id: since.get(workflow_id, cache.now()) for workflow_id in missing}
         unaccounted = {cluster for clusters in missing.values() for cluster in clusters}
         for name, info in list(cache.fleet.clusters.items()):
             if info.view.accounted == (name in unaccounted):
