@@ -211,7 +211,7 @@ async def query_each(client: Client, workflow_ids: Sequence[str], query: str) ->
 
 
 async def still_running(client: Client, workflow_ids: Sequence[str]) -> dict[str, str]:
-    """Give those workflows that run, with their clusters."""
+    """Give those workflows that run, with their clusters. One of which the server tells nothing may run."""
     running: dict[str, str] = {}
     slots = asyncio.Semaphore(CALLS_AT_ONCE)
 
@@ -221,7 +221,7 @@ async def still_running(client: Client, workflow_ids: Sequence[str]) -> dict[str
                 description = await client.get_workflow_handle(workflow_id).describe()
             except RPCError as error:
                 if error.status != RPCStatusCode.NOT_FOUND:
-                    raise
+                    running[workflow_id] = ""
                 return
         if description.status == WorkflowExecutionStatus.RUNNING:
             running[workflow_id] = str(description.typed_search_attributes.get(CLUSTER) or "")
@@ -262,16 +262,26 @@ async def first_run(client: Client, workflow_id: str) -> str:
 
 
 async def check_receivers(client: Client, wanted: CheckReceivers) -> ReceiverChanges:
-    """Find out which entities still run, and which of them are others than before."""
+    """Find out which entities still run, and which of them are others than before.
+
+    An entity of which the server tells nothing is left out. Raises its error if the server tells of none.
+    """
     slots = asyncio.Semaphore(CALLS_AT_ONCE)
+    found: dict[str, str] = {}
+    errors: list[Exception] = []
 
-    async def find(workflow_id: str) -> str:
+    async def find(workflow_id: str) -> None:
         async with slots:
-            return await first_run(client, workflow_id)
+            try:
+                found[workflow_id] = await first_run(client, workflow_id)
+            except (RPCError, TimeoutError) as error:
+                errors.append(error)
 
-    workflow_ids = sorted({*wanted.known, *wanted.others})
-    found = dict(zip(workflow_ids, await asyncio.gather(*map(find, workflow_ids)), strict=True))
+    await asyncio.gather(*map(find, sorted({*wanted.known, *wanted.others})))
+    if errors and not found:
+        raise errors[0]
+    running = {workflow_id: run for workflow_id, run in sorted(found.items()) if run}
     return ReceiverChanges(
-        changed={workflow_id: found[workflow_id] for workflow_id, run in wanted.known.items() if found[workflow_id] not in ("", run)},
-        missing=[workflow_id for workflow_id, run in found.items() if not run],
+        changed={workflow_id: run for workflow_id, run in running.items() if run != wanted.known.get(workflow_id, run)},
+        missing=sorted(found.keys() - running.keys()),
     )

@@ -93,6 +93,22 @@ async def test_a_receiver_that_is_terminated_gets_nothing_and_ends_the_redeliver
 
 
 @on_a_virtual_loop
+async def test_a_refusal_whose_redelivery_was_terminated_is_forgotten_with_the_next_check() -> None:
+    async with virtual_plane() as plane:
+        await refusing(plane, 24 * HOUR)
+        await plane.until("InferenceClass", "h100-8x", lambda seen: bool(reason(seen, "SignalsDelivered")))
+        await asyncio.sleep(1.2 * HOUR)
+        assert not is_delivered(await plane.describe("InferenceClass", "h100-8x")), "its Redelivery runs"
+        reports = plane.signals(names.FLEET_SCHEDULER_ID, "report_class")
+        await plane.client.get_workflow_handle(REDELIVERY).terminate("lost on purpose")
+        await asyncio.sleep(1.2 * HOUR)
+        assert is_delivered(await plane.describe("InferenceClass", "h100-8x"))
+        assert plane.signals(names.FLEET_SCHEDULER_ID, "report_class") == reports, "the scheduler runs"
+        lost = await plane.world.client.get_workflow_handle(REDELIVERY).describe()
+        assert lost.status == WorkflowExecutionStatus.TERMINATED
+
+
+@on_a_virtual_loop
 async def test_a_user_makes_the_next_attempt_now() -> None:
     async with virtual_plane() as plane:
         await refusing(plane, HOUR)

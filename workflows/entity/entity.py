@@ -19,7 +19,7 @@ from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import CheckReceivers
-from api_types import queues
+from api_types import names, queues
 from api_types.base import Message
 from api_types.errors import Conflict, InvalidInput
 from api_types.messages.delivery import Delivery
@@ -135,7 +135,9 @@ class Entity(ABC, Generic[StateT]):
         self._resync_due = False
         self.on_resync()
         known = {workflow_id: self.state.receivers.get(workflow_id, "") for workflow_id in self.receivers()}
-        others = self.dependents()
+        refusals = [report for _, report in sorted(self.state.deliveries.items()) if report.problem]
+        redeliveries = {names.redelivery_id(report.receiver): report for report in refusals}
+        others = [*self.dependents(), *redeliveries]
         if not known and not others:
             return
         summary = f"check that {len(known) + len(others)} others still run"
@@ -146,7 +148,14 @@ class Entity(ABC, Generic[StateT]):
             local=len(known) + len(others) <= LOCAL_CALLS_MAX,
         )
         self.state.receivers = known | found.changed
-        self.on_receivers_lost([*found.changed, *found.missing])
+        self._forget_refusals([redeliveries[workflow_id] for workflow_id in found.missing if workflow_id in redeliveries])
+        self.on_receivers_lost([*found.changed, *(workflow_id for workflow_id in found.missing if workflow_id not in redeliveries)])
+
+    def _forget_refusals(self, refusals: list[Delivery]) -> None:
+        """Forget refusals whose Redelivery does not run: it was terminated, and would never report their end."""
+        if refusals:
+            self.state.deliveries = {receiver: report for receiver, report in self.state.deliveries.items() if report not in refusals}
+            self._show_refusals()
 
     # --- what a kind defines ----------------------------------------------------------------------------------------------------------
 
@@ -357,6 +366,9 @@ class Entity(ABC, Generic[StateT]):
     def delivery(self, message: Delivery) -> None:
         """Another workflow takes no signals of this one, or takes them again."""
         self.state.deliveries = with_delivery(self.state.deliveries, message)
+        self._show_refusals()
+
+    def _show_refusals(self) -> None:
         refusing = [undelivered(report) for _, report in sorted(self.state.deliveries.items()) if report.problem]
         if refusing:
             self.context.set_condition(SIGNALS_DELIVERED, FALSE, RECEIVER_REFUSES, "; ".join(refusing))

@@ -1,21 +1,41 @@
 """Queries to several entities: each has its own result. The answers of the server are staged."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
-from activities.messaging.querying import Answers, query_round
+from activities.messaging.messages import CheckReceivers, ReceiverChanges
+from activities.messaging.querying import (
+    Answers,
+    check_receivers,
+    query_round,
+    still_running,
+)
+from activities.messaging.search_attributes import CLUSTER
 from api_types.payloads.unreadable import UnreadablePayload
 
 
 @dataclass
 class Handle:
-    """A workflow whose payloads raise an error when they are decoded."""
+    """A workflow; `error` is what a call about it raises."""
 
     error: Exception | None = None
+    run: str = "run"
+
+    async def describe(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        info = SimpleNamespace(first_run_id=self.run)
+        return SimpleNamespace(
+            status=RUNNING,
+            raw_description=SimpleNamespace(workflow_execution_info=info),
+            typed_search_attributes={CLUSTER: "eu"},
+        )
 
     async def query(self, *_: Any, **__: Any) -> Any:
         if self.error is not None:
@@ -33,6 +53,9 @@ class Staged:
         return self.handles[workflow_id]
 
 
+RUNNING = WorkflowExecutionStatus.RUNNING
+GONE = RPCError("no such workflow", RPCStatusCode.NOT_FOUND, b"")
+DOWN = RPCError("down", RPCStatusCode.UNAVAILABLE, b"")
 UNDECODABLE = [UnreadablePayload("no key"), KeyError("encoding"), RuntimeError("no JSON")]
 
 
@@ -43,3 +66,24 @@ async def test_an_answer_that_cannot_be_decoded_is_none_and_all_others_arrive(
     client = cast("Client", Staged({"a": Handle(), "broken": Handle(error), "c": Handle()}))
     found = await ActivityEnvironment().run(query_round, client, ["a", "broken", "c"], "account")
     assert found == Answers(by_id={"a": "answer", "c": "answer"}, unresponsive=["broken"])
+
+
+FLEET = {"a": Handle(), "new": Handle(run="later"), "gone": Handle(GONE), "broken": Handle(DOWN)}
+
+
+async def test_an_entity_of_which_the_server_tells_nothing_delays_no_check_of_others() -> None:
+    client = cast("Client", Staged(FLEET))
+    wanted = CheckReceivers(known=dict.fromkeys(["a", "new", "broken"], "run"), others=["gone"])
+    changes = ReceiverChanges(changed={"new": "later"}, missing=["gone"])
+    assert await check_receivers(client, wanted) == changes
+
+
+async def test_a_check_fails_if_the_server_tells_of_no_entity() -> None:
+    client = cast("Client", Staged(FLEET))
+    with pytest.raises(RPCError, match="down"):
+        await check_receivers(client, CheckReceivers(known={"broken": "run"}))
+
+
+async def test_an_entity_of_which_the_server_tells_nothing_may_run() -> None:
+    client = cast("Client", Staged(FLEET))
+    assert await still_running(client, ["a", "gone", "broken"]) == {"a": "eu", "broken": ""}
