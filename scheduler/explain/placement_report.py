@@ -101,7 +101,7 @@ def _next_best(placer: ReplicaPlacer, chosen: ClusterInfo) -> tuple[ClusterInfo,
 
 def _difference(placer: ReplicaPlacer, first: tuple[ClusterInfo, Trial], second: tuple[ClusterInfo, Trial]) -> tuple[str, int, int]:
     """Give the score in which two clusters differ first, with both values."""
-    own, others = placer.scorer.scores(*first, placer.own), placer.scorer.scores(*second, placer.own)
+    own, others = placer.scorer.scores(*first), placer.scorer.scores(*second)
     differing = [name for name, value in own.items() if others[name] != value]
     if not differing:
         return _NAME, 0, 0

@@ -197,13 +197,17 @@ class ClusterIndex:
 
     def each(self, clusters: ClusterSet) -> Iterator[ClusterInfo]:
         """Give the clusters of a set in name order."""
-        ranked = self.ranked
-        for start in range(0, clusters.bit_length(), _CHUNK):
-            chunk = (clusters >> start) & _CHUNK_MASK
-            while chunk:
-                low = chunk & -chunk
-                yield ranked[start + low.bit_length() - 1]
-                chunk ^= low
+        return map(self.ranked.__getitem__, ranks_of(clusters))
+
+
+def ranks_of(clusters: ClusterSet) -> Iterator[int]:
+    """Give the ranks of the clusters of a set, in name order."""
+    for start in range(0, clusters.bit_length(), _CHUNK):
+        chunk = (clusters >> start) & _CHUNK_MASK
+        while chunk:
+            low = chunk & -chunk
+            yield start + low.bit_length() - 1
+            chunk ^= low
 
 
 # Walking a wide number bit by bit would copy it whole for each bit.

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
-from itertools import product
-from operator import or_
 
 from api_types.names import replica_name
 from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
@@ -28,7 +25,8 @@ from scheduler.placement.filters import passing, run_filters
 from scheduler.placement.limits.device_accounting import counts_devices
 from scheduler.placement.limits.quota import QuotaGate
 from scheduler.placement.limits.reserved_pools import ReservedPools
-from scheduler.placement.score import ClusterScorer
+from scheduler.placement.ranking import OwnReplicas
+from scheduler.placement.score import ClusterScorer, domain_keys
 from scheduler.placement.trials import Trials
 
 
@@ -52,14 +50,14 @@ class ReplicaPlacer:
         )
         found = run_filters(overlay, self.deployment, compiled)
         self.passing = passing(found, overlay.index.everything)
-        self.own: dict[str, int] = {}
+        self._replicas = OwnReplicas(overlay.index, domain_keys(overlay, request.deployment))
+        self.own: Mapping[str, int] = self._replicas.by_name
         self._indices: dict[str, set[int]] = defaultdict(set)
-        self._levels: dict[int, ClusterSet] = {}
         self._replaceable: dict[tuple[str, int], LedgerEntry] = {}
         for entry in existing:
             self._indices[entry.cluster].add(entry.index)
             if entry.state != reasons.RELEASING:
-                self._load(entry.cluster, 1)
+                self._replicas.add(entry.cluster, 1)
         # Nodes there may be reused by this deployment, so a cluster that is full for others may not be full for it.
         releasing = overlay.index.named(entry.cluster for entry in overlay.ledger.leaving_for(self._owner))
         # Clusters that are not known to be full.
@@ -73,32 +71,19 @@ class ReplicaPlacer:
         self._has_quota = quota.limits
         self.reserved = ReservedPools(overlay, self._owner, self.priority)
         self.trials = Trials(overlay, self.deployment, compiled, self.reserved, quota)
-        self.scorer = ClusterScorer(overlay, self.deployment, compiled, self.trials.on, self.constraints)
-
-    def _load(self, cluster: str, change: int) -> None:
-        before = self.own.get(cluster, 0)
-        after = before + change
-        self.own[cluster] = after
-        info = self.overlay.clusters.get(cluster)
-        if info is None:
-            return
-        bit = 1 << info.rank
-        if before:
-            self._levels[before] = ClusterSet(self._levels[before] & ~bit)
-        if after:
-            self._levels[after] = ClusterSet(self._levels.get(after, 0) | bit)
+        self.scorer = ClusterScorer(overlay, self.deployment, compiled, self.constraints, self._replicas)
 
     def vacate(self, entry: LedgerEntry) -> None:
         """Move a replica out of its place: its index and, for this deployment, its nodes are free at once."""
         self._indices[entry.cluster].discard(entry.index)
-        self._load(entry.cluster, -1)
+        self._replicas.add(entry.cluster, -1)
         self._replaceable[(entry.cluster, entry.index)] = entry
         self.mark_open(entry.cluster)
 
     def restore(self, entry: LedgerEntry) -> None:
         """Put a vacated replica back into its place."""
         self._indices[entry.cluster].add(entry.index)
-        self._load(entry.cluster, 1)
+        self._replicas.add(entry.cluster, 1)
         self._replaceable.pop((entry.cluster, entry.index), None)
         self.mark_open(entry.cluster)
 
@@ -137,18 +122,11 @@ class ReplicaPlacer:
     def candidates(self, allowed: ClusterSet) -> Iterator[tuple[ClusterInfo, Trial]]:
         """Give the clusters with free capacity, best first."""
         if not self.scorer.spreads:
-            yield from self.scorer.ranked(self.overlay.index.each(allowed), self.own, self.mark_full)
+            yield from self.scorer.ranked(allowed, self.trials.on, self.mark_full)
             return
-        loaded = reduce(or_, self._levels.values(), 0)
-        levels = [self.overlay.index.everything & ~loaded, *(self._levels[load] for load in sorted(self._levels))]
         alike = self.constraints.by_preference(allowed, self.own) if self.constraints.has_preferences else [allowed]
-        ranked = self.overlay.index.ranked
-        for equals, level in product(alike, levels):
-            group = equals & level
-            while group:
-                low = group & -group
-                group ^= low
-                info = ranked[low.bit_length() - 1]
+        for group in (group for equals in alike for _, group in self._replicas.clusters.ascending(equals)):
+            for info in self.overlay.index.each(group):
                 trial = self.trials.on(info)
                 if trial.failed >= 0:
                     self.mark_full(info, trial)
@@ -195,7 +173,7 @@ class ReplicaPlacer:
     def put_back(self, placement: Placement) -> None:
         """Charge a placement of this decision, such as one that was undone."""
         self._indices[placement.cluster].add(placement.index)
-        self._load(placement.cluster, 1)
+        self._replicas.add(placement.cluster, 1)
         self.overlay.ledger.put(reserved_entry(placement, self._reserved_for))
         self._forget(self.overlay.clusters[placement.cluster])
 
@@ -203,7 +181,7 @@ class ReplicaPlacer:
         """Remove a placement that this decision made."""
         self.overlay.ledger.remove(placement.uid)
         self._indices[placement.cluster].discard(placement.index)
-        self._load(placement.cluster, -1)
+        self._replicas.add(placement.cluster, -1)
         self.mark_open(placement.cluster)
 
     def _reuse(self, info: ClusterInfo, nodes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

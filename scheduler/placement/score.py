@@ -7,17 +7,17 @@ Pools are taken in published order by default; every other profile takes the lea
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from api_types import labels
-from scheduler.fleet.cluster_index import ClusterInfo
+from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet, bits
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.hardware.memory import memory_mebibytes
+from scheduler.hardware.memory import node_memory_mebibytes
 from scheduler.hardware.node_fitting import PoolOrder, Trial
 from scheduler.hardware.template import CompiledTemplate, LayoutFit
 from scheduler.model.inputs import DeploymentView
 from scheduler.placement.constraints import Constraints
+from scheduler.placement.ranking import Column, Levels, OwnReplicas
 
 DEFAULT = "default"
 PROFILES: Mapping[str, tuple[str, ...]] = {
@@ -56,21 +56,24 @@ def functions_of(overlay: FleetOverlay, profile: str) -> tuple[str, ...]:
 
 
 class ClusterScorer:
-    """Orders the clusters that have free capacity for one deployment's next replica."""
+    """Orders the clusters that have free capacity for one deployment's next replica.
+
+    `own` counts the deployment's replicas; whoever places or vacates one keeps it up to date.
+    """
 
     def __init__(
         self,
         overlay: FleetOverlay,
         deployment: DeploymentView,
         compiled: CompiledTemplate,
-        trial: Callable[[ClusterInfo], Trial],
         constraints: Constraints,
+        own: OwnReplicas,
     ) -> None:
         self._overlay = overlay
         self._deployment = deployment
         self._compiled = compiled
-        self._trial = trial
         self._constraints = constraints
+        self._own = own
         profile = profile_of(overlay, deployment)
         self._functions = functions_of(overlay, profile)
         self._weights = tuple(overlay.options.weights.get(name, 0) for name in self._functions) if profile == WEIGHTED else ()
@@ -79,80 +82,133 @@ class ClusterScorer:
         self._has_preferences = constraints.has_preferences or self._prefers_domain
         # Whether two engines would share a network is known of a trial alone; all else is known of sets of clusters.
         self.spreads = self._functions == PROFILES[DEFAULT] and not self._prefers_domain
-        self._preference_values = 2 if self._has_preferences else 0
-        # What was computed for a cluster is valid until something is placed or vacated there.
-        self._known: dict[int, tuple[Trial, tuple[int, ...]]] = {}
+        # What was found for a cluster is valid until something is placed or vacated there.
+        self._trials: dict[int, Trial] = {}
+        self._fitting = NO_CLUSTERS
+        self._columns = {name: Column(len(overlay.index.ranked)) for name in self._fixed_names()}
+        # The scores that belong to a cluster, weighed and added up; only with weights.
+        self._sums = Column(len(overlay.index.ranked))
+        self._bounds: dict[str, tuple[int, int]] = {}
 
     def forget(self, info: ClusterInfo) -> None:
         """Drop what was computed for a cluster, because something changed there."""
-        self._known.pop(info.rank, None)
+        if self._trials.pop(info.rank, None) is not None:
+            self._fitting = ClusterSet(self._fitting & ~(1 << info.rank))
+            for column in self._columns.values():
+                column.remove(info.rank)
+            if self._bounds:
+                self._sums.remove(info.rank)
 
     def forget_all(self) -> None:
         """Drop what was computed, because something changed that concerns every cluster."""
-        self._known.clear()
+        self._trials.clear()
+        self._fitting = NO_CLUSTERS
+        size = len(self._overlay.index.ranked)
+        self._columns = {name: Column(size) for name in self._columns}
+        self._sums = Column(size)
 
     def ranked(
-        self, clusters: Iterable[ClusterInfo], own: Mapping[str, int], mark_full: Callable[[ClusterInfo, Trial], None]
+        self, allowed: ClusterSet, trial_on: Callable[[ClusterInfo], Trial], mark_full: Callable[[ClusterInfo, Trial], None]
     ) -> Iterator[tuple[ClusterInfo, Trial]]:
-        """Give the clusters with free capacity, best first; `mark_full` is called for those without."""
-        heap: list[tuple[tuple[int, ...], str, ClusterInfo, Trial]] = []
-        domains = self._loads_by_key(own)
-        penalty = self._constraints.penalties(own)
-        for info in clusters:
-            known = self._known.get(info.rank)
-            if known is None:
-                trial = self._trial(info)
-                if trial.failed >= 0:
-                    mark_full(info, trial)
-                    continue
-                known = self._known[info.rank] = (trial, tuple(self._fixed(info, trial)))
-            trial, fixed = known
-            heap.append((self._key(info, own, domains, fixed, penalty), info.name, info, trial))
-        if self._weights:
-            heap = self._weighed(heap)
-        heapq.heapify(heap)
-        while heap:
-            _, _, info, trial = heapq.heappop(heap)
-            yield info, trial
+        """Give those of some clusters that have free capacity, best first; `mark_full` is called for those without."""
+        trials = [(info, trial_on(info)) for info in self._overlay.index.each(ClusterSet(allowed & ~self._fitting))]
+        for info, trial in trials:
+            if trial.failed >= 0:
+                mark_full(info, trial)
+        self._keep({info: trial for info, trial in trials if trial.failed < 0})
+        left = ClusterSet(allowed & self._fitting)
+        if left and self._weights and not self._bounds:
+            self._weigh(left)
+        while left:
+            best = self._best(left)
+            rank = (best & -best).bit_length() - 1
+            left = ClusterSet(left & ~(1 << rank))
+            yield self._overlay.index.ranked[rank], self._trials[rank]
 
-    def _weighed(
-        self, ranked: Sequence[tuple[tuple[int, ...], str, ClusterInfo, Trial]]
-    ) -> list[tuple[tuple[int, ...], str, ClusterInfo, Trial]]:
-        """Put the weighted sum between the preferences and the single functions, which then decide between equal sums."""
-        first = self._preference_values
-        columns = list(zip(*(key[first:] for key, _, _, _ in ranked), strict=True))
-        bounds = [(min(column), max(column)) for column in columns]
-        found = []
-        for key, name, info, trial in ranked:
-            total = sum(
-                weight * ((value - low) * _SCALE // (high - low) if high > low else 0)
-                for weight, value, (low, high) in zip(self._weights, key[first:], bounds, strict=True)
-            )
-            found.append(((*key[:first], total, *key[first:]), name, info, trial))
-        return found
+    def _keep(self, found: Mapping[ClusterInfo, Trial]) -> None:
+        """Keep the scores of clusters with free capacity."""
+        fixed: dict[str, dict[int, int]] = {name: {} for name in self._columns}
+        for info, trial in found.items():
+            self._trials[info.rank] = trial
+            for name, value in zip(fixed, self._fixed(info, trial), strict=True):
+                fixed[name][info.rank] = value
+        for name, values in fixed.items():
+            self._columns[name].put(values)
+        ranks = [info.rank for info in found]
+        self._fitting = ClusterSet(self._fitting | bits(ranks, len(self._overlay.index.ranked)))
+        if self._bounds:
+            self._add_up(ranks)
 
-    def _key(
-        self,
-        info: ClusterInfo,
-        own: Mapping[str, int],
-        domains: Mapping[str, Mapping[str, int]],
-        fixed: Sequence[int],
-        penalty: Callable[[ClusterInfo], int],
-    ) -> tuple[int, ...]:
-        """Join the values that change with each replica and those that do not, in the order of the profile."""
-        values = []
-        rest = iter(fixed)
+    def _best(self, clusters: ClusterSet) -> ClusterSet:
+        """Give the best of some clusters; several where no score tells them apart."""
         if self._has_preferences:
-            values += [next(rest), penalty(info)]
+            clusters = self._columns[PREFERENCES[0]].lowest(clusters)
+            clusters = self._constraints.by_preference(clusters, self._own.by_name)[0]
+        if self._weights:
+            clusters = self._lowest_sum(clusters)
         for name in self._functions:
-            if name == "spread":
-                values.append(own.get(info.name, 0))
-            elif ":" in name:
-                key = name[len("domain:") :]
-                values.append(domains[key].get(info.view.labels.get(key, ""), 0))
-            else:
-                values.append(next(rest))
-        return tuple(values)
+            if not clusters & (clusters - 1):
+                break
+            levels = self._levels(name)
+            clusters = levels.lowest(clusters) if levels else self._columns[name].lowest(clusters)
+        return clusters
+
+    def _levels(self, name: str) -> Levels | None:
+        """Give the counts that a function compares, None for a function whose scores belong to a cluster."""
+        if name == "spread":
+            return self._own.clusters
+        return self._own.domains[name.partition(":")[2]] if ":" in name else None
+
+    # --- the weighted sum ---------------------------------------------------------------------------------------------------------------
+
+    def _weigh(self, clusters: ClusterSet) -> None:
+        """Bring the scores that belong to a cluster to one scale. Its ends are the best and the worst at the beginning of the decision."""
+        self._bounds = {name: self._columns[name].bounds(clusters) for name in self._functions if not self._levels(name)}
+        # Where only counts are weighed, too.
+        self._bounds[""] = (0, 0)
+        self._add_up(self._trials)
+
+    def _add_up(self, ranks: Iterable[int]) -> None:
+        sums = dict.fromkeys(ranks, 0)
+        for name, weight in zip(self._functions, self._weights, strict=True):
+            if not self._levels(name):
+                low, high = self._bounds[name]
+                values = self._columns[name].values
+                for rank in sums:
+                    sums[rank] += weight * _scaled(values[rank], low, high)
+        self._sums.put(sums)
+
+    def _lowest_sum(self, clusters: ClusterSet) -> ClusterSet:
+        """Give the clusters with the lowest sum of weighed scores."""
+        parts = {0: clusters}
+        for name, weight in zip(self._functions, self._weights, strict=True):
+            levels = self._levels(name)
+            if levels is None:
+                continue
+            counts = [count for count, _ in levels.ascending(clusters)]
+            found: dict[int, ClusterSet] = {}
+            for total, part in parts.items():
+                for count, some in levels.ascending(part):
+                    value = total + weight * _scaled(count, counts[0], counts[-1])
+                    found[value] = ClusterSet(found.get(value, 0) | some)
+            parts = found
+        lowest, best = -1, NO_CLUSTERS
+        for total in sorted(parts):
+            if 0 <= lowest < total:
+                break
+            least, some = self._sums.least(parts[total])
+            if lowest < 0 or total + least < lowest:
+                lowest, best = total + least, some
+            elif total + least == lowest:
+                best = ClusterSet(best | some)
+        return best
+
+    # --- the scores of one cluster --------------------------------------------------------------------------------------------------------
+
+    def _fixed_names(self) -> list[str]:
+        """Name the scores that belong to a cluster, in the order of `_fixed`."""
+        first = [PREFERENCES[0]] if self._has_preferences else []
+        return first + [name for name in self._functions if not self._levels(name)]
 
     def _fixed(self, info: ClusterInfo, trial: Trial) -> Iterator[int]:
         if self._has_preferences:
@@ -167,7 +223,8 @@ class ClusterScorer:
         fit = self._compiled.on(info.layout)
         if name == "cost":
             return sum(_price(info, p, engine.cost) for p, engine in zip(trial.positions, fit.engines, strict=True))
-        left = {p: self._overlay.free(info)[p] for p in dict.fromkeys(trial.positions)}
+        free = self._overlay.free(info)
+        left = {p: free[p] for p in dict.fromkeys(trial.positions)}
         for p, engine in zip(trial.positions, fit.engines, strict=True):
             left[p] -= engine.cost
         if name == "binpack":
@@ -175,29 +232,31 @@ class ClusterScorer:
         capacity = sum(info.nodes[p] for p in left)
         return -(sum(left.values()) * _PER_MILLE // max(1, capacity))
 
-    def scores(self, info: ClusterInfo, trial: Trial, own: Mapping[str, int]) -> dict[str, int]:
+    def scores(self, info: ClusterInfo, trial: Trial) -> dict[str, int]:
         """Give by name what is compared of a cluster with free capacity, the most important first; `trial` is how it fits there."""
-        names = (*PREFERENCES[: self._preference_values], *self._functions)
-        fixed = tuple(self._fixed(info, trial))
-        values = self._key(info, own, self._loads_by_key(own), fixed, self._constraints.penalties(own))
-        return dict(zip(names, values, strict=True))
+        found = dict(zip(self._columns, self._fixed(info, trial), strict=True))
+        one = ClusterSet(1 << info.rank)
+        if self._has_preferences:
+            found[PREFERENCES[1]] = self._constraints.penalties(self._own.by_name)(info)
+        for name in self._functions:
+            if levels := self._levels(name):
+                found[name] = next(count for count, _ in levels.ascending(one))
+        return {name: found[name] for name in (*(PREFERENCES if self._has_preferences else ()), *self._functions)}
 
     @property
     def adds_up(self) -> bool:
         """Whether a weighted sum of the scores is compared before the scores."""
         return bool(self._weights)
 
-    def _loads_by_key(self, own: Mapping[str, int]) -> dict[str, dict[str, int]]:
-        return {name[len("domain:") :]: self._domain_loads(name[len("domain:") :], own) for name in self._functions if ":" in name}
 
-    def _domain_loads(self, key: str, own: Mapping[str, int]) -> dict[str, int]:
-        loads: dict[str, int] = {}
-        for name, count in own.items():
-            info = self._overlay.clusters.get(name)
-            if info is not None and count:
-                value = info.view.labels.get(key, "")
-                loads[value] = loads.get(value, 0) + count
-        return loads
+def domain_keys(overlay: FleetOverlay, deployment: DeploymentView) -> list[str]:
+    """Give the labels of clusters over whose values the profile in force counts replicas."""
+    return [name.partition(":")[2] for name in functions_of(overlay, profile_of(overlay, deployment)) if ":" in name]
+
+
+def _scaled(value: int, low: int, high: int) -> int:
+    """Bring a score to 0 (the best) to 100 (the worst); one that is beyond the ends by now counts as they do."""
+    return (min(max(value, low), high) - low) * _SCALE // (high - low) if high > low else 0
 
 
 def _price(info: ClusterInfo, p: int, nodes: int) -> int:
@@ -211,21 +270,25 @@ def pool_order(overlay: FleetOverlay, deployment: DeploymentView, info: ClusterI
     if profile == DEFAULT:
         return None
     fit: LayoutFit = compiled.on(info.layout)
-    functions = functions_of(overlay, profile)
+    functions = [name for name in functions_of(overlay, profile) if name in ("cost", "binpack", "free")]
     free = overlay.free(info)
+    # At equal prices the smallest hardware that fits, so that large devices stay free for what needs them.
+    by_score = "cost" in functions or "binpack" in functions
 
-    def key(i: int, p: int) -> tuple[int, ...]:
+    def order(i: int, positions: Sequence[int]) -> Sequence[int]:
         cost = fit.engines[i].cost
-        values = []
-        for name in functions:
-            if name == "cost":
-                values.append(_price(info, p, cost))
-            elif name == "binpack":
-                values.append(free[p] - cost)
-            elif name == "free":
-                values.append(-((free[p] - cost) * _PER_MILLE // max(1, info.nodes[p])))
-        # At equal prices the smallest hardware that fits, so that large devices stay free for what needs them.
-        surplus = sum(entry.count * memory_mebibytes(entry) for entry in info.pools[p].device_set.entries)
-        return (*values, surplus, p) if "cost" in functions or "binpack" in functions else (surplus, *values, p)
+        keys = []
+        for p in positions:
+            left = free[p] - cost
+            values = []
+            for name in functions:
+                if name == "cost":
+                    values.append(_price(info, p, cost))
+                else:
+                    values.append(left if name == "binpack" else -(left * _PER_MILLE // max(1, info.nodes[p])))
+            surplus = node_memory_mebibytes(info.pools[p].device_set)
+            keys.append((*values, surplus, p) if by_score else (surplus, *values, p))
+        keys.sort()
+        return [key[-1] for key in keys]
 
-    return lambda i, positions: sorted(positions, key=lambda p: key(i, p))
+    return order

@@ -1,11 +1,13 @@
 """The numbers that rank clusters, reserve pools and count quotas."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from scheduler.explain.placement_report import _price
 from scheduler.fleet.caches.quota_usage import Amount, amount_of
+from scheduler.fleet.cluster_index import ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.queue_reservations import QueueReservation, ahead_of, next_expiry
 from scheduler.hardware.node_fitting import Trial
@@ -14,7 +16,8 @@ from scheduler.model.decision import EnginePlacement, MemberPlacement, ResolvedR
 from scheduler.model.inputs import CacheView, ClusterView, DeploymentView
 from scheduler.model.policy import Quota, SchedulerOptions
 from scheduler.placement.constraints import Constraints
-from scheduler.placement.score import UNKNOWN_PRICE, ClusterScorer
+from scheduler.placement.ranking import Column, Levels, OwnReplicas
+from scheduler.placement.score import UNKNOWN_PRICE, ClusterScorer, domain_keys
 from tests.scheduler.builders import NOW, cluster, deployment, engine, fleet, gpu, pool, put_replicas
 
 REGION = "modelplane.ai/region"
@@ -30,11 +33,14 @@ def a_cluster(name: str, region: str, **prices: int) -> ClusterView:
     return cluster(name, p, q, labels={REGION: region})
 
 
-def scorer(world: Any, view: DeploymentView, trial: Trial | None = None) -> ClusterScorer:
+def scorer(world: Any, view: DeploymentView, counts: Mapping[str, int] = OWN) -> ClusterScorer:
     overlay = FleetOverlay(world, NOW)
     compiled = compile_template(view.engines, overlay.rules.matching)
     constraints = Constraints(overlay, view, overlay.index.everything)
-    return ClusterScorer(overlay, view, compiled, lambda _: trial or Trial((0, 1)), constraints)
+    own = OwnReplicas(overlay.index, domain_keys(overlay, view))
+    for name, count in counts.items():
+        own.add(name, count)
+    return ClusterScorer(overlay, view, compiled, constraints, own)
 
 
 @pytest.mark.parametrize(
@@ -58,26 +64,48 @@ def test_the_scores_of_a_cluster(positions: tuple[int, ...], prices: dict[str, i
     found = scorer(world, view)
     info = world.clusters["a"]
     expected = {**scores, "spread": 3, "locality": 1, f"domain:{REGION}": 8}
-    assert found.scores(info, Trial(positions), OWN) == expected
-    assert list(found.scores(info, Trial(positions), OWN)) == list(WEIGHTS)
+    assert found.scores(info, Trial(positions)) == expected
+    assert list(found.scores(info, Trial(positions))) == list(WEIGHTS)
 
 
 @pytest.mark.parametrize(
     ("rows", "sums"),
     [
-        # Each column is brought to 0 to 100, then weighed with 17 and 13.
+        # Own replicas and nodes that would be left: each is brought to 0 to 100, then weighed with 17 and 13.
         ([(3, 20), (5, 10), (4, 15)], [1300, 1700, 1500]),
         ([(3, 20), (10, 20), (5, 20)], [0, 1700, 476]),
-        ([(7, 7)], [0]),
-        ([(-5, 2), (-2, 9), (-4, 5)], [0, 3000, 1107]),
+        ([(0, 2), (3, 9), (1, 5)], [0, 3000, 1107]),
+        ([(5, 10), (3, 20)], [1700, 1300]),
     ],
 )
 def test_18_3_a_weighted_sum_compares_each_score_with_the_best_and_the_worst(rows: list[tuple[int, int]], sums: list[int]) -> None:
     options = SchedulerOptions(profile="weighted", weights={"spread": 17, "binpack": 13})
-    world = fleet(a_cluster("a", "us"), options=options)
-    info: Any = world.clusters["a"]
-    found = scorer(world, deployment())._weighed([(row, "a", info, Trial()) for row in rows])
-    assert [key for key, _, _, _ in found] == [(total, *row) for total, row in zip(sums, rows, strict=True)]
+    names = "abc"[: len(rows)]
+    world = fleet(*(cluster(name, left + 1) for name, (_, left) in zip(names, rows, strict=True)), options=options)
+    found = scorer(world, deployment(), {name: own for name, (own, _) in zip(names, rows, strict=True)})
+    ranked = found.ranked(ClusterSet((1 << len(rows)) - 1), lambda _: Trial((0,)), lambda *_: None)
+    assert [info.name for info, _ in ranked] == [name for _, name in sorted(zip(sums, names, strict=True))]
+
+
+def test_levels_split_clusters_by_how_many_replicas_their_domains_have() -> None:
+    levels = Levels()
+    for domain, clusters, change in (("x", 0b0011, 2), ("y", 0b0100, 1), ("x", 0b0011, -1), ("z", 0b1000, 1), ("z", 0b1000, -1)):
+        levels.add(domain, ClusterSet(clusters), change)
+    assert list(levels.ascending(ClusterSet(0b11111))) == [(0, 0b11000), (1, 0b00111)]
+    assert levels.lowest(ClusterSet(0b0101)) == 0b0101
+
+
+@pytest.mark.parametrize("within", [0b1111, 0b0110, 0b1000])
+def test_a_column_gives_the_lowest_of_any_clusters(within: int) -> None:
+    values = {0: 7, 1: -2, 2: 7, 3: 9}
+    column = Column(4)
+    column.put(values)
+    column.remove(1)
+    column.put({1: 8})
+    known = {**values, 1: 8}
+    lowest = min(known[rank] for rank in range(4) if within >> rank & 1)
+    assert column.least(ClusterSet(within)) == (lowest, sum(1 << rank for rank in known if known[rank] == lowest and within >> rank & 1))
+    assert column.bounds(ClusterSet(within)) == (lowest, max(known[rank] for rank in range(4) if within >> rank & 1))
 
 
 @pytest.mark.parametrize(
