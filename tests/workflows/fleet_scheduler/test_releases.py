@@ -344,9 +344,7 @@ def await_account(made: SchedulerCache, missing: str) -> None:
     ("missing", "held"),
     [("inferencecluster/x", "forgotten"), ("modeldeployment/ml/x", "occupied")],
 )
-def test_an_account_that_stays_missing_holds_the_deletion_of_others_for_ten_minutes(
-    missing: str, held: str
-) -> None:
+def test_an_account_that_stays_missing_holds_the_deletion_of_others_for_ten_minutes(missing: str, held: str) -> None:
     made, clock = waiting(missing)
     assert held not in {signal.signal for signal in due(made)}
     assert controller_of(made).delay() == timedelta(milliseconds=HOLDS_OTHERS_MS)
