@@ -27,11 +27,11 @@ from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.fleet.reserved_entry import EntryPolicy, ReservedFor, refresh_policy, reserved_entry
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Diagnosis, Eviction, Placement
-from scheduler.model.identity import Owner
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.version import SCHEDULER_VERSION
 from scheduler.placement.cycle import SchedulingCycle
+from scheduler.placement.victim_search import SEARCH_AGAIN_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _run_cycles(
         decision = _build_decision(cycle, policy)
         explained = _explained(cycle, decision) if is_explained(decision) else ExplainedDecision(decision)
         cycle.finish()
-        _record_search(own.unfinished_searches, (decision.namespace, decision.deployment), decision.unfinished)
+        _record_search(own, decision)
         if own.rules.reserve_for_queue:
             _reserve(own, cycle, decision)
         yield explained
@@ -159,17 +159,26 @@ def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None)
     for victim in decision.victims:
         fleet.preempted_at[(victim.namespace, victim.deployment)] = decision.now
     _drop_expired_preemptions(fleet, decision.now)
-    changed = _record_search(fleet.unfinished_searches, owner, decision.unfinished) or changed
+    changed = _record_search(fleet, decision) or changed
+    _drop_expired_searches(fleet, decision.now)
     if changed or decision.victims or decision.refused:
         fleet.version += 1
 
 
-def _record_search(searches: dict[Owner, int], owner: Owner, unfinished: int) -> bool:
+def _record_search(known: Fleet | FleetOverlay, decision: Decision) -> bool:
     """Record how many decisions ended before their search for victims did; True if that changed anything."""
-    before = searches.pop(owner, 0)
-    if unfinished:
-        searches[owner] = unfinished
-    return before != unfinished
+    owner = (decision.namespace, decision.deployment)
+    before = known.unfinished_searches.pop(owner, 0)
+    if decision.unfinished:
+        known.unfinished_searches[owner] = decision.unfinished
+    if decision.search_ended:
+        known.ended_searches[owner] = decision.now
+    return before != decision.unfinished
+
+
+def _drop_expired_searches(fleet: Fleet, now: int) -> None:
+    for owner in [owner for owner, at in fleet.ended_searches.items() if now - at >= SEARCH_AGAIN_MS]:
+        del fleet.ended_searches[owner]
 
 
 def _drop_expired_preemptions(fleet: Fleet, now: int) -> None:
@@ -269,6 +278,7 @@ def _build_decision(cycle: SchedulingCycle, policy: EntryPolicy) -> Decision:
         refused=tuple(sorted(set(cycle.refused))),
         waiting_since=_waiting_since(cycle) if shortfall else -1,
         unfinished=cycle.unfinished,
+        search_ended=cycle.search_ended,
         **policy._asdict(),
     )
 

@@ -43,6 +43,8 @@ class Fleet:
         self.queue_reservations: dict[Owner, QueueReservation] = {}
         # How many decisions in a row about a deployment ended before their search for victims did.
         self.unfinished_searches: dict[Owner, int] = {}
+        # When the longest search for victims for a deployment ended without a result, in ms.
+        self.ended_searches: dict[Owner, int] = {}
         # The classes that exist, where the fleet was read together with them; only explanations read it.
         self.class_names: frozenset[str] | None = None
 

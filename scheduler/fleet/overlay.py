@@ -40,6 +40,7 @@ class FleetOverlay:
         self.preempted_at: dict[Owner, int] = {}
         self.refused: dict[RefusedPool, int] = dict(fleet.refused)
         self.unfinished_searches: dict[Owner, int] = dict(fleet.unfinished_searches)
+        self.ended_searches: dict[Owner, int] = dict(fleet.ended_searches)
         self.queue_reservations: dict[Owner, QueueReservation] = dict(fleet.queue_reservations) if self.rules.reserve_for_queue else {}
         self._loads_beside: dict[Owner, LoadsBeside] = {}
         # Pools of each queue reservation, computed on first use.
@@ -62,6 +63,7 @@ class FleetOverlay:
         other.queue_reservations = dict(self.queue_reservations)
         other.refused = dict(self.refused)
         other.unfinished_searches = dict(self.unfinished_searches)
+        other.ended_searches = dict(self.ended_searches)
         self._catch_up()
         other._full = dict(self._full)  # same class
         other._freed = self._freed  # same class

@@ -153,6 +153,7 @@ class Decision:
         waiting_since: since when it reserves capacity against those behind it, in ms; -1 when it does not.
         unfinished: how many decisions in a row, this one included, ended before their search for victims did; the next one goes on. 0 where
             it ended, or will not be continued.
+        search_ended: the last of such decisions found nothing either.
         refused: (cluster, pool) that let a replica wait too long for admission; they are not used for a while.
         digest: over everything that matters; equal input gives an equal digest.
 
@@ -184,6 +185,7 @@ class Decision:
     avoids: AntiAffinity = ()
     priority_class: str = ""
     unfinished: int = 0
+    search_ended: bool = False
 
     @property
     def search_goes_on(self) -> bool:

@@ -62,6 +62,7 @@ class SchedulingCycle:
     preemption: str = ""
     is_cut_short: bool = False
     unfinished: int = 0
+    search_ended: bool = False
 
     @property
     def deployment(self) -> DeploymentView:
@@ -290,7 +291,7 @@ class SchedulingCycle:
         if policy.preemption != "LowerPriority":
             self.preemption = f"preemption is off (preemptionPolicy {policy.preemption})"
             return
-        preemption = Preemption(self._placer, missing)
+        preemption = Preemption(self._placer, size, missing)
         while missing > 0:
             done = preemption.place(min(size, missing), self.placed)
             if not done:
@@ -298,20 +299,14 @@ class SchedulingCycle:
                 break
             missing -= done
         preemption.finish()
+        self.overlay.work += preemption.work
         self.victims = preemption.evictions
         self.is_cut_short = missing > 0 and preemption.is_cut_short
         if self.is_cut_short:
-            self._continue_search()
-
-    def _continue_search(self) -> None:
-        """Have the next decision go on with the search for victims: as long as this one if it found some, else longer."""
-        owner = (self.deployment.namespace, self.deployment.name)
-        unfinished = self.overlay.unfinished_searches.get(owner, 0)
-        if self.victims:
-            self.unfinished = unfinished
-        elif unfinished < UNFINISHED_MAX:
-            self.unfinished = unfinished + 1
-        self.more = self.more or bool(self.victims) or self.unfinished > 0
+            # What was freed leaves fewer to search through in the next decision.
+            self.unfinished = preemption.unfinished if self.victims else preemption.unfinished_next
+            self.search_ended = not self.victims and preemption.unfinished == UNFINISHED_MAX
+            self.more = self.more or bool(self.victims) or self.unfinished > 0
 
     @property
     def _placer(self) -> ReplicaPlacer:

@@ -26,6 +26,8 @@ from scheduler.placement.victim_search import SEARCH_STEPS, VictimSearch, owner_
 
 # What sparing victims may take in one decision, in changes of the ledger of up to 10 µs each; beyond that a victim too many is taken.
 SPARING_STEPS_MAX = 60_000
+# A step of the search takes as long as so many of those in which the work of a batch is counted.
+_WORK_PER_STEP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,12 @@ class Victim:
 class Preemption:
     """Places the replicas of one decision that find no room otherwise."""
 
-    def __init__(self, placer: ReplicaPlacer, missing: int) -> None:
+    def __init__(self, placer: ReplicaPlacer, size: int, missing: int) -> None:
         self._placer = placer
         self._overlay = placer.overlay
         self._owner: Owner = (placer.deployment.namespace, placer.deployment.name)
         self._victims: list[Victim] = []
-        self._search = VictimSearch(placer, missing)
+        self._search = VictimSearch(placer, size, missing)
         self._sparing_steps = SPARING_STEPS_MAX
 
     @property
@@ -61,6 +63,21 @@ class Preemption:
     def is_cut_short(self) -> bool:
         """Whether the search ended before every cluster was looked at."""
         return self._search.is_cut_short
+
+    @property
+    def unfinished(self) -> int:
+        """How many decisions before this one ended before their search did."""
+        return self._search.unfinished
+
+    @property
+    def unfinished_next(self) -> int:
+        """How many did with this one, 0 if the search will not be continued."""
+        return self._search.unfinished + 1 if self._search.goes_on else 0
+
+    @property
+    def work(self) -> int:
+        """What the search took, in the steps of selectors."""
+        return self._search.steps_taken * _WORK_PER_STEP
 
     @property
     def refusal(self) -> str:

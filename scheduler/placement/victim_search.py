@@ -28,9 +28,12 @@ from scheduler.placement.placer import ReplicaPlacer
 # What the searches for victims of one decision may take together, in replicas that are looked at, of about 2 µs each; beyond that a good
 # set is taken instead of the best.
 PREEMPTION_STEPS_MAX = 10_000
-# So many decisions in a row may find nothing within their budget before the search ends; the last one takes about a second.
+# So many decisions in a row may find nothing for a gang within their budget before the search ends; the last one takes about a second.
 UNFINISHED_MAX = 3
 _GROWTH = 4
+# For so long after that, changes of the fleet lead to no search that is longer than the first: a gang that fits nowhere must not hold up
+# the decisions about others.
+SEARCH_AGAIN_MS = 10 * 60 * 1000
 # Sets of victims tried on one cluster.
 _SETS_MAX = 2_000
 # A trial of a set that is more than an addition of nodes, in those steps; its search for an arrangement comes on top, of which so many
@@ -57,16 +60,18 @@ class Choice:
 class VictimSearch:
     """The search for victims of one decision, replica after replica."""
 
-    def __init__(self, placer: ReplicaPlacer, missing: int) -> None:
+    def __init__(self, placer: ReplicaPlacer, size: int, missing: int) -> None:
         self._placer = placer
         self._overlay = placer.overlay
         self._owner: Owner = (placer.deployment.namespace, placer.deployment.name)
         # Of several replicas each needs a cluster of its own, so whether one cluster is better than the best does not end its search.
         self._finds_one = missing == 1
-        self._unfinished = self._overlay.unfinished_searches.get(self._owner, 0)
+        self.unfinished = self._overlay.unfinished_searches.get(self._owner, 0)
+        ended = self._overlay.ended_searches.get(self._owner)
+        self._may_go_on = size > 1 and (ended is None or self._overlay.now - ended >= SEARCH_AGAIN_MS)
         # A search that was not finished takes what it finds first.
-        self._is_quick = self._unfinished > 0
-        self._steps_max: int = PREEMPTION_STEPS_MAX * _GROWTH**self._unfinished
+        self._is_quick = self.unfinished > 0
+        self._steps_max: int = PREEMPTION_STEPS_MAX * _GROWTH**self.unfinished
         self._steps: int = self._steps_max
         self._room = ""
         self._preempted: set[Owner] = set()
@@ -88,6 +93,16 @@ class VictimSearch:
     def is_cut_short(self) -> bool:
         """Whether the search ended before every cluster was looked at."""
         return self._steps <= 0
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next decision may look further."""
+        return self._may_go_on and self.unfinished < UNFINISHED_MAX
+
+    @property
+    def steps_taken(self) -> int:
+        """How many replicas were looked at."""
+        return self._steps_max - self._steps
 
     def has_room(self, size: int) -> bool:
         """Tell whether a gang may fit once all replicas are gone that may be preempted; a search that cannot succeed does not begin."""
@@ -166,9 +181,9 @@ class VictimSearch:
             return self._room
         if self.is_cut_short:
             looked = f"{self._steps_max} replicas were looked at"
-            if self._unfinished < UNFINISHED_MAX:
+            if self.goes_on:
                 return f"the search for replicas to preempt goes on: {looked} so far"
-            return f"the search for replicas to preempt was cut short after {looked}; it begins anew when the fleet changes"
+            return f"preemption was cut short after {looked}; it is tried again when the fleet changes"
         seen = self._seen()
         if seen:
             texts = {
@@ -260,9 +275,8 @@ class VictimSearch:
 
     def _candidates(self, info: ClusterInfo) -> list[LedgerEntry]:
         """Give the replicas of a cluster that may be preempted, the lowest priority first."""
-        found = self._preemptable(info)
-        self._steps -= len(found)
-        return found
+        self._steps -= len(self._overlay.replicas_by_priority(info.name))
+        return self._preemptable(info)
 
     def _preemptable(self, info: ClusterInfo) -> list[LedgerEntry]:
         priority = self._placer.priority

@@ -61,6 +61,7 @@ def settle_and_explain(
 
 def _search_longest(fleet: Fleet, owners: Iterable[Owner]) -> None:
     """Have one decision search for victims as long as the last of several decisions of the live scheduler would."""
+    fleet.ended_searches.clear()
     fleet.unfinished_searches |= dict.fromkeys(owners, UNFINISHED_MAX)
 
 
@@ -84,6 +85,7 @@ def copy_of(fleet: Fleet) -> Fleet:
     other.preempted_at = dict(fleet.preempted_at)
     other.queue_reservations = dict(fleet.queue_reservations)
     other.unfinished_searches = dict(fleet.unfinished_searches)
+    other.ended_searches = dict(fleet.ended_searches)
     other.refused = dict(fleet.refused)
     other.rebuilding = fleet.rebuilding
     other.class_names = fleet.class_names

@@ -38,6 +38,7 @@ from scheduler.model.inputs import (
 )
 from scheduler.model.policy import DEVICE_PACKED, AffinityTerm, PlacementPolicy, Quota, SchedulerOptions, TopologySpread
 from scheduler.model.rules import MatchRules
+from scheduler.placement.score import PROFILES, WEIGHTED
 from tests.bench.decide import SELECTOR, percentile
 
 GPUS = 8
@@ -156,6 +157,22 @@ def neighbours(clusters: int, deployments: int) -> Fleet:
     return fleet
 
 
+def with_profile(clusters: int, profile: str) -> Fleet:
+    """Make a fleet with pools of several prices, ten replicas on each cluster, and a profile."""
+    weights = {"spread": 3, "free": 2, "cost": 1, f"domain:{labels.REGION}": 1} if profile == WEIGHTED else {}
+    pools = [PoolView(f"pool-{j}", 32, gpus(16 * (j + 1)), f"class-{j}", price_milli=100 * (POOLS - j)) for j in range(POOLS)]
+    fleet = with_clusters(clusters, pools, SchedulerOptions(profile=profile, weights=weights))
+    for number in range(clusters * OWNED):
+        put(fleet, a_deployment(name=f"there-{number // OWNED}"), number, number % clusters, f"pool-{number * 7 % POOLS}")
+    return fleet
+
+
+def gang(replicas: int, nodes: int) -> DeploymentView:
+    """Make a gang that may preempt all that is there."""
+    policy = PlacementPolicy(priority_class="high", preemption="LowerPriority", gang_replicas=replicas)
+    return a_deployment(nodes, replicas, policy=policy)
+
+
 def choosy() -> DeploymentView:
     """Make a deployment that prefers some applications, avoids another one and its team, and prefers to be even over zones."""
     policy = PlacementPolicy(
@@ -197,6 +214,15 @@ SCENARIOS: Mapping[str, Scenario] = {
     "preferred affinity and spread, 10000 clusters, 100000 replicas": Scenario(
         lambda clusters: neighbours(clusters, clusters), CLUSTERS, choosy(), {"p50_ms": 20, "p99_ms": 20}, places=OWNED
     ),
+    **{
+        f"profile {name}, 10000 clusters, 100000 replicas": Scenario(
+            partial(with_profile, profile=name), CLUSTERS, a_deployment(replicas=OWNED), {"p99_ms": 50}, places=OWNED, turns=20
+        )
+        for name in (*PROFILES, WEIGHTED)
+    },
+    "a gang of 200 that preempts, 10000 clusters, 100000 replicas": Scenario(
+        full, CLUSTERS, gang(200, NODES), PREEMPTION, places=200, victims=None, turns=3
+    ),
     "quota, 80 replicas": Scenario(under_quota, 80, a_deployment()),
     "quota, 8000 replicas": Scenario(under_quota, 8_000, a_deployment()),
     "device-packed, beside 400 replicas on a cluster": Scenario(packed, 400, a_deployment(count=2), {"p50_ms": 20, "p99_ms": 20}),
@@ -208,14 +234,18 @@ GROWTH = (Growth("quota, 8000 replicas", "quota, 80 replicas", 1.5),)
 
 
 def measure(scenario: Scenario, size: int, turns: int, seconds: float) -> dict[str, Any]:
-    """Decide and apply fresh deployments, and say what each replica costs. The first decision compiles the template, and is not counted."""
+    """Decide and apply fresh deployments, each to its end, and say what a replica costs.
+
+    The first decision compiles the template, and is not counted.
+    """
     fleet, asked = scenario.fleet(size), scenario.deployment
     spent = []
     until = time.monotonic() + seconds
     for turn in range(turns + 1):
         view = replace(asked, name=f"{asked.name}-{turn}", uid=f"{asked.uid}-{turn}")
         started = time.process_time()
-        (decision,) = decide(fleet, [ScheduleRequest(f"ask-{turn}", view)], NOW)
+        while (decision := decide(fleet, [ScheduleRequest(f"ask-{turn}", view)], NOW)[0]).search_goes_on:
+            apply(fleet, decision, view)
         apply(fleet, decision, view)
         spent.append((time.process_time() - started) * 1000 / asked.replicas)
         if len(decision.placements) != scenario.places or scenario.victims not in (None, len(decision.victims)):

@@ -25,7 +25,12 @@ def decision_history(fleet: Fleet) -> dict[str, Any]:
         "reservations": [[to_wire(one.deployment), one.priority, one.since] for one in waiting],
         "preempted": [[*owner, at] for owner, at in sorted(fleet.preempted_at.items())],
         "refused": [[*where, at] for where, at in sorted(fleet.refused.items())],
-    } | ({"searches": [[*owner, count] for owner, count in sorted(fleet.unfinished_searches.items())]} if fleet.unfinished_searches else {})
+    } | {key: value for key, value in _searches(fleet).items() if value}
+
+
+def _searches(fleet: Fleet) -> dict[str, Any]:
+    known = {"searches": fleet.unfinished_searches, "endedSearches": fleet.ended_searches}
+    return {key: [[*owner, number] for owner, number in sorted(of_owners.items())] for key, of_owners in known.items()}
 
 
 def restore_decision_history(fleet: Fleet, tree: Mapping[str, Any]) -> None:
@@ -36,6 +41,7 @@ def restore_decision_history(fleet: Fleet, tree: Mapping[str, Any]) -> None:
         fleet.queue_reservations[one.owner] = one
     fleet.preempted_at |= {(namespace, name): at for namespace, name, at in tree.get("preempted", ())}
     fleet.unfinished_searches |= {(namespace, name): count for namespace, name, count in tree.get("searches", ())}
+    fleet.ended_searches |= {(namespace, name): at for namespace, name, at in tree.get("endedSearches", ())}
     fleet.refused |= {(namespace, name, cluster, pool): at for namespace, name, cluster, pool, at in tree.get("refused", ())}
 
 

@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from scheduler.decide import apply, decide
+from scheduler.cel.limits import BATCH_WORK_MAX
+from scheduler.decide import apply, decide, decide_some
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.nomination import Gone
@@ -14,7 +16,7 @@ from scheduler.hardware.node_fitting import Trial
 from scheduler.model.decision import Decision
 from scheduler.model.inputs import DeploymentView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, Quota, SchedulerOptions
-from scheduler.placement import victim_search
+from scheduler.placement import preempt, victim_search
 from scheduler.placement.trials import Trials
 from scheduler.planning.settle import settle
 from scheduler.planning.whatif import Changes, plan
@@ -31,6 +33,7 @@ from tests.scheduler.builders import (
     message,
     pool,
     put_replicas,
+    settled,
     worker,
 )
 
@@ -100,8 +103,28 @@ def test_a_search_that_finds_nothing_ends_and_says_so(monkeypatch: pytest.Monkey
     world = full_fleet(OPTIONS["devices"])
     searches = list(decisions(world, gang()))
     assert [search.unfinished for search in searches] == [1, 2, 3, 0]
-    assert "cut short after 64 replicas were looked at; it begins anew when the fleet changes" in message(searches[-1])
-    assert world.unfinished_searches == {}
+    assert "cut short after 64 replicas were looked at; it is tried again when the fleet changes" in message(searches[-1])
+    assert (world.unfinished_searches, searches[-1].more) == ({}, False)
+
+
+def test_a_gang_for_which_the_longest_search_found_nothing_does_not_hold_up_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For ten minutes a change of the fleet leads to a short search only, and each batch ends after the work of a few long ones."""
+    monkeypatch.setattr(victim_search, "PREEMPTION_STEPS_MAX", 1)
+    world = full_fleet(OPTIONS["devices"])
+    assert len(list(decisions(world, gang()))) == 4
+    later = NOW + victim_search.SEARCH_AGAIN_MS
+    assert [decided(world, gang(), now).unfinished for now in (later - 1, later)] == [0, 1]
+    settled(world, gang(), later)
+    assert world.ended_searches == {}
+
+
+def test_a_batch_ends_after_long_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(victim_search, "PREEMPTION_STEPS_MAX", BATCH_WORK_MAX)
+    world = full_fleet(OPTIONS["whole nodes"])
+    requests = [ScheduleRequest(f"ask-{n}", replace(gang(), name=f"big-{n}")) for n in range(3)]
+    assert len(decide_some(world, requests, NOW)) == 3
+    monkeypatch.setattr(preempt, "_WORK_PER_STEP", BATCH_WORK_MAX)
+    assert len(decide_some(world, requests, NOW)) == 1
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,10 @@ def test_preemption_that_was_cut_short_says_so_and_is_continued(monkeypatch: pyt
     decision = decide(world, [ScheduleRequest("ask", deployment(want=50, policy=PREEMPTS))], NOW)[0]
     assert 0 < len(decision.victims) < 50
     assert decision.more
-    assert decision.diagnosis.preemption == "the search for replicas to preempt goes on: 300 replicas were looked at so far"
+    assert (
+        decision.diagnosis.preemption
+        == "preemption was cut short after 300 replicas were looked at; it is tried again when the fleet changes"
+    )
 
 
 def hard() -> tuple[Fleet, DeploymentView]:

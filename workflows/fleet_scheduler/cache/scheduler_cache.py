@@ -257,6 +257,7 @@ class SchedulerCache:
         """Forget that a deployment requests anything."""
         self.queue.remove(namespace, name)
         self.fleet.unfinished_searches.pop((namespace, name), None)
+        self.fleet.ended_searches.pop((namespace, name), None)
         self.end_queue_reservation(namespace, name)
 
     def end_queue_reservation(self, namespace: str, name: str) -> None:

@@ -18,6 +18,7 @@ def test_a_copy_restores_all_that_decisions_depend_on() -> None:
     known.preempted_at["ml", "low"] = NOW
     known.refused["ml", "m", "a", "p"] = NOW
     known.unfinished_searches["ml", "big"] = 2
+    known.ended_searches["ml", "big"] = NOW
     known.rebuilding = True
     copy = fleet(cluster("a", 1, taints=["x=1:NoExecute"]), cluster("b", 1), options=STRICT, now=NOW + 60_000)
     restore_decision_state(copy, json.loads(json.dumps(decision_state(known))))

@@ -45,6 +45,7 @@ CHANGES: dict[str, Callable[[Fleet], object]] = {
     "the policy": lambda fleet: fleet.set_options(SchedulerOptions(profile="dense")),
     "a preemption": lambda fleet: fleet.preempted_at.update({("ml", "talk"): 1}),
     "an unfinished search": lambda fleet: fleet.unfinished_searches.update({("ml", "talk"): 1}),
+    "a search that ended": lambda fleet: fleet.ended_searches.update({("ml", "talk"): 1}),
     "a refusal": lambda fleet: fleet.refused.update({("ml", "talk", "a", "p"): 1}),
     "a rebuild": lambda fleet: setattr(fleet, "rebuilding", True),
 }
