@@ -38,6 +38,8 @@ class SchedulerController:
 
     def due(self) -> list[Order]:
         """Order what has to be sent now, whatever is decided."""
+        for entry in self.cache.give_up_unanswered():
+            self.inbox.preemption_unanswered(f"{entry.namespace}/{entry.name}")
         about_replicas = [*self._revocations(), *self._evictions(), *self._releases(), *self._forgotten()]
         return [*self._epoch_to_clusters(), *self._occupied(), *self._resyncs(), *about_replicas, *self._epoch()]
 
@@ -200,7 +202,7 @@ class SchedulerController:
         """Give the time until something is due without any message; None for never."""
         # A reservation that is not used after its time to live has to be asked about.
         state, now = self.cache.state, self.cache.now()
-        delays = [self.cache.reservations.delay(now), self.cache.next_timeout()]
+        delays = [self.cache.reservations.delay(now), self.cache.next_timeout(), self.cache.next_unanswered()]
         if state.takeover is not None and state.announced != state.epoch:
             delays.append(timedelta(milliseconds=max(0, state.takeover.announce_at - now)))
         held_until = state.others_held_until(now) if state.deleting_clusters or state.deleting_deployments else None

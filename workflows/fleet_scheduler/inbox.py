@@ -112,6 +112,10 @@ class Inbox:
         if message.problem:
             self._record(RECEIVER_REFUSES, undelivered(message))
 
+    def preemption_unanswered(self, replica: str) -> None:
+        """Record that a deployment did not answer the preemption of a replica."""
+        self._record("PreemptionUnanswered", f"the deployment of {replica} does not delete it: others are preempted instead")
+
     def call_refused(self, summary: str, problem: str) -> None:
         """Record that a worker refused a call, which is made again."""
         self._record(CALL_REFUSED, f"{summary}: {problem}. It is tried again; upgrade the workers that serve {queues.WORKFLOWS}")
@@ -187,6 +191,8 @@ class Inbox:
                 if known.terminating and known.uid in cache.reservations.released:
                     cache.awaited_releases.append((known.uid, owner))
                 continue
+            if known.terminating:
+                cache.unanswered.pop(known.uid, None)
             adopted = entry
             if known.template and known.template != entry.template:
                 adopted = replace(adopted, template=known.template)

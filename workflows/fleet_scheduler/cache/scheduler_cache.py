@@ -15,7 +15,19 @@ from api_types.messages.signals import FleetSchedulerSignals
 from api_types.names import workflow_id
 from api_types.payloads.limits import wire_size
 from api_types.payloads.packing import pack, unpack, unpack_bytes
-from scheduler import Eviction, Fleet, LedgerEntry, Owner, SnapshotReader, decision_state, next_expiry, pack_rows, read_policy, reasons
+from scheduler import (
+    Eviction,
+    Fleet,
+    LedgerEntry,
+    Owner,
+    SnapshotReader,
+    decision_state,
+    named_in,
+    next_expiry,
+    pack_rows,
+    read_policy,
+    reasons,
+)
 from workflows.fleet_scheduler.cache.admission import AdmissionTimeouts
 from workflows.fleet_scheduler.cache.answers import AnswerCache
 from workflows.fleet_scheduler.cache.carry_over import PackedFleet, fits
@@ -28,6 +40,9 @@ from workflows.fleet_scheduler.cache.verification import Verification
 
 # Entries of one page of the ledger: packed in a tenth of a second, a tenth of what one answer may hold.
 LEDGER_PAGE = 5_000
+# A deployment that deletes a preempted replica says so at once, however long the deletion takes. After this time without a word, the
+# deployment counts as broken.
+UNANSWERED_MS = 2 * 60 * 1000
 
 
 class SchedulerCache:
@@ -47,6 +62,8 @@ class SchedulerCache:
         self.deployments, self.clusters = KnownVersions(), KnownVersions()
         # Those that no answer to a request orders.
         self.evictions: list[Eviction] = []
+        # Preempted replicas whose deployments have not said that they delete them.
+        self.unanswered: dict[str, None] = {}
         # Replicas that are gone, each with a deployment that waits for its nodes.
         self.awaited_releases: list[tuple[str, Owner]] = []
         # Deployments that have to request placements again.
@@ -91,6 +108,7 @@ class SchedulerCache:
             "leaving": state.deleting_clusters,
             "deletingDeployments": state.deleting_deployments,
             "evictions": [list(astuple(eviction)) for eviction in self.evictions],
+            "unanswered": list(self.unanswered),
             "awaitedReleases": self.awaited_releases,
             "resyncs": [list(owner) for owner in self.resyncs],
             "reservations": self.reservations.wire(),
@@ -106,6 +124,7 @@ class SchedulerCache:
         state.unresponsive_since = extras.get("silentSince", {})
         state.deleting_deployments = extras.get("deletingDeployments", {})
         self.evictions = [Eviction(*eviction) for eviction in extras.get("evictions", ())]
+        self.unanswered = dict.fromkeys(extras.get("unanswered", ()))
         self.awaited_releases = [(uid, (namespace, name)) for uid, (namespace, name) in extras.get("awaitedReleases", ())]
         state.withheld = {owner: PlacementRequest.model_validate(place) for owner, place in extras.get("withheld", {}).items()}
         self.request_resync((namespace, name) for namespace, name in extras.get("resyncs", ()))
@@ -153,6 +172,32 @@ class SchedulerCache:
             self.fleet.release(uid)
             self.hints.add_cluster(entry.cluster)
             self.awaited_releases += [(uid, owner) for owner in self.waiting_for(entry)]
+
+    def next_unanswered(self) -> timedelta | None:
+        """Return the time until the next preemption without an answer is given up; None if there is none."""
+        known = [entry for uid in self.unanswered if (entry := self.fleet.replica(uid))]
+        due = min((entry.since + UNANSWERED_MS for entry in known), default=None)
+        return None if due is None else timedelta(milliseconds=max(0, due - self.now()))
+
+    def give_up_unanswered(self) -> list[LedgerEntry]:
+        """Give up preemptions that deployments did not answer in time, and return the replicas.
+
+        Such a replica holds its nodes until it is gone, for nobody. The placements that waited for it are evicted, and decided again.
+        """
+        given_up: list[LedgerEntry] = []
+        for uid in list(self.unanswered):
+            entry = self.fleet.replica(uid)
+            if entry is None or entry.state != reasons.RELEASING or entry.nominated_for is None:
+                del self.unanswered[uid]
+            elif self.now() - entry.since >= UNANSWERED_MS:
+                del self.unanswered[uid]
+                given_up.append(entry)
+                self.fleet.put_replica(replace(entry, nominated_for=None))
+                broken = named_in(entry.nominated_for[0], (entry.namespace, entry.deployment))
+                for waiting in list(self.fleet.owned(*entry.nominated_for).values()):
+                    if waiting.state == reasons.RESERVED and waiting.cluster == entry.cluster:
+                        self.evict(waiting, "PreemptionUnanswered", f"{broken} was preempted and does not delete its replica")
+        return given_up
 
     def waiting_for(self, entry: LedgerEntry) -> list[Owner]:
         """Give the deployments with a placement that may be after a replica: its own, and the one that it was preempted for."""

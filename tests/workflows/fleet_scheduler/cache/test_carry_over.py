@@ -56,6 +56,8 @@ def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
     cycle(made, ("place", place(deployment(want=3))), ("report_class", ReportClass(name="h100", generation=7, spec={})))
     made.answers.record("one", {"epoch": 3})
     made.state.unresponsive = {"modelreplica/ml/lost": ["b"]}
+    made.state.unresponsive_since = {"modelreplica/ml/lost": clock.ms}
+    made.unanswered = {"preempted": None}
     made.state.deleting_clusters = {"b": ["ml/x"]}
     made.state.inbox.append(ReceivedSignal("released", {"uid": "later"}))
     kept = made.carried_extras()
