@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from activities.cluster_objects.ownership import Owner
@@ -75,6 +76,9 @@ class ChangeNotifier(Generic[MessageT]):
         self._absences: dict[Owner, int] = {}
         # By workflow: objects with another uid, of an earlier owner or made up by the cluster, are of another owner with the same one.
         self._sent_at: dict[str, float] = {}
+        # The signals that are on their way, by workflow.
+        self._sending: dict[str, asyncio.Task[None]] = {}
+        self._failed: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
 
     def enqueue(self, owner: Owner, after_seconds: float = _BATCH_SECONDS) -> None:
@@ -90,7 +94,16 @@ class ChangeNotifier(Generic[MessageT]):
         self._wake.set()
 
     async def run(self, index: Index[MessageT]) -> None:
-        """Notify owners, until cancelled."""
+        """Notify owners, until cancelled. An owner whose signal takes long delays no other owner."""
+        try:
+            await self._run(index)
+        finally:
+            sending = list(self._sending.values())
+            for task in sending:
+                task.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
+
+    async def _run(self, index: Index[MessageT]) -> None:
         limit = asyncio.Semaphore(_CONCURRENT_MAX)
 
         async def send(owner: Owner) -> None:
@@ -99,22 +112,35 @@ class ChangeNotifier(Generic[MessageT]):
 
         while True:
             now = asyncio.get_running_loop().time()
+            self._wake.clear()
+            if self._failed is not None:
+                self._failed.result()
             due: dict[str, Owner] = {}
             for owner in self._due:
-                if self._due_at(owner) <= now and not self._is_blocked(owner):
+                if self._due_at(owner) <= now and self._is_free(owner):
                     due.setdefault(owner.workflow_id, owner)
             for owner in due.values():
                 del self._due[owner]
-            if due:
-                await asyncio.gather(*map(send, due.values()))
-                continue
-            self._wake.clear()
+                task = self._sending[owner.workflow_id] = asyncio.create_task(send(owner))
+                task.add_done_callback(partial(self._sent, owner.workflow_id))
             self._sent_at = {each: at for each, at in self._sent_at.items() if at + _INTERVAL_SECONDS > now}
-            next_at = min((self._due_at(owner) for owner in self._due if not self._is_blocked(owner)), default=None)
+            next_at = min((self._due_at(owner) for owner in self._due if self._is_free(owner)), default=None)
             # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that arrives together with what it waits for.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(next_at):
                     await self._wake.wait()
+
+    def _sent(self, workflow_id: str, task: "asyncio.Task[None]") -> None:
+        del self._sending[workflow_id]
+        is_failed = not task.cancelled() and task.exception() is not None
+        if is_failed:
+            self._failed = task
+        if is_failed or any(owner.workflow_id == workflow_id for owner in self._due):
+            self._wake.set()
+
+    def _is_free(self, owner: Owner) -> bool:
+        """Whether an owner may be signalled: it is not blocked, and no signal to its workflow is on its way."""
+        return not self._is_blocked(owner) and owner.workflow_id not in self._sending
 
     def _due_at(self, owner: Owner) -> float:
         # Not decided when the owner is queued: a signal to it may be on its way then, and its second begins when that has arrived.

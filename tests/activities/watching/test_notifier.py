@@ -75,6 +75,49 @@ async def test_an_owner_that_changes_while_it_is_signalled_waits_until_its_secon
     assert min(later - earlier for earlier, later in pairwise(sent)) >= 0.99
 
 
+async def test_an_owner_whose_signal_takes_long_delays_no_other_owner() -> None:
+    slow, other = CLUSTER, Owner("ModelReplica", "ml", "chat", "u2")
+    begun: list[Owner] = []
+    arrived = asyncio.Event()
+    hangs = asyncio.Event()
+
+    async def send(owner: Owner, observed: Observed) -> bool:
+        del observed
+        begun.append(owner)
+        if owner == slow:
+            await hangs.wait()
+        elif begun.count(other) == 2:
+            arrived.set()
+        else:
+            notifier.enqueue(other)
+        return True
+
+    notifier = ChangeNotifier(send, lambda _: False)
+    notifier.enqueue(slow, 0.0)
+    notifier.enqueue(other, 0.0)
+    task = asyncio.create_task(notifier.run(cast(ObservationIndex, Changing())))
+    async with asyncio.timeout(60):
+        await arrived.wait()
+    notifier.enqueue(slow, 0.0)
+    await asyncio.sleep(0.05)
+    assert begun == [slow, other, other], "one signal to a workflow at a time"
+    hangs.set()
+    async with asyncio.timeout(60):
+        while begun.count(slow) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    task.cancel()
+
+
+async def test_the_error_of_a_signal_ends_it() -> None:
+    async def send(owner: Owner, observed: Observed) -> bool:
+        raise KeyError(owner.name, observed.digest)
+
+    notifier = ChangeNotifier(send, lambda _: False)
+    notifier.enqueue(CLUSTER, 0.0)
+    with pytest.raises(KeyError):
+        await asyncio.wait_for(notifier.run(cast(ObservationIndex, Changing())), 60)
+
+
 async def test_an_owner_that_does_not_run_is_signalled_when_it_runs_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
