@@ -211,7 +211,7 @@ async def query_each(client: Client, workflow_ids: Sequence[str], query: str) ->
 
 
 async def still_running(client: Client, workflow_ids: Sequence[str]) -> dict[str, str]:
-    """Give those workflows that run, with their clusters. One of which the server tells nothing may run."""
+    """Return the running workflows with their clusters. If the server tells nothing of a workflow, it counts as running."""
     running: dict[str, str] = {}
     slots = asyncio.Semaphore(CALLS_AT_ONCE)
 

@@ -8,7 +8,7 @@ from api_types.payloads import unreadable
 
 
 class Poison(Enum):
-    """What is wrong with all runs of a workflow id.
+    """The defect of all runs of a workflow id.
 
     FAILING: each workflow task fails, as with a bug, a nondeterminism, or a carried state that
     nobody can decode. The server accepts signals and answers no query.

@@ -22,7 +22,7 @@ from api_types.payloads.unreadable import UnreadablePayload
 
 @dataclass
 class Handle:
-    """A workflow; `error` is what a call about it raises."""
+    """A workflow. Calls about it raise `error`."""
 
     error: Exception | None = None
     run: str = "run"
