@@ -30,7 +30,7 @@ def charge(cache: SchedulerCache, place: PlacementRequest, decision: Decision, v
         entry = cache.fleet.replica(placement.uid)
         if entry is not None and entry.state == reasons.RESERVED:
             cache.reservations.reserve(placement.uid)
-    cache.unanswered |= dict.fromkeys(victim.uid for victim in decision.victims)
+    cache.unanswered |= dict.fromkeys((victim.uid for victim in decision.victims), cache.now())
     requests = [outgoing.eviction(victim, cache.state.epoch, cache.started_entry(victim.uid)) for victim in decision.victims]
     # A deployment forgets replicas that it has not started, or does not know them: only its reply tells that their nodes are free.
     revoked = [entry for eviction in (*decision.evictions, *decision.victims) if (entry := cache.reservations.entry(eviction.uid))]

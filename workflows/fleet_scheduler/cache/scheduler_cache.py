@@ -43,6 +43,8 @@ LEDGER_PAGE = 5_000
 # A deployment that deletes a preempted replica says so at once, however long the deletion takes. After this time without a word, the
 # deployment counts as broken.
 UNANSWERED_MS = 2 * 60 * 1000
+# Where the scheduler itself comes so much later to that, workers were missing, and deployments could not answer either.
+_LATE_MS = 30 * 1000
 
 
 class SchedulerCache:
@@ -62,8 +64,8 @@ class SchedulerCache:
         self.deployments, self.clusters = KnownVersions(), KnownVersions()
         # Those that no answer to a request orders.
         self.evictions: list[Eviction] = []
-        # Preempted replicas whose deployments have not said that they delete them.
-        self.unanswered: dict[str, None] = {}
+        # Preempted replicas whose deployments have not said that they delete them, with the time in ms since which they are waited for.
+        self.unanswered: dict[str, int] = {}
         # Replicas that are gone, each with a deployment that waits for its nodes.
         self.awaited_releases: list[tuple[str, Owner]] = []
         # Deployments that have to request placements again.
@@ -108,7 +110,7 @@ class SchedulerCache:
             "leaving": state.deleting_clusters,
             "deletingDeployments": state.deleting_deployments,
             "evictions": [list(astuple(eviction)) for eviction in self.evictions],
-            "unanswered": list(self.unanswered),
+            "unanswered": self.unanswered,
             "awaitedReleases": self.awaited_releases,
             "resyncs": [list(owner) for owner in self.resyncs],
             "reservations": self.reservations.wire(),
@@ -124,7 +126,7 @@ class SchedulerCache:
         state.unresponsive_since = extras.get("silentSince", {})
         state.deleting_deployments = extras.get("deletingDeployments", {})
         self.evictions = [Eviction(*eviction) for eviction in extras.get("evictions", ())]
-        self.unanswered = dict.fromkeys(extras.get("unanswered", ()))
+        self.unanswered = dict(extras.get("unanswered", {}))
         self.awaited_releases = [(uid, (namespace, name)) for uid, (namespace, name) in extras.get("awaitedReleases", ())]
         state.withheld = {owner: PlacementRequest.model_validate(place) for owner, place in extras.get("withheld", {}).items()}
         self.request_resync((namespace, name) for namespace, name in extras.get("resyncs", ()))
@@ -175,9 +177,8 @@ class SchedulerCache:
 
     def next_unanswered(self) -> timedelta | None:
         """Return the time until the next preemption without an answer is given up; None if there is none."""
-        known = [entry for uid in self.unanswered if (entry := self.fleet.replica(uid))]
-        due = min((entry.since + UNANSWERED_MS for entry in known), default=None)
-        return None if due is None else timedelta(milliseconds=max(0, due - self.now()))
+        since = min(self.unanswered.values(), default=None)
+        return None if since is None else timedelta(milliseconds=max(0, since + UNANSWERED_MS - self.now()))
 
     def give_up_unanswered(self) -> list[LedgerEntry]:
         """Give up preemptions that deployments did not answer in time, and return the replicas.
@@ -185,11 +186,13 @@ class SchedulerCache:
         Such a replica holds its nodes until it is gone, for nobody. The placements that waited for it are evicted, and decided again.
         """
         given_up: list[LedgerEntry] = []
-        for uid in list(self.unanswered):
+        for uid, since in list(self.unanswered.items()):
             entry = self.fleet.replica(uid)
             if entry is None or entry.state != reasons.RELEASING or entry.nominated_for is None:
                 del self.unanswered[uid]
-            elif self.now() - entry.since >= UNANSWERED_MS:
+            elif self.now() - since >= UNANSWERED_MS + _LATE_MS:
+                self.unanswered[uid] = self.now()
+            elif self.now() - since >= UNANSWERED_MS:
                 del self.unanswered[uid]
                 given_up.append(entry)
                 self.fleet.put_replica(replace(entry, nominated_for=None))

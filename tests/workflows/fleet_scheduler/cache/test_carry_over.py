@@ -57,7 +57,7 @@ def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
     made.answers.record("one", {"epoch": 3})
     made.state.unresponsive = {"modelreplica/ml/lost": ["b"]}
     made.state.unresponsive_since = {"modelreplica/ml/lost": clock.ms}
-    made.unanswered = {"preempted": None}
+    made.unanswered = {"preempted": clock.ms}
     made.state.deleting_clusters = {"b": ["ml/x"]}
     made.state.inbox.append(ReceivedSignal("released", {"uid": "later"}))
     kept = made.carried_extras()

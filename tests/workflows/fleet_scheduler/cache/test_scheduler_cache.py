@@ -25,7 +25,7 @@ from workflows.fleet_scheduler.cache.carry_over import (
     CacheVersion,
     audit_ledger,
 )
-from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
+from workflows.fleet_scheduler.cache.scheduler_cache import UNANSWERED_MS, SchedulerCache
 from workflows.fleet_scheduler.cache.state import ReceivedSignal
 from workflows.fleet_scheduler.decide_activity import schedule_request
 from workflows.fleet_scheduler.inbox import READ_AT_ONCE
@@ -71,6 +71,20 @@ def test_a_request_whose_search_for_victims_goes_on_is_decided_again_behind_the_
     assert len(made.fleet.owned("ml", "big")) == 4
     assert made.answers["uid-ml-big/1"]["shortfall"] == 0
     assert made.fleet.unfinished_searches == {}
+
+
+def test_a_scheduler_that_had_no_worker_gives_deployments_their_time_to_answer_a_preemption() -> None:
+    clock = Clock()
+    made = cache_with(clock, cluster("a", 2), policy={"priorityClasses": {"high": 100}})
+    cycle(made, ("place", place(gang_among(made, 1))))
+    (victim, other) = made.unanswered
+    del made.unanswered[other]
+    clock.ms += 10 * UNANSWERED_MS
+    assert made.give_up_unanswered() == []
+    assert made.next_unanswered() == timedelta(milliseconds=UNANSWERED_MS)
+    clock.ms += UNANSWERED_MS
+    assert [entry.uid for entry in made.give_up_unanswered()] == [victim]
+    assert made.next_unanswered() is None
 
 
 def test_a_search_for_victims_ends_with_its_deployment() -> None:
