@@ -513,9 +513,9 @@ SURVIVORS = (
     ),
     Mutant(
         "scheduler/placement/score.py",
-        "ClusterScorer._weighed",
-        "(value - low) * _SCALE // (high - low)",
-        "(value - low) * _SCALE * (high - low)",
+        "_scaled",
+        "(min(max(value, low), high) - low) * _SCALE // (high - low)",
+        "(min(max(value, low), high) - low) * _SCALE * (high - low)",
         "tests/scheduler/placement/test_scores.py",
     ),
     Mutant(
