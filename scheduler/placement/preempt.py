@@ -20,9 +20,10 @@ from scheduler.model import reasons
 from scheduler.model.decision import Eviction, Placement
 from scheduler.model.identity import Owner, named_in
 from scheduler.model.inputs import LedgerEntry
+from scheduler.placement.cluster_victims import SEARCH_STEPS, owner_of
 from scheduler.placement.limits.device_accounting import counts_devices
 from scheduler.placement.placer import ReplicaPlacer
-from scheduler.placement.victim_search import SEARCH_STEPS, VictimSearch, owner_of
+from scheduler.placement.victim_search import VictimSearch
 
 # What sparing victims may take in one decision, in changes of the ledger of up to 10 µs each; beyond that a victim too many is taken.
 SPARING_STEPS_MAX = 60_000
