@@ -95,8 +95,13 @@ class _Staged(World):
 @asynccontextmanager
 async def virtual_plane(
     clusters: SimulatedClusters | None = None,
+    *,
+    replays: bool = True,
 ) -> AsyncIterator[VirtualPlane]:
-    """Open a control plane whose activities on clusters are staged."""
+    """Open a control plane whose activities on clusters are staged.
+
+    `replays`: replay every workflow at the end, a fourth of the costs of a test.
+    """
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop), "the test lacks @on_a_virtual_loop"
     clock = Clock(loop)
@@ -108,7 +113,8 @@ async def virtual_plane(
             with logs_into(world.logs):
                 async with world.watched():
                     yield VirtualPlane(world)
-                    world.server.replay_all()
+                    if replays:
+                        world.server.replay_all()
         finally:
             world.workers.end()
 
