@@ -243,7 +243,7 @@ def _build_decision(cycle: SchedulingCycle, policy: EntryPolicy) -> Decision:
         held = cycle.held or ("the selectors cannot be used" if cycle.invalid else "")
         compiled = cycle.placer.compiled if cycle.placer else cycle.compiled
         diagnosis = diagnose(cycle.overlay, deployment, compiled, cycle.placer, held=held, missing=shortfall)
-        # Whoever follows a suggestion pays for it, so none is made before everything was looked at.
+        # Nodes cost money, so the message suggests none before the search has ended.
         suggestion = "" if cycle.is_cut_short else diagnosis.suggestion
         diagnosis = replace(diagnosis, preemption=cycle.preemption, suggestion=suggestion)
     observed = any(k.entry.state == reasons.BOUND for k in cycle.kept)

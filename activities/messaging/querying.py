@@ -264,7 +264,7 @@ async def first_run(client: Client, workflow_id: str) -> str:
 async def check_receivers(client: Client, wanted: CheckReceivers) -> ReceiverChanges:
     """Find out which entities still run, and which of them are others than before.
 
-    An entity of which the server tells nothing is left out. Raises its error if the server tells of none.
+    An entity is left out if the server does not answer about it. Raises the error if it answers about none.
     """
     slots = asyncio.Semaphore(CALLS_AT_ONCE)
     found: dict[str, str] = {}

@@ -201,7 +201,7 @@ class ClusterIndex:
 
 
 def ranks_of(clusters: ClusterSet) -> Iterator[int]:
-    """Give the ranks of the clusters of a set, in name order."""
+    """Return the ranks of the clusters of a set, in name order."""
     for start in range(0, clusters.bit_length(), _CHUNK):
         chunk = (clusters >> start) & _CHUNK_MASK
         while chunk:

@@ -140,11 +140,11 @@ class Ledger:
         yield from (entry for entry in self.nominated_for(owner).values() if (entry.namespace, entry.deployment) != owner)
 
     def leaving_on(self, owner: Owner, cluster: str) -> list[LedgerEntry]:
-        """Give those that `leaving_for` gives of one cluster."""
+        """Return the entries of `leaving_for` that are on one cluster."""
         return [entry for entry in self._nearest(owner, cluster) if leaves_for(entry, owner)]
 
     def _nearest(self, owner: Owner, cluster: str) -> list[LedgerEntry]:
-        """Give the entries on a cluster that are of an owner or nominated for it, and perhaps others, by looking at as few as possible."""
+        """Return the entries on a cluster that belong to an owner or are nominated for it, and perhaps others."""
         here, owned, nominated = self.on_cluster(cluster), self.owned(*owner), self.nominated_for(owner)
         if len(here) <= len(owned) + len(nominated):
             return list(here.values())

@@ -93,7 +93,7 @@ class FleetOverlay:
         return [releasing_nodes.reusable for releasing_nodes in held]
 
     def loads_beside(self, owner: Owner) -> LoadsBeside:
-        """Give what a deployment finds charged to clusters in devices, beside its releasing replicas."""
+        """Return the charged devices of clusters, without the releasing replicas of one deployment."""
         known = self._loads_beside.get(owner)
         if known is None:
             known = self._loads_beside[owner] = LoadsBeside(self.ledger, owner)

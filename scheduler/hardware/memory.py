@@ -19,7 +19,7 @@ _OF_NODES_MAX = 10_000
 
 
 def node_memory_mebibytes(devices: DeviceSet) -> int:
-    """Give the memory of all devices of a node in Mi."""
+    """Return the memory of all devices of a node in Mi."""
     known = _of_nodes.get(devices.digest)
     if known is None:
         total = sum(entry.count * memory_mebibytes(entry) for entry in devices.entries)

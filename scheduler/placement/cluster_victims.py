@@ -17,8 +17,7 @@ from scheduler.placement.placer import ReplicaPlacer
 
 # Sets of victims tried on one cluster.
 _SETS_MAX = 2_000
-# A trial of a set that is more than an addition of nodes, in those steps; its search for an arrangement comes on top, of which so many
-# steps count as one.
+# The steps of a full trial. The search for an arrangement comes on top: `SEARCH_STEPS` of its steps count as one.
 _STEPS_PER_TRIAL = 10
 SEARCH_STEPS = 2
 Spare = Callable[[LedgerEntry], int]
@@ -46,7 +45,7 @@ class ClusterSearch:
         self.steps = 0
         # Half of the steps that are left are for comparing sets, the rest for making a good one smaller.
         self._most = most
-        # What refuses even the largest set.
+        # The rule that refuses even the largest set.
         self.violation = ""
         self._spare = spare
         self._is_quick = is_quick
@@ -94,7 +93,7 @@ class ClusterSearch:
             for entry, nodes in self._holders[pool]
             if nodes >= missing and entry.priority == priority
         }
-        # In the order of the candidates, of which the first is the youngest.
+        # The order of the candidates: the youngest comes first.
         ordered = (entry for entry in self._candidates if id(entry) in enough) if enough else ()
         return min(ordered, key=lambda entry: sum(charges(entry.engines).values()), default=None)
 
@@ -137,7 +136,7 @@ class ClusterSearch:
         return self._choice(victims) if victims else None
 
     def _sets(self, within: list[LedgerEntry], size: int) -> Iterator[tuple[LedgerEntry, ...]]:
-        """Give the sets of one size that are worth trying."""
+        """Return the sets of one size that are worth a trial."""
         if len(limited(within, self._spare)) < len(within) and comb(len(within), size) <= _SETS_MAX:
             yield from combinations(within, size)
             return
@@ -179,7 +178,7 @@ class ClusterSearch:
         return trial.failed < 0
 
     def _refused_by(self, victims: Sequence[LedgerEntry]) -> str:
-        """Name what refuses the replica although the nodes of all victims would be enough."""
+        """Name the rule that refuses the replica although the nodes of all victims would be enough."""
         return self._placer.trials.on(self._info, gone_with(self._placer.overlay.ledger, victims)).violation
 
     def _choice(self, victims: Sequence[LedgerEntry]) -> Choice:
@@ -197,12 +196,12 @@ class ClusterSearch:
 
 
 def owner_of(entry: LedgerEntry) -> Owner:
-    """Give the deployment of a replica."""
+    """Return the deployment of a replica."""
     return (entry.namespace, entry.deployment)
 
 
 def limited(chosen: Sequence[LedgerEntry], spare: Spare) -> list[LedgerEntry]:
-    """Leave out what would take a deployment below its `minAvailable`."""
+    """Leave out victims whose loss would take their deployment below `minAvailable`."""
     taken: Counter[Owner] = Counter()
     kept = []
     for entry in chosen:
@@ -216,7 +215,7 @@ def limited(chosen: Sequence[LedgerEntry], spare: Spare) -> list[LedgerEntry]:
 
 
 def _nodes_short(placer: ReplicaPlacer, info: ClusterInfo) -> Mapping[str, int] | None:
-    """Give per pool how many nodes the only engine lacks; None where only a full trial can tell."""
+    """Return the nodes that the only engine lacks in each pool, or None if a full trial is needed."""
     if not placer.trials.is_simple or info.observed:
         return None
     engine = placer.compiled.on(info.layout).engines[0]
@@ -226,13 +225,13 @@ def _nodes_short(placer: ReplicaPlacer, info: ClusterInfo) -> Mapping[str, int] 
 
 
 def _alike(entry: LedgerEntry) -> object:
-    """Give what makes two replicas equal as victims."""
+    """Return a key that is equal for replicas which are equal as victims."""
     return (entry.priority, entry.engines, entry.reuse, entry.nominated_for)
 
 
 def _prefixes(groups: Sequence[Sequence[LedgerEntry]], size: int) -> Iterator[tuple[LedgerEntry, ...]]:
-    """Give the sets of `size` that take the first ones of each group, those with the most of the first groups first."""
-    # How many replicas there are from each group on: what cannot reach the size any more is not followed.
+    """Return the sets of `size` that take the first members of each group. Sets with most members of the first groups come first."""
+    # The number of replicas from each group on. A set that cannot reach the size any more is dropped.
     left = [0]
     for group in reversed(groups):
         left.append(left[-1] + len(group))

@@ -303,7 +303,7 @@ class SchedulingCycle:
         self.victims = preemption.evictions
         self.is_cut_short = missing > 0 and preemption.is_cut_short
         if self.is_cut_short:
-            # What was freed leaves fewer to search through in the next decision.
+            # The next decision has fewer replicas to search, because some were preempted.
             self.unfinished = preemption.unfinished if self.victims else preemption.unfinished_next
             self.search_ended = not self.victims and preemption.unfinished == UNFINISHED_MAX
             self.more = self.more or bool(self.victims) or self.unfinished > 0

@@ -62,7 +62,7 @@ class ReplicaPlacer:
         releasing = overlay.index.named(entry.cluster for entry in overlay.ledger.leaving_for(self._owner))
         # Clusters that are not known to be full.
         self.open = ClusterSet(self.passing & (~overlay.full(compiled) | releasing))
-        # Those of the others that only a quota refuses.
+        # Clusters that only a quota refuses.
         self._over_quota = NO_CLUSTERS
         # Domains to spread over are those of clusters that could be used, whether their hardware fits or not.
         eligible = passing([result for result in found if result.code != reasons.NO_POOL_MATCHES], overlay.index.everything)

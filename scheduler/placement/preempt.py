@@ -77,7 +77,7 @@ class Preemption:
 
     @property
     def work(self) -> int:
-        """What the search took, in the steps of selectors."""
+        """The work of the search, in steps of selectors."""
         return self._search.steps_taken * _WORK_PER_STEP
 
     @property
@@ -178,7 +178,7 @@ class Preemption:
                 placed[n] = placement
 
     def _left_over(self, cluster: str) -> float:
-        """Give the nodes that are left on a cluster beside the placements; infinity where nodes alone do not tell what can be spared."""
+        """Return the nodes that are left on a cluster beside the placements, or infinity if nodes alone do not decide."""
         info = self._overlay.clusters[cluster]
         free = self._overlay.free(info)
         left = [a + b for a, b in zip(free, self._overlay.reusable(info, *self._owner) or [0] * len(free), strict=True)]

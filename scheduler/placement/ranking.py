@@ -39,7 +39,7 @@ class Levels:
                 yield count, part
 
     def lowest(self, within: ClusterSet) -> ClusterSet:
-        """Give those of some clusters with the lowest count."""
+        """Return the clusters with the lowest count among `within`."""
         return next(part for _, part in self.ascending(within))
 
 
@@ -64,7 +64,7 @@ class OwnReplicas:
             levels.add(value, self._with_label(key, value), change)
 
     def _with_label(self, key: str, value: str) -> ClusterSet:
-        """Give the clusters of a domain; those without the label are a domain too."""
+        """Return the clusters of a domain. Clusters without the label are one domain."""
         values = self._index.label_values.get(key, {})
         found: int = values.get(value, NO_CLUSTERS)
         if not value:
@@ -106,18 +106,18 @@ class Column:
             del self._order[bisect_left(self._order, value)]
 
     def lowest(self, within: ClusterSet) -> ClusterSet:
-        """Give those of some clusters with the lowest score."""
+        """Return the clusters with the lowest score among `within`."""
         return self.least(within)[1]
 
     def least(self, within: ClusterSet) -> tuple[int, ClusterSet]:
-        """Give the lowest score of some clusters, and those that have it."""
+        """Return the lowest score among `within`, and the clusters that have it."""
         if within.bit_count() < len(self._order):
             value = min(self._of(within))
             return value, ClusterSet(within & self._sets[value])
         return next((value, part) for value in self._order if (part := ClusterSet(within & self._sets[value])))
 
     def bounds(self, within: ClusterSet) -> tuple[int, int]:
-        """Give the lowest and the highest score of some clusters."""
+        """Return the lowest and the highest score among `within`."""
         values = list(self._of(within))
         return min(values), max(values)
 

@@ -82,7 +82,7 @@ class ClusterScorer:
         self._has_preferences = constraints.has_preferences or self._prefers_domain
         # Whether two engines would share a network is known of a trial alone; all else is known of sets of clusters.
         self.spreads = self._functions == PROFILES[DEFAULT] and not self._prefers_domain
-        # What was found for a cluster is valid until something is placed or vacated there.
+        # The trial of a cluster is valid until a replica is placed or vacated there.
         self._trials: dict[int, Trial] = {}
         self._fitting = NO_CLUSTERS
         self._columns = {name: Column(len(overlay.index.ranked)) for name in self._fixed_names()}
@@ -110,7 +110,7 @@ class ClusterScorer:
     def ranked(
         self, allowed: ClusterSet, trial_on: Callable[[ClusterInfo], Trial], mark_full: Callable[[ClusterInfo, Trial], None]
     ) -> Iterator[tuple[ClusterInfo, Trial]]:
-        """Give those of some clusters that have free capacity, best first; `mark_full` is called for those without."""
+        """Return the clusters with free capacity, best first. `mark_full` is called for clusters without."""
         trials = [(info, trial_on(info)) for info in self._overlay.index.each(ClusterSet(allowed & ~self._fitting))]
         for info, trial in trials:
             if trial.failed >= 0:
@@ -140,7 +140,7 @@ class ClusterScorer:
             self._add_up(ranks)
 
     def _best(self, clusters: ClusterSet) -> ClusterSet:
-        """Give the best of some clusters; several where no score tells them apart."""
+        """Return the best of some clusters, or several if all their scores are equal."""
         if self._has_preferences:
             clusters = self._columns[PREFERENCES[0]].lowest(clusters)
             clusters = self._constraints.by_preference(clusters, self._own.by_name)[0]
@@ -154,7 +154,7 @@ class ClusterScorer:
         return clusters
 
     def _levels(self, name: str) -> Levels | None:
-        """Give the counts that a function compares, None for a function whose scores belong to a cluster."""
+        """Return the counts that a function compares, or None if its scores belong to a cluster."""
         if name == "spread":
             return self._own.clusters
         return self._own.domains[name.partition(":")[2]] if ":" in name else None
@@ -179,7 +179,7 @@ class ClusterScorer:
         self._sums.put(sums)
 
     def _lowest_sum(self, clusters: ClusterSet) -> ClusterSet:
-        """Give the clusters with the lowest sum of weighed scores."""
+        """Return the clusters with the lowest sum of weighed scores."""
         parts = {0: clusters}
         for name, weight in zip(self._functions, self._weights, strict=True):
             levels = self._levels(name)
@@ -250,12 +250,12 @@ class ClusterScorer:
 
 
 def domain_keys(overlay: FleetOverlay, deployment: DeploymentView) -> list[str]:
-    """Give the labels of clusters over whose values the profile in force counts replicas."""
+    """Return the cluster labels whose values are domains in the profile in force."""
     return [name.partition(":")[2] for name in functions_of(overlay, profile_of(overlay, deployment)) if ":" in name]
 
 
 def _scaled(value: int, low: int, high: int) -> int:
-    """Bring a score to 0 (the best) to 100 (the worst); one that is beyond the ends by now counts as they do."""
+    """Scale a score to 0 (the best) to 100 (the worst). A score beyond the bounds counts as the bound."""
     return (min(max(value, low), high) - low) * _SCALE // (high - low) if high > low else 0
 
 
@@ -272,7 +272,7 @@ def pool_order(overlay: FleetOverlay, deployment: DeploymentView, info: ClusterI
     fit: LayoutFit = compiled.on(info.layout)
     functions = [name for name in functions_of(overlay, profile) if name in ("cost", "binpack", "free")]
     free = overlay.free(info)
-    # At equal prices the smallest hardware that fits, so that large devices stay free for what needs them.
+    # At equal prices the smallest hardware that fits comes first, so that large devices stay free.
     by_score = "cost" in functions or "binpack" in functions
 
     def order(i: int, positions: Sequence[int]) -> Sequence[int]:

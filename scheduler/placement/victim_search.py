@@ -49,7 +49,7 @@ class VictimSearch:
         self.unfinished = self._overlay.unfinished_searches.get(self._owner, 0)
         ended = self._overlay.ended_searches.get(self._owner)
         self._may_go_on = size > 1 and (ended is None or self._overlay.now - ended >= SEARCH_AGAIN_MS)
-        # A search that was not finished takes what it finds first.
+        # A continued search takes the first good set.
         self._is_quick = self.unfinished > 0
         self._steps_max: int = PREEMPTION_STEPS_MAX * _GROWTH**self.unfinished
         self._steps: int = self._steps_max
@@ -98,7 +98,7 @@ class VictimSearch:
         return False
 
     def _most_replicas(self, info: ClusterInfo) -> float:
-        """Give how many replicas a cluster takes at most without those that may be preempted; infinity where they reuse nodes."""
+        """Return how many replicas a cluster takes at most if all possible victims are gone, or infinity if a victim reuses nodes."""
         room = self._overlay.free(info)
         reusable = self._overlay.reusable(info, *self._owner) or ()
         for p, nodes in enumerate(reusable):
@@ -116,7 +116,7 @@ class VictimSearch:
         return sum(max(0, room[p]) for p in usable) // sum(engine.cost for engine in engines)
 
     def _lower(self) -> ClusterSet:
-        """Give the clusters that have a replica of lower priority."""
+        """Return the clusters that have a replica of lower priority."""
         found = NO_CLUSTERS
         for priority, clusters in self._overlay.lowest_priorities().items():
             if priority < self._placer.priority:

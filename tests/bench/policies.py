@@ -234,7 +234,7 @@ GROWTH = (Growth("quota, 8000 replicas", "quota, 80 replicas", 1.5),)
 
 
 def measure(scenario: Scenario, size: int, turns: int, seconds: float) -> dict[str, Any]:
-    """Decide and apply fresh deployments, each to its end, and say what a replica costs.
+    """Decide and apply fresh deployments, each to its end, and return the cost of a replica.
 
     The first decision compiles the template, and is not counted.
     """

@@ -118,7 +118,7 @@ class HelmCommand(Command):  # type: ignore[misc] # the library is untyped
             )
         )
         try:
-            # asyncio ends a start that is cancelled by killing helm alone: what helm has started by then would live on.
+            # If a start is cancelled, asyncio kills helm alone, and its children would live on.
             await _shielded(start)
             stdout, stderr = await self._talk(start.result(), arguments[0], given)
         finally:
@@ -196,7 +196,7 @@ async def _end(process: Process, term_seconds: float) -> None:
 
 
 async def _ended(process: Process) -> None:
-    """Wait until a process has ended. `Process.wait` also waits for its pipes, which a process that inherited one may hold open."""
+    """Wait until a process has ended. `Process.wait` also waits for its pipes, and a child may hold one open."""
     while process.returncode is None:  # noqa: ASYNC110 - no event says that it holds
         await asyncio.sleep(_LOOK_SECONDS)
 

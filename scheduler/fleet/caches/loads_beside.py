@@ -1,4 +1,4 @@
-"""What a deployment finds charged to clusters in devices: everything but its own releasing replicas, whose devices it may reuse.
+"""The devices that are charged to clusters, without the releasing replicas of one deployment: it may reuse their devices.
 
 A decision asks for it on every cluster that it tries, and a large preemption leaves thousands of
 replicas releasing. So each cluster is counted once, and changes of the ledger are followed from there.
@@ -25,7 +25,7 @@ class LoadsBeside:
         self._read = ledger.changes.end
 
     def on(self, cluster: str, pools: Sequence[PoolView]) -> ClusterLoad:
-        """Give what is charged to the published pools of a cluster; it may not be changed."""
+        """Return the load of the published pools of a cluster. Callers must not change it."""
         self._catch_up()
         known = self._loads.get(cluster)
         if known is None or known.pools is not pools:

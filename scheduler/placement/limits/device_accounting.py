@@ -48,7 +48,7 @@ def packs(overlay: FleetOverlay, pool: PoolView) -> bool:
 
 
 def charged_load(overlay: FleetOverlay, info: ClusterInfo, owner: Owner, without: Collection[str] = ()) -> ClusterLoad:
-    """Give what the ledger charges to a cluster for others than the owner's releasing replicas; it may not be changed.
+    """Return the load of a cluster without the owner's releasing replicas. Callers must not change it.
 
     `without` are uids of replicas that are treated as gone.
     """

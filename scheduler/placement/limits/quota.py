@@ -34,7 +34,7 @@ class QuotaGate:
         self._owner = (deployment.namespace, deployment.name)
         self.priority = priority
         self._quotas = [(n, quota) for n, quota in enumerate(overlay.options.quotas) if quota.namespace == deployment.namespace]
-        # By number of the quota: what the replicas use that are releasing for this deployment, up to a position in the ledger's log.
+        # By number of the quota: the use by replicas that release for this deployment, up to a position in the ledger's log.
         self._leaving: dict[int, Amount] = {}
         self._read = -1
         self._units: dict[object, tuple[_Units, _Units]] = {}
@@ -117,7 +117,7 @@ class QuotaGate:
         return used
 
     def _follow_leaving(self) -> None:
-        """Count the replicas that began to release for this deployment since this was last done, and those that ended."""
+        """Follow the ledger: count replicas that began to release for this deployment since the last call, and replicas that ended."""
         changes = self._overlay.ledger.changes
         if self._read == changes.end:
             return

@@ -29,7 +29,7 @@ async def purge(stack: StackUnderTest, plan: StackPlan, *components_: str, **mor
 
 
 async def remaining(stack: StackUnderTest, plan: StackPlan) -> list[RemainingObject]:
-    """Purge once, without waiting; gives what is still there, and nothing while the API server does not serve the definition yet."""
+    """Purge once, without waiting, and return the definitions that remain. The list is empty until the API server serves them."""
     return (await purge(stack, plan, LWS, wait_seconds=0)).remaining
 
 

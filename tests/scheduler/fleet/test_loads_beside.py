@@ -1,4 +1,4 @@
-"""The devices that a deployment finds charged, followed change by change, are those of a recount."""
+"""Charged devices that are followed change by change equal a recount."""
 
 import random
 from dataclasses import replace

@@ -175,7 +175,7 @@ def test_what_a_quota_gets_back_opens_only_clusters_that_the_quota_refused(monke
 
 
 def test_a_victim_stays_where_the_nodes_of_the_others_are_enough() -> None:
-    """The search takes what it finds first, and gives back what is too much."""
+    """A continued search takes the first good set, and spares victims afterwards."""
     world = fleet(cluster("a", 6), options=OPTIONS["whole nodes"])
     put_replicas(world, deployment(engine(copies=4), name="large"), "a/0", since=1)
     put_replicas(world, deployment(engine(copies=2), name="small"), "a/0", since=2)

@@ -61,7 +61,7 @@ class SchedulingQueue:
         self._state.unplaced[owner_of(place)] = place
 
     def decide_again(self, place: PlacementRequest) -> None:
-        """Queue a request behind all others, although its answer was sent; a newer one that arrived meanwhile stays."""
+        """Queue an answered request again, behind all others. A newer request of the deployment stays."""
         owner = owner_of(place)
         if owner not in self._state.queue:
             self._state.queue[owner] = place

@@ -181,7 +181,7 @@ class SchedulerCache:
         return None if since is None else timedelta(milliseconds=max(0, since + UNANSWERED_MS - self.now()))
 
     def give_up_unanswered(self) -> list[LedgerEntry]:
-        """Give up preemptions that deployments did not answer in time, and return the replicas.
+        """End preemptions that deployments did not answer in time, and return the replicas.
 
         Such a replica holds its nodes until it is gone, for nobody. The placements that waited for it are evicted, and decided again.
         """
