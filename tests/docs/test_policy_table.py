@@ -61,7 +61,7 @@ def test_every_profile_is_listed_with_its_functions_in_order() -> None:
 
 
 def test_every_scoring_function_is_explained() -> None:
-    assert list(table("the sum is compared |\n", 2)) == list(WEIGHABLE)
+    assert list(table("The sums are compared |\n", 2)) == list(WEIGHABLE)
 
 
 def test_every_field_of_a_quota_is_listed_with_its_default() -> None:
