@@ -58,19 +58,20 @@ class ExplainedDecision:
         return (self.decision.namespace, self.decision.deployment)
 
 
-def decide(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int) -> list[Decision]:
+def decide(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int, *, to_the_end: bool = False) -> list[Decision]:
     """Decide a batch, in the given order.
 
     Args:
         fleet: what is known; only its caches change.
         requests: at most one per deployment makes sense, though more are allowed.
         now: milliseconds since 1970.
+        to_the_end: a search for victims that the live scheduler would continue in later decisions is continued here.
 
     Returns:
         One decision per request, in the same order.
 
     """
-    return [explained.decision for explained in decide_and_explain(fleet, requests, now, lambda _: False)]
+    return [explained.decision for explained in decide_and_explain(fleet, requests, now, lambda _: False, to_the_end=to_the_end)]
 
 
 def decide_some(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int) -> list[Decision]:
@@ -88,13 +89,18 @@ def decide_some(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int) -> 
 
 
 def decide_and_explain(
-    fleet: Fleet, requests: Iterable[ScheduleRequest], now: int, is_explained: Callable[[Decision], bool] = lambda _: True
+    fleet: Fleet,
+    requests: Iterable[ScheduleRequest],
+    now: int,
+    is_explained: Callable[[Decision], bool] = lambda _: True,
+    *,
+    to_the_end: bool = False,
 ) -> list[ExplainedDecision]:
     """Decide a batch as `decide` does, and explain every cluster and pool for the decisions that `is_explained` picks.
 
     An explanation visits every pool of the fleet, so it costs far more than its decision.
     """
-    return list(_run_cycles(FleetOverlay(fleet, now), requests, is_explained))
+    return list(_run_cycles(FleetOverlay(fleet, now), requests, is_explained, to_the_end=to_the_end))
 
 
 def in_queue_order(requests: Iterable[ScheduleRequest], options: SchedulerOptions) -> list[ScheduleRequest]:
@@ -103,21 +109,37 @@ def in_queue_order(requests: Iterable[ScheduleRequest], options: SchedulerOption
 
 
 def _run_cycles(
-    overlay: FleetOverlay, requests: Iterable[ScheduleRequest], is_explained: Callable[[Decision], bool]
+    overlay: FleetOverlay, requests: Iterable[ScheduleRequest], is_explained: Callable[[Decision], bool], *, to_the_end: bool = False
 ) -> Iterator[ExplainedDecision]:
     for request in requests:
         own = overlay.fork() if request.dry_run else overlay
-        policy = EntryPolicy.of(request.deployment, own.options)
-        refresh_policy(own.ledger, (request.deployment.namespace, request.deployment.name), policy)
-        cycle = SchedulingCycle(own, request, policy.priority)
-        cycle.run()
-        decision = _build_decision(cycle, policy)
+        if to_the_end:
+            _search_to_the_end(own, request)
+        cycle, decision = _decided(own, request)
         explained = _explained(cycle, decision) if is_explained(decision) else ExplainedDecision(decision)
         cycle.finish()
         _record_search(own, decision)
         if own.rules.reserve_for_queue:
             _reserve(own, cycle, decision)
         yield explained
+
+
+def _decided(overlay: FleetOverlay, request: ScheduleRequest) -> tuple[SchedulingCycle, Decision]:
+    policy = EntryPolicy.of(request.deployment, overlay.options)
+    refresh_policy(overlay.ledger, (request.deployment.namespace, request.deployment.name), policy)
+    cycle = SchedulingCycle(overlay, request, policy.priority)
+    cycle.run()
+    return cycle, _build_decision(cycle, policy)
+
+
+def _search_to_the_end(overlay: FleetOverlay, request: ScheduleRequest) -> None:
+    """Record as many unfinished searches as the live scheduler makes before the one that ends. Only gangs have them."""
+    while request.deployment.policy.gang_replicas > 1:
+        other = overlay.fork()
+        _, decision = _decided(other, request)
+        if not decision.search_goes_on:
+            return
+        _record_search(overlay, decision)
 
 
 def _explained(cycle: SchedulingCycle, decision: Decision) -> ExplainedDecision:

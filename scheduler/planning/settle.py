@@ -16,7 +16,6 @@ from scheduler.model.decision import Decision, Eviction
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import DeploymentView, ScheduleRequest
 from scheduler.model.policy import Drain, Rollout, SchedulerOptions
-from scheduler.placement.victim_search import UNFINISHED_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +35,9 @@ def settle(fleet: Fleet, views: Iterable[DeploymentView], now: int) -> Settled:
     settled = copy_of(fleet)
     ends = [end_state(view) for view in views]
     asked = {(end.namespace, end.name): end for end in ends}
-    _search_longest(settled, asked)
     decisions: dict[Owner, Decision] = {}
     evictions: dict[Owner, list[Eviction]] = {}
-    for decision in decide(settled, queued(ends, settled.options), now):
+    for decision in decide(settled, queued(ends, settled.options), now, to_the_end=True):
         owner = (decision.namespace, decision.deployment)
         apply(settled, decision, asked[owner])
         decisions[owner] = decision
@@ -54,15 +52,7 @@ def settle_and_explain(
 ) -> dict[Owner, ExplainedDecision]:
     """Give the decisions that `settle` makes, in the order in which they are made, those that `is_explained` picks with explanations."""
     requests = queued([end_state(view) for view in views], fleet.options)
-    settled = copy_of(fleet)
-    _search_longest(settled, [(request.deployment.namespace, request.deployment.name) for request in requests])
-    return {explained.owner: explained for explained in decide_and_explain(settled, requests, now, is_explained)}
-
-
-def _search_longest(fleet: Fleet, owners: Iterable[Owner]) -> None:
-    """Have one decision search for victims as long as the last of several decisions of the live scheduler would."""
-    fleet.ended_searches.clear()
-    fleet.unfinished_searches |= dict.fromkeys(owners, UNFINISHED_MAX)
+    return {explained.owner: explained for explained in decide_and_explain(fleet, requests, now, is_explained, to_the_end=True)}
 
 
 def end_state(view: DeploymentView) -> DeploymentView:
