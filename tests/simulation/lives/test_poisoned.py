@@ -345,6 +345,17 @@ def allowed(step: str, *, rebuilds: bool) -> float:
     return LONGER_SECONDS_MAX
 
 
+# The other poisons of each kind take as long again, three times.
+ONE_BY_ONE = [
+    pytest.param(
+        each,
+        id=each.value,
+        marks=pytest.mark.long if each is Poison.FAILING else pytest.mark.soak,
+    )
+    for each in Poison
+]
+
+
 @pytest.mark.parametrize("poison", Poison, ids=lambda each: each.value)
 @on_a_virtual_loop
 async def test_nobody_waits_for_broken_neighbours_of_all_kinds(poison: Poison) -> None:
@@ -356,16 +367,14 @@ async def test_nobody_waits_for_a_redelivery_that_takes_no_signals() -> None:
     await broken([REDELIVERY], Poison.FULL)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("poison", Poison, ids=lambda each: each.value)
+@pytest.mark.parametrize("poison", ONE_BY_ONE)
 @pytest.mark.parametrize("row", EVERY, ids=lambda row: row.id)
 @on_a_virtual_loop
 async def test_nobody_waits_for_a_broken_neighbour(row: Row, poison: Poison) -> None:
     await broken([row], poison)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("poison", Poison, ids=lambda each: each.value)
+@pytest.mark.parametrize("poison", ONE_BY_ONE)
 @pytest.mark.parametrize(
     "row", [row for row in ROWS if row.kind in READ_BY_REBUILDS], ids=lambda row: row.id
 )
