@@ -66,6 +66,7 @@ def test_what_is_copied_is_enough_to_build_the_whole_package(build: Path) -> Non
     assert {str(path.relative_to(ROOT)) for path in FOLDER.iterdir()} <= inside
 
 
+@pytest.mark.slow
 def test_the_installed_package_is_the_same_build_as_the_sources(build: Path, tmp_path: Path) -> None:
     (wheel,) = (build / "wheels").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
