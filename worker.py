@@ -62,11 +62,11 @@ from activities.secrets.selection import secret_store
 from activities.stack.activities import StackActivities, no_control_cluster
 from activities.workloads.activities import WorkloadActivities
 from api_types import queues
-from api_types.build import build_of_sources
 from api_types.environment import CONFIG_VARIABLE
 from api_types.queues import ClusterWork
 from api_types.settings import Settings, UnreadableSettings, WorkerSettings, bad_settings, images_by_tag
 from client.errors import CommandFailed, ExitCode
+from client.temporal.build import build_id
 from client.temporal.connection import connect
 from client.temporal.shutdown import exit_process
 from client.temporal.worker_versions import current_build
@@ -394,11 +394,6 @@ def versioning(limits: WorkerSettings) -> dict[str, Any]:
     # Entities live for months, so each goes on with the build that is current at its next task.
     config = WorkerDeploymentConfig(version, use_worker_versioning=True, default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE)
     return {"deployment_config": config}
-
-
-def build_id(limits: WorkerSettings) -> str:
-    """Return the build of this program."""
-    return limits.build_id or build_of_sources()
 
 
 async def why_unready(client: Client, settings: Settings) -> str:

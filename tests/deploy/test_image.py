@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from api_types.build import build_of_sources
 from api_types.environment import is_setting, variable_of
 from api_types.model_sources import read_image
 from api_types.settings import Settings
+from client.temporal.build import build_of_sources
 from front.page.files import FOLDER
 from testbed.programs.install import MODULES
 from testbed.programs.versions import TOOLS

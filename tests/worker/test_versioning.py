@@ -10,8 +10,8 @@ from temporalio.worker import WorkerDeploymentConfig
 
 import worker
 from api_types import queues
-from api_types.build import build_of_sources
 from api_types.settings import QueueSettings, Settings, WorkerSettings
+from client.temporal.build import build_of_sources
 
 STAMPED = "v0.1.0-12-gabc1234"
 VERSIONED = WorkerDeploymentConfig(

@@ -10,13 +10,13 @@ import typer
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from api_types.build import build_of_sources
 from api_types.setting_types import UNVERSIONED
 from api_types.settings import Settings
 from client.commands import options
 from client.configuration import load_settings
 from client.errors import NotFound, Refused
 from client.output.tables import columns
+from client.temporal.build import build_id
 from client.temporal.connection import connect, unreachable
 from client.temporal.worker_versions import CURRENT, WorkerVersions, promote, worker_versions
 
@@ -43,7 +43,7 @@ def promote_build(
 ) -> None:
     """Let a build run the workflows, an earlier one too. Each workflow goes on with it at its next task."""
     settings = load_settings()
-    wanted = build or settings.worker.build_id or build_of_sources()
+    wanted = build or build_id(settings.worker)
     done = asyncio.run(_promote(settings, wanted, timeout if wait else 0.0))
     print(f"build {wanted} {'promoted' if done else 'is current already'}")
 

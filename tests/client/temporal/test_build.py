@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from api_types.build import build_of_sources
+from client.temporal.build import build_of_sources
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PACKAGES = ("activities", "api_types", "client", "scheduler", "workflows")
 
 

@@ -10,12 +10,19 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from api_types.settings import WorkerSettings
+
 _DISTRIBUTION = "modelplane-temporal"
-_FOLDER = Path(__file__).parents[1]
+_FOLDER = Path(__file__).parents[2]
 # The packages of the worker, and the kinds of files that they read.
 _PACKAGES = ("activities", "api_types", "client", "scheduler", "workflows")
 _SUFFIXES = (".py", ".json", ".lock")
 _DIGITS = 12
+
+
+def build_id(worker: WorkerSettings) -> str:
+    """Return the build of this program."""
+    return worker.build_id or build_of_sources()
 
 
 @cache
