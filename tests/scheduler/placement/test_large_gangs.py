@@ -16,6 +16,7 @@ from scheduler.hardware.node_fitting import Trial
 from scheduler.model.decision import Decision
 from scheduler.model.inputs import DeploymentView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, Quota, SchedulerOptions
+from scheduler.model.reasons import RELEASING, RESERVED
 from scheduler.placement import preempt, victim_search
 from scheduler.placement.trials import Trials
 from scheduler.planning.settle import settle
@@ -181,3 +182,19 @@ def test_a_victim_stays_where_the_nodes_of_the_others_are_enough() -> None:
     world.unfinished_searches[NAMESPACE, "big"] = 1
     decision = decided(world, gang(2, 2))
     assert [victim.deployment for victim in decision.victims] == ["large"]
+
+
+def test_victims_that_reuse_nodes_make_room_with_the_replicas_whose_nodes_they_reuse() -> None:
+    world = fleet(cluster("a", 4), options=OPTIONS["whole nodes"])
+    put_replicas(world, deployment(engine(copies=4), name="low"), "a/0", state=RELEASING)
+    put_replicas(world, deployment(engine(copies=2), name="low"), "a/1", state=RESERVED, reuse=(("p", 2),))
+    assert world.free("a") == {"p": 0}
+    assert len(decided(world, gang(2, 2)).placements) == 2
+
+
+def test_no_victim_is_tried_without_where_no_nodes_are_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each trial places all replicas of the cluster again: with 1,400 victims that takes seconds."""
+    tried: list[str] = []
+    monkeypatch.setattr(preempt.Preemption, "_take_instead", lambda _, cluster, __: tried.append(cluster))
+    decision = decided(full_fleet(OPTIONS["whole nodes"], 1), gang(4, 2))
+    assert (len(decision.victims), tried) == (8, [])
