@@ -57,6 +57,8 @@ POD_SECURITY = {
     POD_SECURITY_ENFORCE: "baseline",
     "pod-security.kubernetes.io/audit": "restricted",
 }
+# Kubernetes' own label of an EndpointSlice: the name of its Service.
+SERVICE_NAME = "kubernetes.io/service-name"
 # Prefix of an annotation on a shared copy; its name is the workload name of a replica that needs the copy.
 USER_PREFIX = f"user.{GROUP}/"
 

@@ -44,7 +44,6 @@ LWS_NAME_LABEL = contract.LWS_NAME_LABEL
 LWS_GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 # Written by the Job controller on every pod of a Job.
 JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
-SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
 
 def resolve(pair: tuple[str, str], served: Mapping[Kind, Resource]) -> Kind | None:

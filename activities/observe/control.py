@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from activities.cluster_objects.kinds import SERVICE_NAME_LABEL
 from activities.cluster_objects.ownership import Owner, owner_of
 from activities.observe.conditions import condition, find_condition
 from activities.observe.digest import content_digest
 from activities.observe.gateway import address_of
 from api_types.base import NAME_MAX
 from api_types.digests import short_hash
-from api_types.labels import CONTROL_GATEWAY_NAME, SYSTEM_NAMESPACE
+from api_types.labels import CONTROL_GATEWAY_NAME, SERVICE_NAME, SYSTEM_NAMESPACE
 from api_types.messages.routing import BACKEND_TIMEOUT, REQUEST_TIMEOUT
 
 GATEWAY = f"Gateway {SYSTEM_NAMESPACE}/{CONTROL_GATEWAY_NAME}"
@@ -98,7 +97,7 @@ def read_service(item: Mapping[str, Any]) -> BackendPart | None:
 
 def read_slice(item: Mapping[str, Any]) -> BackendPart | None:
     """Reduce an EndpointSlice; None if it has no owner of ours."""
-    owner, service = owner_of(item), (item["metadata"].get("labels") or {}).get(SERVICE_NAME_LABEL, "")
+    owner, service = owner_of(item), (item["metadata"].get("labels") or {}).get(SERVICE_NAME, "")
     return BackendPart(owner, service, content_digest(item)) if owner.uid else None
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from activities.cluster_objects.kinds import SERVICE_NAME_LABEL
+from api_types.labels import SERVICE_NAME
 
 
 class EndpointsSeen(NamedTuple):
@@ -19,4 +19,4 @@ def read_endpoints(item: Mapping[str, Any]) -> EndpointsSeen:
     metadata = item["metadata"]
     # An absent condition means ready.
     ready = sum((endpoint.get("conditions") or {}).get("ready") is not False for endpoint in item.get("endpoints") or ())
-    return EndpointsSeen(metadata.get("namespace", ""), (metadata.get("labels") or {}).get(SERVICE_NAME_LABEL, ""), ready)
+    return EndpointsSeen(metadata.get("namespace", ""), (metadata.get("labels") or {}).get(SERVICE_NAME, ""), ready)

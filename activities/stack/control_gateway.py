@@ -10,7 +10,6 @@ from activities.clients.helm.port import HelmPort
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId, Selection
 from activities.cluster_objects.deletion import Deleter, list_served
-from activities.cluster_objects.kinds import SERVICE_NAME_LABEL
 from activities.cluster_objects.ownership import owner_of
 from activities.heartbeat import Progress
 from activities.observe import stack as judge
@@ -119,7 +118,7 @@ async def _metallb(cluster: ClusterApi, helm: HelmPort) -> InstallStepResult:
     result = await _release(cluster, helm, objects.metallb())
     if not result.done:
         return result
-    selector = f"{SERVICE_NAME_LABEL}={objects.METALLB_WEBHOOK}"
+    selector = f"{labels.SERVICE_NAME}={objects.METALLB_WEBHOOK}"
     slices = await list_served(cluster, Selection(kinds.ENDPOINT_SLICE, charts.METALLB.namespace, selector))
     if any(each.get("endpoints") for each in slices):
         # Its kinds are served from now on.

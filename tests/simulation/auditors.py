@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tests.simulation.snapshot import (
+    Name,
     Pool,
     SeenDeployment,
     SeenObject,
@@ -84,9 +85,14 @@ def teardowns_keep_their_order(seen: Snapshot) -> Iterator[str]:
     """Replicas go before the stack, and the stack before the cluster. Pods leave routes first.
 
     A pod may end before its teardown for other reasons, such as a rollout or the loss of its node.
+    Nobody takes endpoints out of a route that a forced deletion of its service left behind.
     """
+    left = set(_left_routes(seen))
     routed = {
-        (route.service[0], endpoint): route for route in seen.routes for endpoint in route.endpoints
+        (route.service[0], endpoint): route
+        for route in seen.routes
+        for endpoint in route.endpoints
+        if route.service not in left
     }
     replicas = {replica.uid: replica for replica in seen.replicas}
     for replica in seen.replicas:
@@ -491,6 +497,16 @@ def _is_listed(item: SeenObject, listed: frozenset[str]) -> bool:
     namespace, _ = item.name
     by_label = f"{item.place}/label/{namespace}/{item.cache}"
     return not listed.isdisjoint((str(item), by_label, f"{item.place}/owner/{item.owner}"))
+
+
+def _left_routes(seen: Snapshot) -> Iterator[Name]:
+    """Yield the services that ended and list their route as left behind."""
+    finished = _finished(seen)
+    for item in seen.objects:
+        owner = finished.get(item.owner)
+        if item.kind == "HTTPRoute" and owner is not None and _is_listed(item, owner.left_behind):
+            _, namespace, name = owner.workflow_id.split("/")
+            yield namespace, name
 
 
 def _names_a_user(seen: Snapshot, deleted: SeenWorkflow) -> bool:

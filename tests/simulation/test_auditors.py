@@ -102,6 +102,16 @@ GONE = {
     **SOUND.workflows,
     REPLICA_ID: replace(SOUND.workflows[REPLICA_ID], running=False, status="COMPLETED"),
 }
+LEFT_ROUTE = SeenObject("control", "HTTPRoute", ("ml", "ms-talk"), "s1")
+SERVICE_ENDED = SeenWorkflow(
+    "modelservice/ml/talk",
+    "ModelService",
+    "s1",
+    running=False,
+    status="COMPLETED",
+    left_behind=frozenset({str(LEFT_ROUTE)}),
+)
+"""A service whose deletion was forced, and its route, which is still there."""
 LISTED = replace(GONE[REPLICA_ID], left_behind=frozenset({str(OBJECT)}))
 """A replica that is gone, and had to leave its Deployment."""
 
@@ -345,6 +355,12 @@ EXCUSED = {
     ),
     "a replica whose withdrawal was skipped": replace(
         with_replica(deleting=True, step=3, skipped=True),
+        deployments=(replace(DEPLOYMENT, deleting=True),),
+    ),
+    "a replica in a route that its service left behind": replace(
+        with_replica(deleting=True, step=3),
+        objects=(OBJECT, LEFT_ROUTE),
+        replaced=(SERVICE_ENDED,),
         deployments=(replace(DEPLOYMENT, deleting=True),),
     ),
     "a stack whose removal was forced": with_cluster(tearing_down=True, forced=True),

@@ -106,6 +106,12 @@ KEPT = [
         "tiny",
         "a release that somebody deleted during the installation was not installed again",
     ),
+    Kept(
+        44,
+        0.25,
+        "tiny",
+        "a replica that ended by force did not list the EndpointSlice that it left",
+    ),
 ]
 COSTLY = frozenset({6, 8, 31, 32, 47, 95, 103, 111, 114})
 """Seeds that take as long as several others. `make lives` runs them."""

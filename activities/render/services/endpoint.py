@@ -9,7 +9,7 @@ from typing import Literal
 
 from activities.render.objects import components
 from activities.render.objects.manifest import Item, Json, Owner, labelled_item
-from api_types import names
+from api_types import labels, names
 from api_types.pins import apiversions
 from api_types.text.endpoint_url import EndpointUrl
 
@@ -17,7 +17,6 @@ AddressType = Literal["IPv4", "IPv6", "FQDN"]
 
 SERVICE = "endpoint-service"
 SLICE = "endpoint-slice"
-_SERVICE_NAME = "kubernetes.io/service-name"
 
 
 @dataclass(frozen=True)
@@ -69,4 +68,4 @@ def _slice(owner: Owner, service: str, backend: Backend) -> Item:
         # Traefik takes an address whose readiness is not said for one that is not ready.
         "endpoints": [{"addresses": [backend.url.host], "conditions": {"ready": True}}],
     }
-    return labelled_item(owner, SLICE, components.ROUTING, manifest, extra_labels={_SERVICE_NAME: service})
+    return labelled_item(owner, SLICE, components.ROUTING, manifest, extra_labels={labels.SERVICE_NAME: service})

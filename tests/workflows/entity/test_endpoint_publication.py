@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from api_types import names
 from api_types.messages.gateway_work import AppliedBackend
 from api_types.messages.routing import EndpointWithdrawn
 from workflows.entity import backoff
@@ -181,3 +182,16 @@ def test_a_repair_that_fails_for_long_ends_its_passes_and_goes_on_when_it_succee
     assert isinstance(order, ApplyBackendOrder)
     owner.publication.applied(order, AppliedBackend(backend="me-qwen", digest="of others"))
     assert not any(isinstance(order, ApplyBackendOrder) for order in owner.orders())
+
+
+def test_an_abandoned_backend_is_listed_with_its_slices() -> None:
+    owner = Owner(lambda _: True)
+    owner.apply()
+    owner.publication.abandon("the teardown was forced")
+    service = names.endpoint_service_name("ml", "qwen")
+    left = owner.context.state.left_behind
+    assert [(each.kind, each.namespace, each.name, each.location) for each in left] == [
+        ("Service", "ml", service, "control cluster"),
+        ("label", "ml", f"kubernetes.io/service-name={service}", "control cluster"),
+    ]
+    assert not owner.publication._state.backend_started

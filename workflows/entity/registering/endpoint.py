@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from api_types import names
+from api_types import labels, names
 from api_types.messages.delivery import SignalRequest
 from api_types.messages.gateway_work import AppliedBackend, ApplyBackend, ControlObserved, RemoveBackend
 from api_types.messages.routing import Endpoint, EndpointOwner, EndpointReport, EndpointWithdrawn
@@ -226,11 +226,15 @@ class EndpointPublication:
         self._context.requeue_after(pause)
 
     def abandon(self, why: str) -> None:
-        """Leave the backend on the control cluster, and list it."""
-        name = names.endpoint_service_name(self._context.namespace, self._context.name)
-        item = LeftBehind(kind="Service", namespace=self._context.namespace, name=name, location="control cluster", reason=why)
-        self._context.state.add_left_behind([item])
-        self._context.record_event("Warning", "LeftBehind", f"Service {item.namespace}/{name} and its EndpointSlice may remain: {why}")
+        """Leave the backend on the control cluster, and list its Service and its slices.
+
+        The slices are listed by their label: their names depend on the types of addresses that the endpoint had.
+        """
+        namespace, name = self._context.namespace, names.endpoint_service_name(self._context.namespace, self._context.name)
+        service = LeftBehind(kind="Service", namespace=namespace, name=name, location="control cluster", reason=why)
+        slices = service.model_copy(update={"kind": "label", "name": f"{labels.SERVICE_NAME}={name}"})
+        self._context.state.add_left_behind([service, slices])
+        self._context.record_event("Warning", "LeftBehind", f"Service {namespace}/{name} and its EndpointSlice may remain: {why}")
         self._state.backend_started = False
 
     def retry(self) -> None:
