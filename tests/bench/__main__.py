@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tests.bench.lost_scheduler import TARGETS as LOST_SCHEDULER
 from tests.bench.policies import GROWTH, SCENARIOS
 from tests.bench.storm import TARGETS as STORM
-from tests.bench.temporal_burst import LARGE_BURST, LARGE_BURST_SECONDS
+from tests.bench.temporal_burst import LARGE_BURST, LARGE_BURST_SECONDS, OVER_SKELETON
 from tests.bench.temporal_burst import TARGETS as THROUGH_TEMPORAL
 
 HERE = Path(__file__).parent
@@ -77,6 +77,12 @@ def policies() -> None:
         report(f"{growth.many}: p50 over p50 with {growth.few}", round(ratio, 3), growth.at_most)
 
 
+def beside_skeleton(name: str, through: Mapping[str, Any]) -> None:
+    """Print how often as long as the bare skeleton the product takes."""
+    for figure, ratio in through["over_skeleton"].items():
+        report(f"through Temporal, {name}: {figure} over the skeleton's", ratio, OVER_SKELETON)
+
+
 def main() -> None:
     """Measure all rows."""
     argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__).parse_args()
@@ -92,8 +98,10 @@ def main() -> None:
     through = run("temporal_burst.py")
     for figure, most in THROUGH_TEMPORAL.items():
         report(f"through Temporal: {figure}", through[figure], most)
+    beside_skeleton(f"{through['deployments']} deployments", through)
     large = run("temporal_burst.py", "--burst-only", deployments=LARGE_BURST)
     report(f"through Temporal: burst of {LARGE_BURST} deployments decided, s", large["burst_decided_s"], LARGE_BURST_SECONDS)
+    beside_skeleton(f"{LARGE_BURST} deployments", large)
     beside = run("storm.py")
     for figure, most in STORM.items():
         report(
