@@ -13,7 +13,7 @@ from typing import NamedTuple
 from temporalio import activity
 
 from activities.caches.credentials import KeyOf, read_together, references_of
-from activities.caches.predecessors import ended_uids
+from activities.caches.predecessors import ended_uids, other_claims
 from activities.caller import check_caller
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId, Selection
@@ -38,7 +38,7 @@ from activities.secrets.shared_copies import REASON_MISSING, copies_of, pull_sec
 from activities.secrets.store import SecretReader
 from api_types import labels, names
 from api_types.errors import CredentialsInvalid, NameConflict, ServerError, StorageClassMissing
-from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
+from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects, EarlierClaim
 from api_types.messages.cluster_work import TeardownStepResult
 from api_types.text.quantity import parse_quantity
 
@@ -61,7 +61,7 @@ class CacheActivities:
         Without the credential only the volume is applied, and the result says what is missing. Raises InvalidInput or Unsupported if it
         cannot be rendered or is refused, NameConflict if an object has another owner (nothing is applied then), StorageClassMissing before
         a claim is made that nothing could bind, ServerError while a volume cannot be expanded yet. Objects of an earlier run of the same
-        cache are taken over; a Job of it ends first.
+        cache are taken over; a Job of it ends first. Its claims of other artifacts are named in the result.
         """
         check_caller(MODEL_CACHE, order.namespace, order.name)
         cluster = await self.clusters.at(order.connection)
@@ -116,6 +116,7 @@ class CacheActivities:
             credential_version=credential.version,
             credential_missing=credential.missing if rendered.held else "",
             adopted=adopted,
+            earlier=await _earlier(cluster, targets, order),
             warnings=[*rendered.warnings, *warnings],
         )
 
@@ -241,6 +242,14 @@ async def _adoptable(live: _Live, order: ApplyCache) -> set[str]:
     if conflicts:
         raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
     return ended
+
+
+async def _earlier(cluster: ClusterApi, targets: _Targets, order: ApplyCache) -> list[EarlierClaim]:
+    """Return the claims of other artifacts that ended runs of this cache left."""
+    own = Owner(MODEL_CACHE, order.namespace, order.name, order.uid)
+    found = await other_claims(cluster, own, targets.volume)
+    ended = await ended_uids(activity.client(), own, set(found.values())) if found else set[str]()
+    return [EarlierClaim(claim=claim, uid=uid) for claim, uid in sorted(found.items()) if uid in ended]
 
 
 async def _obstacle(cluster: ClusterApi, targets: _Targets, live: _Live, order: ApplyCache, adopted: Collection[str]) -> _Obstacle | None:

@@ -11,8 +11,12 @@ from datetime import timedelta
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.cluster_objects.ownership import Owner
+from activities.cluster_objects import kinds
+from activities.cluster_objects.cluster_api import ClusterApi, ObjectId, Selection
+from activities.cluster_objects.deletion import list_served
+from activities.cluster_objects.ownership import Owner, owner_of
 from activities.messaging.search_attributes import ended_runs_query
+from api_types import labels, names
 from api_types.errors import ServerError
 
 # The latest ones; each is replayed to be asked.
@@ -31,6 +35,22 @@ async def ended_uids(client: Client, owner: Owner, wanted: Collection[str]) -> s
     except RPCError as error:
         raise ServerError(f"earlier runs of {owner.workflow_id} cannot be asked which objects are theirs: {error.message}") from error
     return found
+
+
+async def other_claims(cluster: ClusterApi, owner: Owner, present: ObjectId) -> dict[str, str]:
+    """Return the claims of other runs of the owner beside its present claim.
+
+    The keys are their names, the values are the uids of their runs.
+    """
+    selector = f"{labels.MODEL_CACHE}={names.label_value(owner.name)}"
+    selection = Selection(kinds.VOLUME_CLAIM, present.namespace, selector, metadata_only=True)
+    uids: dict[str, str] = {}
+    for item in await list_served(cluster, selection):
+        found = owner_of(item)
+        is_of_cache = found._replace(uid=owner.uid) == owner
+        if is_of_cache and found.uid not in ("", owner.uid) and ObjectId.of(item) != present:
+            uids[item["metadata"]["name"]] = found.uid
+    return uids
 
 
 async def _uid_of(client: Client, workflow_id: str, run_id: str) -> str:

@@ -146,11 +146,19 @@ class ApplyCache(Message):
     failed_job_uid: str = Field(default="", alias="spentJob")
 
 
+class EarlierClaim(Message):
+    """A volume claim that an earlier run of the same cache left; `uid` is the uid of that run."""
+
+    claim: str
+    uid: Id
+
+
 class CacheApplied(Message):
     """What was applied. `job_uid` is empty if no Job was created; `credential_missing` then says which Secret it waits for.
 
     `credential_version` is the keyed digest of the Secret that was read, empty if there was none. `volume_digest` is a `content_digest`.
     `access_mode` is what the volume has. `adopted` are the uids of earlier runs of this cache whose objects are its own from now on.
+    `earlier` are the claims of other artifacts that such runs left on the cluster.
     """
 
     claim: str
@@ -162,10 +170,14 @@ class CacheApplied(Message):
     credential_missing: str = ""
     warnings: list[str] = Field(default_factory=list)
     adopted: list[Id] = Field(default_factory=list)
+    earlier: list[EarlierClaim] = Field(default_factory=list)
 
 
 class DeleteCacheObjects(Message):
-    """Delete the objects of one artifact from a cluster; `steps` are numbers of `CACHE_STEPS`, each done until nothing is left."""
+    """Delete the objects of one artifact from a cluster; `steps` are numbers of `CACHE_STEPS`, each done until nothing is left.
+
+    `uid` is the uid of the run that owns them: of this cache, or of an earlier run of it.
+    """
 
     connection: Connection
     cluster: str

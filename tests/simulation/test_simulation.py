@@ -25,12 +25,13 @@ FLEETS = (*("tiny",) * 7, "small")
 
 
 class Kept(NamedTuple):
-    """A seed that found a defect: `found` says which one."""
+    """A seed that found a defect: `found` says which one. `make lives` runs costly ones."""
 
     seed: int
     days: float
     fleet: str
     found: str
+    costly: bool = False
 
 
 KEPT = [
@@ -107,10 +108,18 @@ KEPT = [
         "a release that somebody deleted during the installation was not installed again",
     ),
     Kept(
+        204,
+        0.25,
+        "tiny",
+        "a cache kept the volume of another artifact of a terminated run of its name",
+        costly=True,
+    ),
+    Kept(
         44,
         0.25,
         "tiny",
         "a replica that ended by force did not list the EndpointSlice that it left",
+        costly=True,
     ),
 ]
 COSTLY = frozenset({6, 8, 31, 32, 47, 95, 103, 111, 114})
@@ -151,7 +160,11 @@ def test_a_costly_seed_keeps_every_promise(seed: int) -> None:
     refuse(report([simulated(seed)]))
 
 
-@pytest.mark.parametrize("kept", KEPT, ids=lambda kept: f"{kept.seed}-{kept.days}")
+@pytest.mark.parametrize(
+    "kept",
+    [pytest.param(kept, marks=[pytest.mark.soak] * kept.costly) for kept in KEPT],
+    ids=lambda kept: f"{kept.seed}-{kept.days}",
+)
 def test_a_seed_that_found_a_defect_finds_it_no_more(kept: Kept) -> None:
     refuse(report([simulate(kept.seed, kept.days, kept.fleet)]))
 

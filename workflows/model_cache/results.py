@@ -80,9 +80,17 @@ def record_applied(staging: ClusterStaging, copy: Copy, generation: int, applied
         copy.failure, copy.exit_code, copy.started_at = "", 0, clock.timestamp(now)
     if copy.missing_credential:
         copy.cleaned_up = True
+    _record_earlier(staging, applied)
     if staging.observed:
         # The Job may have been observed before its apply was answered.
         record_observation(staging, staging.observed, now, fresh=False)
+
+
+def _record_earlier(staging: ClusterStaging, applied: CacheApplied) -> None:
+    """Record what earlier runs of the cache left beside an artifact, so that it is removed too."""
+    own = [each for each in staging.copies if not each.owner_uid]
+    earlier = [Copy(claim=found.claim, owner_uid=found.uid) for found in applied.earlier if all(each.claim != found.claim for each in own)]
+    staging.copies = [*own, *earlier]
 
 
 def drop_what_is_elsewhere(staging: ClusterStaging) -> None:

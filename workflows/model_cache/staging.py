@@ -209,7 +209,7 @@ class Staging:
             connection=connection,
             cluster=cluster,
             namespace=self.context.namespace,
-            uid=self.state.uid,
+            uid=step.copy.owner_uid or self.state.uid,
             claim=step.copy.claim,
             steps=list(step.teardown_steps),
         )

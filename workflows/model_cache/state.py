@@ -59,6 +59,7 @@ class Copy(StatePart):
         failed_job_uid: the last Job that failed. While it equals `job_uid`, the next attempt waits for `retry_at`.
         missing_credential: which credential the download waits for.
         cleaned_up: neither Job nor credential are left on the cluster.
+        owner_uid: the uid of the earlier run of this cache that left it; empty for an artifact of this run.
         access_mode: that of the volume claim. `image`: pods mount this image, which nodes pull with `pull_secret`; there is no claim.
         node_local: pods fill volumes of their own; there is no claim.
         literal: staged by the reference as it is written in the spec. `commit` is what the volume says that it was, and `pinned_key` the
@@ -66,7 +67,7 @@ class Copy(StatePart):
 
     """
 
-    artifact_key: str = Field(alias="artefactKey")
+    artifact_key: str = Field(default="", alias="artefactKey")
     claim: str
     revision: str = ""
     applied_generation: int = Field(default=0, alias="applied")
@@ -86,6 +87,7 @@ class Copy(StatePart):
     literal: bool = False
     commit: str = ""
     pinned_key: str = ""
+    owner_uid: str = ""
     access_mode: str = ""
     image: str = ""
     pull_secret: str = ""

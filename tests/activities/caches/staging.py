@@ -3,6 +3,8 @@
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from temporalio.testing import ActivityEnvironment
@@ -17,6 +19,33 @@ from tests.activities.environment.cluster_under_test import ClusterUnderTest, ev
 
 SHARED = "testbed-rwx"
 TOKEN = "hf_" + "verysecret"
+
+
+@dataclass
+class EndedRuns:
+    """A Temporal namespace with ended runs of one workflow: the answer of each to `account`, by run id."""
+
+    answers: dict[str, Any]
+    queries: list[str] = field(default_factory=list)
+    workflow_id: str = "modelcache/ml/qwen"
+
+    async def list_workflows(self, query: str, **_: Any) -> AsyncIterator[Any]:
+        """Yield the runs."""
+        self.queries.append(query)
+        for run_id in self.answers:
+            yield SimpleNamespace(id=self.workflow_id, run_id=run_id)
+
+    def get_workflow_handle(self, workflow_id: str, *, run_id: str) -> Any:
+        """Return a handle whose query answers, or raises, as the run does."""
+        assert workflow_id == self.workflow_id
+
+        async def query(name: str, **_: Any) -> Any:
+            assert name == "account"
+            if isinstance(answer := self.answers[run_id], Exception):
+                raise answer
+            return answer
+
+        return SimpleNamespace(query=query)
 
 
 def activities_on(cluster: ClusterUnderTest) -> CacheActivities:

@@ -1,9 +1,6 @@
 """Whose objects a ModelCache takes over: those of ended runs of its own workflow, and only if one says so (wkl-111)."""
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from temporalio.client import Client, WorkflowQueryFailedError
@@ -12,40 +9,17 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.caches.predecessors import ended_uids
 from activities.cluster_objects.ownership import Owner
 from api_types.errors import ServerError
+from tests.activities.caches.staging import EndedRuns
 
 CACHE = Owner("ModelCache", "ml", "qwen", "uid-now")
 
 
-@dataclass
-class Runs:
-    """A Temporal namespace with ended runs of one workflow: what each answers, by run id."""
-
-    answers: dict[str, Any]
-    queries: list[str] = field(default_factory=list)
-
-    async def list_workflows(self, query: str, **_: Any) -> AsyncIterator[Any]:
-        self.queries.append(query)
-        for run_id in self.answers:
-            yield SimpleNamespace(id=CACHE.workflow_id, run_id=run_id)
-
-    def get_workflow_handle(self, workflow_id: str, *, run_id: str) -> Any:
-        assert workflow_id == CACHE.workflow_id
-
-        async def query(name: str, **_: Any) -> Any:
-            assert name == "account"
-            if isinstance(answer := self.answers[run_id], Exception):
-                raise answer
-            return answer
-
-        return SimpleNamespace(query=query)
-
-
-async def found(runs: Runs, *wanted: str) -> set[str]:
+async def found(runs: EndedRuns, *wanted: str) -> set[str]:
     return await ended_uids(cast("Client", runs), CACHE, wanted)
 
 
 async def test_the_uid_of_an_ended_run_is_found_and_another_is_not() -> None:
-    runs = Runs({"r3": {"uid": "uid-3"}, "r2": {"uid": "uid-2"}})
+    runs = EndedRuns({"r3": {"uid": "uid-3"}, "r2": {"uid": "uid-2"}})
     assert await found(runs, "uid-2", "uid-of-another-control-plane") == {"uid-2"}
     (query,) = runs.queries
     assert query == 'ExecutionStatus IN ("Terminated", "Failed", "TimedOut", "Canceled") AND WorkflowId = "modelcache/ml/qwen"'
@@ -53,11 +27,11 @@ async def test_the_uid_of_an_ended_run_is_found_and_another_is_not() -> None:
 
 async def test_a_run_that_cannot_answer_proves_nothing() -> None:
     gone = RPCError("gone", RPCStatusCode.NOT_FOUND, b"")
-    runs = Runs({"r3": WorkflowQueryFailedError("no state"), "r2": gone, "r1": {"uid": "uid-1"}})
+    runs = EndedRuns({"r3": WorkflowQueryFailedError("no state"), "r2": gone, "r1": {"uid": "uid-1"}})
     assert await found(runs, "uid-1", "uid-2") == {"uid-1"}
-    assert await found(Runs({"r3": {}, "r2": gone}), "uid-1") == set()
+    assert await found(EndedRuns({"r3": {}, "r2": gone}), "uid-1") == set()
 
 
 async def test_a_server_that_does_not_answer_is_asked_again() -> None:
     with pytest.raises(ServerError, match="modelcache/ml/qwen cannot be asked"):
-        await found(Runs({"r1": RPCError("down", RPCStatusCode.UNAVAILABLE, b"")}), "uid-1")
+        await found(EndedRuns({"r1": RPCError("down", RPCStatusCode.UNAVAILABLE, b"")}), "uid-1")

@@ -5,6 +5,7 @@ import base64
 import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -14,10 +15,11 @@ from activities.cluster_objects.cluster_api import Json, ObjectId, Selection
 from activities.secrets.store import StoredSecret
 from api_types import labels
 from api_types.errors import InvalidInput, NameConflict, StorageClassMissing
-from api_types.messages.caches import AwaitCredential, SecretKey
+from api_types.messages.caches import AwaitCredential, EarlierClaim, SecretKey
 from tests.activities.caches.staging import (
     SHARED,
     TOKEN,
+    EndedRuns,
     a_storage_class,
     activities_on,
     an_order,
@@ -179,6 +181,18 @@ async def test_wkl_99_an_object_of_another_owner_is_neither_overwritten_nor_dele
     assert len(skipped) == 2
     assert await live(cluster, order, applied, kinds.VOLUME_CLAIM) is not None
     await remove(cluster, order, applied)
+
+
+async def test_an_apply_names_the_claims_that_ended_runs_of_the_cache_left(cluster: ClusterUnderTest) -> None:
+    ended = an_order(cluster, hydrate=False)
+    other_plane = ended.model_copy(update={"uid": "uid-elsewhere", "revision": "d" * 40})
+    other_cache = ended.model_copy(update={"name": "other", "revision": "e" * 40})
+    present = ended.model_copy(update={"uid": "uid-now", "revision": "f" * 40})
+    runs = EndedRuns({"r1": {"uid": ended.uid}, "r2": {"uid": other_cache.uid}})
+    cluster.client = cast("Any", runs)
+    left, *_ = [await apply(cluster, each) for each in (ended, other_plane, other_cache)]
+    applied = await apply(cluster, present)
+    assert applied.earlier == [EarlierClaim(claim=left.claim, uid=ended.uid)]
 
 
 async def test_what_cannot_be_rendered_is_refused_with_its_reason(cluster: ClusterUnderTest) -> None:

@@ -11,6 +11,8 @@ from workflows.model_cache.results import reset_backoff, update_selection
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import ClusterStaging, Copy
 
+EARLIER = Copy(claim="claim-0", owner_uid="u0")
+
 
 class Case(NamedTuple):
     """A staging, and the step that must follow: kind, claim, and what it does."""
@@ -53,6 +55,12 @@ CASES = [
         ("remove", "claim-0", (1, 2, 3)),
     ),
     Case("wkl-95 until then it is what new replicas mount", a_staging(a_copy(), OLD), None),
+    Case(
+        "an artifact of an earlier run is removed when the new one is complete",
+        a_staging(ready(), EARLIER),
+        ("remove", "claim-0", (1, 2, 3)),
+    ),
+    Case("until then pods may mount the artifact of an earlier run", a_staging(a_copy(), EARLIER), None),
     Case(
         "an artifact that was never complete is removed at once",
         a_staging(a_copy(), a_copy(artifact_key="key-0", claim="claim-0")),

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from api_types.messages.caches import CacheApplied
+from api_types.messages.caches import CacheApplied, EarlierClaim
 from tests.workflows.model_cache.builders import DESIRED, LATER, NOW, a_copy, a_site, a_staging, failed, observed, ready
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.model_cache.observation import record_observation
@@ -125,3 +125,14 @@ def test_the_access_mode_of_a_volume_is_kept_for_those_that_mount_it() -> None:
     copy = a_copy()
     record_applied(a_staging(copy), copy, 1, APPLIED.model_copy(update={"access_mode": "ReadWriteOnce"}), NOW)
     assert copy.access_mode == "ReadWriteOnce"
+
+
+def test_an_apply_finds_what_earlier_runs_left_beside_its_own_artifacts() -> None:
+    current, older = a_copy(), ready(artifact_key="key-2", claim="claim-2")
+    staging = a_staging(current, older, Copy(claim="gone", owner_uid="u0"))
+    found = {"claim-0": "u0", "claim-2": "u1"}
+    earlier = [EarlierClaim(claim=claim, uid=uid) for claim, uid in found.items()]
+    applied = CacheApplied(claim="claim-1", artifact_key="key-1", volume_digest="d", earlier=earlier)
+    record_applied(staging, current, 1, applied, NOW)
+    assert staging.copies == [current, older, Copy(claim="claim-0", owner_uid="u0")]
+    assert staging.published is older
