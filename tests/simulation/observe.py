@@ -1,5 +1,6 @@
 """Reads one moment of a running world, and remembers facts of earlier moments."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,8 @@ class Observer:
         self._nodes: dict[Pool, int] = {}
         self._accounting: Mapping[str, bool] = {}
         self._excused: set[Pool] = set()
+        self._charges: dict[str, Mapping[str, int]] = {}
+        self._shrunk: set[str] = set()
         self._secrets: set[str] = set()
         self._read_payloads: dict[str, int] = {}
         self._read_logs = 0
@@ -134,7 +137,9 @@ class Observer:
     ) -> Mapping[Pool, SeenPool]:
         """Count nodes, and excuse some pools until all fits again.
 
-        These pools shrank, are counted otherwise, or have pods that somebody made by hand.
+        These pools shrank, are counted otherwise, or have pods that somebody made by hand. Others
+        have pods of a template with a larger charge than the present one: the rollout of a replica
+        frees the difference when it begins, and new pods wait for the end of the old ones.
         """
         nodes: dict[Pool, int] = {}
         for node in self.world.parts.nodes():
@@ -143,6 +148,8 @@ class Observer:
         by_device, devices = _accounting(scheduler)
         scaled = frozenset(self.world.parts.owners_of_scaled())
         self._excused |= {(pod.cluster, pod.pool) for pod in pods if pod.owner in scaled}
+        shrinking = frozenset(self._shrinking(pods, ledger, by_device))
+        self._excused |= shrinking
         pools = {*nodes, *self._nodes, *self._excused}
         for pool in pools:
             shrank = nodes.get(pool, 0) < self._nodes.get(pool, 0)
@@ -163,7 +170,33 @@ class Observer:
         }
         if scheduler is not None:
             self._excuse_no_more(found, scheduler, pods, ledger)
+            self._excused |= shrinking
         return found
+
+    def _shrinking(
+        self, pods: Iterable[SeenPod], ledger: Iterable[SeenEntry], by_device: Mapping[Pool, bool]
+    ) -> Iterator[Pool]:
+        """Yield the pools where a replica with a smaller charge than before has its old pods.
+
+        A charge that cannot be read now, because the scheduler starts a new run, is the last one.
+        """
+        for entry in ledger:
+            before = self._charges.get(entry.uid, {})
+            if any(entry.pools.get(name, 0) < count for name, count in before.items()):
+                self._shrunk.add(entry.uid)
+            self._charges[entry.uid] = entry.pools
+        used: Counter[tuple[str, Pool]] = Counter()
+        for pod in pods:
+            if pod.owner in self._shrunk:
+                pool = (pod.cluster, pod.pool)
+                used[pod.owner, pool] += pod.devices if by_device.get(pool) else 1
+        over = [
+            (owner, pool)
+            for (owner, pool), count in used.items()
+            if count > self._charges[owner].get(pool[1], 0)
+        ]
+        self._shrunk = {owner for owner, _ in over}
+        yield from (pool for _, pool in over)
 
     def _by_device(self, pool: Pool) -> bool:
         return self._accounting.get("/".join(pool), False)

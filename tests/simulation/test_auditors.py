@@ -3,12 +3,13 @@
 import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from unittest.mock import AsyncMock
 
 import pytest
 
 from tests.simulation import auditors, watching
+from tests.simulation.observe import Observer
 from tests.simulation.snapshot import (
     SeenCluster,
     SeenCopy,
@@ -24,6 +25,9 @@ from tests.simulation.snapshot import (
     Snapshot,
 )
 from tests.simulation.watching import Watch
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 CHAT, REPLICA, SERVICE = ("ml", "chat"), ("ml", "chat-eu-1-0"), ("ml", "talk")
 DEPLOYMENT_ID, REPLICA_ID = "modeldeployment/ml/chat", "modelreplica/ml/chat-eu-1-0"
@@ -509,3 +513,18 @@ def test_a_history_may_grow_once_at_rest_and_may_not_go_on(monkeypatch: pytest.M
 def test_a_change_that_nobody_asked_for_is_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     later, sentences = CHANGED[0]
     assert at_rest(monkeypatch, SOUND, later) == sentences
+
+
+def test_old_pods_excuse_a_pool_after_a_charge_shrank_until_they_have_ended() -> None:
+    observer = Observer(cast("World", SimpleNamespace()))
+    entry = SeenEntry("r1", REPLICA, "eu-1", "Bound", {"gpus": 2})
+    smaller = replace(entry, pools={"gpus": 1})
+
+    def excused(pods: int, *ledger: SeenEntry) -> list[tuple[str, str]]:
+        return list(observer._shrinking([POD] * pods, ledger, {}))
+
+    assert excused(3, entry) == []
+    assert excused(2, smaller) == [("eu-1", "gpus")]
+    assert excused(2) == [("eu-1", "gpus")]
+    assert excused(1, smaller) == []
+    assert excused(2, smaller) == []
