@@ -79,7 +79,8 @@ def mutant(module: str, number: int) -> Drawn:
     """Make the number-th mutant of a module."""
     tree = copy.deepcopy(parsed(module))
     change = list(changes(tree))[number]
-    line = getattr(change.slot.node, "lineno", 0)
+    # An operator has no line of its own.
+    line = getattr(change.slot.node, "lineno", 0) or getattr(change.slot.parent, "lineno", 0)
     change.slot.replace(ast.copy_location(change.new, change.slot.node))
     return Drawn(
         module, number, change.symbol, line, change.description, ast.fix_missing_locations(tree)

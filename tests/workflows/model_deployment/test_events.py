@@ -11,6 +11,7 @@ from api_types import labels
 from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import Delete, RecordEvent, ReplicaChanged, Scale, SetSpec, StartedReplicas
 from api_types.messages.scheduling import Evict, ReplicaEviction, Resync
+from api_types.resources.model_deployment import ModelDeployment
 from tests.api_types.builders import a_deployment, merged
 from tests.workflows.environment.serverless import Serverless
 from workflows.model_deployment import calls
@@ -165,3 +166,15 @@ def test_what_another_system_reports_is_seen_by_watches(temporal: Serverless) ->
     version = deployment.state.resource_version
     deployment.record_event(RecordEvent(request_id="r", reason="ScaledObjectReady").wire())
     assert deployment.state.resource_version > version
+
+
+@pytest.mark.usefixtures("temporal")
+def test_the_count_of_an_autoscaler_is_not_part_of_the_manifest_of_users() -> None:
+    deployment = ModelDeploymentWorkflow(None)
+    manifest = ModelDeployment.model_validate(a_deployment())
+    assert deployment.with_own_replicas(manifest) is manifest
+    deployment.set_spec(SetSpec(manifest=a_deployment()).wire())
+    deployment.scale(Scale(replicas=7, by="hpa").wire())
+    scaled = manifest.model_copy(update={"spec": manifest.spec.model_copy(update={"replicas": 7})})
+    assert deployment.with_own_replicas(scaled) == manifest
+    assert deployment.applied_replicas() == manifest.spec.replicas

@@ -25,6 +25,7 @@ class Replicas:
     async def call(self, _: Any, wanted: Survey | QueryEach, *__: Any, **___: Any) -> SurveyResult:
         if isinstance(wanted, Survey) and not wanted.query:
             return SurveyResult(answers={REPLICA: None})
+        assert wanted.query == "account"
         self.queries += 1
         if self.queries <= self.silent:
             return SurveyResult(unresponsive={REPLICA: ""})

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from api_types import labels
 from api_types.messages.entities import ReplicaChanged
 from api_types.messages.scheduling import PlacedCondition
 from api_types.resources.status import Condition
-from workflows.model_deployment.decisions.status import conditions_of, status_of, without_retracted
+from scheduler import template_digest
+from workflows.model_deployment.decisions.status import conditions_of, pending_changes, status_of, without_retracted
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 
 AT = "2026-01-01T00:00:00Z"
@@ -106,3 +108,58 @@ def test_what_else_the_scheduler_says_is_shown_before_it_and_as_it_said_it() -> 
     (first, *others) = conditions_of(state)
     assert first == ("PlacementDrifted", ("True", "Drifted", "a no longer fits"))
     assert [kind for kind, _ in others] == ["ReplicasScheduled", "ReplicasReady", "Ready"]
+
+
+# --- the whole status ---------------------------------------------------------------------------
+
+SPEC: dict[str, Any] = {"replicas": 2, "template": {"spec": {"engines": []}}}
+REVISION = {"generation": 1, "replaced": AT, "template": {}}
+SHOWN_READY = {"replica": "b", "cluster": "c", "index": 1, "phase": "Ready", "ready": True, "endpoint": "http://b", "message": ""}
+SHOWN_DELETED = {"replica": "c", "cluster": "c", "index": 0, "phase": "Terminating", "ready": False, "endpoint": "", "message": "drains"}
+SERVING = {"index": 1, "phase": "Ready", "endpoint": "http://b", "message": ""}
+CURRENT_TEMPLATE = template_digest(SPEC["template"]["spec"], 7)
+PROGRESS = {"templateGeneration": 2, "updated": 1, "updatedReady": 1, "total": 1, "paused": False, "revisions": []}
+STATUSES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("without a spec", {"spec": None}, {}),
+    ("with all that is optional",
+     {"adoption": 7, "revisions": [REVISION], "last_scale": {"replicas": 2, "by": "ann", "at": AT}, "scheduler_conditions": [PLACED],
+      "spec": {**SPEC, "rollout": {"paused": True}}, "timings": {"generation": 3, "accepted": 5.0}, "template_generation": 3,
+      "pending": "a rotated Secret", "entry": {"template": CURRENT_TEMPLATE}, "adopted": 7},
+     {"rollout": {**PROGRESS, "templateGeneration": 3, "paused": True, "adoption": 7, "revisions": [1],
+                  "pending": ["a rotated Secret changes 1 replica"]},
+      "pace": {"generation": 3, "placedSeconds": None, "readySeconds": None},
+      "lastScale": {"replicas": 2, "by": "ann", "at": AT, "requestId": ""}}),
+    ("placed and Ready after some time", {"timings": {"generation": 3, "accepted": 5.0, "placed_seconds": 0.12349, "ready_seconds": 2}},
+     {"rollout": PROGRESS, "pace": {"generation": 3, "placedSeconds": 0.123, "readySeconds": 2}}),
+    ("with another template", {"entry": {"template": "another"}}, {"rollout": {**PROGRESS, "updated": 0, "updatedReady": 0}}),
+    ("not Ready with the present template", {"applied_generation": 1}, {"rollout": {**PROGRESS, "updatedReady": 0}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "expected"), [row[1:] for row in STATUSES], ids=[row[0] for row in STATUSES])
+def test_the_status_has_counts_replicas_and_how_far_the_rollout_is(fields: dict[str, Any], expected: dict[str, Any]) -> None:
+    of_replica = {name: value for name, value in fields.items() if name in TrackedReplica.model_fields and name != "adoption"}
+    replicas = {"b": READY.model_copy(update={**SERVING, **of_replica}), "c": DELETED.model_copy(update={"message": "drains"})}
+    of_state = {name: value for name, value in fields.items() if name not in of_replica}
+    state = DeploymentState(**{"spec": SPEC, "template_generation": 2, "replicas": replicas, **of_state})
+    assert status_of(state, "qwen") == {
+        "replicas": {"total": 1, "ready": 1},
+        "selector": f"{labels.DEPLOYMENT}=qwen",
+        "placements": [SHOWN_READY, SHOWN_DELETED],
+        **expected,
+    }
+
+
+def test_the_replicas_that_wait_for_a_rollout_are_counted_by_cause() -> None:
+    causes = ["b", "a", "", "b"]
+    staying = [READY.model_copy(update={"uid": str(number), "pending": cause}) for number, cause in enumerate(causes)]
+    assert pending_changes(staying) == ["a changes 1 replica", "b changes 2 replicas"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [({"spec": {"replicas": 2}}, 2), ({"spec": {"replicas": 2}, "deletion_timestamp": AT}, 0), ({}, 0)],
+    ids=["as many as the spec says", "none while it is being deleted", "none without a spec"],
+)
+def test_how_many_replicas_are_wanted(fields: dict[str, Any], wanted: int) -> None:
+    assert DeploymentState(**fields).wanted == wanted
