@@ -1,11 +1,13 @@
 """What the scheduler orders between two decisions, message by message and result by result, without a server."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from api_types.base import Message
+from api_types.limits import POLICY_BYTES_MAX
 from api_types.messages.delivery import SignalRequest
 from api_types.messages.scheduling import (
     Bound,
@@ -16,6 +18,7 @@ from api_types.messages.scheduling import (
     ReplicaAccount,
     ReportClass,
     ReportCluster,
+    SetPolicy,
 )
 from scheduler import LedgerEntry, reasons, to_wire
 from tests.scheduler.builders import cluster, deployment
@@ -23,7 +26,7 @@ from tests.workflows.environment.protocol_fleet import ReportedCluster
 from tests.workflows.fleet_scheduler.cycle import LOG, run_cycle
 from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
-from workflows.fleet_scheduler.cache.state import SchedulerState
+from workflows.fleet_scheduler.cache.state import SchedulerState, Takeover
 from workflows.fleet_scheduler.controller import SchedulerController
 from workflows.fleet_scheduler.inbox import Inbox
 from workflows.fleet_scheduler.orders import Announce, Order, Send
@@ -365,3 +368,97 @@ def test_a_cluster_whose_name_is_no_part_of_a_workflow_id_is_not_taken_over() ->
     scheduler = Scheduler()
     scheduler.receive("report_cluster", ReportedCluster("a/b", {"p": 2}).report(1))
     assert list(scheduler.cache.fleet.clusters) == ["a"]
+
+
+# --- the policy -----------------------------------------------------------------------------------
+
+POLICY = {"priorityClasses": {"high": 9}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        ({"accounting": "device-safe"}, ""),
+        ("strict", "the policy must be an object"),
+        ({"priorityClass": {}}, "priorityClass: "),
+        (
+            {"quotas": ["x" * POLICY_BYTES_MAX]},
+            f"the policy is {POLICY_BYTES_MAX + 15} bytes of JSON; at most {POLICY_BYTES_MAX} are",
+        ),
+    ],
+    ids=["another one", "no object", "with an unknown field", "too large"],
+)
+def test_a_policy_that_cannot_be_used_leaves_the_last_one_in_force_and_says_why(policy: Any, problem: str) -> None:
+    scheduler = Scheduler()
+    scheduler.receive("set_policy", SetPolicy(policy=POLICY))
+    state = scheduler.cache.state
+    state.policy_problem, state.policy_lost = "the one before", "no record"
+    scheduler.receive("set_policy", SetPolicy(policy=policy))
+    assert state.policy_problem[: len(problem)] == problem
+    assert bool(state.policy_problem) == bool(problem)
+    assert (state.policy, state.policy_lost) == ((POLICY, "no record") if problem else (policy, ""))
+    assert scheduler.cache.fleet.options.priority_of("high") == (9 if problem else 0)
+
+
+# --- what is due without a message ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "minutes"),
+    [
+        ({}, None),
+        ({"takeover": Takeover(predecessor=1, announce_at=START + 5 * MINUTE)}, 5),
+        ({"takeover": Takeover(predecessor=1, announce_at=START - 5 * MINUTE)}, 0),
+        ({"takeover": Takeover(predecessor=1, announce_at=START + MINUTE), "announced": 3}, None),
+        ({"unresponsive_since": {"x": START}}, None),
+        ({"unresponsive_since": {"x": START}, "deleting_clusters": {"a": None}}, 10),
+        ({"unresponsive_since": {"x": START}, "deleting_deployments": {"ml/m": "u"}}, 10),
+        ({"deleting_clusters": {"a": None}}, None),
+    ],
+    ids=[
+        "nothing",
+        "an epoch to announce",
+        "an epoch that is late",
+        "an epoch that was announced",
+        "an account that holds nothing up",
+        "an account that holds a cluster",
+        "an account that holds a deployment",
+        "a cluster that waits for replicas",
+    ],
+)
+def test_the_scheduler_wakes_up_when_something_is_due_without_a_message(state: dict[str, Any], minutes: int | None) -> None:
+    scheduler = Scheduler()
+    for field, value in {"epoch": 3, **state}.items():
+        setattr(scheduler.cache.state, field, value)
+    expected = None if minutes is None else timedelta(minutes=minutes)
+    assert scheduler.controller.delay() == expected
+
+
+def test_a_deployment_that_is_forgotten_keeps_what_was_started_until_that_is_gone() -> None:
+    scheduler = Scheduler(nodes=2)
+    scheduler.place(uid="first")
+    (entry,) = scheduler.entries
+    scheduler.receive("bound", Bound(entries={entry.uid: to_wire(entry)}))
+    scheduler.receive("forget", Forget(kind="ModelDeployment", name="m", namespace="ml", uid="first"))
+    assert [found.uid for found in scheduler.entries] == [entry.uid]
+    assert scheduler.cache.verification.due(scheduler.ms) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "left"),
+    [
+        ({"state": reasons.RELEASING, "nominated_for": ("ml", "high")}, ["r"]),
+        ({"state": reasons.BOUND, "nominated_for": ("ml", "high")}, []),
+        ({"state": reasons.RELEASING}, []),
+        (None, []),
+    ],
+    ids=["preempted", "kept", "evicted for nobody", "gone"],
+)
+def test_only_a_preemption_that_is_not_over_waits_for_an_answer(entry: dict[str, Any] | None, left: list[str]) -> None:
+    scheduler = Scheduler()
+    if entry is not None:
+        charged = LedgerEntry("r", "ml", "low", "a", 0, "low-a", (), **entry)
+        scheduler.cache.fleet.put_replica(charged)
+    scheduler.cache.unanswered = {"r": scheduler.ms}
+    assert scheduler.cache.give_up_unanswered() == []
+    assert list(scheduler.cache.unanswered) == left
