@@ -84,6 +84,11 @@ DEADLOCK_SECONDS = 10
 # Decisions are pure computation of one workflow: a second thread is for an audit of the ledger beside one.
 DECISION_THREADS = 4
 
+# For how long the SDK keeps back the progress that a heartbeat reports. A killed worker loses it,
+# and the next attempt of a broadcast repeats the signals of that time. The default is 24 s if the
+# heartbeat timeout is 30 s.
+PROGRESS_KEPT = timedelta(seconds=1)
+
 # Polls of one task queue of clusters at once. A process that hangs keeps its polls open, and loses a task with each of them; two are enough
 # to start some hundred tasks a second.
 CLUSTER_POLLS = 2
@@ -343,6 +348,7 @@ def build_workers(client: Client, settings: Settings, activities: Activities, th
             "workflows": list(registry.BESIDE_SCHEDULER),
             "activities": [*to_entities, *registry.REBUILD_ACTIVITIES],
             "max_concurrent_activities": limits.max_concurrent_activities,
+            "max_heartbeat_throttle_interval": PROGRESS_KEPT,
         },
         queues.SCHEDULER: {
             **of_workflows,

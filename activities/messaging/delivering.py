@@ -32,8 +32,9 @@ _HAND_OVER_ATTEMPTS = 15
 _LOCAL_SECONDS = 4
 # How long a Redelivery sends before it reports how far it is.
 _ROUND_SECONDS = 30
-# How many receivers a broadcast signals between two reports of progress.
-PAGE = 500
+# How many receivers a broadcast signals between two reports of progress. The next attempt repeats
+# the signals of a page that was not complete.
+PAGE = 100
 
 
 @dataclass

@@ -3,14 +3,17 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.testing import ActivityEnvironment
 
+import worker
 from activities.messaging import delivering, entity_client
 from activities.messaging.messages import Survey
 from activities.messaging.querying import list_entities
@@ -19,6 +22,7 @@ from api_types.messages.delivery import Delivery, HoldSignals, Redelivered, Sign
 from api_types.messages.entities import ClassChanged
 from api_types.messages.signals import InferenceClusterSignals
 from api_types.payloads.limits import LIST_BYTES_MAX, split_by_size, wire_size
+from api_types.settings import QueueSettings, Settings
 from tests.simulation.lives.virtual_plane import VirtualPlane, on_a_virtual_loop, virtual_plane
 from tests.workflows.environment.harness import eventually, message, reason
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster
@@ -184,6 +188,19 @@ async def test_a_broadcast_goes_on_after_the_pages_that_an_attempt_before_has_se
         again.info = replace(again.info, heartbeat_details=sent[0], attempt=2)
         assert await again.run(partial(delivering.broadcast, plane.client, wanted, lambda _: None)) == len(clusters)
         assert received() == {1: 5}
+
+
+def test_a_killed_worker_loses_the_progress_of_one_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: dict[str, Any] = {}
+
+    def keep(_: Client, queue: str, **options: Any) -> None:
+        kept[queue] = options.get("max_heartbeat_throttle_interval")
+
+    monkeypatch.setattr(worker, "build_worker", keep)
+    settings = Settings(queues=QueueSettings(serve=(queues.WORKFLOWS,)))
+    activities = worker.build_activities(settings)
+    worker.build_workers(cast("Client", None), settings, activities, ThreadPoolExecutor(1))
+    assert kept == {queues.WORKFLOWS: timedelta(seconds=1)}
 
 
 async def listed(plane: VirtualPlane) -> int:
