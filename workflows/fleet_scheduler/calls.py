@@ -5,14 +5,11 @@ from collections.abc import Sequence
 
 from temporalio import workflow
 
-from activities.messaging.entity_client import EntityClient
 from api_types.errors import error_message
-from api_types.messages.delivery import SignalBatch, SignalRequest
 from api_types.messages.scheduling import PlacementRequest
-from api_types.payloads.limits import split_by_size
 from workflows.entity.calls import activity_options
 from workflows.entity.calls.querying import query_each
-from workflows.entity.calls.sending import broadcast, call_entities
+from workflows.entity.calls.sending import broadcast, send_all
 from workflows.entity.failures import LOCAL_FAILURES
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState
@@ -33,7 +30,7 @@ async def carry_out(orders: Sequence[Order], controller: SchedulerController, an
     for order in orders:
         match order:
             case Send(signals, summary):
-                controller.sent(order, await _send(signals, summary))
+                controller.sent(order, await send_all(signals, summary))
             case Announce():
                 await announcer.begin(order)
 
@@ -73,15 +70,6 @@ class Announcer:
         if self._task is not None and not self._task.done():
             self._task.cancel()
             self._state.announced = 0
-
-
-async def _send(signals: Sequence[SignalRequest], summary: str) -> set[str]:
-    """Send signals and give the workflow ids that do not exist."""
-    missing: set[str] = set()
-    for batch in split_by_size(signals, name=str):
-        result = await call_entities(EntityClient.signal_many, SignalBatch(signals=batch), summary)
-        missing |= set(result.missing)
-    return missing
 
 
 async def check_doubts(controller: SchedulerController) -> None:

@@ -1,6 +1,10 @@
-"""Signals to many entities are as many calls as their size needs, and what is waited for is looked for ever more rarely. No server."""
+"""Signals to many entities are as many calls as they need. Looks for a missing entity get rarer.
+
+No server.
+"""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +14,7 @@ from api_types.messages.delivery import SignalBatch, SignalBatchResult, SignalRe
 from api_types.payloads.limits import PAYLOAD_BYTES_MAX, wire_size
 from workflows.entity import periods
 from workflows.entity.calls import activity_options
-from workflows.entity.calls.sending import send_all
+from workflows.entity.calls.sending import SIGNALS_MAX, send_all
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.fleet_scheduler.calls import Announcer, carry_out
@@ -41,6 +45,16 @@ class Calls:
     @property
     def missing(self) -> list[str]:
         return [batch.signals[0].workflow_id for batch in self.batches]
+
+
+def test_a_call_ends_in_time_on_a_slow_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(monkeypatch)
+    receivers = [f"modeldeployment/ml/m-{number}" for number in range(1_001)]
+    requests = [SignalRequest(workflow_id=receiver, signal="resync") for receiver in receivers]
+    asyncio.run(send_all(requests, "resync"))
+    assert [len(batch.signals) for batch in calls.batches] == [500, 500, 1]
+    timeout = activity_options.ENTITY_BATCH["start_to_close_timeout"]
+    assert timeout >= timedelta(seconds=SIGNALS_MAX / 10)
 
 
 @pytest.mark.parametrize("local", [True, False])

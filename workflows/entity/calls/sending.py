@@ -18,6 +18,10 @@ from workflows.entity.calls.refusals import until_accepted
 # A local activity has to end within seconds: calls to more entities than this are one normal activity.
 LOCAL_CALLS_MAX = 16
 
+# Signals that one call sends. The call has a minute, and a slow server takes ten signals a second.
+# A call that does not end in time begins again with its first signal.
+SIGNALS_MAX = 500
+
 # Visibility lags behind the start of an entity: what is broadcast is sent again after this, so that one that starts meanwhile gets it too.
 REPEAT_BROADCAST = timedelta(seconds=2)
 
@@ -38,9 +42,12 @@ async def call_entities(
 
 
 async def send_all(requests: Sequence[SignalRequest], summary: str, *, local: bool = False) -> list[str]:
-    """Send signals, in order for each receiver, in as many calls as their size needs; gives the ids of workflows that do not run."""
+    """Send signals, in order for each receiver, in as many calls as they need.
+
+    Returns the ids of workflows that do not run.
+    """
     missing: dict[str, None] = {}
-    for batch in split_by_size(requests, name=str):
+    for batch in split_by_size(requests, name=str, count_max=SIGNALS_MAX):
         result = await call_entities(EntityClient.signal_many, SignalBatch(signals=batch), summary, local=local)
         missing |= dict.fromkeys(result.missing)
     return list(missing)
