@@ -23,6 +23,10 @@ from workflows.fleet_scheduler.inbox import Inbox, Log
 from workflows.fleet_scheduler.orders import Announce, Decide, Order, Send
 from workflows.fleet_scheduler.rebuild.lost_state import LostState
 
+# The scheduler decides nothing while it sends these, and the server takes a hundred signals in a
+# second. The other deployments are told in the next passes, with decisions in between.
+RESYNCS_AT_ONCE = 256
+
 
 class SchedulerController:
     """Decides over the cache: what to send, and what a decision charges."""
@@ -58,9 +62,10 @@ class SchedulerController:
         return [Send(signals, f"report their replicas to {len(signals)} clusters that are being deleted")] if signals else []
 
     def _resyncs(self) -> list[Order]:
-        """Have those deployments request placements again that a taint or an admission concerns."""
-        deployments, self.cache.resyncs = self.cache.resyncs, {}
-        signals = [outgoing.resync(*deployment) for deployment in sorted(deployments)]
+        """Have deployments request placements again, as many as one pass may tell."""
+        deployments = sorted(self.cache.resyncs)
+        self.cache.resyncs = dict.fromkeys(deployments[RESYNCS_AT_ONCE:])
+        signals = [outgoing.resync(*deployment) for deployment in deployments[:RESYNCS_AT_ONCE]]
         return self._to_deployments(signals, f"have {len(signals)} deployments request placements again")
 
     def _revocations(self) -> list[Order]:

@@ -76,8 +76,7 @@ class FleetSchedulerWorkflow:
         self.policy_keeper = PolicyKeeper(self.cache)
         self.announcer = Announcer(self.state)
         self.timer = RequeueTimer("check unused reservations and timeouts", self._requeue, self.time)
-        # The run before had no room for the requests of these deployments.
-        self.queued = bool(self.cache.resyncs)
+        self.queued = False
         cache_registry.register(workflow.info().run_id, self.cache)
 
     @workflow.run
@@ -157,10 +156,13 @@ class FleetSchedulerWorkflow:
         # When nothing is due any more, the timer is left: to stop it and to start another one costs more events than a pass in vain.
         if delay is not None:
             self.timer.update(self.time.now() + delay)
-        await workflow.wait_condition(
-            lambda: bool(self.queued or self.state.inbox or self.state.queue or self.missing.arrived or self.ledger_audit.is_due)
-        )
+        await workflow.wait_condition(self._has_work)
         self.queued = False
+
+    def _has_work(self) -> bool:
+        # Resyncs wait for their turn, or the run before had no room for the requests.
+        waiting = self.state.inbox or self.state.queue or self.cache.resyncs
+        return bool(self.queued or waiting or self.missing.arrived or self.ledger_audit.is_due)
 
     def _requeue(self) -> None:
         self.queued = True

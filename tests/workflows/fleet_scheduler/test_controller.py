@@ -1,5 +1,6 @@
 """What the scheduler orders between two decisions, message by message and result by result, without a server."""
 
+import itertools
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -27,7 +28,7 @@ from tests.workflows.fleet_scheduler.cycle import LOG, run_cycle
 from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState, Takeover
-from workflows.fleet_scheduler.controller import SchedulerController
+from workflows.fleet_scheduler.controller import RESYNCS_AT_ONCE, SchedulerController
 from workflows.fleet_scheduler.inbox import Inbox
 from workflows.fleet_scheduler.orders import Announce, Order, Send
 from workflows.fleet_scheduler.rebuild.accounts import Accounts
@@ -291,6 +292,16 @@ def test_the_deployments_of_a_cluster_that_is_gone_before_its_replicas_request_p
     assert [(signal.signal, signal.workflow_id) for signal in scheduler.due()] == [("resync", DEPLOYMENT)]
     scheduler.place(2)
     assert [(found.uid, found.state) for found in scheduler.entries] == [(entry.uid, reasons.RELEASING)]
+
+
+def test_between_two_lots_of_resyncs_there_are_decisions() -> None:
+    scheduler = Scheduler()
+    names = [f"m-{number:04}" for number in range(2 * RESYNCS_AT_ONCE + 1)]
+    scheduler.cache.request_resync(("ml", name) for name in reversed(names))
+    passes = [[signal.workflow_id for signal in scheduler.due()] for _ in range(4)]
+    assert [len(each) for each in passes] == [RESYNCS_AT_ONCE, RESYNCS_AT_ONCE, 1, 0]
+    told = [*itertools.chain.from_iterable(passes)]
+    assert told == [f"modeldeployment/ml/{name}" for name in names]
 
 
 def test_a_cluster_that_is_being_deleted_is_answered_to_each_report_and_the_next_one_of_its_name_to_none() -> None:
