@@ -114,6 +114,27 @@ async def test_a_new_price_is_reported_once_to_the_clusters_that_use_the_class(m
     assert (sent.workflow_id, sent.signal, sent.payload["priceMilli"]) == ("inferencecluster/eu-1", "class_changed", 98_320)
 
 
+async def test_the_scheduler_hears_of_a_cluster_before_any_broadcast(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporal = Serverless(monkeypatch, "inferencecluster/eu-1")
+    temporal.results = {"signal_many": SignalBatchResult(), "broadcast": 10_000}
+    await InferenceClusterWorkflow(a_cluster()).reporter.report_all()
+    assert [name for name, _ in temporal.executed] == ["signal_many", "broadcast", "broadcast"]
+    assert temporal.executed[0][1].signals[0].signal == "report_cluster"
+
+
+async def test_the_scheduler_hears_of_a_class_before_the_broadcast(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporal = Serverless(monkeypatch, "inferenceclass/h100-8x")
+    temporal.results = {"signal": True, "broadcast": 10_000}
+    state = ClassState(uid="k", spec=H100.spec, generation=1)
+    await InferenceClassWorkflow(state).report_changes()
+    assert [name for name, _ in temporal.executed] == ["signal", "broadcast"]
+    assert temporal.executed[0][1].signal == "report_class"
+
+
 def test_a_missing_class_is_waited_for_by_an_activity_and_not_by_a_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     temporal = Serverless(monkeypatch, "inferencecluster/eu-1")
     missing = SignalBatchResult(missing=["inferenceclass/h100-8x"])
