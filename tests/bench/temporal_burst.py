@@ -41,9 +41,13 @@ OVER_SKELETON = 1.5
 LARGE_BURST, LARGE_BURST_SECONDS = 1_000, 40.0
 
 
-async def until(check: Callable[[], Awaitable[bool]], every: float = POLL_SECONDS) -> None:
-    """Poll until it holds. Raises TimeoutError after `TIMEOUT_SECONDS` seconds."""
-    async with asyncio.timeout(TIMEOUT_SECONDS):
+async def until(
+    check: Callable[[], Awaitable[bool]],
+    every: float = POLL_SECONDS,
+    within: float = TIMEOUT_SECONDS,
+) -> None:
+    """Poll until it holds. Raises TimeoutError after `within` seconds."""
+    async with asyncio.timeout(within):
         while not await check():  # noqa: ASYNC110 - what is checked is in another process
             await asyncio.sleep(every)
 
@@ -65,9 +69,12 @@ def note(what: str, seconds: float) -> None:
     sys.stderr.write(f"{what}: {seconds:.3f} s, load {os.getloadavg()[0]:.1f}\n")
 
 
-async def burst(fleet: ProtocolFleet, documents: list[Json]) -> dict[str, float]:
-    """Apply all at once; give the seconds until all are applied and placed."""
-    wanted: int = sum(document["spec"]["replicas"] for document in documents)
+async def burst(fleet: ProtocolFleet, documents: list[Json], before: int = 0) -> dict[str, float]:
+    """Apply all at once; return the seconds until all are applied and placed.
+
+    `before`: how many replicas were placed before.
+    """
+    wanted: int = before + sum(document["spec"]["replicas"] for document in documents)
     started = time.perf_counter()
 
     async def placed() -> bool:
@@ -83,9 +90,12 @@ async def burst(fleet: ProtocolFleet, documents: list[Json]) -> dict[str, float]
     return times
 
 
-async def settle(fleet: ProtocolFleet, documents: list[Json]) -> float:
-    """Give the seconds until all replicas run; returns when the deployments know it too."""
-    wanted: int = sum(document["spec"]["replicas"] for document in documents)
+async def settle(fleet: ProtocolFleet, documents: list[Json], before: int = 0) -> float:
+    """Return the seconds until all replicas run, once the deployments know it too.
+
+    `before`: how many replicas ran before.
+    """
+    wanted: int = before + sum(document["spec"]["replicas"] for document in documents)
     started = time.perf_counter()
 
     async def running() -> bool:
@@ -115,17 +125,25 @@ async def placed_count(fleet: ProtocolFleet, name: str, replicas: int) -> bool:
 
 
 async def single_changes(fleet: ProtocolFleet, documents: list[Json], changes: int) -> list[float]:
-    """Scale one deployment after the other up by one; give the seconds of each, sorted."""
-    spent = []
-    for number in range(changes):
-        document = documents[number % len(documents)]
-        name, replicas = document["metadata"]["name"], document["spec"]["replicas"] + 1 + number // len(documents)
-        await fleet.scale(name, replicas, f"change/{number}")
-        await until(lambda name=name, replicas=replicas: placed_count(fleet, name, replicas), 0.05)  # type: ignore[misc]
-        deployment = fleet.client.get_workflow_handle(names.workflow_id("ModelDeployment", NAMESPACE, name))
-        spent.append(await skeleton.seconds_until_answered(deployment, f"change/{number}"))
+    """Scale one deployment after the other up by one; return the seconds of each, sorted."""
+    spent = [await single_change(fleet, documents, number) for number in range(changes)]
     note("slowest single change", max(spent))
     return sorted(spent)
+
+
+async def single_change(fleet: ProtocolFleet, documents: list[Json], number: int) -> float:
+    """Scale the next deployment up by one; return the seconds until it has its places.
+
+    The first change is number 0.
+    """
+    turn, which = divmod(number, len(documents))
+    name = documents[which]["metadata"]["name"]
+    replicas = documents[which]["spec"]["replicas"] + 1 + turn
+    await fleet.scale(name, replicas, f"change/{number}")
+    await until(lambda: placed_count(fleet, name, replicas), 0.05)
+    workflow_id = names.workflow_id("ModelDeployment", NAMESPACE, name)
+    deployment = fleet.client.get_workflow_handle(workflow_id)
+    return await skeleton.seconds_until_answered(deployment, f"change/{number}")
 
 
 async def restart(fleet: ProtocolFleet) -> float:

@@ -9,7 +9,19 @@ import pytest
 # Beside other tests of benchmarks some of the modules are loaded already.
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
 @pytest.mark.parametrize(
-    "module", ["", ".decide", ".front_load", ".lost_scheduler", ".policies", ".steady_state", ".storm", ".targets", ".temporal_burst"]
+    "module",
+    [
+        "",
+        ".decide",
+        ".external_signals",
+        ".front_load",
+        ".lost_scheduler",
+        ".policies",
+        ".steady_state",
+        ".storm",
+        ".targets",
+        ".temporal_burst",
+    ],
 )
 def test_help_only_prints_the_options(module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["bench", "--help"])
