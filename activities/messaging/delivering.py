@@ -9,6 +9,7 @@ lost.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from temporalio import activity
@@ -35,6 +36,8 @@ _ROUND_SECONDS = 30
 # How many receivers a broadcast signals between two reports of progress. The next attempt repeats
 # the signals of a page that was not complete.
 PAGE = 100
+# Nothing waits for the end of a broadcast, but decisions wait behind the calls that the server has.
+BROADCAST_CALLS_AT_ONCE = 4
 
 
 @dataclass
@@ -71,10 +74,14 @@ class _Outbox:
             self.error = error
 
 
-async def deliver(client: Client, requests: Sequence[SignalRequest]) -> list[str]:
+async def deliver(
+    client: Client,
+    requests: Sequence[SignalRequest],
+    at_once: int = CALLS_AT_ONCE,
+) -> list[str]:
     """Send signals from an activity, in order for each receiver.
 
-    Different receivers get their signals at the same time. Returns the receivers that do not run.
+    So many receivers get their signals at the same time. Returns the receivers that do not run.
     Raises the error of a receiver if all of them fail and the server may be the cause; Temporal
     then makes another attempt.
     """
@@ -82,7 +89,7 @@ async def deliver(client: Client, requests: Sequence[SignalRequest]) -> list[str
     for request in requests:
         outboxes.setdefault(request.workflow_id, _Outbox(request.workflow_id)).unsent.append(request)
     seconds = _LOCAL_SECONDS if activity.info().is_local else None
-    slots = asyncio.Semaphore(CALLS_AT_ONCE)
+    slots = asyncio.Semaphore(at_once)
 
     async def send(outbox: _Outbox) -> None:
         async with slots:
@@ -116,7 +123,9 @@ async def broadcast(client: Client, wanted: Broadcast, report: Callable[[Progres
     narrowed = Survey(kinds=wanted.kinds, namespace=wanted.namespace, cluster=wanted.cluster, page_size=PAGE)
     while True:
         page = await list_entities(client, narrowed.model_copy(update={"after": after}))
-        await deliver(client, [SignalRequest(workflow_id=each, signal=wanted.signal, payload=wanted.payload) for each in page.found])
+        signal = partial(SignalRequest, signal=wanted.signal, payload=wanted.payload)
+        requests = [signal(workflow_id=receiver) for receiver in page.found]
+        await deliver(client, requests, BROADCAST_CALLS_AT_ONCE)
         reached += len(page.found)
         if not page.after:
             return reached

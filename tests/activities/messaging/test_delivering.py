@@ -16,6 +16,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.messaging import delivering
 from activities.messaging.delivering import deliver, redeliver
+from activities.messaging.querying import Listing
 from api_types import names
 from api_types.messages.delivery import Broadcast, HoldSignals, Redelivered, SignalRequest
 
@@ -33,6 +34,8 @@ class Staged:
     refuses_hand_over: Exception | None = None
     redeliveries: set[str] = field(default_factory=set)
     sent: list[str] = field(default_factory=list)
+    calls: int = 0
+    most_calls: int = 0
     held: dict[str, HoldSignals] = field(default_factory=dict)
 
     async def send(self, _: object, request: SignalRequest) -> bool:
@@ -40,6 +43,10 @@ class Staged:
             await asyncio.sleep(3600)
         if error := self.errors.get(request.workflow_id):
             raise error
+        self.calls += 1
+        self.most_calls = max(self.most_calls, self.calls)
+        await asyncio.sleep(0)
+        self.calls -= 1
         self.sent.append(str(request.payload))
         return request.workflow_id != "gone"
 
@@ -154,6 +161,22 @@ async def test_a_slow_receiver_has_no_problem_while_it_takes_signals(server: Sta
     monkeypatch.setattr(delivering, "_ROUND_SECONDS", 0.05)
     server.hang.add("b")
     assert await running(redeliver, signals("a 1", "b 1")) == Redelivered(count=1)
+
+
+async def test_a_broadcast_leaves_the_server_to_others(
+    server: Staged,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def listed(*_: object) -> Listing:
+        return Listing(dict.fromkeys(map(str, range(40)), ""), "", [])
+
+    monkeypatch.setattr(delivering, "list_entities", listed)
+    wanted = Broadcast(kinds=["ModelCache"], signal="s", payload="x")
+    assert await running(delivering.broadcast, wanted, lambda _: None) == 40
+    assert (server.sent, server.most_calls) == (["x"] * 40, 4)
+    server.most_calls = 0
+    await running(deliver, signals(*(f"{number} 1" for number in range(40))))
+    assert server.most_calls == 32
 
 
 async def test_an_attempt_at_a_broadcast_reports_the_progress_of_the_attempt_before(monkeypatch: pytest.MonkeyPatch) -> None:
