@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.bench.broadcast import AT_LEAST as BROADCAST_AT_LEAST
+from tests.bench.broadcast import AT_MOST as BROADCAST_AT_MOST
 from tests.bench.lost_scheduler import TARGETS as LOST_SCHEDULER
 from tests.bench.policies import GROWTH, SCENARIOS
 from tests.bench.storm import TARGETS as STORM
@@ -83,6 +85,16 @@ def beside_skeleton(name: str, through: Mapping[str, Any]) -> None:
         report(f"through Temporal, {name}: {figure} over the skeleton's", ratio, OVER_SKELETON)
 
 
+def broadcast() -> None:
+    """Measure broadcasts, one of them with a worker that is killed."""
+    seen = run("broadcast.py")
+    name = f"broadcast to {seen['receivers']} receivers"
+    for figure, least in BROADCAST_AT_LEAST.items():
+        report(f"{name}: {figure}", seen[figure], least, more_is_better=True)
+    for figure, most in BROADCAST_AT_MOST.items():
+        report(f"{name}: {figure}", seen[figure], most)
+
+
 def main() -> None:
     """Measure all rows."""
     argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__).parse_args()
@@ -109,6 +121,7 @@ def main() -> None:
             beside[figure],
             most,
         )
+    broadcast()
     lost = run("lost_scheduler.py")
     for figure, most in LOST_SCHEDULER.items():
         report(f"scheduler and workers lost, {lost['clusters']} clusters, {lost['replicas']} replicas: {figure}", lost[figure], most)

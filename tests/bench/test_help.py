@@ -12,6 +12,7 @@ import pytest
     "module",
     [
         "",
+        ".broadcast",
         ".decide",
         ".external_signals",
         ".front_load",
