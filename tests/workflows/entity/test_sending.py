@@ -54,6 +54,7 @@ def test_a_call_ends_in_time_on_a_slow_server(monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(send_all(requests, "resync"))
     assert [len(batch.signals) for batch in calls.batches] == [500, 500, 1]
     timeout = activity_options.ENTITY_BATCH["start_to_close_timeout"]
+    assert timeout is not None
     assert timeout >= timedelta(seconds=SIGNALS_MAX / 10)
 
 

@@ -14,19 +14,20 @@ from temporalio.client import Client
 import worker
 from activities.messaging import entity_client
 from activities.messaging.delivering import deliver
+from activities.messaging.sending import CALLS_AT_ONCE
 from api_types.messages.delivery import SignalRequest
 from api_types.messages.signals import ModelDeploymentSignals
 
 MARK = "WORKER_STOPS"
 
 
-async def _send_and_stop(client: Client, requests: Sequence[SignalRequest]) -> list[str]:
+async def _send_and_stop(client: Client, requests: Sequence[SignalRequest], at_once: int = CALLS_AT_ONCE) -> list[str]:
     mark = Path(os.environ[MARK])
     is_answer = any(request.signal == ModelDeploymentSignals.PLACED.name for request in requests)
     if is_answer and not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return await deliver(client, requests)
+    return await deliver(client, requests, at_once)
 
 
 if __name__ == "__main__":
