@@ -15,7 +15,6 @@ signal.
 
 import argparse
 import asyncio
-import contextlib
 import itertools
 import math
 import sys
@@ -48,7 +47,6 @@ from tests.workflows.environment.protocol_fleet import ProtocolFleet, protocol_f
 
 KIND = "InferenceClass"
 AT_ONCE = 32
-ENDLESS = 1_000_000
 # Ten receivers a second.
 BROADCAST_SECONDS = 1_000.0
 SAMPLE = 40
@@ -97,20 +95,25 @@ class Receivers:
 
 
 class Changes:
-    """Single changes, one after the other, for ever with the next number."""
+    """Single changes, one after the other."""
 
     def __init__(self, fleet: ProtocolFleet, documents: list[Json]) -> None:
         self._fleet = fleet
         self._documents = documents
-        self._number = 0
-        self.calm: list[float] = []
+        self._numbers = itertools.count()
         self.beside: list[float] = []
 
-    async def make(self, spent: list[float], most: int) -> None:
-        """Make so many changes, and add the seconds of each."""
-        for _ in range(most):
-            number, self._number = self._number, self._number + 1
-            spent.append(await single_change(self._fleet, self._documents, number))
+    async def make(self, count: int) -> list[float]:
+        """Make so many changes, and return the seconds of each."""
+        return [await self._make_one() for _ in range(count)]
+
+    async def make_during(self, broadcast: asyncio.Task[float]) -> None:
+        """Make changes until a broadcast ends. The last change began during the broadcast."""
+        while not broadcast.done():
+            self.beside.append(await self._make_one())
+
+    async def _make_one(self) -> float:
+        return await single_change(self._fleet, self._documents, next(self._numbers))
 
 
 async def is_announcing(fleet: ProtocolFleet) -> bool:
@@ -139,17 +142,12 @@ async def until_announced(fleet: ProtocolFleet) -> None:
     await until(ended, 0.2, BROADCAST_SECONDS)
 
 
-async def undisturbed(fleet: ProtocolFleet, changes: Changes) -> float:
-    """Broadcast once, with changes beside it; return the seconds of the broadcast."""
-    await announce(fleet)
+async def undisturbed(fleet: ProtocolFleet) -> float:
+    """Broadcast once, and return the seconds."""
     started = time.perf_counter()
-    making = asyncio.create_task(changes.make(changes.beside, ENDLESS))
     await until_announced(fleet)
     spent = time.perf_counter() - started
     note("first broadcast", spent)
-    making.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await making
     return spent
 
 
@@ -185,11 +183,14 @@ async def measure(chosen: argparse.Namespace) -> dict[str, Any]:
             await settle(fleet, documents)
             receivers, changes = Receivers(fleet, chosen.receivers), Changes(fleet, documents)
             await receivers.start()
-            await changes.make([], len(documents))
-            await changes.make(changes.calm, chosen.changes // 2)
-            seconds = await undisturbed(fleet, changes)
+            await changes.make(len(documents))
+            calm = await changes.make(chosen.changes // 2)
+            await announce(fleet)
+            broadcast = asyncio.create_task(undisturbed(fleet))
+            await changes.make_during(broadcast)
+            seconds = await broadcast
             first = await receivers.signals()
-            await changes.make(changes.calm, chosen.changes - chosen.changes // 2)
+            calm += await changes.make(chosen.changes // 2)
             await killed(fleet, receivers)
             both = await receivers.signals()
     second = [after - before for before, after in zip(first, both, strict=True)]
@@ -199,9 +200,10 @@ async def measure(chosen: argparse.Namespace) -> dict[str, Any]:
         "got_twice": sum(count > 1 for count in second),
     }
     for name, share in (("p50", 0.5), ("p99", 0.99)):
-        calm, beside = percentile(changes.calm, share), percentile(changes.beside, share)
-        figures |= {f"single_{name}_s": round(calm, 3), f"single_{name}_beside_s": round(beside, 3)}
-        figures[f"single_{name}_ratio"] = round(beside / calm, 3)
+        without, beside = percentile(calm, share), percentile(changes.beside, share)
+        figures[f"single_{name}_s"] = round(without, 3)
+        figures[f"single_{name}_beside_s"] = round(beside, 3)
+        figures[f"single_{name}_ratio"] = round(beside / without, 3)
     return {**figures, "changes_beside": len(changes.beside)}
 
 
