@@ -13,10 +13,10 @@ from itertools import islice
 from scheduler.explain.fleet_names import absent_labels, unpublished_text
 from scheduler.explain.gang import gang_begun
 from scheduler.explain.near_miss import NearestMiss
-from scheduler.explain.refusals import filter_text, refusal
+from scheduler.explain.refusals import filter_text, refused_by
 from scheduler.explain.selector_gap import selector_gap
 from scheduler.explain.suggestions import Suggestions
-from scheduler.fleet.cluster_index import ClusterSet
+from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.template import CompiledTemplate
 from scheduler.kubernetes.tolerations import untolerated
@@ -54,7 +54,7 @@ def diagnose(
         return Diagnosis(len(overlay.index.ranked), _groups(*_refused(overlay, deployment, compiled)[:2]), held)
     with gang_begun(placer, missing) as gang:
         counts, best, remaining = _refused(overlay, deployment, compiled)
-        nearest = _count_full(overlay, placer, remaining, counts)
+        nearest = _count_full(placer, remaining, counts)
         miss = nearest.miss
         if miss is not None:
             text = gang.text(miss) if gang.size > 1 else f"best: {miss.text}" if miss.text else ""
@@ -138,32 +138,31 @@ def _count_taints(overlay: FleetOverlay, deployment: DeploymentView, refused: Cl
 
 
 def _count_unmatched(overlay: FleetOverlay, compiled: CompiledTemplate, refused: ClusterSet, counts: Counts) -> None:
-    for layout, clusters in overlay.index.layouts.items():
+    for engine, clusters in overlay.blocked(compiled).items():
         number = (clusters & refused).bit_count()
         if number:
-            engine = compiled.engines[compiled.on(layout).blocked].name
-            counts[reasons.NO_POOL_MATCHES, f"had no pool for engine {engine}"] += number
+            counts[reasons.NO_POOL_MATCHES, f"had no pool for engine {compiled.engines[engine].name}"] += number
 
 
-def _count_full(overlay: FleetOverlay, placer: ReplicaPlacer, remaining: ClusterSet, counts: Counts) -> NearestMiss:
+def _count_full(placer: ReplicaPlacer, remaining: ClusterSet, counts: Counts) -> NearestMiss:
     nearest = NearestMiss(placer)
-    allowed = placer.constraints.allowed(placer.own)
-    full: Counter[int] = Counter()
-    for info in overlay.index.each(remaining):
-        missing = nearest.missing_nodes(info)
-        if missing:
-            full[0] += 1
-            nearest.remember(missing, info, 0)
-            continue
-        trial = placer.trial(info)
-        if trial.failed >= 0 and not trial.violation:
-            full[trial.failed] += 1
-            nearest.measure(info, trial.failed)
-        else:
-            counts[refusal(placer, info, trial, allowed) or (reasons.UNDECIDED, NOT_TRIED)] += 1
-    for engine, number in full.items():
-        text = filter_text(reasons.INSUFFICIENT_NODES, placer.deployment, placer.compiled.engines[engine].name)
-        counts[reasons.INSUFFICIENT_NODES, text] += number
+    deployment, own = placer.deployment, placer.own
+    fitting: int = NO_CLUSTERS
+    for outcomes, clusters in placer.trials.tried(remaining):
+        short: int = NO_CLUSTERS
+        for trial, failing in outcomes.failing.items():
+            failed = ClusterSet(clusters & failing)
+            if not failed:
+                continue
+            counts[refused_by(placer, trial)] += failed.bit_count()
+            short |= NO_CLUSTERS if trial.violation else failed
+        nearest.measure(outcomes, ClusterSet(short))
+        fitting |= clusters & outcomes.fitting
+    allowed = placer.constraints.allowed(own)
+    if fitting & allowed:
+        counts[reasons.UNDECIDED, NOT_TRIED] += (fitting & allowed).bit_count()
+    for text, broken in placer.constraints.violations(ClusterSet(fitting & ~allowed), own):
+        counts[reasons.POLICY, filter_text(reasons.POLICY, deployment, text)] += broken.bit_count()
     return nearest
 
 

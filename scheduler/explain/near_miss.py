@@ -6,9 +6,12 @@ A request that fits nowhere visits every cluster that passed the filters, so a v
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from scheduler.explain.whole_replica import PoolCapacity, PoolNeed, choose_pools, engine_order, pool_needs, unit_name
-from scheduler.fleet.cluster_index import ClusterInfo
+from scheduler.fleet.caches.tried_clusters import TriedClusters
+from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
 from scheduler.hardware.charged_devices import Pods, PoolLoad, capacity_of, pods_on
 from scheduler.hardware.template import Layout
 from scheduler.model.inputs import PoolView
@@ -45,38 +48,37 @@ class NearestMiss:
         self._found: tuple[ClusterInfo, int] | None = None
         self.group = ""
         self._orders: dict[Layout, list[int]] = {}
-        self._simple = placer.trials.is_simple
-        owner = (placer.deployment.namespace, placer.deployment.name)
-        # A full trial counts the nodes there that the deployment may reuse.
-        self._reusable = {entry.cluster for entry in placer.overlay.ledger.leaving_for(owner)}
 
-    def missing_nodes(self, info: ClusterInfo) -> int | None:
-        """Give how many nodes the only engine lacks on a cluster, 0 if it fits; None where only a full trial can tell."""
-        if not self._simple or info.observed or info.name in self._reusable:
-            return None
-        used = self._placer.overlay.ledger.used(info.name)
-        engine = self._placer.compiled.on(info.layout).engines[0]
-        most = 0
-        # Every cluster of a full fleet comes here.
-        for p in engine.positions:
-            free = info.nodes[p] - used.get(info.pools[p].name, 0)
-            most = max(most, free)
-        return max(0, engine.cost - most)
-
-    def measure(self, info: ClusterInfo, engine: int) -> None:
-        """Measure what a replica lacks on a cluster where this engine found no pool, and remember it if nothing smaller is known."""
-        nearest = self._key[0] if self._key else -1
-        if 0 <= nearest <= 1:
-            return  # no cluster that comes later by name can be nearer
+    def measure(self, outcomes: TriedClusters, clusters: ClusterSet) -> None:
+        """Measure what a replica lacks on clusters that failed for want of capacity, and remember the nearest."""
         if counts_devices(self._placer.overlay):
-            gap = _DeviceMiss(self._placer, info, engine, nearest).gap
-        else:
-            fits = self._placer.compiled.on(info.layout).engines
-            order = self._orders.get(info.layout)
-            if order is None:
-                order = self._orders[info.layout] = engine_order(fits)
-            gap, _ = choose_pools(fits, order, PoolCapacity(self._placer, info).free, nearest)
-        self.remember(gap, info, engine)
+            self._measure_devices(outcomes, clusters)
+            return
+        index = self._placer.overlay.index
+        known: int = reduce(or_, outcomes.gaps.values(), 0)
+        outcomes.add_gaps({info.rank: self._missing_nodes(info) for info in index.each(ClusterSet(clusters & ~known))})
+        for gap in sorted(outcomes.gaps):
+            nearest = clusters & outcomes.gaps[gap]
+            if nearest:
+                info = index.ranked[(nearest & -nearest).bit_length() - 1]
+                self.remember(gap, info, outcomes.trial(info.rank).failed)
+                return
+
+    def _measure_devices(self, outcomes: TriedClusters, clusters: ClusterSet) -> None:
+        for info in self._placer.overlay.index.each(clusters):
+            nearest = self._key[0] if self._key else -1
+            if 0 <= nearest <= 1:
+                return  # no cluster that comes later by name can be nearer
+            engine = outcomes.trial(info.rank).failed
+            self.remember(_DeviceMiss(self._placer, info, engine, nearest).gap, info, engine)
+
+    def _missing_nodes(self, info: ClusterInfo) -> int:
+        fits = self._placer.compiled.on(info.layout).engines
+        order = self._orders.get(info.layout)
+        if order is None:
+            order = self._orders[info.layout] = engine_order(fits)
+        # Where a search was cut short the nodes may suffice.
+        return max(1, choose_pools(fits, order, PoolCapacity(self._placer, info).free)[0])
 
     def remember(self, gap: int, info: ClusterInfo, engine: int) -> None:
         """Remember what a replica lacks on a cluster if nothing smaller is known."""

@@ -32,13 +32,18 @@ def refusal(placer: ReplicaPlacer, info: ClusterInfo, trial: Trial, allowed: Clu
 
     `allowed` are the clusters where the placer's rules allow it.
     """
+    if trial.failed >= 0:
+        return refused_by(placer, trial)
+    if not allowed >> info.rank & 1:
+        return reasons.POLICY, filter_text(reasons.POLICY, placer.deployment, placer.constraints.violated(info, placer.own))
+    return None
+
+
+def refused_by(placer: ReplicaPlacer, trial: Trial) -> tuple[str, str]:
+    """Return code and text of a trial that failed."""
     deployment = placer.deployment
     if trial.over_quota:
         return reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, deployment, f"({trial.violation})")
     if trial.violation:
         return reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)
-    if trial.failed >= 0:
-        return reasons.INSUFFICIENT_NODES, filter_text(reasons.INSUFFICIENT_NODES, deployment, placer.compiled.engines[trial.failed].name)
-    if not allowed >> info.rank & 1:
-        return reasons.POLICY, filter_text(reasons.POLICY, deployment, placer.constraints.violated(info, placer.own))
-    return None
+    return reasons.INSUFFICIENT_NODES, filter_text(reasons.INSUFFICIENT_NODES, deployment, placer.compiled.engines[trial.failed].name)

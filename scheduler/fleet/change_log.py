@@ -1,4 +1,4 @@
-"""What was put into a ledger and removed from it, in order, for those who keep something that follows from its entries.
+"""What changed in a ledger or an index of clusters, in order, for those who keep something that follows from it.
 
 A reader remembers where it stopped. The log is short: a reader that stopped before its beginning counts everything anew.
 """
@@ -6,20 +6,23 @@ A reader remembers where it stopped. The log is short: a reader that stopped bef
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Generic, TypeVar
 
 from scheduler.model.inputs import LedgerEntry
 
 _LENGTH_MAX = 20_000
+# The entry before and after; None where there is none.
 Change = tuple[LedgerEntry | None, LedgerEntry | None]
+Item = TypeVar("Item")
 
 
-class ChangeLog:
-    """Pairs of the entry before and after; None where there is none. `add` takes one."""
+class ChangeLog(Generic[Item]):
+    """The latest changes; `add` takes one."""
 
     __slots__ = ("_changes", "_dropped", "add")
 
     def __init__(self) -> None:
-        self._changes: list[Change] = []
+        self._changes: list[Item] = []
         self._dropped = 0
         # Bound, not wrapped: every placement is added, and again when it is applied.
         self.add = self._changes.append
@@ -39,7 +42,7 @@ class ChangeLog:
             self._dropped += dropped
             del self._changes[:dropped]
 
-    def since(self, position: int) -> Iterator[Change] | None:
+    def since(self, position: int) -> Iterator[Item] | None:
         """Give what changed since a reader stopped at a position; None when that is not known any more."""
         if position < self._dropped:
             return None

@@ -12,6 +12,7 @@ from functools import reduce
 from operator import or_
 from typing import NewType
 
+from scheduler.fleet.change_log import ChangeLog
 from scheduler.hardware.template import CompiledTemplate, Layout
 from scheduler.model.inputs import ClusterView, DeviceSet, PoolView, Taint
 
@@ -58,6 +59,8 @@ class ClusterIndex:
         self.epoch = 0
         # Ranks whose layout changed, in order; a cache of matches per cluster reads on from where it stopped.
         self.changed_layouts: list[int] = []
+        # Ranks of clusters that were published again.
+        self.changes = ChangeLog[int]()
         self._clear()
 
     def _clear(self) -> None:
@@ -68,6 +71,7 @@ class ClusterIndex:
         self.gateway = NO_CLUSTERS
         self.deleting = NO_CLUSTERS
         self.storage = NO_CLUSTERS
+        self.observed = NO_CLUSTERS
         self.with_pools = NO_CLUSTERS
         self.tainted: dict[tuple[Taint, ...], ClusterSet] = {}
         self.layouts: dict[Layout, ClusterSet] = {}
@@ -90,6 +94,7 @@ class ClusterIndex:
             return
         info.rank = old.rank
         self.ranked[info.rank] = info
+        self.changes.add(info.rank)
         self._flip(old, present=False)
         self._flip(info, present=True)
         if info.layout.key != old.layout.key:
@@ -147,6 +152,7 @@ class ClusterIndex:
         self.gateway = flipped(self.gateway, bool(view.gateway_address))
         self.deleting = flipped(self.deleting, view.deleting)
         self.storage = flipped(self.storage, bool(view.cache_storage_class))
+        self.observed = flipped(self.observed, info.observed)
         self.with_pools = flipped(self.with_pools, bool(info.pools))
         if info.taints:
             self.tainted[info.taints] = flipped(self.tainted.get(info.taints, NO_CLUSTERS), applies=True)
@@ -174,26 +180,31 @@ class ClusterIndex:
         """Give the different devices of pools that take new replicas, in no order."""
         return [self.device_sets[digest] for digest, clusters in self.offering.items() if clusters]
 
-    def matching(self, compiled: CompiledTemplate) -> ClusterSet:
-        """Give the clusters whose pools fit every engine, regardless of node counts."""
+    def blocked(self, compiled: CompiledTemplate) -> dict[int, ClusterSet]:
+        """Return the clusters by the first engine that fits none of their pools; those by -1 have a pool for every engine.
+
+        Node counts do not matter.
+        """
         claimable = compiled.claimable_sets(self.device_sets.values())
-        found: int
         if claimable is not None:
-            found = self.everything
-            for digests in claimable:
-                found &= reduce(or_, (self.offering.get(digest, 0) for digest in digests), 0)
-            return ClusterSet(found)
-        ranks: list[int] = []
-        found = 0
+            found: dict[int, ClusterSet] = {}
+            left: int = self.everything
+            for i, digests in enumerate(claimable):
+                offering = reduce(or_, (self.offering.get(digest, 0) for digest in digests), 0)
+                found[i] = ClusterSet(left & ~offering)
+                left &= offering
+            return {**found, -1: ClusterSet(left)}
+        shared: dict[int, int] = {}
+        ranks: dict[int, list[int]] = {}
         for layout, clusters in self.layouts.items():
-            if compiled.on(layout).blocked >= 0:
-                continue
+            engine = compiled.on(layout).blocked
             if clusters & (clusters - 1):
-                found |= clusters
+                shared[engine] = shared.get(engine, 0) | clusters
             else:
-                ranks.append(clusters.bit_length() - 1)
+                ranks.setdefault(engine, []).append(clusters.bit_length() - 1)
         # Where every cluster has a layout of its own, setting bits one by one in a wide number would be quadratic.
-        return ClusterSet(found | bits(ranks, len(self.ranked)))
+        alone = {engine: bits(of_engine, len(self.ranked)) for engine, of_engine in ranks.items()}
+        return {engine: ClusterSet(shared.get(engine, 0) | alone.get(engine, 0)) for engine in {**shared, **alone}}
 
     def each(self, clusters: ClusterSet) -> Iterator[ClusterInfo]:
         """Give the clusters of a set in name order."""
@@ -241,7 +252,7 @@ class _SetBuilder:
         self.tainted: dict[tuple[Taint, ...], list[int]] = {}
         self.layouts: dict[Layout, list[int]] = {}
         self.offering: dict[str, list[int]] = {}
-        self.flags: dict[str, list[int]] = {flag: [] for flag in ("ready", "gateway", "deleting", "storage", "pooled")}
+        self.flags: dict[str, list[int]] = {flag: [] for flag in ("ready", "gateway", "deleting", "storage", "observed", "pooled")}
 
     def add(self, info: ClusterInfo) -> None:
         view = info.view
@@ -252,7 +263,7 @@ class _SetBuilder:
         self.layouts.setdefault(info.layout, []).append(info.rank)
         for digest in info.offered:
             self.offering.setdefault(digest, []).append(info.rank)
-        flags = (is_ready(view), bool(view.gateway_address), view.deleting, bool(view.cache_storage_class), bool(info.pools))
+        flags = (is_ready(view), bool(view.gateway_address), view.deleting, bool(view.cache_storage_class), info.observed, bool(info.pools))
         for ranks, held in zip(self.flags.values(), flags, strict=True):
             if held:
                 ranks.append(info.rank)
@@ -265,7 +276,8 @@ class _SetBuilder:
         index.tainted = {taints: bits(ranks, size) for taints, ranks in self.tainted.items()}
         index.layouts = {layout: bits(ranks, size) for layout, ranks in self.layouts.items()}
         index.offering = {digest: bits(ranks, size) for digest, ranks in self.offering.items()}
-        index.ready, index.gateway, index.deleting, index.storage, index.with_pools = (bits(r, size) for r in self.flags.values())
+        flags = (bits(ranks, size) for ranks in self.flags.values())
+        index.ready, index.gateway, index.deleting, index.storage, index.observed, index.with_pools = flags
 
 
 def bits(ranks: list[int], size: int) -> ClusterSet:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from scheduler.fleet.caches.full_clusters import FullClusterCache
 from scheduler.fleet.caches.quota_usage import QuotaUsage
+from scheduler.fleet.caches.tried_clusters import TriedClusterCache
 from scheduler.fleet.caches.victim_index import VictimIndex
 from scheduler.fleet.cluster_index import ClusterIndex, ClusterInfo
 from scheduler.fleet.ledger import Ledger, rebuilt
@@ -56,6 +57,7 @@ class Fleet:
     def _follow(self, ledger: Ledger) -> None:
         """Keep what follows from a ledger's entries."""
         self.full_clusters = FullClusterCache(self.index, ledger)
+        self.tried_clusters = TriedClusterCache(self.index, ledger)
         self.victims = VictimIndex(self.index, ledger)
         self.quota_usage = QuotaUsage(self.index.clusters, ledger)
         self.quota_usage.set_quotas(self.options.quotas)
@@ -103,6 +105,7 @@ class Fleet:
             self.options = options
             # What counts as full depends on how capacity is counted.
             self.full_clusters.clear()
+            self.tried_clusters.clear()
             if options.queue_order != STRICT_ORDER:
                 self.queue_reservations.clear()
             self.version += 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from scheduler.fleet.change_log import ChangeLog
+from scheduler.fleet.change_log import Change, ChangeLog
 from scheduler.fleet.charged_nodes import ChargedNodes, charge_key, leaves_for, reusing_group
 from scheduler.fleet.neighbours import Neighbours
 from scheduler.hardware.charged_devices import ClusterLoad
@@ -56,7 +56,7 @@ class Ledger:
         self._loads: dict[str, ClusterLoad] = {}
         # Releasing entries by the deployment they were preempted for; of a fork those that it has read or changed.
         self._nominated: dict[Owner, dict[str, LedgerEntry]] = {}
-        self.changes = ChangeLog()
+        self.changes = ChangeLog[Change]()
         self.neighbours: Neighbours = Neighbours(parent.neighbours if parent else None)
         self._charged_nodes: ChargedNodes = ChargedNodes(parent._charged_nodes if parent else None)  # noqa: SLF001  # see _named
         self.freed = self._charged_nodes.freed

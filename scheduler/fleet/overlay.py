@@ -30,6 +30,7 @@ class FleetOverlay:
     def __init__(self, fleet: Fleet, now: int, options: SchedulerOptions | None = None) -> None:
         fleet.index.refresh()
         fleet.ledger.changes.trim()
+        fleet.index.changes.trim()
         self.fleet = fleet
         self.now = now
         self.options = options or fleet.options
@@ -119,7 +120,11 @@ class FleetOverlay:
 
     def matching(self, compiled: CompiledTemplate) -> ClusterSet:
         """Give the clusters whose pools fit a template, regardless of node counts."""
-        return self.fleet.full_clusters.matching(compiled)
+        return self.blocked(compiled).get(-1, NO_CLUSTERS)
+
+    def blocked(self, compiled: CompiledTemplate) -> Mapping[int, ClusterSet]:
+        """Return the clusters by the first engine without a pool; those by -1 match."""
+        return self.fleet.full_clusters.blocked(compiled)
 
     def full(self, compiled: CompiledTemplate) -> ClusterSet:
         """Give the clusters known to have no free capacity for a template."""

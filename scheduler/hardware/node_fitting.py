@@ -197,7 +197,22 @@ def fit_nodes(
         chosen.append(found)
     else:
         return Trial(tuple(chosen))
-    return _search(fit, free, Room(rules), budget, choices, failed=len(chosen)) if exact else Trial(failed=len(chosen))
+    if not exact or _is_too_small(fit, free):
+        return Trial(failed=len(chosen))
+    return _search(fit, free, Room(rules), budget, choices, failed=len(chosen))
+
+
+def _is_too_small(fit: LayoutFit, free: Sequence[int]) -> bool:
+    """Whether no arrangement can fit, found out without a search.
+
+    The engines need more nodes than there are, or more engines of some cost and above than its pools have room for.
+    """
+    usable = {p for engine in fit.engines for p in engine.positions}
+    nodes = [free[p] for p in usable if free[p] > 0]
+    costs = sorted((engine.cost for engine in fit.engines), reverse=True)
+    if sum(costs) > sum(nodes):
+        return True
+    return any(sum(n // cost for n in nodes) < count for count, cost in enumerate(costs, 1) if cost)
 
 
 def _search(  # noqa: PLR0917  # one caller

@@ -70,7 +70,9 @@ class CompiledTemplate:
         self.spanning = frozenset(i for i, engine in enumerate(engines) if engine.span_pools and len(engine.members) == 1)
         # Engines of one member each, none of which can be stranded: what fits a device set is all there is to know.
         self._alone = not self.spanning and all(len(needs) == 1 for needs in self.needs)
-        self._claimable: dict[tuple[int, str], bool] = {}
+        # Of each engine that has one member: whether it claims on a device set, and the nodes that it takes then.
+        self._claimable: list[dict[str, bool]] = [{} for _ in engines]
+        self._costs_alone = [engine_cost(engine, (True,) * len(engine.members)) for engine in engines]
         self._fits: dict[tuple[str, ...], LayoutFit] = {}
         self._placed: dict[tuple[int, str, str], EnginePlacement] = {}
 
@@ -114,21 +116,23 @@ class CompiledTemplate:
     def engine_on(self, i: int, layout: Layout) -> EngineFit:
         """Match one engine: all members fit one pool, none is stranded there, and one of them claims."""
         if self._alone:
-            found = tuple(p for p, devices in enumerate(layout.sets) if devices is not None and self._claims_alone(i, devices))
-            claims = (bool(found),)
-            return EngineFit(found, engine_cost(self.engines[i], claims), claims)
+            known = self._claimable[i]
+            found = []
+            for p, digest in enumerate(layout.key):
+                claims = known.get(digest)
+                if claims is None:
+                    claims = self._claims_alone(i, digest, layout.sets[p])
+                if claims:
+                    found.append(p)
+            return EngineFit(tuple(found), self._costs_alone[i] if found else 0, (bool(found),))
         table = self.member_fits(i, layout)
         capable = tuple(any(fit is not None and fit.fits and fit.resolved for fit in row) for row in table)
         positions = tuple(p for p in range(len(layout.sets)) if self._takes(table, capable, p, claims=i in self.spanning))
         return EngineFit(positions, engine_cost(self.engines[i], capable), capable)
 
-    def _claims_alone(self, i: int, devices: DeviceSet) -> bool:
-        key = (i, devices.digest)
-        known = self._claimable.get(key)
-        if known is None:
-            fit = self.needs[i][0].fit(devices)
-            known = remember(self._claimable, key, fit.fits and bool(fit.resolved), _KEPT)
-        return known
+    def _claims_alone(self, i: int, digest: str, devices: DeviceSet | None) -> bool:
+        fit = self.needs[i][0].fit(devices) if devices else None
+        return remember(self._claimable[i], digest, fit is not None and fit.fits and bool(fit.resolved), _KEPT)
 
     def member_fits(self, i: int, layout: Layout) -> list[list[MemberFit | None]]:
         """For each member of an engine its fit on each pool; None where a pool takes no new replica."""

@@ -8,7 +8,7 @@ symmetric: the required terms of other deployments are checked too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from operator import or_
 
@@ -54,33 +54,38 @@ class Constraints:
     def allowed(self, own: ReplicaCounts) -> ClusterSet:
         """Give the clusters where one more replica breaks no rule; `own` are the replicas of the deployment per cluster."""
         self._catch_up(own)
-        found: int = self._overlay.index.everything & ~self._forbidden
-        for rule in self._required_spreads:
-            found &= self._within_skew(rule, own)
-        for term in self._required_anti_affinity:
-            found &= ~self._domains(term)
-        for term in self._required_affinity:
-            found &= self._affinity_domains(term)
-        if self._deployment.policy.cache_required and self._deployment.cache.state == "Present":
-            found &= self._with_cache()
+        found: int = self._overlay.index.everything
+        for _, allowed in self._rules(own):
+            found &= allowed
         return ClusterSet(found)
 
     def violated(self, info: ClusterInfo, own: ReplicaCounts) -> str:
         """Name the first rule that a cluster breaks."""
+        return next(text for text, _ in self.violations(ClusterSet(1 << info.rank), own))
+
+    def violations(self, clusters: ClusterSet, own: ReplicaCounts) -> Iterator[tuple[str, ClusterSet]]:
+        """Return by the first rule that they break the clusters where no further replica is allowed."""
         self._catch_up(own)
-        bit = 1 << info.rank
-        if self._forbidden & bit:
-            return "another deployment's anti-affinity"
+        left: int = clusters
+        for text, allowed in self._rules(own):
+            if broken := ClusterSet(left & ~allowed):
+                yield text, broken
+                left &= allowed
+            if not left:
+                return
+
+    def _rules(self, own: ReplicaCounts) -> Iterator[tuple[str, int]]:
+        """Return the rules in words, each with the clusters where one more replica does not break it."""
+        yield "another deployment's anti-affinity", ~self._forbidden
         for rule in self._required_spreads:
-            if not self._within_skew(rule, own) & bit:
-                return f"topology spread over {rule.topology_key}"
+            yield f"topology spread over {rule.topology_key}", self._within_skew(rule, own)
         for term in self._required_anti_affinity:
-            if self._domains(term) & bit:
-                return f"anti-affinity to {_text(term)}"
+            yield f"anti-affinity to {_text(term)}", ~self._domains(term)
         for term in self._required_affinity:
-            if not self._affinity_domains(term) & bit:
-                return f"affinity to {_text(term)}"
-        return f"cacheRequired: ModelCache {self._deployment.cache.name} is not {self._deployment.policy.cache_required}"
+            yield f"affinity to {_text(term)}", self._affinity_domains(term)
+        policy = self._deployment.policy
+        if policy.cache_required and self._deployment.cache.state == "Present":
+            yield f"cacheRequired: ModelCache {self._deployment.cache.name} is not {policy.cache_required}", self._with_cache()
 
     def penalties(self, own: ReplicaCounts) -> Callable[[ClusterInfo], int]:
         """Say of any cluster how little it meets the preferences; lower is better."""

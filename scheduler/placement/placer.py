@@ -68,7 +68,6 @@ class ReplicaPlacer:
         eligible = passing([result for result in found if result.code != reasons.NO_POOL_MATCHES], overlay.index.everything)
         self.constraints = Constraints(overlay, self.deployment, eligible)
         self.quota = quota
-        self._has_quota = quota.limits
         self.reserved = ReservedPools(overlay, self._owner, self.priority)
         self.trials = Trials(overlay, self.deployment, compiled, self.reserved, quota)
         self.scorer = ClusterScorer(overlay, self.deployment, compiled, self.constraints, self._replicas)
@@ -99,14 +98,6 @@ class ReplicaPlacer:
             # What a replica gives back of a quota counts on every cluster.
             self.open = ClusterSet(self.open | self._over_quota | self.passing & 1 << info.rank)
             self._over_quota = NO_CLUSTERS
-            self._forget(info)
-
-    def _forget(self, info: ClusterInfo) -> None:
-        """Drop what is known of trials that a change on a cluster may have changed: a quota reaches over clusters."""
-        if self._has_quota:
-            self.scorer.forget_all()
-        else:
-            self.scorer.forget(info)
 
     def place(self) -> Placement | None:
         """Place one more replica, charge it, and describe it; None if no cluster takes it."""
@@ -122,7 +113,11 @@ class ReplicaPlacer:
     def candidates(self, allowed: ClusterSet) -> Iterator[tuple[ClusterInfo, Trial]]:
         """Give the clusters with free capacity, best first."""
         if not self.scorer.spreads:
-            yield from self.scorer.ranked(allowed, self.trials.on, self.mark_full)
+            tried = self.trials.tried(allowed)
+            for outcomes, clusters in tried:
+                for info in self.overlay.index.each(ClusterSet(clusters & ~outcomes.fitting)):
+                    self.mark_full(info, outcomes.trial(info.rank))
+            yield from self.scorer.ranked(tried)
             return
         alike = self.constraints.by_preference(allowed, self.own) if self.constraints.has_preferences else [allowed]
         for group in (group for equals in alike for _, group in self._replicas.clusters.ascending(equals)):
@@ -175,7 +170,6 @@ class ReplicaPlacer:
         self._indices[placement.cluster].add(placement.index)
         self._replicas.add(placement.cluster, 1)
         self.overlay.ledger.put(reserved_entry(placement, self._reserved_for))
-        self._forget(self.overlay.clusters[placement.cluster])
 
     def undo(self, placement: Placement) -> None:
         """Remove a placement that this decision made."""

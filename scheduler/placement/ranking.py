@@ -6,10 +6,9 @@ replicas in a domain, and then a placement changes it for all clusters of that d
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 
-from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterSet, bits, ranks_of
+from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterSet
 
 
 class Levels:
@@ -73,53 +72,3 @@ class OwnReplicas:
                 labelled |= clusters
             found |= self._index.everything & ~labelled
         return ClusterSet(found)
-
-
-class Column:
-    """One score of each cluster; lower is better."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self.values: dict[int, int] = {}
-        self._sets: dict[int, ClusterSet] = {}
-        self._order: list[int] = []
-
-    def put(self, values: Mapping[int, int]) -> None:
-        """Set the scores of clusters that have none, by rank."""
-        self.values.update(values)
-        ranks: dict[int, list[int]] = {}
-        for rank, value in values.items():
-            ranks.setdefault(value, []).append(rank)
-        for value, found in ranks.items():
-            if value not in self._sets:
-                insort(self._order, value)
-            self._sets[value] = ClusterSet(self._sets.get(value, 0) | bits(found, self._size))
-
-    def remove(self, rank: int) -> None:
-        """Forget the score of a cluster."""
-        value = self.values.pop(rank)
-        left = ClusterSet(self._sets[value] & ~(1 << rank))
-        if left:
-            self._sets[value] = left
-        else:
-            del self._sets[value]
-            del self._order[bisect_left(self._order, value)]
-
-    def lowest(self, within: ClusterSet) -> ClusterSet:
-        """Return the clusters with the lowest score among `within`."""
-        return self.least(within)[1]
-
-    def least(self, within: ClusterSet) -> tuple[int, ClusterSet]:
-        """Return the lowest score among `within`, and the clusters that have it."""
-        if within.bit_count() < len(self._order):
-            value = min(self._of(within))
-            return value, ClusterSet(within & self._sets[value])
-        return next((value, part) for value in self._order if (part := ClusterSet(within & self._sets[value])))
-
-    def bounds(self, within: ClusterSet) -> tuple[int, int]:
-        """Return the lowest and the highest score among `within`."""
-        values = list(self._of(within))
-        return min(values), max(values)
-
-    def _of(self, within: ClusterSet) -> Iterator[int]:
-        return (self.values[rank] for rank in ranks_of(within))

@@ -7,17 +7,20 @@ Pools are taken in published order by default; every other profile takes the lea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 from api_types import labels
-from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet, bits
+from scheduler.fleet.caches.tried_clusters import TriedClusters
+from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet, ranks_of
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.memory import node_memory_mebibytes
 from scheduler.hardware.node_fitting import PoolOrder, Trial
 from scheduler.hardware.template import CompiledTemplate, LayoutFit
 from scheduler.model.inputs import DeploymentView
 from scheduler.placement.constraints import Constraints
-from scheduler.placement.ranking import Column, Levels, OwnReplicas
+from scheduler.placement.ranking import Levels, OwnReplicas
 
 DEFAULT = "default"
 PROFILES: Mapping[str, tuple[str, ...]] = {
@@ -39,6 +42,10 @@ UNKNOWN_PRICE = 1 << 60
 PREFERENCES = ("networks", "preferences")
 CACHE_PHASES = {"Ready": 0, "Hydrating": 1, "Pending": 2, "": 3, "Failed": 4}
 _PER_MILLE = 1000
+# The column of the weighted sums.
+_SUM = "sum"
+# Outcomes of trials, and the clusters that they are about.
+Parts = Sequence[tuple[TriedClusters, ClusterSet]]
 
 
 def profile_of(overlay: FleetOverlay, deployment: DeploymentView) -> str:
@@ -82,110 +89,109 @@ class ClusterScorer:
         self._has_preferences = constraints.has_preferences or self._prefers_domain
         # Whether two engines would share a network is known of a trial alone; all else is known of sets of clusters.
         self.spreads = self._functions == PROFILES[DEFAULT] and not self._prefers_domain
-        # The trial of a cluster is valid until a replica is placed or vacated there.
-        self._trials: dict[int, Trial] = {}
-        self._fitting = NO_CLUSTERS
-        self._columns = {name: Column(len(overlay.index.ranked)) for name in self._fixed_names()}
-        # The scores that belong to a cluster, weighed and added up; only with weights.
-        self._sums = Column(len(overlay.index.ranked))
         self._bounds: dict[str, tuple[int, int]] = {}
+        # Functions that count replicas of the deployment: each placement changes their scores on many clusters.
+        self._counting = [name for name in self._functions if name == "spread" or ":" in name]
+        self._phases = self._by_phase() if "locality" in self._functions else Levels()
 
-    def forget(self, info: ClusterInfo) -> None:
-        """Drop what was computed for a cluster, because something changed there."""
-        if self._trials.pop(info.rank, None) is not None:
-            self._fitting = ClusterSet(self._fitting & ~(1 << info.rank))
-            for column in self._columns.values():
-                column.remove(info.rank)
-            if self._bounds:
-                self._sums.remove(info.rank)
-
-    def forget_all(self) -> None:
-        """Drop what was computed, because something changed that concerns every cluster."""
-        self._trials.clear()
-        self._fitting = NO_CLUSTERS
-        size = len(self._overlay.index.ranked)
-        self._columns = {name: Column(size) for name in self._columns}
-        self._sums = Column(size)
-
-    def ranked(
-        self, allowed: ClusterSet, trial_on: Callable[[ClusterInfo], Trial], mark_full: Callable[[ClusterInfo, Trial], None]
-    ) -> Iterator[tuple[ClusterInfo, Trial]]:
-        """Return the clusters with free capacity, best first. `mark_full` is called for clusters without."""
-        trials = [(info, trial_on(info)) for info in self._overlay.index.each(ClusterSet(allowed & ~self._fitting))]
-        for info, trial in trials:
-            if trial.failed >= 0:
-                mark_full(info, trial)
-        self._keep({info: trial for info, trial in trials if trial.failed < 0})
-        left = ClusterSet(allowed & self._fitting)
-        if left and self._weights and not self._bounds:
-            self._weigh(left)
-        while left:
-            best = self._best(left)
+    def ranked(self, tried: Iterable[tuple[TriedClusters, ClusterSet]]) -> Iterator[tuple[ClusterInfo, Trial]]:
+        """Return the clusters with free capacity, best first, given the outcomes of trials and the clusters that are asked about."""
+        parts = [(outcomes, ClusterSet(clusters & outcomes.fitting)) for outcomes, clusters in tried]
+        parts = [(outcomes, clusters) for outcomes, clusters in parts if clusters]
+        for outcomes, clusters in parts:
+            self._score(outcomes, clusters)
+        if parts and self._weights:
+            self._weigh(parts)
+        while parts:
+            best = self._best(parts)
             rank = (best & -best).bit_length() - 1
-            left = ClusterSet(left & ~(1 << rank))
-            yield self._overlay.index.ranked[rank], self._trials[rank]
+            trial = next(outcomes.trials[rank] for outcomes, clusters in parts if clusters >> rank & 1)
+            parts = [(outcomes, left) for outcomes, clusters in parts if (left := ClusterSet(clusters & ~(1 << rank)))]
+            yield self._overlay.index.ranked[rank], trial
 
-    def _keep(self, found: Mapping[ClusterInfo, Trial]) -> None:
-        """Keep the scores of clusters with free capacity."""
-        fixed: dict[str, dict[int, int]] = {name: {} for name in self._columns}
-        for info, trial in found.items():
-            self._trials[info.rank] = trial
-            for name, value in zip(fixed, self._fixed(info, trial), strict=True):
-                fixed[name][info.rank] = value
-        for name, values in fixed.items():
-            self._columns[name].put(values)
-        ranks = [info.rank for info in found]
-        self._fitting = ClusterSet(self._fitting | bits(ranks, len(self._overlay.index.ranked)))
-        if self._bounds:
-            self._add_up(ranks)
+    def _score(self, outcomes: TriedClusters, clusters: ClusterSet) -> None:
+        """Compute the scores of clusters that have none yet."""
+        for name in self._fixed_names():
+            column = outcomes.column(name)
+            infos = self._overlay.index.each(ClusterSet(clusters & ~column.known))
+            column.put({info.rank: self._value(name, info, outcomes.trials[info.rank]) for info in infos})
 
-    def _best(self, clusters: ClusterSet) -> ClusterSet:
+    def _best(self, parts: Parts) -> ClusterSet:
         """Return the best of some clusters, or several if all their scores are equal."""
+        best = _union(parts)
+        if self._prefers_domain:
+            best = _lowest(PREFERENCES[0], parts, best)
         if self._has_preferences:
-            clusters = self._columns[PREFERENCES[0]].lowest(clusters)
-            clusters = self._constraints.by_preference(clusters, self._own.by_name)[0]
+            best = self._constraints.by_preference(best, self._own.by_name)[0]
         if self._weights:
-            clusters = self._lowest_sum(clusters)
+            best = self._lowest_sum(parts, best)
         for name in self._functions:
-            if not clusters & (clusters - 1):
+            if not best & (best - 1):
                 break
             levels = self._levels(name)
-            clusters = levels.lowest(clusters) if levels else self._columns[name].lowest(clusters)
-        return clusters
+            best = levels.lowest(best) if levels else _lowest(name, parts, best)
+        return best
 
     def _levels(self, name: str) -> Levels | None:
-        """Return the counts that a function compares, or None if its scores belong to a cluster."""
+        """Return the numbers that a function compares and that many clusters share, or None if its scores belong to a cluster."""
         if name == "spread":
             return self._own.clusters
+        if name == "locality":
+            return self._phases
         return self._own.domains[name.partition(":")[2]] if ":" in name else None
+
+    def _by_phase(self) -> Levels:
+        """Return the clusters by what the phase of the deployment's cache there is worth."""
+        index, levels = self._overlay.index, Levels()
+        names: dict[int, list[str]] = {}
+        for name, phase in self._deployment.cache.phases.items():
+            names.setdefault(CACHE_PHASES.get(phase, CACHE_PHASES[""]), []).append(name)
+        unstaged: int = index.everything & ~index.named(self._deployment.cache.phases)
+        for value in sorted({*names, CACHE_PHASES[""]}):
+            clusters = index.named(names.get(value, ())) | (unstaged if value == CACHE_PHASES[""] else 0)
+            levels.add(str(value), ClusterSet(clusters), value)
+        return levels
 
     # --- the weighted sum ---------------------------------------------------------------------------------------------------------------
 
-    def _weigh(self, clusters: ClusterSet) -> None:
+    def _weigh(self, parts: Parts) -> None:
         """Bring the scores that belong to a cluster to one scale. Its ends are the best and the worst at the beginning of the decision."""
-        self._bounds = {name: self._columns[name].bounds(clusters) for name in self._functions if not self._levels(name)}
-        # Where only counts are weighed, too.
-        self._bounds[""] = (0, 0)
-        self._add_up(self._trials)
+        if not self._bounds:
+            self._bounds = {name: self._ends(name, parts) for name in self._functions if name not in self._counting}
+        for outcomes, clusters in parts:
+            if outcomes.bounds != self._bounds:
+                outcomes.bounds = self._bounds
+                outcomes.columns.pop(_SUM, None)
+            sums = outcomes.column(_SUM)
+            ranks = list(ranks_of(ClusterSet(clusters & ~sums.known)))
+            sums.put(self._added_up(outcomes, ranks))
 
-    def _add_up(self, ranks: Iterable[int]) -> None:
+    def _ends(self, name: str, parts: Parts) -> tuple[int, int]:
+        levels = self._levels(name)
+        if levels:
+            values = [value for value, _ in levels.ascending(_union(parts))]
+            return values[0], values[-1]
+        ends = [outcomes.columns[name].bounds(clusters) for outcomes, clusters in parts]
+        return min(low for low, _ in ends), max(high for _, high in ends)
+
+    def _added_up(self, outcomes: TriedClusters, ranks: Sequence[int]) -> dict[int, int]:
         sums = dict.fromkeys(ranks, 0)
         for name, weight in zip(self._functions, self._weights, strict=True):
             if not self._levels(name):
                 low, high = self._bounds[name]
-                values = self._columns[name].values
+                values = outcomes.columns[name].values
                 for rank in sums:
                     sums[rank] += weight * _scaled(values[rank], low, high)
-        self._sums.put(sums)
+        return sums
 
-    def _lowest_sum(self, clusters: ClusterSet) -> ClusterSet:
+    def _lowest_sum(self, tried: Parts, clusters: ClusterSet) -> ClusterSet:
         """Return the clusters with the lowest sum of weighed scores."""
         parts = {0: clusters}
         for name, weight in zip(self._functions, self._weights, strict=True):
             levels = self._levels(name)
             if levels is None:
                 continue
-            counts = [count for count, _ in levels.ascending(clusters)]
+            counts = self._bounds.get(name) or [count for count, _ in levels.ascending(clusters)]
             found: dict[int, ClusterSet] = {}
             for total, part in parts.items():
                 for count, some in levels.ascending(part):
@@ -196,7 +202,7 @@ class ClusterScorer:
         for total in sorted(parts):
             if 0 <= lowest < total:
                 break
-            least, some = self._sums.least(parts[total])
+            least, some = _least(_SUM, tried, parts[total])
             if lowest < 0 or total + least < lowest:
                 lowest, best = total + least, some
             elif total + least == lowest:
@@ -206,20 +212,13 @@ class ClusterScorer:
     # --- the scores of one cluster --------------------------------------------------------------------------------------------------------
 
     def _fixed_names(self) -> list[str]:
-        """Name the scores that belong to a cluster, in the order of `_fixed`."""
-        first = [PREFERENCES[0]] if self._has_preferences else []
+        """Name the scores that belong to a cluster."""
+        first = [PREFERENCES[0]] if self._prefers_domain else []
         return first + [name for name in self._functions if not self._levels(name)]
 
-    def _fixed(self, info: ClusterInfo, trial: Trial) -> Iterator[int]:
-        if self._has_preferences:
-            yield int(self._prefers_domain and len({info.pools[p].network_domain for p in trial.positions}) > 1)
-        for name in self._functions:
-            if name != "spread" and ":" not in name:
-                yield self._value(name, info, trial)
-
     def _value(self, name: str, info: ClusterInfo, trial: Trial) -> int:
-        if name == "locality":
-            return CACHE_PHASES.get(self._deployment.cache.phases.get(info.name, ""), CACHE_PHASES[""])
+        if name == PREFERENCES[0]:
+            return int(len({info.pools[p].network_domain for p in trial.positions}) > 1)
         fit = self._compiled.on(info.layout)
         if name == "cost":
             return sum(_price(info, p, engine.cost) for p, engine in zip(trial.positions, fit.engines, strict=True))
@@ -234,7 +233,7 @@ class ClusterScorer:
 
     def scores(self, info: ClusterInfo, trial: Trial) -> dict[str, int]:
         """Give by name what is compared of a cluster with free capacity, the most important first; `trial` is how it fits there."""
-        found = dict(zip(self._columns, self._fixed(info, trial), strict=True))
+        found = {PREFERENCES[0]: 0} | {name: self._value(name, info, trial) for name in self._fixed_names()}
         one = ClusterSet(1 << info.rank)
         if self._has_preferences:
             found[PREFERENCES[1]] = self._constraints.penalties(self._own.by_name)(info)
@@ -247,6 +246,22 @@ class ClusterScorer:
     def adds_up(self) -> bool:
         """Whether a weighted sum of the scores is compared before the scores."""
         return bool(self._weights)
+
+
+def _union(parts: Parts) -> ClusterSet:
+    return ClusterSet(reduce(or_, (clusters for _, clusters in parts), 0))
+
+
+def _least(name: str, parts: Parts, within: ClusterSet) -> tuple[int, ClusterSet]:
+    """Return the lowest score among some clusters of the parts, and the clusters that have it."""
+    asked = [(outcomes.columns[name], ClusterSet(clusters & within)) for outcomes, clusters in parts]
+    found = [column.least(clusters) for column, clusters in asked if clusters]
+    lowest = min(value for value, _ in found)
+    return lowest, ClusterSet(reduce(or_, (clusters for value, clusters in found if value == lowest), 0))
+
+
+def _lowest(name: str, parts: Parts, within: ClusterSet) -> ClusterSet:
+    return _least(name, parts, within)[1]
 
 
 def domain_keys(overlay: FleetOverlay, deployment: DeploymentView) -> list[str]:

@@ -6,6 +6,8 @@ fork alone, unless the fork has not touched that cluster.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterSet
 from scheduler.fleet.ledger import Ledger
 from scheduler.hardware.template import CompiledTemplate
@@ -25,21 +27,21 @@ class FullClusterCache:
         self._full: dict[str, ClusterSet] = {}
         self._epoch = -1
         self._freed_read = 0
-        self._matching: dict[str, tuple[ClusterSet, int]] = {}
+        self._blocked: dict[str, tuple[dict[int, ClusterSet], int]] = {}
 
     def _catch_up(self) -> None:
         freed = self._ledger.freed
         if self._epoch != self._index.epoch:
             self._epoch = self._index.epoch
             self._full.clear()
-            self._matching.clear()
+            self._blocked.clear()
             self._freed_read = len(freed)
         elif self._freed_read < len(freed):
             self._forget_full(self._index.named(freed[self._freed_read :]))
             self._freed_read = len(freed)
         if len(self._index.changed_layouts) > _CHANGED_MAX:
             self._index.changed_layouts.clear()
-            self._matching.clear()
+            self._blocked.clear()
         if self._freed_read > _FREED_MAX:
             freed.clear()
             self._freed_read = 0
@@ -47,22 +49,23 @@ class FullClusterCache:
     def _forget_full(self, clusters: ClusterSet) -> None:
         self._full = {digest: ClusterSet(full & ~clusters) for digest, full in self._full.items()}
 
-    def matching(self, compiled: CompiledTemplate) -> ClusterSet:
-        """Give the clusters whose pools fit the template, regardless of node counts."""
+    def blocked(self, compiled: CompiledTemplate) -> Mapping[int, ClusterSet]:
+        """Return the clusters by the first engine without a pool, as the index does."""
         self._catch_up()
         changed = self._index.changed_layouts
-        known = self._matching.get(compiled.digest)
+        known = self._blocked.get(compiled.digest)
         if known is None:
-            found = self._index.matching(compiled)
+            found = self._index.blocked(compiled)
         else:
             found, read = known
             for rank in changed[read:]:
-                fits = compiled.on(self._index.ranked[rank].layout).blocked < 0
-                found = ClusterSet(found | 1 << rank if fits else found & ~(1 << rank))
-        if len(self._matching) >= _TEMPLATES_MAX:
-            self._matching.clear()
+                found = {engine: ClusterSet(clusters & ~(1 << rank)) for engine, clusters in found.items()}
+                engine = compiled.on(self._index.ranked[rank].layout).blocked
+                found[engine] = ClusterSet(found.get(engine, 0) | 1 << rank)
+        if len(self._blocked) >= _TEMPLATES_MAX:
+            self._blocked.clear()
             self._full.clear()
-        self._matching[compiled.digest] = (found, len(changed))
+        self._blocked[compiled.digest] = (found, len(changed))
         return found
 
     def full(self, compiled: CompiledTemplate) -> ClusterSet:

@@ -11,7 +11,7 @@ from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.nomination import NONE_GONE, Gone
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.node_fitting import Limit
-from scheduler.hardware.template import CompiledTemplate
+from scheduler.hardware.template import CompiledTemplate, member_pods
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import DeploymentView, LedgerEntry, PoolView
 from scheduler.model.policy import Quota
@@ -51,6 +51,16 @@ class QuotaGate:
     def refuses_growth(self, info: ClusterInfo, before: Sequence[EnginePlacement], after: Sequence[EnginePlacement]) -> str:
         """Say which quota a growing replica would exceed, "" if none or if it does not grow."""
         return next(self._refusals(info, before, after), "")
+
+    def may_refuse(self, compiled: CompiledTemplate) -> bool:
+        """Whether a replica may exceed a quota on some cluster, if a quota counts all that it takes."""
+        most = _most(compiled)
+        for n, quota in self._quotas:
+            used = self._usage(n).plus(most)
+            is_over = 0 <= quota.max_nodes < used.nodes or 0 <= quota.max_devices < used.devices
+            if is_over or self._below_floor(quota):
+                return True
+        return False
 
     def on(self, info: ClusterInfo, compiled: CompiledTemplate, gone: Gone = NONE_GONE) -> list[Limit]:
         """Give what the quotas allow engines on the pools of a cluster; `gone` are replicas that are taken for gone."""
@@ -139,6 +149,16 @@ class QuotaGate:
                 amount = amount_of(quota, info, entry.engines)
                 before = self._leaving.get(n, NOTHING)
                 self._leaving[n] = before.plus(amount) if sign > 0 else before.minus(amount)
+
+
+def _most(compiled: CompiledTemplate) -> Amount:
+    """Return what a replica takes where a quota counts every pool."""
+    most = NOTHING
+    for engine in compiled.engines:
+        for member in engine.members:
+            pods = member_pods(member) * engine.copies
+            most = most.plus(Amount(pods, pods * sum(request.count for request in member.requests)))
+    return most
 
 
 def _placed(compiled: CompiledTemplate, i: int, pool: PoolView) -> EnginePlacement:

@@ -35,16 +35,16 @@ class ReservedPools:
         self._namespace = owner[0]
         ahead = ahead_of(overlay.queue_reservations, owner, priority, overlay.now, overlay.options.hold_for_seconds)
         self._reserved: Sequence[ReservedPool] = [_reserved(overlay, reservation.owner) for reservation in ahead]
-        self._clusters = NO_CLUSTERS
+        self.clusters = NO_CLUSTERS
         for reserved in self._reserved:
-            self._clusters = ClusterSet(self._clusters | reserved.clusters)
+            self.clusters = ClusterSet(self.clusters | reserved.clusters)
 
     def __bool__(self) -> bool:
-        return bool(self._clusters)
+        return bool(self.clusters)
 
     def positions(self, info: ClusterInfo) -> frozenset[int]:
         """Give the pools of a cluster whose free nodes are reserved for others."""
-        if not self._clusters >> info.rank & 1:
+        if not self.clusters >> info.rank & 1:
             return frozenset()
         return frozenset[int]().union(*(reserved.positions(info) for reserved in self._reserved))
 

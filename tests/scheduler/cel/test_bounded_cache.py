@@ -90,5 +90,5 @@ def test_the_clusters_of_so_many_templates_are_known(monkeypatch: pytest.MonkeyP
     world = fleet(cluster("a", 1))
     for number in range(50):
         decided(world, deployment(engine("main", copies=number + 2)))
-    assert len(world.full_clusters._matching) <= 10
+    assert len(world.full_clusters._blocked) <= 10
     assert len(world.full_clusters._full) <= 10

@@ -1,13 +1,13 @@
 """What is read of the log of a ledger's changes while it is kept short."""
 
-from scheduler.fleet.change_log import ChangeLog
+from scheduler.fleet.change_log import Change, ChangeLog
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.overlay import FleetOverlay
 from tests.scheduler.builders import NOW, cluster, deployment, fleet, put_replicas
 
 
-def long_log() -> ChangeLog:
-    log = ChangeLog()
+def long_log() -> ChangeLog[Change]:
+    log = ChangeLog[Change]()
     for _ in range(20_001):
         log.add((None, None))
     return log

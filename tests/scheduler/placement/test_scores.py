@@ -7,6 +7,7 @@ import pytest
 
 from scheduler.explain.placement_report import _price
 from scheduler.fleet.caches.quota_usage import Amount, amount_of
+from scheduler.fleet.caches.tried_clusters import Column, TriedClusters
 from scheduler.fleet.cluster_index import ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.queue_reservations import QueueReservation, ahead_of, next_expiry
@@ -16,7 +17,7 @@ from scheduler.model.decision import EnginePlacement, MemberPlacement, ResolvedR
 from scheduler.model.inputs import CacheView, ClusterView, DeploymentView
 from scheduler.model.policy import Quota, SchedulerOptions
 from scheduler.placement.constraints import Constraints
-from scheduler.placement.ranking import Column, Levels, OwnReplicas
+from scheduler.placement.ranking import Levels, OwnReplicas
 from scheduler.placement.score import UNKNOWN_PRICE, ClusterScorer, domain_keys
 from tests.scheduler.builders import NOW, cluster, deployment, engine, fleet, gpu, pool, put_replicas
 
@@ -83,8 +84,11 @@ def test_18_3_a_weighted_sum_compares_each_score_with_the_best_and_the_worst(row
     names = "abc"[: len(rows)]
     world = fleet(*(cluster(name, left + 1) for name, (_, left) in zip(names, rows, strict=True)), options=options)
     found = scorer(world, deployment(), {name: own for name, (own, _) in zip(names, rows, strict=True)})
-    ranked = found.ranked(ClusterSet((1 << len(rows)) - 1), lambda _: Trial((0,)), lambda *_: None)
-    assert [info.name for info, _ in ranked] == [name for _, name in sorted(zip(sums, names, strict=True))]
+    outcomes = TriedClusters(len(rows))
+    outcomes.add(dict.fromkeys(range(len(rows)), Trial((0,))), {})
+    assert [info.name for info, _ in found.ranked([(outcomes, outcomes.fitting)])] == [
+        name for _, name in sorted(zip(sums, names, strict=True))
+    ]
 
 
 def test_levels_split_clusters_by_how_many_replicas_their_domains_have() -> None:

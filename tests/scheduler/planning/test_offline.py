@@ -293,8 +293,11 @@ def test_a_search_that_is_cut_short_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(node_fitting, "STEPS_MAX", 3)
     wide = a_deployment()
     engines = wide["spec"]["template"]["spec"]["engines"]
-    wide["spec"]["template"]["spec"]["engines"] = [{**engines[0], "name": f"e{i}", "copies": 2} for i in range(4)]
-    pools = [a_pool(f"p{i}", nodeCount=3) for i in range(3)]
+    # The first two engines fit the second pool together, which only a search finds.
+    wide["spec"]["template"]["spec"]["engines"] = [
+        {**engines[0], "name": f"e{copies}-{number}", "copies": copies} for number, copies in enumerate((2, 2, 3))
+    ]
+    pools = [a_pool("p0", nodeCount=3), a_pool("p1", nodeCount=4)]
     decision = planned(a_class(), a_cluster("a", *pools), wide)[0]
     assert decision["placements"] == []
     assert {pool["reason"] for pool in decision["clusters"]["a"]["pools"].values()} == {"Undecided"}

@@ -1,0 +1,215 @@
+"""What trials of a template found on each cluster, kept from decision to decision.
+
+A trial depends on nothing but the template and the cluster. So its outcome, its scores and the nodes that it lacked are kept until one
+rule drops them: a replica came, went or changed its nodes there, or the cluster was published again. A decision that refuses a request,
+or that places one replica, tries again only the clusters that changed since the last one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from scheduler.fleet.change_log import Change
+from scheduler.fleet.charged_nodes import charge_key
+from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterSet, bits, ranks_of
+from scheduler.fleet.ledger import Ledger
+from scheduler.hardware.node_fitting import Trial
+
+# Clusters that take a replica, of all templates together: with its scores each takes about 1 KiB. Clusters that take none are kept as
+# sets, and those of one template count as so many.
+_KEPT_MAX = 300_000
+_TEMPLATE = 200
+Key = TypeVar("Key")
+
+
+class TriedClusters:
+    """The outcomes of the trials of one template.
+
+    Attributes:
+        known: the clusters that were tried.
+        fitting: those of them that take a replica; `trials` has the outcome of each by its rank.
+        failing: the others, by outcome.
+        gaps: of the others the nodes that are missing there, as far as a headline asked for them.
+        columns: scores of fitting clusters, as far as a profile asked for them.
+        steps: what the search on a cluster took, by rank; `searched` are the clusters with a search.
+
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.known = NO_CLUSTERS
+        self.fitting = NO_CLUSTERS
+        self.searched = NO_CLUSTERS
+        self.trials: dict[int, Trial] = {}
+        self.failing: dict[Trial, ClusterSet] = {}
+        self.gaps: dict[int, ClusterSet] = {}
+        self.columns: dict[str, Column] = {}
+        self.steps: dict[int, int] = {}
+        self.bounds: Mapping[str, tuple[int, int]] = {}
+
+    def add(self, found: Mapping[int, Trial], steps: Mapping[int, int]) -> None:
+        """Keep the outcomes on clusters that were not tried, by rank, and the steps of those with a search."""
+        ranks: dict[Trial, list[int]] = {}
+        fitting = {rank: trial for rank, trial in found.items() if trial.failed < 0}
+        for rank, trial in found.items():
+            if trial.failed >= 0:
+                ranks.setdefault(trial, []).append(rank)
+        for trial, failed in ranks.items():
+            self.failing[trial] = self._joined(self.failing.get(trial, NO_CLUSTERS), failed)
+        self.trials.update(fitting)
+        self.steps.update(steps)
+        self.fitting = self._joined(self.fitting, fitting)
+        self.searched = self._joined(self.searched, steps)
+        self.known = self._joined(self.known, found)
+
+    def add_gaps(self, found: Mapping[int, int]) -> None:
+        """Keep the nodes that are missing on clusters, by rank."""
+        ranks: dict[int, list[int]] = {}
+        for rank, gap in found.items():
+            ranks.setdefault(gap, []).append(rank)
+        for gap, some in ranks.items():
+            self.gaps[gap] = self._joined(self.gaps.get(gap, NO_CLUSTERS), some)
+
+    def _joined(self, clusters: ClusterSet, ranks: Iterable[int]) -> ClusterSet:
+        return ClusterSet(clusters | bits(list(ranks), self.size)) if ranks else clusters
+
+    def column(self, name: str) -> Column:
+        """Return the scores of a name."""
+        return self.columns.setdefault(name, Column(self.size))
+
+    def trial(self, rank: int) -> Trial:
+        """Return the outcome on a cluster that was tried."""
+        found = self.trials.get(rank)
+        return found or next(trial for trial, clusters in self.failing.items() if clusters >> rank & 1)
+
+    def forget(self, clusters: ClusterSet) -> None:
+        """Drop what is known of some clusters."""
+        gone = ClusterSet(clusters & self.known)
+        if not gone:
+            return
+        self.known = ClusterSet(self.known & ~gone)
+        for rank in ranks_of(ClusterSet(gone & self.fitting)):
+            del self.trials[rank]
+            for column in self.columns.values():
+                column.remove(rank)
+        for rank in ranks_of(ClusterSet(gone & self.searched)):
+            del self.steps[rank]
+        self.fitting = ClusterSet(self.fitting & ~gone)
+        self.searched = ClusterSet(self.searched & ~gone)
+        self.failing = _without(self.failing, gone)
+        self.gaps = _without(self.gaps, gone)
+
+
+def _without(sets: Mapping[Key, ClusterSet], gone: ClusterSet) -> dict[Key, ClusterSet]:
+    return {key: left for key, clusters in sets.items() if (left := ClusterSet(clusters & ~gone))}
+
+
+class Column:
+    """One score of each cluster; lower is better."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self.known = NO_CLUSTERS
+        self.values: dict[int, int] = {}
+        self._sets: dict[int, ClusterSet] = {}
+        self._order: list[int] = []
+
+    def put(self, values: Mapping[int, int]) -> None:
+        """Set the scores of clusters that have none, by rank."""
+        self.values.update(values)
+        ranks: dict[int, list[int]] = {}
+        for rank, value in values.items():
+            ranks.setdefault(value, []).append(rank)
+        for value, found in ranks.items():
+            if value not in self._sets:
+                insort(self._order, value)
+            self._sets[value] = ClusterSet(self._sets.get(value, 0) | bits(found, self._size))
+        self.known = ClusterSet(self.known | bits(list(values), self._size))
+
+    def remove(self, rank: int) -> None:
+        """Forget the score of a cluster, if it has one."""
+        value = self.values.pop(rank, None)
+        if value is None:
+            return
+        self.known = ClusterSet(self.known & ~(1 << rank))
+        left = ClusterSet(self._sets[value] & ~(1 << rank))
+        if left:
+            self._sets[value] = left
+        else:
+            del self._sets[value]
+            del self._order[bisect_left(self._order, value)]
+
+    def lowest(self, within: ClusterSet) -> ClusterSet:
+        """Return the clusters with the lowest score among `within`."""
+        return self.least(within)[1]
+
+    def least(self, within: ClusterSet) -> tuple[int, ClusterSet]:
+        """Return the lowest score among `within`, and the clusters that have it."""
+        if within.bit_count() < len(self._order):
+            value = min(self._of(within))
+            return value, ClusterSet(within & self._sets[value])
+        return next((value, part) for value in self._order if (part := ClusterSet(within & self._sets[value])))
+
+    def bounds(self, within: ClusterSet) -> tuple[int, int]:
+        """Return the lowest and the highest score among `within`."""
+        values = list(self._of(within))
+        return min(values), max(values)
+
+    def _of(self, within: ClusterSet) -> Iterator[int]:
+        return (self.values[rank] for rank in ranks_of(within))
+
+
+class TriedClusterCache:
+    """The outcomes of many templates on the clusters of a fleet, whatever an overlay changed."""
+
+    def __init__(self, index: ClusterIndex, ledger: Ledger) -> None:
+        self._index = index
+        self._ledger = ledger
+        self._epoch = -1
+        # Each with the ends of both logs when it was read last; the one used last comes last.
+        self._tried: dict[object, tuple[TriedClusters, int, int]] = {}
+
+    def of(self, key: object) -> TriedClusters:
+        """Return what is known of the clusters as they are now; `key` stands for all that a trial depends on beside its cluster."""
+        if self._epoch != self._index.epoch:
+            self.clear()
+            self._epoch = self._index.epoch
+        known = self._tried.pop(key, None)
+        changed = self._changed_since(known[1], known[2]) if known else None
+        tried = TriedClusters(len(self._index.ranked)) if known is None or changed is None else known[0]
+        if changed:
+            tried.forget(changed)
+        self._tried[key] = (tried, self._ledger.changes.end, self._index.changes.end)
+        self._drop_oldest()
+        return tried
+
+    def clear(self) -> None:
+        """Forget all, because what a trial depends on changed for every cluster."""
+        self._tried.clear()
+
+    def _changed_since(self, charged: int, published: int) -> ClusterSet | None:
+        """Return the clusters that changed since both logs were read; None when that is not known any more."""
+        entries, ranks = self._ledger.changes.since(charged), self._index.changes.since(published)
+        if entries is None or ranks is None:
+            return None
+        return ClusterSet(charged_clusters(self._index, entries) | bits(list(dict.fromkeys(ranks)), len(self._index.ranked)))
+
+    def _drop_oldest(self) -> None:
+        sizes = {key: _TEMPLATE + len(tried.trials) for key, (tried, _, _) in self._tried.items()}
+        total = sum(sizes.values())
+        for oldest, size in list(sizes.items())[:-1]:
+            if total <= _KEPT_MAX:
+                break
+            total -= size
+            del self._tried[oldest]
+
+
+def charged_clusters(index: ClusterIndex, changes: Iterable[Change]) -> ClusterSet:
+    """Return the clusters whose charges were changed."""
+    names: dict[str, None] = {}
+    for before, after in changes:
+        if before is None or after is None or charge_key(before) != charge_key(after):
+            names |= {entry.cluster: None for entry in (before, after) if entry is not None}
+    return index.named(names)
