@@ -8,6 +8,8 @@ of their Go modules and never copied.
 from dataclasses import dataclass
 
 TEMPORAL = "1.5.1"
+TEMPORAL_SERVER = "1.29.1"
+"""The server inside that program."""
 ETCD = "3.6.8"
 KUBERNETES = "1.35.4"
 KWOK = "0.8.0"
@@ -177,6 +179,23 @@ TOOLS: tuple[Tool, ...] = (
         linker_variables=_KUBERNETES_STAMP,
         download=_KUBERNETES_DOWNLOAD,
         version_arguments=("version", "--client"),
+    ),
+)
+
+# The `temporal` program embeds this server with SQLite alone. These programs also store in
+# PostgreSQL. The go.mod of `temporal` builds them, so both have the same version. Only tests of that
+# store build them.
+TEMPORAL_SERVER_TOOLS: tuple[Tool, ...] = (
+    Tool(
+        name="temporal-server",
+        version=TEMPORAL_SERVER,
+        module="temporal",
+        packages={
+            "temporal-server": "go.temporal.io/server/cmd/server",
+            "temporal-sql-tool": "go.temporal.io/server/cmd/tools/sql",
+        },
+        minutes=1,
+        version_arguments=None,
     ),
 )
 

@@ -15,8 +15,17 @@ import pytest
 from testbed.programs import install
 from testbed.programs.download import DownloadRefused
 from testbed.programs.install import Installer, InstallFailed
-from testbed.programs.versions import DEFINITIONS, KEDA_DEFINITIONS, KEDA_TOOLS, TOOLS, Download, Tool
+from testbed.programs.versions import (
+    DEFINITIONS,
+    KEDA_DEFINITIONS,
+    KEDA_TOOLS,
+    TEMPORAL_SERVER_TOOLS,
+    TOOLS,
+    Download,
+    Tool,
+)
 
+ALL_TOOLS = (*TOOLS, *TEMPORAL_SERVER_TOOLS, *KEDA_TOOLS)
 FAKE_GO = """#!/bin/sh
 echo run >> {runs}
 if [ -e {fails} ]; then echo "no such module"; exit 1; fi
@@ -212,7 +221,7 @@ def test_one_host_out_of_reach_ends_all_downloading(machine: Machine, releases: 
     assert programs["gadget"].read_bytes() != b"downloaded"
 
 
-@pytest.mark.parametrize("tool", [*TOOLS, *KEDA_TOOLS], ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)
 def test_each_pinned_version_is_the_one_its_module_builds(tool: Tool) -> None:
     text = (Path(install.__file__).parent / "tools" / tool.module / "go.mod").read_text()
     for package in tool.packages.values():
@@ -223,7 +232,7 @@ def test_each_pinned_version_is_the_one_its_module_builds(tool: Tool) -> None:
 
 
 @pytest.mark.testbed("shared")
-@pytest.mark.parametrize("tool", [*TOOLS, *KEDA_TOOLS], ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", ALL_TOOLS, ids=lambda tool: tool.name)
 def test_each_module_is_complete_as_it_is_shipped(tool: Tool, tmp_path: Path) -> None:
     """Building must not need to change go.mod or go.sum, or it would not be reproducible."""
     install.prepare(tool, "go", tmp_path)
