@@ -21,6 +21,8 @@ accounts of all entities. The rules of that, with what a repeat, a loss, a late 
   workflow was terminated, and that visibility leaves out.
 * **Clusters that no listing has.** One that replicas are charged on is queried by its name, also if it is closed.
   Until it has answered no replica is evicted because its cluster is gone; one that was terminated is not.
+  A cluster whose runs the server has deleted cannot answer: its replicas stay until its user
+  applies it again.
 * **Who does not answer** holds up its own cluster: that takes no new replica. It is asked again beside the decisions, by an activity that
   waits until one of them answers (`unresponsive`), 5 s to 5 min apart, and writes nothing meanwhile. Deletions of other deployments and
   clusters wait for ten minutes at most: it may name a replica of theirs that no other object knows.

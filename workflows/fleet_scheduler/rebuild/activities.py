@@ -53,11 +53,13 @@ class ReadAccounts(Message):
     """Read accounts of some entities: packed workflow ids with their clusters.
 
     `epoch`: what those are told first that follow it; clusters are not if they are to say which one they have heard of.
+    `charged`: packed workflow ids of clusters that have replicas.
     """
 
     epoch: int
     entities: str
     clusters_untold: bool = False
+    charged: str = ""
 
 
 class AccountsPage(Message):
@@ -113,9 +115,12 @@ async def read_accounts(wanted: ReadAccounts) -> AccountsPage:
 async def await_accounts(wanted: ReadAccounts) -> AccountsPage:
     """Ask entities again and again until one of them answers, or does not run any more; gives all that did until then.
 
+    A cluster with replicas is awaited until it answers. Once the server has deleted its runs,
+    nothing tells whether it was deleted or terminated, and a missing input deletes nothing.
     The workflow waits for this beside its decisions. Its history gains nothing while none answers, however long that is.
     """
     entities: dict[str, str] = unpack(wanted.entities)
+    charged = frozenset(unpack(wanted.charged) if wanted.charged else ())
     client, last = activity.client(), _last_heartbeat()
     attempt = last.get("attempt", 0)
     attempt = attempt if isinstance(attempt, int) else 0
@@ -131,9 +136,12 @@ async def await_accounts(wanted: ReadAccounts) -> AccountsPage:
                 running = await still_running(client, answers.unresponsive)
                 # A closed workflow that cannot be queried has nothing to report either.
                 closed = [workflow_id for workflow_id in answers.unresponsive if workflow_id not in running]
+                ended = [*closed, *answers.missing]
                 silent |= page.unresponsive
-                if ended := [*answered, *closed, *answers.missing]:
-                    return page.model_copy(update={"answered": ended, "unresponsive": silent})
+                silent |= {each: _cluster(each, entities) for each in ended if each in charged}
+                answered += [each for each in ended if each not in charged]
+                if answered:
+                    return page.model_copy(update={"answered": answered, "unresponsive": silent})
                 left = [*answers.left, *left[AWAITED_AT_ONCE:]]
             await asyncio.sleep(min(shortest * 2 ** min(attempt, 10), longest))
             attempt += 1

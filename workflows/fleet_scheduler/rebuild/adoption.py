@@ -103,6 +103,12 @@ class Adoption:
             if workflow_id not in missing and not self._cache.clusters[name].superseded:
                 self._cache.await_account(workflow_id, [name])
 
+    def charged(self, workflow_ids: Iterable[str]) -> list[str]:
+        """Return the ids of clusters with charged replicas."""
+        clusters = {entry.cluster for entry in self._cache.fleet.entries()}
+        charged = {names.workflow_id("InferenceCluster", "", name) for name in clusters}
+        return [workflow_id for workflow_id in workflow_ids if workflow_id in charged]
+
     def begin_takeover(self, takeover: Takeover) -> None:
         """Have every cluster of a state that was taken over asked which scheduler it heard of last.
 

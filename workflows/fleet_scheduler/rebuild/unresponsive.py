@@ -104,7 +104,12 @@ class MissingAccounts:
     async def _await(self, workflow_ids: Iterable[str]) -> None:
         entities, asked_at = dict.fromkeys(workflow_ids, ""), self._adoption.messages_read
         summary = f"wait for the accounts of {len(entities)} entities"
-        wanted = ReadAccounts(epoch=self._state.epoch, entities=pack(entities), clusters_untold=self._state.takeover is not None)
+        wanted = ReadAccounts(
+            epoch=self._state.epoch,
+            entities=pack(entities),
+            clusters_untold=self._state.takeover is not None,
+            charged=pack(self._adoption.charged(entities)),
+        )
         options = activity_options.remote(_AWAIT, summary)
         page = await until_accepted(lambda: workflow.execute_activity(await_accounts, wanted, **options), summary)
         self._arrived.append((asked_at, page))

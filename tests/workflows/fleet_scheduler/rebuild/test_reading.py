@@ -168,6 +168,17 @@ async def test_a_wait_for_accounts_ends_when_nothing_is_left_to_be_asked(client:
     assert (names_in(page), page.answered) == ([], [mute[0]])
 
 
+async def test_only_a_cluster_with_replicas_is_awaited_when_the_server_has_none_of_its_runs(
+    client: Client,
+) -> None:
+    """Nothing tells whether it was deleted: replicas on it must not be evicted for that."""
+    kept, unused = "inferencecluster/kept", "inferencecluster/unused"
+    wanted = ReadAccounts(epoch=EPOCH, entities=pack({kept: "", unused: ""}), charged=pack([kept]))
+    async with asyncio.timeout(STUCK_SECONDS):
+        page = await ActivityEnvironment(client=client).run(await_accounts, wanted)
+    assert (page.answered, page.unresponsive) == ([unused], {kept: "kept"})
+
+
 class Clock:
     """The module `asyncio` with another `sleep`."""
 
