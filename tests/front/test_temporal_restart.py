@@ -1,28 +1,18 @@
 """A Temporal server that is killed and started again under a front that runs: what was answered is there, and watches are told of all."""
 
 import asyncio
-import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from temporalio.client import Client
-from temporalio.service import RPCError
 
-from client.temporal.converter import DATA_CONVERTER
-from client.temporal.queries import RetriedQueries
-from testbed import temporal
-from testbed.fleet.home import Home
-from testbed.programs.install import Installer
-from testbed.programs.versions import TOOLS
-from tests.environment.waiting import pauses
 from tests.front.front_under_test import DEPLOYMENTS, FrontUnderTest, Json, a_front
 from tests.workflows.environment.harness import ControlPlane, a_deployment, eventually
 from tests.workflows.environment.protocol_fleet import ProtocolFleet, WorkersHere
 from tests.workflows.environment.simulated_clusters import SimulatedClusters, plane_of
-from worker import register_search_attributes
+from tests.workflows.real_server.temporal_servers import SqliteServer
 
 pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(900)]
 
@@ -35,47 +25,12 @@ WRITES, ENOUGH = 24, 6
 WATCH_SECONDS = 280
 
 
-class TemporalServer:
-    """A server whose data is a file, as the testbed starts it."""
-
-    def __init__(self, folder: Path) -> None:
-        """`folder`: of its own."""
-        self._home = Home(folder)
-        self._home.choose_ports(list(temporal.PORTS), print)
-        self._program = Installer(print).programs(tool for tool in TOOLS if tool.name == temporal.TEMPORAL)[temporal.TEMPORAL]
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it, and wait for nothing."""
-        self._process = subprocess.Popen(temporal.process(self._home, self._program).argv)
-
-    def kill(self) -> None:
-        """End it with SIGKILL, if it runs."""
-        process, self._process = self._process, None
-        if process:
-            process.kill()
-            process.wait()
-
-    async def client(self) -> Client:
-        """Connect as soon as it serves its namespace."""
-        for pause in pauses():
-            with suppress(RuntimeError, RPCError):
-                address = temporal.address(self._home)
-                client = await Client.connect(address, data_converter=DATA_CONVERTER, interceptors=[RetriedQueries()])
-                await client.count_workflows()
-                return client
-            await asyncio.sleep(pause)
-        raise AssertionError("the server does not serve its namespace")
-
-
 @asynccontextmanager
-async def a_plane(server: TemporalServer) -> AsyncIterator[ControlPlane]:
+async def a_plane(server: SqliteServer) -> AsyncIterator[ControlPlane]:
     """Run a control plane at a server that may be killed meanwhile, and is not in the end."""
-    server.start()
     try:
-        client = await server.client()
-        await register_search_attributes(client)
-        fleet = ProtocolFleet(client, [], WorkersHere(client.service_client.config.target_host))
+        client = await server.started()
+        fleet = ProtocolFleet(client, [], WorkersHere(server.address))
         await fleet.start_workers()
         try:
             async with plane_of(fleet, SimulatedClusters()) as plane:
@@ -83,7 +38,7 @@ async def a_plane(server: TemporalServer) -> AsyncIterator[ControlPlane]:
         finally:
             await fleet.workers.shut_down()
     finally:
-        server.kill()
+        server.end()
 
 
 @dataclass
@@ -115,7 +70,7 @@ async def write(front: FrontUnderTest, number: int, answered: set[int]) -> int:
 
 
 async def test_no_change_is_lost_by_a_front_while_temporal_is_killed_and_started_again(tmp_path: Path) -> None:
-    server = TemporalServer(tmp_path / "temporal")
+    server = SqliteServer(tmp_path / "temporal")
     async with a_plane(server) as plane, a_front(plane, tmp_path / "front") as front:
         for name in (*NAMES, "deleted"):
             status, answer = await front.ask("POST", PATH, a_deployment(name, NAMESPACE, replicas=0))
@@ -139,7 +94,7 @@ async def test_no_change_is_lost_by_a_front_while_temporal_is_killed_and_started
             await asyncio.gather(watching, return_exceptions=True)
 
 
-async def _killed_and_started_while_all_write(front: FrontUnderTest, server: TemporalServer) -> None:
+async def _killed_and_started_while_all_write(front: FrontUnderTest, server: SqliteServer) -> None:
     answered = set[int]()
 
     async def count() -> int:
@@ -147,7 +102,7 @@ async def _killed_and_started_while_all_write(front: FrontUnderTest, server: Tem
 
     writes = [asyncio.create_task(write(front, number, answered)) for number in range(WRITES)]
     await eventually(count, lambda found: found >= ENOUGH, longest_pause=0.01, what="the first answers")
-    server.kill()
+    server.end()
     # What was seen last is served meanwhile.
     status, listed = await front.ask("GET", PATH)
     assert (status, {item["metadata"]["name"] for item in listed["items"]}) == (200, {*NAMES, "deleted"})

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,15 @@ from api_types.messages.observations import (
 )
 from testbed.running import Running
 from tests.environment.idle_clusters import IdleCluster
+from tests.environment.waiting import pauses
 from tests.workflows.environment.harness import ControlPlane, Json
 from tests.workflows.environment.protocol_fleet import ProtocolFleet, protocol_fleet
 from workflows.entity.calls import activity_options
 
 API_VERSION = "modelplane.ai/v1alpha1"
 HEARTBEAT_SECONDS = 5
+_HEARTBEATS_SENT = timedelta(seconds=1)
+_DOWN = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 _NO_SECRET = "Secret ml/hub does not exist"  # noqa: S105 - a text
 
 
@@ -240,12 +244,21 @@ class SimulatedClusters(ClusterPool):
 
 
 async def signal_if_open(handle: WorkflowHandle[Any, Any], name: str, message: Json) -> None:
-    """Signal a workflow. As for a watch, it is no error that the workflow has ended."""
-    try:
-        await handle.signal(name, message)
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
+    """Signal a workflow, again and again while the server is down.
+
+    As for a watch, it is no error that the workflow has ended.
+    """
+    for pause in pauses():
+        try:
+            await handle.signal(name, message)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return
+            if error.status not in _DOWN:
+                raise
+        else:
+            return
+        await asyncio.sleep(pause)
 
 
 @asynccontextmanager
@@ -272,7 +285,15 @@ async def serving_clusters(client: Client, clusters: SimulatedClusters) -> Async
     """Serve the task queues of clusters in this process."""
     async with AsyncExitStack() as stack:
         for queue in queues.cluster_queues(queues.CLUSTERS):
-            await stack.enter_async_context(Worker(client, task_queue=queue, activities=clusters.activities()))
+            worker = Worker(
+                client,
+                task_queue=queue,
+                activities=clusters.activities(),
+                # A cancellation arrives with the answer to a heartbeat.
+                max_heartbeat_throttle_interval=_HEARTBEATS_SENT,
+                default_heartbeat_throttle_interval=_HEARTBEATS_SENT,
+            )
+            await stack.enter_async_context(worker)
         yield
 
 
