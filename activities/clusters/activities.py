@@ -117,7 +117,7 @@ class ClusterActivities:
         watch = ClusterWatch(
             owner,
             partial(self._clusters.at, order.connection),
-            partial(_signal, activity.client(), owner, run_number(order.number, activity.info().attempt)),
+            partial(_signal, activity.client(), owner, run_number(order.number, activity.info().attempt, order.began)),
             partial(_find_absent, order.connection.cluster),
             capacity=capacity_tracker(order.capacity_adapter, order.connection.cluster, self._toleration_keys, order.tolerations),
             settings=self._settings,

@@ -66,7 +66,7 @@ class CacheUse(Message):
     """Register as a user of a cache, to be signalled about its changes; `used` False unregisters.
 
     A deployment sends only its own identity, a replica also its cluster, and in `claims` what its pods may mount now. `sequence` orders the
-    registrations of the object with this `uid`.
+    registrations of the object with this `uid`. `report_missing`: the object has no report of the cache, whatever the cache has sent to it.
     """
 
     workflow_id: Id
@@ -76,6 +76,7 @@ class CacheUse(Message):
     deployment: Id = ""
     claims: list[Id] = Field(default_factory=list)
     used: bool = True
+    report_missing: bool = False
 
 
 class CacheReport(Message):

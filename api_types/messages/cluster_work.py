@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from api_types.base import Id, Message, Name, Text
+from api_types.base import Id, Message, Name, SentAt, Text
 from api_types.limits import STORAGE_CLASSES_MAX
 from api_types.messages.clouds import CloudAccount
 from api_types.pins import apiversions
@@ -114,12 +114,14 @@ class AwaitConnection(Connect):
 class WatchCluster(Message):
     """Watch one connected cluster until cancelled; `number` counts the watches of one InferenceCluster.
 
+    `began` orders them by time, for a workflow that was reset counts once more.
     `tolerations` are those that the `podPolicy` of a class grants to engine pods, by pool.
     """
 
     connection: Connection
     cluster_uid: str
     number: int = 0
+    began: SentAt = 0
     pools: list[str] = Field(default_factory=list)
     capacity_adapter: str = "none"
     tolerations: dict[Name, list[dict[str, Any]]] = Field(default_factory=dict)

@@ -85,14 +85,15 @@ def teardowns_keep_their_order(seen: Snapshot) -> Iterator[str]:
     """Replicas go before the stack, and the stack before the cluster. Pods leave routes first.
 
     A pod may end before its teardown for other reasons, such as a rollout or the loss of its node.
-    Nobody takes endpoints out of a route that a forced deletion of its service left behind.
+    Nobody takes endpoints out of a route that a forced deletion of its service left behind, or of a
+    service that was terminated.
     """
     left = set(_left_routes(seen))
     routed = {
         (route.service[0], endpoint): route
         for route in seen.routes
         for endpoint in route.endpoints
-        if route.service not in left
+        if route.service not in left and not route.orphaned
     }
     replicas = {replica.uid: replica for replica in seen.replicas}
     for replica in seen.replicas:
@@ -143,7 +144,8 @@ def a_finished_object_left_nothing(seen: Snapshot) -> Iterator[str]:
 def evictions_have_a_cause(seen: Snapshot) -> Iterator[str]:
     """A deployment deletes its replicas because it is deleted, or with a recorded reason.
 
-    A replica of an earlier deployment of the name may have been deleted by that one.
+    A replica of an earlier deployment of the name may have been deleted by that one. A deployment
+    that was reset does not know the deletions that it requested after the point of the reset.
     """
     tracked = {
         placement.uid: (placement, deployment)
@@ -154,7 +156,7 @@ def evictions_have_a_cause(seen: Snapshot) -> Iterator[str]:
         if not replica.deleting or replica.uid not in tracked:
             continue
         placement, deployment = tracked[replica.uid]
-        is_its_own = replica.deployment_uid == deployment.uid
+        is_its_own = replica.deployment_uid == deployment.uid and not deployment.was_reset
         if is_its_own and not placement.reason and not deployment.deleting:
             yield f"{_text(replica.name)} is being deleted, and its deployment records no cause"
 

@@ -320,7 +320,7 @@ class Description:
     def __init__(self, run: Run) -> None:
         self.id, self.run_id, self.workflow_type = run.workflow_id, run.run_id, run.kind
         self.status = _status(run)
-        self.start_time, self.close_time = run.start_time, run.close_time
+        self.start_time, self.close_time = run.reset_time or run.start_time, run.close_time
         self.history_length = run.events
         self.task_queue = run.queue
         self.typed_search_attributes = _decoded(run.attribute_fields)

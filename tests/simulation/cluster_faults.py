@@ -6,6 +6,7 @@ Each one ends before the world is quiet.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import TYPE_CHECKING
 
 from activities.cluster_objects.ownership import owner_of
@@ -37,6 +38,9 @@ PER_DAY: dict[str, float] = {
 _FACTORS = (0.0, 0.0, 0.3, 1.0, 3.0)
 _MOODS: tuple[Mood, ...] = ("silent", "refuses", "throttles", "fails")
 _LASTS = (20.0, 7200.0)
+_FLAPPING = 0.2
+"""The share of worlds whose pods flap."""
+_FLAP_PAUSE_SECONDS, _FLAP_SECONDS, _FLAPS = 3600.0, (20.0, 90.0), (2, 12)
 _HELD = "example.com/hold"
 _HOLDABLE = ("Service", "HTTPRoute", "PersistentVolumeClaim", "Deployment", "Job", "Gateway")
 
@@ -70,6 +74,9 @@ class ClusterFaults:
             rate = per_day * self.draw.choice(_FACTORS)
             if rate and not none:
                 self.world.spawn(self._strike(name, rate), name)
+        flapping = self.world.source("flapping")
+        if not none and flapping.random() < _FLAPPING:
+            self.world.spawn(self._flap_now_and_then(flapping), "pods.flap")
 
     async def _strike(self, name: str, per_day: float) -> None:
         while True:
@@ -129,6 +136,30 @@ class ClusterFaults:
             if server.store.get(key_of(found)) is None:
                 pool = found["metadata"]["labels"][POOL]
                 server.add_node(node, pool, found["status"]["devices"])
+
+    async def _flap_now_and_then(self, draw: Random) -> None:
+        """Let all pods of a cluster become unready and ready again for some minutes.
+
+        It draws from a source of its own, so that other worlds stay as they are.
+        """
+        ends = self.world.faults.last - 2 * max(_FLAP_SECONDS)
+        while self.world.clock.seconds() < ends:
+            await asyncio.sleep(draw.expovariate(1 / _FLAP_PAUSE_SECONDS))
+            if self.world.faults.active and self.world.clock.seconds() < ends:
+                server = draw.choice(list(self.parts.servers.values()))
+                self.world.struck += 1
+                self.world.note("fault", "pods.flap", server.name)
+                for _ in range(draw.randint(*_FLAPS)):
+                    if self.world.clock.seconds() > ends:
+                        break
+                    self._probe(server, ready=False)
+                    await asyncio.sleep(draw.uniform(*_FLAP_SECONDS))
+                    self._probe(server, ready=True)
+                    await asyncio.sleep(draw.uniform(*_FLAP_SECONDS))
+
+    def _probe(self, server: ApiServer, *, ready: bool) -> None:
+        for pod in server.store.find("", "Pod"):
+            server.kubelets.probe(key_of(pod), ready=ready)
 
     def _a_node(self, server: ApiServer) -> str:
         nodes = [each for each in server.store.find("", "Node") if is_ready(each)]

@@ -265,6 +265,18 @@ class Kubelets(Part):
             key, conditions=[{"type": "PodScheduled", "status": "True"}, condition], **parts
         )
 
+    def probe(self, key: ObjectKey, *, ready: bool) -> bool:
+        """Let the readiness probe of a running engine pass or fail; return whether it runs."""
+        pod = self.store.get(key)
+        if pod is None or is_deleted(pod) or _is_of_job(pod) or not self._has_node(pod):
+            return False
+        before = pod.get("status", {}).get("containerStatuses", ())
+        waits = any("waiting" in each.get("state", {}) for each in before)
+        if waits or pod.get("status", {}).get("phase") != "Running":
+            return False
+        self._set_ready(key, ready=ready, containerStatuses=[{**c, "ready": ready} for c in before])
+        return True
+
     def crash(self, key: ObjectKey) -> None:
         """Crash the engine of a pod; the kubelet restarts it."""
         pod = self.store.get(key)

@@ -10,7 +10,7 @@ from api_types.limits import ROUTE_BACKENDS_MAX
 from scheduler import decide_and_explain
 from scheduler.hardware.template import charges
 from scheduler.model.policy import WHOLE_NODES
-from tests.simulation.runs import COMPLETED
+from tests.simulation.runs import COMPLETED, TERMINATED
 from tests.simulation.snapshot import (
     Pool,
     SeenCluster,
@@ -55,6 +55,7 @@ class Observer:
         self._excused: set[Pool] = set()
         self._charges: dict[str, Mapping[str, int]] = {}
         self._shrunk: set[str] = set()
+        self._orphaned: set[str] = set()
         self._secrets: set[str] = set()
         self._read_payloads: dict[str, int] = {}
         self._read_logs = 0
@@ -100,7 +101,7 @@ class Observer:
                 )
                 for each in parts.objects()
             ),
-            routes=tuple(_routes(objects, parts)),
+            routes=tuple(self._routes(objects)),
             clusters=tuple(_clusters(objects, parts)),
             copies=tuple(_copies(objects, parts)) if whole else (),
         )
@@ -129,6 +130,17 @@ class Observer:
                     empty = SeenWorkflow(workflow_id, run.kind, running=False, status=run.status)
                     self.replaced[run.run_id] = _shown(empty, run.ended)
         return tuple(self.replaced.values())
+
+    def _routes(self, objects: Mapping[str, Any]) -> Iterator[SeenRoute]:
+        """Yield the routes; the services that were terminated have orphaned ones for a while."""
+        for workflow_id, execution in self.world.server.executions.items():
+            if execution.run.kind == "ModelService" and execution.run.status == TERMINATED:
+                self._orphaned.add(workflow_id)
+        for route in _routes(objects, self.world.parts):
+            workflow_id = names.workflow_id("ModelService", *route.service)
+            if route.endpoints == route.expected:
+                self._orphaned.discard(workflow_id)
+            yield replace(route, orphaned=workflow_id in self._orphaned)
 
     # --- pools ------------------------------------------------------------------------------------
 
@@ -359,6 +371,7 @@ def _deployments(
             name=(product.namespace, product.name),
             uid=state.uid,
             deleting=state.deleting,
+            was_reset=_was_reset(world, product),
             wanted=state.wanted,
             scaled=state.last_scale.replicas if state.last_scale else None,
             applied=state.applied_replicas,
@@ -369,6 +382,13 @@ def _deployments(
             shown_ready=sum(each.ready for each in state.staying()),
             placements=placements,
         )
+
+
+def _was_reset(world: "World", product: Entity[Any]) -> bool:
+    workflow_id = names.workflow_id(product.kind, product.namespace, product.name)
+    execution = world.server.executions[workflow_id]
+    first = execution.run.first_run_id
+    return any(run.reset_from for run in execution.runs if run.first_run_id == first)
 
 
 def _replicas(objects: Mapping[str, Any]) -> Iterator[SeenReplica]:

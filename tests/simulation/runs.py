@@ -99,6 +99,7 @@ class Run:
     attribute_fields: dict[str, Payload] = field(default_factory=dict)
     status: str = RUNNING
     close_time: datetime | None = None
+    closed: float | None = None
     next_run_id: str = ""
     reason: str = ""
     events: int = 0
@@ -126,6 +127,9 @@ class Run:
     """Set while no workflow task is open."""
     silent_until: float = 0.0
     full_until: float = 0.0
+    reset_from: tuple[str, ...] = ()
+    """The ids of the runs whose tasks it begins with, if it was started by a reset."""
+    reset_time: datetime | None = None
     ended: Any = None
     """The workflow object of the product as it was at its end."""
 

@@ -34,7 +34,10 @@ FIRST_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Names:
-    """The names that the people of a fleet choose from."""
+    """The names that the people of a fleet choose from.
+
+    `churn`: people act all the time, on caches, services, quotas and deployments with priorities.
+    """
 
     clusters: tuple[str, ...] = ("eu-1", "us-1", "eu-2", "us-2")
     classes: tuple[str, ...] = tuple(manifests.DEVICES)
@@ -43,6 +46,7 @@ class Names:
     caches: tuple[str, ...] = ("llama", "qwen")
     services: tuple[str, ...] = ("talk", "search")
     endpoints: tuple[str, ...] = ("burst", "spare")
+    churn: bool = False
 
 
 FLEETS = {
@@ -50,6 +54,7 @@ FLEETS = {
     "tiny": Names(
         ("eu-1", "us-1"), ("h100-8x",), ("ml",), ("chat", "code"), ("llama",), ("talk",), ("burst",)
     ),
+    "churn": Names(clusters=("eu-1", "us-1"), classes=("h100-8x",), churn=True),
     # As `tiny`, and always with a cluster at a cloud.
     "clouds": Names(("eu-1",), ("h100-8x",), ("ml",), ("chat",), ("llama",), ("talk",), ("burst",)),
 }
@@ -458,6 +463,14 @@ class People:
             await self.pause(0, 60, 1800)
             await self._apply_again(workflow_id)
 
+    async def reset(self, workflow_id: str, share: float) -> None:
+        """Reset a workflow to an earlier task, so that it keeps a share of its tasks."""
+        recorded = len(self.world.server.find(workflow_id).recorded)
+        if recorded:
+            kept = int(share * (recorded - 1))
+            self.world.note("script", "reset", f"{workflow_id} to task {kept + 1} of {recorded}")
+            await self.insist(lambda: self.world.reset(workflow_id, kept))
+
     def _is_orphaned(self, workflow_id: str) -> bool:
         cluster, uid = names.cluster_of_cloud(workflow_id)
         if not cluster:
@@ -633,12 +646,47 @@ ACTIONS: dict[str, tuple[float, Callable[[People], Awaitable[None]]]] = {
     "drift": (2, People.drift),
 }
 """The actions of people, and how often they occur in relation to each other."""
+_CHURN = {
+    "apply a deployment": 6,
+    "scale": 6,
+    "delete a deployment": 3,
+    "create again": 2,
+    "apply a cache": 4,
+    "refresh a cache": 3,
+    "delete a cache": 2,
+    "apply a service": 3,
+    "delete a service": 2,
+    "set the policy": 4,
+}
+"""The actions of a fleet with churn, and how often they occur in relation to each other."""
+_CHURN_PAUSE_SECONDS = 180.0
 _FACTORS = (0.0, 0.3, 1.0, 1.0, 3.0)
 """Factors of the frequency of each action, so that seeds differ in their subjects."""
 _IN_A_RUN = (4, 12, 40)
 """How many moments a seed has at which people act, however short it is."""
 _DISOWNED_SECONDS = 1800.0
 """When people read the advice to delete an object that they took the label from."""
+
+
+_RESETTING = 0.3
+"""The share of worlds in which an operator resets workflows."""
+_RESETS = (1, 8)
+
+
+async def reset_now_and_then(people: People, ends: float) -> None:
+    """Reset workflows to earlier tasks, in some worlds.
+
+    The operator draws from a source of his own, so that other worlds stay as they are.
+    """
+    world, draw = people.world, people.world.source("operator")
+    if draw.random() >= _RESETTING:
+        return
+    pause = ends / draw.randint(*_RESETS)
+    while world.clock.seconds() < ends:
+        await asyncio.sleep(draw.expovariate(1 / pause))
+        found = people.running("")
+        if found and world.clock.seconds() < ends:
+            await people.reset(draw.choice(found), draw.choice((0.0, draw.random(), 1.0)))
 
 
 async def play(world: "World") -> None:
@@ -649,9 +697,12 @@ async def play(world: "World") -> None:
     weights = {name: weight * draw.choice(_FACTORS) for name, (weight, _) in ACTIONS.items()}
     weights["apply a deployment"] = max(weights["apply a deployment"], 4.0)
     pause = ends / draw.choice(_IN_A_RUN)
+    if people.names.churn:
+        weights, pause = dict(_CHURN), _CHURN_PAUSE_SECONDS
     deletes, loses = draw.random() < 0.25, draw.random() < 0.15
     await asyncio.sleep(draw.uniform(0, FIRST_SECONDS))
     await people.begin()
+    people.start(reset_now_and_then(people, ends))
     for name in _drawn(draw, weights):
         await asyncio.sleep(draw.expovariate(1 / pause) if draw.random() < 0.6 else 0.0)
         if world.clock.seconds() > ends:

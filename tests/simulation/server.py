@@ -2,8 +2,8 @@
 
 It keeps the promises of the real server that the product relies on: an accepted signal is never
 lost; a task sees all that arrived before it; commands that end a run are refused while a
-message is unread; visibility is late. It refuses child workflows, schedules and cron, which the
-product does not use.
+message is unread; visibility is late; a closed run is forgotten after its retention. It refuses
+child workflows, schedules and cron, which the product does not use.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from api_types import queues
 from client.temporal.converter import DATA_CONVERTER
+from tests.simulation import resets
 from tests.simulation.attempts import Attempts
 from tests.simulation.poisons import Poison, unreadable_payload
 from tests.simulation.runs import (
@@ -49,6 +50,7 @@ _QUERY_LOOK = 0.05
 _VISIBLE_AFTER = (0.02, 1.0)
 _VISIBLE_LATE = (5.0, 120.0)
 _FULL = (1.0, 1800.0)
+_RETENTIONS = (float("inf"), float("inf"), 24 * 3600.0, 3600.0, 900.0)
 
 
 @dataclass
@@ -63,6 +65,7 @@ class Row:
     close_time: datetime | None
     fields: dict[str, Payload] = field(default_factory=dict)
     version: int = 0
+    closed: float | None = None
 
     @cached_property
     def attributes(self) -> Mapping[str, Any]:
@@ -83,6 +86,8 @@ class Server:
         """The workflow ids that are broken for good."""
         self.events_max = draw.choice(_EVENTS_OF_SEED)
         self.bytes_max = HISTORY_BYTES
+        self.retention = world.source("retention").choice(_RETENTIONS)
+        """How many seconds a closed run is kept."""
         self.tasks = Tasks(self)
         self.attempts = Attempts(self)
         self._up = asyncio.Event()
@@ -116,9 +121,13 @@ class Server:
         execution = self.executions.get(workflow_id)
         if execution is not None:
             for run in reversed(execution.runs):
-                if run_id in (None, "", run.run_id):
+                if run_id in (None, "", run.run_id) and self._is_retained(run.closed):
                     return run
         raise RPCError(f"workflow not found for ID: {workflow_id}", RPCStatusCode.NOT_FOUND, b"")
+
+    def _is_retained(self, closed: float | None) -> bool:
+        """Return whether the server still has a run that was closed at that time."""
+        return closed is None or self.world.clock.seconds() - closed < self.retention
 
     def open_run(self, workflow_id: str, run_id: str | None = None) -> Run:
         """Find a run that is open. Raises RPCError."""
@@ -147,7 +156,7 @@ class Server:
             if conflict is not WorkflowIDConflictPolicy.USE_EXISTING:
                 raise WorkflowAlreadyStartedError(workflow_id, kind, run_id=run.run_id)
         else:
-            if run is not None:
+            if run is not None and self._is_retained(run.closed):
                 failed_only = reuse is WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
                 if reuse is WorkflowIDReusePolicy.REJECT_DUPLICATE or (
                     failed_only and run.status == COMPLETED
@@ -285,16 +294,29 @@ class Server:
 
     def terminate(self, run: Run, reason: str) -> None:
         """End a run at once."""
+        self.end(run, reason)
+        self.world.note("terminated", run.workflow_id, reason)
+
+    def reset(self, run: Run, kept: int) -> Run:
+        """Start another run with the first `kept` tasks of a run, which ends. Raises RPCError."""
+        if kept >= len(run.recorded):
+            raise RPCError(f"no task {kept + 1}", RPCStatusCode.INVALID_ARGUMENT, b"")
+        following = resets.reset(self, run, kept)
+        self.world.note("reset", run.workflow_id, f"{kept} of {len(run.recorded)} tasks are kept")
+        return following
+
+    def end(self, run: Run, reason: str) -> None:
+        """End a run at once. Observers of the simulation are not notified."""
         run.reason = reason
         run.add_event(len(reason))
         self.close(run, TERMINATED)
         if run.instance is not None and run.worker is not None and not run.task_open:
             run.worker.evict(run)
-        self.world.note("terminated", run.workflow_id, reason)
 
     def close(self, run: Run, status: str) -> None:
         """End a run."""
         run.status, run.close_time = status, self.world.clock.now()
+        run.closed = self.world.clock.seconds()
         run.add_event()
         for timer in run.timers.values():
             timer.cancel()
@@ -330,8 +352,11 @@ class Server:
         do(run, command)
 
     def _start_timer(self, run: Run, command: WorkflowCommand) -> None:
-        seq = command.start_timer.seq
         seconds = command.start_timer.start_to_fire_timeout.ToTimedelta().total_seconds()
+        self.start_timer(run, command.start_timer.seq, seconds)
+
+    def start_timer(self, run: Run, seq: int, seconds: float) -> None:
+        """Let a timer fire."""
         loop = asyncio.get_running_loop()
         run.timers[seq] = loop.call_later(seconds, self._fire, run, seq)
 
@@ -486,10 +511,11 @@ class Server:
             run.run_id,
             run.kind,
             run.status,
-            run.start_time,
+            run.reset_time or run.start_time,
             run.close_time,
             dict(run.attribute_fields),
             self._versions,
+            run.closed,
         )
         late = self.world.faults.strikes("visibility.late", run.workflow_id)
         wait = self.draw.uniform(*(_VISIBLE_LATE if late else _VISIBLE_AFTER))
@@ -502,7 +528,8 @@ class Server:
 
     def listed(self, holds: Callable[[Row], bool]) -> list[Row]:
         """Return the rows of visibility that a filter wants, the newest first."""
-        found = [row for row in self.rows.values() if holds(row)]
+        retained = (row for row in self.rows.values() if self._is_retained(row.closed))
+        found = [row for row in retained if holds(row)]
         found.sort(key=lambda row: (row.start_time, row.run_id), reverse=True)
         return [
             row

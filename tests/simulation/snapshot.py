@@ -72,12 +72,13 @@ class SeenDeployment:
     `scaled`: the count of the last accepted scale, None if there was none; `applied`: the
     count in the last applied spec. `placeable`: the
     replicas that a new decision would place now. `explained`: the message that says why some
-    are not placed.
+    are not placed. `was_reset`: an operator took some of its tasks back.
     """
 
     name: Name
     uid: str = ""
     deleting: bool = False
+    was_reset: bool = False
     wanted: int = 0
     scaled: int | None = None
     applied: int | None = None
@@ -170,11 +171,15 @@ class SeenObject:
 
 @dataclass(frozen=True)
 class SeenRoute:
-    """The endpoints in the live route of a service, and the endpoints that it selects."""
+    """The endpoints in the live route of a service, and the endpoints that it selects.
+
+    `orphaned`: the service was terminated, and the next one of its name has not caught up.
+    """
 
     service: Name
     endpoints: frozenset[str]
     expected: frozenset[str] | None = None
+    orphaned: bool = False
 
 
 @dataclass(frozen=True)

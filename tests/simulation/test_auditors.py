@@ -367,6 +367,15 @@ EXCUSED = {
         replaced=(SERVICE_ENDED,),
         deployments=(replace(DEPLOYMENT, deleting=True),),
     ),
+    "a replica in the route of a service that was terminated": replace(
+        with_replica(deleting=True, step=3),
+        routes=(replace(ROUTE, orphaned=True, expected=None),),
+        deployments=(replace(DEPLOYMENT, deleting=True),),
+    ),
+    "a replica that its deployment has forgotten to delete since a reset": replace(
+        with_replica(deleting=True),
+        deployments=(replace(DEPLOYMENT, was_reset=True),),
+    ),
     "a stack whose removal was forced": with_cluster(tearing_down=True, forced=True),
     "an object that is listed as left behind": replace(
         SOUND, workflows={**GONE, REPLICA_ID: LISTED}

@@ -260,6 +260,13 @@ class World:
         """Terminate a workflow. Raises RPCError."""
         await self.client.get_workflow_handle(workflow_id).terminate(reason=reason)
 
+    async def reset(self, workflow_id: str, kept: int) -> None:
+        """Reset a workflow to an earlier task; the first `kept` tasks stay. Raises RPCError."""
+        server = self.server
+        await self.client.call(
+            lambda: server.reset(server.open_run(workflow_id), kept), workflow_id
+        )
+
     async def insist(self, call: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """Repeat a call until Temporal accepts it."""
         while True:

@@ -55,6 +55,7 @@ class Observer:
                 connection=connection,
                 cluster_uid=self.state.uid,
                 number=self.state.watches,
+                began=self.context.next_registration(),
                 pools=[pool["name"] for pool in node_pools(self.state)],
                 capacity_adapter=adapter,
                 tolerations=settings.tolerations,

@@ -54,8 +54,8 @@ class Users:
             assigned_claim=known.assigned_claim if known else (message.claims[-1] if message.claims else ""),
             sequence=message.sequence,
         )
-        if known is None:
-            # One that registers again may have lost its report.
+        if known is None or message.report_missing:
+            # A replica whose workflow was started again has the same uid, and lost its report.
             self.state.reported.pop(message.workflow_id, None)
 
     async def announce(self) -> None:

@@ -73,7 +73,9 @@ class DeploymentCache:
         if followed.cache and followed.cache.cache != name:
             followed.cache = None
         if followed.cache_registered != name:
-            followed.cache_registered = name if name and await self._register(registration, name) else ""
+            report_missing = followed.cache is None
+            is_registered = bool(name) and await self._register(registration, name, report_missing=report_missing)
+            followed.cache_registered = name if is_registered else ""
             if followed.cache_registered and followed.cache is None:
                 await wait_for_first_report(name, lambda: followed.cache is not None or state.deleting)
         if not name:
@@ -83,12 +85,13 @@ class DeploymentCache:
             return {"name": name, "state": "Absent"}
         return cache_view(name, followed.cache)
 
-    async def _register(self, registration: CacheRegistration, name: str) -> bool:
+    async def _register(self, registration: CacheRegistration, name: str, *, report_missing: bool) -> bool:
         context = self._context
         message = CacheUse(
             workflow_id=names.workflow_id(context.kind, context.namespace, context.name),
             uid=context.state.uid,
             sequence=context.next_registration(),
+            report_missing=report_missing,
         )
         return await registration.register(name, message)
 

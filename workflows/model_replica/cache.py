@@ -76,7 +76,7 @@ class ReplicaCache:
             return
         # What arrives while this is sent may make it void again.
         followed.cache_registered, followed.cache_mounted = name, claims
-        if not await registration.register(name, self._use(claims)):
+        if not await registration.register(name, self._use(claims, report_missing=followed.cache is None)):
             followed.cache_registered, followed.cache_mounted = "", claims
             return
         if followed.cache is None:
@@ -93,7 +93,7 @@ class ReplicaCache:
         state = self._context.state
         return state.adapters.setdefault(key, AdapterCache()) if key else state
 
-    def _use(self, claims: list[str], *, used: bool = True) -> CacheUse:
+    def _use(self, claims: list[str], *, used: bool = True, report_missing: bool = False) -> CacheUse:
         state = self._context.state
         return CacheUse(
             workflow_id=names.workflow_id("ModelReplica", state.start.namespace, state.start.name),
@@ -103,4 +103,5 @@ class ReplicaCache:
             deployment=state.start.deployment,
             claims=claims,
             used=used,
+            report_missing=report_missing,
         )

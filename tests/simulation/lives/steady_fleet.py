@@ -127,6 +127,15 @@ class SteadyFleet(ControlPlane):
         for worker in list(self.world.workers.all):
             self.world.workers.kill(worker)
 
+    @contextmanager
+    def no_workers(self) -> Iterator[None]:
+        """Let no worker serve any task queue for a while, and let all of them lose their caches."""
+        served = self.world.workers.pick
+        self.kill_workers()
+        with patch.object(self.world.workers, "pick", lambda *_: None):
+            yield
+        assert self.world.workers.pick == served
+
     def put_secret(self, namespace: str, name: str, content: dict[str, str]) -> None:
         """Write a Secret of a user."""
         self.world.parts.secrets[namespace, name] = content
@@ -236,14 +245,17 @@ def a_namespace() -> str:
 Story = Callable[..., Coroutine[Any, Any, None]]
 
 
-def in_virtual_time(story: Story) -> Callable[..., None]:
-    """Make a test of a life: its first parameter is a `SteadyFleet`, the second its namespace."""
+def in_virtual_time(story: Story, size: str = "tiny") -> Callable[..., None]:
+    """Make a test of a life: its first parameter is a `SteadyFleet`, the second its namespace.
+
+    `size`: the name of its fleet in the script, which says whether there is a cloud.
+    """
 
     @functools.wraps(story)
     def test(**arguments: Any) -> None:
         draw = random.Random(SEED)  # noqa: S311 - repeatable on purpose
         with asyncio.Runner(loop_factory=lambda: VirtualLoop(draw)) as runner:
-            runner.run(_live(functools.partial(story, **arguments), draw))
+            runner.run(_live(functools.partial(story, **arguments), draw, size))
 
     parameters = list(inspect.signature(story).parameters.values())
     test.__signature__ = inspect.Signature(parameters[2:])  # type: ignore[attr-defined]
@@ -251,10 +263,10 @@ def in_virtual_time(story: Story) -> Callable[..., None]:
     return marked
 
 
-async def _live(story: Story, draw: random.Random) -> None:
+async def _live(story: Story, draw: random.Random, size: str) -> None:
     clock = Clock(asyncio.get_running_loop())
     with virtual_time(clock, draw), waits_in_virtual_time(clock):
-        world = World(SEED, 1.0, "tiny", clock)
+        world = World(SEED, 1.0, size, clock)
         world.faults.end()
         world.observers.append(watching.Watch(world))
         try:

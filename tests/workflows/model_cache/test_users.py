@@ -34,3 +34,17 @@ def test_a_cluster_without_a_storage_class_is_known_to_a_cache_that_stages_nothi
         cache.clusters.reported(a_site(storage_class_name=""))
         known.append(list(cache.state.stagings))
     assert known == [[], ["eu-1"]]
+
+
+def test_a_replica_that_has_no_report_gets_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its workflow was terminated and started again with the same uid, and so without the report."""
+    temporal = Serverless(monkeypatch, "modelcache/ml/qwen")
+    temporal.results = {"signal_many": SignalBatchResult()}
+    cache = ModelCacheWorkflow(CacheState(generation=1, spec=SPEC))
+    told = []
+    for is_missing in (True, False, True):
+        use = CacheUse(workflow_id="modelreplica/ml/a", uid="uid", cluster="eu-1", report_missing=is_missing)
+        cache.users.register(use)
+        asyncio.run(cache.users.report())
+        told.append(len(temporal.executed))
+    assert told == [1, 1, 2]

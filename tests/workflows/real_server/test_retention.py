@@ -32,7 +32,7 @@ from tests.workflows.real_server.recording_clusters import RecordingClusters
 from tests.workflows.real_server.temporal_servers import NAMESPACE as TEMPORAL_NAMESPACE
 from tests.workflows.real_server.temporal_servers import SqliteServer
 
-pytestmark = [pytest.mark.long, pytest.mark.testbed("shared"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.soak, pytest.mark.testbed("shared"), pytest.mark.timeout(600)]
 
 NAMESPACE = "ml"
 SETTINGS = {

@@ -41,7 +41,7 @@ from workflows.entity import backoff, periods
 from workflows.entity.conditions import CANCEL_REFUSED
 from workflows.stack_upgrades import turns
 
-pytestmark = [pytest.mark.long, pytest.mark.testbed("shared"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.soak, pytest.mark.testbed("shared"), pytest.mark.timeout(600)]
 
 NAMESPACE = "ml"
 CLUSTERS = ("eu", "us")

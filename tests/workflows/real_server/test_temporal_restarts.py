@@ -236,7 +236,7 @@ async def a_life(store: str, folder: Path) -> AsyncIterator[Life]:
             await worker.shut_down()
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
 async def test_work_under_way_goes_on_when_temporal_is_back(
     number: signal.Signals, tmp_path: Path
