@@ -1,7 +1,7 @@
 """Which objects are deleted when, for the real graphs of both clouds; pure."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -136,3 +136,78 @@ def test_the_entry_of_a_role_goes_with_the_control_plane_also_where_pools_do_not
 def test_prv_7_9_the_driver_of_efa_stays_for_a_pool_that_cannot_be_changed_in_place() -> None:
     state = a_state("EKS", objects_of(CLUSTERS["EKS"]), objects_of(eks(an_eks_pool(), an_eks_pool("efa", className="p5en"))))
     assert removable(state, "gpu", "efa") == set(), "its nodes still have EFA"
+
+
+# --- what may be made ----------------------------------------------------------------------------
+
+
+def wanted(key: str, *needs: str, work: Any = "Quick", digest: str = "2") -> CloudObject:
+    return CloudObject(key=key, kind="Network", name=key, needs=list(needs), work=work, digest=digest)
+
+
+def an_entry(key: str, **fields: Any) -> Entry:
+    """An object that is there as it is wanted."""
+    each = wanted(key)
+    return Entry(**{"object": each, "phase": "Ready", "made": each.digest, "was_ready": True, **fields})
+
+
+LATER, EARLIER = ((NOW + timedelta(seconds=seconds)).isoformat() for seconds in (1, -1))
+FAILED = Failure("Quota", "no room")
+
+
+@pytest.mark.parametrize(
+    ("entries", "running", "begun"),
+    [
+        ([], [], ["a", "c"]),
+        ([], ["a"], ["c"]),
+        ([an_entry("a")], [], ["b", "c"]),
+        ([an_entry("a")], ["a"], ["c"]),
+        ([an_entry("a", made="1")], [], ["a", "c"]),
+        ([an_entry("a", made="1", failure=FAILED, retry_at=LATER)], [], ["b", "c"]),
+        ([an_entry("a", made="1", failure=FAILED, retry_at=EARLIER)], [], ["a", "b", "c"]),
+        ([an_entry("a", phase="Waiting", failure=FAILED, retry_at=LATER)], [], ["c"]),
+        ([an_entry("a", phase="Absent", held=True)], [], ["c"]),
+        ([an_entry("a"), an_entry("b"), an_entry("c")], [], []),
+    ],
+    ids=[
+        "at first",
+        "one runs",
+        "what is needed is there",
+        "what is needed is looked at",
+        "what is needed is another one now",
+        "what is needed cannot be changed for now",
+        "it is tried again",
+        "what is needed was never there",
+        "a person has to decide",
+        "everything is there",
+    ],
+)
+def test_what_has_all_that_it_needs_begins(entries: list[Entry], running: list[str], begun: list[str]) -> None:
+    state = a_state("EKS", [], [wanted("a"), wanted("b", "a"), wanted("c", "unknown")])
+    state.inventory = {entry.object.key: entry for entry in entries}
+    assert [each.key for each in graph.to_ensure(state, running, NOW)] == begun
+
+
+@pytest.mark.parametrize(
+    ("provider", "parallel", "running", "begun"),
+    [
+        ("GKE", 9, [], ["p0", "n"]),
+        ("GKE", 9, ["p0"], ["n"]),
+        ("EKS", 9, [], ["p0", "p1", "p2", "p3", "n"]),
+        ("EKS", 9, ["p0"], ["p1", "p2", "p3", "n"]),
+        ("EKS", 2, [], ["p0", "p1"]),
+        ("EKS", 2, ["n"], ["p0"]),
+        ("EKS", 1, ["n"], []),
+    ],
+)
+def test_so_much_is_worked_on_at_once(provider: str, parallel: int, running: list[str], begun: list[str]) -> None:
+    objects = [*(wanted(f"p{number}", work="NodePool") for number in range(5)), wanted("n")]
+    state = a_state(provider, [], objects)
+    assert state.plan is not None
+    state.plan = state.plan.model_copy(update={"parallel": parallel})
+    state.inventory = {each.key: Entry(object=each) for each in objects}
+    assert [each.key for each in graph.to_ensure(state, running, NOW)] == begun
+
+
+def test_nothing_is_made_before_it_is_known_what_is_wanted() -> None:
+    assert graph.to_ensure(CloudState(), [], NOW) == []

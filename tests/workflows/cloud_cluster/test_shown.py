@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
 
-from api_types.messages.clouds import CLUSTER_KEY, CloudProblem, CloudReport
+from api_types.messages.clouds import CLUSTER_KEY, CloudDelete, CloudOrder, CloudProblem, CloudReport
 from tests.activities.clouds.builders import UID, a_pool
 from tests.workflows.cloud_cluster.control_plane import CloudPlane
 from tests.workflows.cloud_cluster.decided import ACCOUNT, Decided, ready
@@ -118,6 +118,33 @@ def test_the_report_without_a_plan_and_with_each_part_of_it() -> None:
         objects=len(plan.objects),
         leftovers=["disk d"],
     )
+
+
+ORDER = CloudOrder(uid=UID, sequence=1, generation=1, manifest={})
+
+
+@pytest.mark.parametrize(
+    ("fields", "phase"),
+    [
+        ({}, "Pending"),
+        ({"order": ORDER}, "Preflight"),
+        ({"order": ORDER, "deletion": CloudDelete(uid=UID, sequence=1)}, "Deleting"),
+    ],
+    ids=["nothing is ordered", "no plan yet", "being deleted"],
+)
+def test_the_phase_before_there_is_a_plan(fields: dict[str, Any], phase: str) -> None:
+    assert shown.phase_of(CloudState(**fields), []) == phase
+
+
+def test_the_phase_with_a_plan_follows_what_was_there() -> None:
+    cluster = Decided()
+    cluster.plan()
+    phases = [shown.phase_of(cluster.state, [])]
+    cluster.make_all()
+    phases.append(shown.phase_of(cluster.state, []))
+    cluster.state.was_ready, cluster.entry(POOL).made = True, ""
+    phases.append(shown.phase_of(cluster.state, []))
+    assert phases == ["Creating", "Ready", "Changing"]
 
 
 # --- how long it takes --------------------------------------------------------------------------------------------------------------------
