@@ -27,11 +27,12 @@ class Sending(EntityContext[ClusterState]):
     def __init__(self, state: ClusterState) -> None:
         super().__init__("InferenceCluster", state, lambda: None, "inferencecluster/prod", lambda: NOW)
         self.sent: list[Any] = []
+        self.runs = True
 
     async def signal_recorded(self, to: EntityRef[Any], signal: Signal[Any, Any], message: Any) -> bool:
         del to, signal
         self.sent.append(message)
-        return True
+        return self.runs
 
 
 def of_cluster() -> tuple[CloudOrders, Sending]:
@@ -181,3 +182,35 @@ async def test_what_an_abandoned_cluster_leaves_is_listed() -> None:
     left = [(each.kind, each.name, each.location) for each in context.state.left_behind]
     assert left == [("CloudObject", "cluster (Cluster prod-1) prod-1", "prod")]
     assert context.state.events[-1].reason == "LeftAtCloud"
+
+
+@pytest.mark.parametrize(
+    ("runs", "deleting", "said"),
+    [(True, "", False), (False, "", True), (False, "2026-01-01T00:00:00Z", False)],
+    ids=["it runs", "it has ended", "it has ended, as was wanted"],
+)
+async def test_a_cloud_cluster_that_has_ended_is_an_event_of_a_cluster_that_is_wanted(*, runs: bool, deleting: str, said: bool) -> None:
+    orders, context = of_cluster()
+    context.runs, context.state.deletion_timestamp = runs, deleting
+    await orders.follow()
+    told = "everything at the cloud was deleted or given up; delete the cluster"
+    events = [(event.type, event.reason, event.message) for event in context.state.events]
+    assert events == ([("Warning", "CloudClusterGone", told)] if said else [])
+
+
+async def test_orders_and_deletions_are_numbered_in_turn_and_repeated_only_when_they_differ() -> None:
+    orders, context = of_cluster()
+    await orders.follow()
+    await orders.follow()
+    for _ in range(2):
+        assert not await orders.delete()
+    assert [type(message) for message in context.sent] == [CloudOrder, CloudDelete]
+    first, second = (message.sequence for message in context.sent)
+    assert 0 < first < second
+    (condition,) = context.state.conditions
+    told = "waits until everything at the cloud is deleted"
+    assert (condition.type, condition.reason, condition.message) == ("Deleting", "DeletingCloudCluster", told)
+    orders.reported(a_report(1, phase="Deleting", message="x: no", waits_for="deletes the network"))
+    await orders.delete()
+    (condition,) = context.state.conditions
+    assert condition.message == "x: no; deletes the network"

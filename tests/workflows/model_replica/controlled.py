@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from api_types.messages.cluster_work import RemainingObject, TeardownStepResult
+from api_types.messages.cluster_work import Applied, RemainingObject, TeardownStepResult
 from api_types.messages.entities import StartReplica
 from tests.workflows.model_replica.builders import APPLIED
 from workflows.entity.conditions import condition_of
@@ -27,7 +27,8 @@ URL = "http://10.0.0.1/ml/qwen-eu-0/v1"
 class Replica:
     """A replica outside Temporal.
 
-    `results` are those of its deletions in turn, and `apply_failures` those of its applies; when there are no more, they succeed.
+    `results` are those of its deletions in turn, and `apply_failures` those of its applies; when there are no more, they succeed, applies
+    with `applied`.
     """
 
     state: ModelReplicaState
@@ -36,6 +37,7 @@ class Replica:
     last_memo: Any = None
     apply_failures: list[Failure] = field(default_factory=list)
     apply_reason: str = ""
+    applied: Applied = APPLIED
     now: datetime = BEGINNING
     orders: list[Order] = field(default_factory=list)
 
@@ -75,7 +77,7 @@ class Replica:
             case Apply() if self.apply_failures:
                 self.controller.applying.failed(self.apply_failures.pop(0), self.apply_reason)
             case Apply():
-                self.controller.applying.applied(order, APPLIED)
+                self.controller.applying.applied(order, self.applied)
             case DeleteObjects():
                 result = self.results.pop(0) if self.results else DONE
                 if isinstance(result, Failure):

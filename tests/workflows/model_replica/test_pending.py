@@ -151,3 +151,40 @@ def test_a_change_that_becomes_pending_is_an_event_once() -> None:
     assert [event.message for event in state.events if event.reason == "ChangePending"] == [
         "renderer 0.2.0: pods stay until a rollout: model-serving-main"
     ]
+
+
+CHANGE = "renderer 0.2.0: pods stay until a rollout: model-serving-main"
+WARNED = APPLIED.model_copy(update={"warnings": ["an old probe"]})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "events"),
+    [
+        (None, HELD, [("Applied", "1 objects on eu"), ("ChangePending", CHANGE)]),
+        (APPLIED, APPLIED, []),
+        (APPLIED, HELD, [("ChangePending", CHANGE)]),
+        (HELD, HELD, []),
+        (HELD.model_copy(update={"pending": ["another"]}), HELD, [("ChangePending", CHANGE)]),
+        (HELD, APPLIED, []),
+        (APPLIED, WARNED, [("Rendering", "an old probe")]),
+        (None, WARNED, [("Applied", "1 objects on eu"), ("Rendering", "an old probe")]),
+        (WARNED, WARNED, []),
+    ],
+    ids=[
+        "the first apply",
+        "nothing new",
+        "a change that waits",
+        "it waits still",
+        "another one waits",
+        "none waits any more",
+        "a warning",
+        "a warning at first",
+        "the same warning",
+    ],
+)
+def test_what_an_apply_found_is_an_event_when_it_is_new(before: Applied | None, now: Applied, events: list[tuple[str, str]]) -> None:
+    replica = Replica(a_replica(applied=before), applied=now)
+    replica.controller.cluster_changed(reporting(renderer="r2"))
+    replica.step()
+    found = [(event.reason, event.message) for event in replica.state.events]
+    assert [each for each in found if each[0] in ("Applied", "ChangePending", "Rendering")] == events
