@@ -121,6 +121,21 @@ def test_a_deployment_is_read_whole() -> None:
     )
 
 
+@pytest.mark.parametrize("block", ["rollout", "drain", "scheduling"])
+@pytest.mark.parametrize("written", [None, {}], ids=["left out", "empty"])
+def test_what_a_deployment_leaves_out_of_its_policy_has_its_default(block: str, written: Tree | None) -> None:
+    spec = {"replicas": 2, "template": DEPLOYMENT["spec"]["template"], block: written}
+    view = deployment_view({**DEPLOYMENT, "spec": spec})
+    assert (view.policy, view.replicas) == (PlacementPolicy(), 2)
+
+
+def test_a_spread_has_its_own_defaults() -> None:
+    spread = {"topologySpread": [{"topologyKey": "zone"}]}
+    spec = {"replicas": 2, "template": DEPLOYMENT["spec"]["template"], "scheduling": spread}
+    policy = deployment_view({**DEPLOYMENT, "spec": spec}).policy
+    assert policy == PlacementPolicy(topology_spread=(TopologySpread("zone", 1, "DoNotSchedule", 0),))
+
+
 def placed_spec() -> Tree:
     """The same template as a replica has it."""
     request = {"name": "gpu", "deviceClassName": "gpu", "count": 4}

@@ -105,6 +105,55 @@ def test_some_texts_are_no_version_even_when_normalised(text: str, oracle: Oracl
     assert not _normalises(oracle, text)
 
 
+# --- the same without the real code, and what users read ---------------------------------------------
+
+
+@pytest.mark.parametrize(("left", "right", "order"), [row[1:] for row in ORDERED], ids=[f"{row[1]} {row[2]}" for row in ORDERED])
+def test_precedence_is_the_expected_one(left: str, right: str, order: int) -> None:
+    a, b = parse_version(left), parse_version(right)
+    assert ((a > b) - (a < b), a == b) == (order, order == 0)
+
+
+@pytest.mark.parametrize("text", [text for _, text in STRICT_VALID])
+def test_a_version_is_written_as_it_was_read(text: str) -> None:
+    assert str(parse_version(text)) == text
+
+
+@pytest.mark.parametrize(("text", "strict"), NORMALISED.items(), ids=NORMALISED)
+def test_a_lax_version_is_written_strictly(text: str, strict: str) -> None:
+    assert str(parse_version(text, normalise=True)) == strict
+
+
+NO_NUMBER = "is not a plain number without leading zeros"
+
+
+@pytest.mark.parametrize(
+    ("text", "normalise", "problem"),
+    [
+        ("1.2.03", False, f"its patch '03' {NO_NUMBER}"),
+        ("x.2.3", False, f"its major 'x' {NO_NUMBER}"),
+        ("18446744073709551616.0.0", False, "its major does not fit 64 bits"),
+        ("1.2.3-a..b", False, "its pre-release has an empty identifier"),
+        ("1.2.3+a_b", False, "its build metadata identifier 'a_b' may hold only letters, digits and '-'"),
+        ("1.2.3-01", False, f"its pre-release number '01' {NO_NUMBER}"),
+        ("1.2-rc1", True, "a short version may not carry a pre-release or build"),
+    ],
+)
+def test_what_is_wrong_with_a_version_is_named(text: str, normalise: bool, problem: str) -> None:
+    with pytest.raises(ValueError, match="is not a semantic version") as caught:
+        parse_version(text, normalise=normalise)
+    assert str(caught.value) == f"{text!r} is not a semantic version: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("text", "normalise"),
+    [*((text, False) for _, text in STRICT_INVALID), *((text, True) for text in NOT_NORMALISABLE)],
+)
+def test_what_is_no_version_is_refused(text: str, normalise: bool) -> None:
+    with pytest.raises(ValueError, match="not a semantic version"):
+        parse_version(text, normalise=normalise)
+
+
 def _normalises(oracle: Oracle, text: str) -> bool:
     [outcome] = oracle.select(f"isSemver({json.dumps(text)}, true)", [HOPPER])["devices"]
     return bool(outcome["matched"])

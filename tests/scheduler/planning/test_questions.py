@@ -52,12 +52,14 @@ def test_18_6_4_the_cheapest_sufficient_offer_wins() -> None:
         cluster("tiny", pool("p", 1, price_milli=1)),
         cluster("wrong", pool("p", 9, gpu("24Gi"), price_milli=1)),
         cluster("unknown", pool("p", 9)),
+        cluster("free", pool("p", 9, price_milli=0)),
     ]
     assert not any(each.enough for each in offers(fleet(), deployment(want=99), choice, NOW)[1])
     missing, ranked = offers(fleet(), deployment(want=3), choice, NOW)
     assert (missing, [(each.view.name, each.placed, each.cost_milli, each.nodes) for each in ranked]) == (
         3,
         [
+            ("free", 3, 0, {"p": 3}),
             ("cheap", 3, 300, {"p": 3}),
             ("dear", 3, 15_000, {"p": 3}),
             ("unknown", 3, -1, {"p": 3}),
