@@ -105,7 +105,7 @@ def test_some_texts_are_no_version_even_when_normalised(text: str, oracle: Oracl
     assert not _normalises(oracle, text)
 
 
-# --- the same without the real code, and what users read ---------------------------------------------
+# --- without the real code, and the texts of errors ---------------------------------------------
 
 
 @pytest.mark.parametrize(("left", "right", "order"), [row[1:] for row in ORDERED], ids=[f"{row[1]} {row[2]}" for row in ORDERED])

@@ -1,4 +1,4 @@
-"""What a CloudCluster reads of a manifest, and with which options it works: pure functions."""
+"""The account that a CloudCluster reads from a manifest, and the options of its activities."""
 
 from datetime import timedelta
 from typing import Any

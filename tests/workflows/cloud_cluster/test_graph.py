@@ -138,7 +138,7 @@ def test_prv_7_9_the_driver_of_efa_stays_for_a_pool_that_cannot_be_changed_in_pl
     assert removable(state, "gpu", "efa") == set(), "its nodes still have EFA"
 
 
-# --- what may be made ----------------------------------------------------------------------------
+# --- objects that may be made ----------------------------------------------------------------------------
 
 
 def wanted(key: str, *needs: str, work: Any = "Quick", digest: str = "2") -> CloudObject:

@@ -1,4 +1,4 @@
-"""What an entity waits for beside its loop: the next pass, other entities, and the end of work. No server is needed."""
+"""The waits of an entity beside its loop: timers, other entities, and stopped work. No server is needed."""
 
 import asyncio
 import itertools
@@ -40,7 +40,7 @@ def a_context(**state: Any) -> EntityContext[EntityState]:
 
 
 class Sleeps:
-    """The timers that were started, in seconds; a test lets one of them fire."""
+    """The durations of started timers, in seconds; a test lets a timer fire."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.started: list[float] = []
@@ -120,7 +120,7 @@ async def test_a_timer_calls_once_and_the_next_one_is_another(
 
 
 class Awaited:
-    """The entities that are waited for; a test lets one of them start, or fail."""
+    """The awaited entities; a test lets an entity start."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[str] = []

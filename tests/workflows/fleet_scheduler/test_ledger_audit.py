@@ -1,4 +1,4 @@
-"""When the ledger is recounted, and what is known of the result. No server is needed."""
+"""The periodic recount of the ledger and its result. No server is needed."""
 
 from typing import Any
 

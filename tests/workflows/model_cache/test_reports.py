@@ -1,4 +1,4 @@
-"""What a cache reports to deployments, to replicas and to whoever asks for its account: pure functions of its state."""
+"""Reports of a cache to deployments and replicas, and its account: pure functions of its state."""
 
 from typing import Any
 

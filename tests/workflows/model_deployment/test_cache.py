@@ -1,4 +1,4 @@
-"""How a deployment follows its caches: what it registers at, and what placement reads of them. No server is needed."""
+"""A deployment registers at its caches and shows their reports to placement. No server is needed."""
 
 import asyncio
 from typing import Any
@@ -121,7 +121,7 @@ async def test_another_cache_is_registered_at_and_the_report_of_the_first_is_dro
     following = Following(monkeypatch, WEIGHTS, "modelcache/ml/other")
     await following.cache.follow()
     following.reference("other")
-    following.state.deletion_timestamp = "2026-01-01T00:00:00Z"  # nothing is waited for
+    following.state.deletion_timestamp = "2026-01-01T00:00:00Z"  # skips the wait for the first report
     assert await following.cache.follow() == {"name": "other", "state": "Unresolved"}
     assert following.signalled == [WEIGHTS, "modelcache/ml/other"]
     assert (following.state.cache, following.state.cache_registered) == (None, "other")
@@ -132,7 +132,7 @@ async def test_the_caches_of_adapters_are_followed_while_the_template_has_them(
 ) -> None:
     following = Following(monkeypatch, WEIGHTS, ADAPTER)
     following.reference("weights", "adapter")
-    following.state.deletion_timestamp = "2026-01-01T00:00:00Z"  # nothing is waited for
+    following.state.deletion_timestamp = "2026-01-01T00:00:00Z"  # skips the wait for the first report
     assert await following.cache.follow() == {"name": "adapter", "state": "Unresolved"}
     report = REPORT.model_copy(update={"cache": "adapter", "phases": {"eu": "Ready"}})
     following.cache.record_change(report)
@@ -143,7 +143,7 @@ async def test_the_caches_of_adapters_are_followed_while_the_template_has_them(
     following.reference("weights")
     assert await following.cache.follow() == VIEW
     assert following.state.adapters == {}
-    # One that comes back is registered at again, as it does not exist at first.
+    # The deployment registers again at a cache that comes back; at first that cache does not exist.
     following.running = [WEIGHTS]
     following.reference("weights", "adapter")
     assert await following.cache.follow() == {"name": "adapter", "state": "Absent"}

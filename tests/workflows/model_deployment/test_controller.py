@@ -1,4 +1,4 @@
-"""What a deployment keeps and orders when something arrives, by its state alone. No server is needed."""
+"""The state and the orders of a deployment after a message. No server is needed."""
 
 from datetime import timedelta
 from typing import Any

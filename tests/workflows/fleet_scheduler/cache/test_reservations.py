@@ -67,7 +67,7 @@ def test_a_uid_is_free_until_it_is_placed_or_started_again(monkeypatch: pytest.M
     for uid in ("r", "a", "b"):
         found.release(uid)
     assert list(carried(found).released) == ["a", "b"]
-    # One that is released once more is the newest.
+    # A second release makes a uid the newest.
     found.release("a")
     assert list(found.released) == ["b", "a"]
     found.reserve("a")

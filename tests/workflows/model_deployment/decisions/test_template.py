@@ -1,4 +1,4 @@
-"""What a deployment sends to its replicas: whole messages, from its spec and what it tracks."""
+"""Messages of a deployment to its replicas, compared whole."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a replica reads from its spec and from the reports of its caches: pure functions."""
+"""The claims, problems and status that a replica reads from its spec and the reports of its caches."""
 
 from typing import Any
 
