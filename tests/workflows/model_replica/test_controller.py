@@ -1,6 +1,7 @@
 """What a replica orders, message by message and result by result, without Temporal: the end of its life above all."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -405,3 +406,32 @@ def test_a_replica_whose_deployment_does_not_run_says_that_it_is_orphaned_and_go
     # One that is being deleted has no receiver either, and that is no news.
     replica.delete().controller.reports.sent(report, found=False)
     assert replica.events("Orphaned")[0][1] == 2
+
+
+GONE = "the cluster does not exist any more, as its cloud says, and nothing of what was on it"
+DELETED = "the InferenceCluster was deleted"
+FORCED = "the teardown was forced while the cluster was not connected"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "forced", "event", "left"),
+    [
+        ({"gone": True}, "", ("ClusterGone", GONE), False),
+        ({"present": False}, "", ("Abandoned", DELETED), True),
+        ({"connection": None}, "all", ("Abandoned", FORCED), True),
+        ({"connection": None}, "step", ("Abandoned", FORCED), True),
+    ],
+    ids=["its cloud says so", "it was deleted", "all is forced", "one step is forced"],
+)
+def test_a_teardown_without_its_cluster_ends_with_the_reason_and_lists_what_may_be_left(
+    cluster: dict[str, Any], forced: str, event: tuple[str, str], left: bool
+) -> None:
+    reported = CLUSTER.model_copy(update=cluster)
+    state = a_replica(served=False, forced=forced, cluster=reported, retry_at="2026-01-01T01:00:00Z")
+    replica = Replica(state).delete()
+    replica.step()
+    found = [(each.reason, each.message) for each in state.events]
+    assert [each for each in found if each[0] in ("ClusterGone", "Abandoned")] == [event]
+    assert [(each.kind, each.reason) for each in state.left_behind] == ([("Deployment", event[1])] if left else [])
+    assert (replica.deletions(), state.forced, state.retry_at) == ([], "", "")
+    assert replica.controller.teardown.gone
