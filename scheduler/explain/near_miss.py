@@ -50,7 +50,7 @@ class NearestMiss:
         self._orders: dict[Layout, list[int]] = {}
 
     def measure(self, outcomes: TriedClusters, clusters: ClusterSet) -> None:
-        """Measure what a replica lacks on clusters that failed for want of capacity, and remember the nearest."""
+        """Measure the missing capacity on clusters where a replica does not fit, and remember the nearest."""
         if counts_devices(self._placer.overlay):
             self._measure_devices(outcomes, clusters)
             return

@@ -181,7 +181,7 @@ class ClusterIndex:
         return [self.device_sets[digest] for digest, clusters in self.offering.items() if clusters]
 
     def blocked(self, compiled: CompiledTemplate) -> dict[int, ClusterSet]:
-        """Return the clusters by the first engine that fits none of their pools; those by -1 have a pool for every engine.
+        """Return the clusters by the first engine that fits none of their pools; -1 has the clusters with a pool for every engine.
 
         Node counts do not matter.
         """

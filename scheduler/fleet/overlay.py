@@ -123,7 +123,7 @@ class FleetOverlay:
         return self.blocked(compiled).get(-1, NO_CLUSTERS)
 
     def blocked(self, compiled: CompiledTemplate) -> Mapping[int, ClusterSet]:
-        """Return the clusters by the first engine without a pool; those by -1 match."""
+        """Return the clusters by the first engine without a pool; -1 has the clusters that match."""
         return self.fleet.full_clusters.blocked(compiled)
 
     def full(self, compiled: CompiledTemplate) -> ClusterSet:

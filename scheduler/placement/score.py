@@ -141,7 +141,7 @@ class ClusterScorer:
         return self._own.domains[name.partition(":")[2]] if ":" in name else None
 
     def _by_phase(self) -> Levels:
-        """Return the clusters by what the phase of the deployment's cache there is worth."""
+        """Return the clusters by the score of the phase of the deployment's cache there."""
         index, levels = self._overlay.index, Levels()
         names: dict[int, list[str]] = {}
         for name, phase in self._deployment.cache.phases.items():

@@ -116,7 +116,7 @@ class Trials:
             self._own.forget(changed)
         self._limited = overlay.index.named(name for *owner, name, _ in overlay.refused if tuple(owner) == self._owner)
         if self._quota.limits:
-            # What a replica takes of a quota counts on every cluster.
+            # The charge of a replica to a quota counts on every cluster.
             self._own = TriedClusters(self._own.size)
             if self._quota.may_refuse(self._compiled):
                 self._limited = overlay.index.everything
@@ -130,13 +130,13 @@ class Trials:
             return
         names = dict.fromkeys(entry.cluster for entry in overlay.ledger.leaving_for(self._owner))
         names |= overlay.ledger.changed_clusters(overlay.fleet.ledger)
-        # What an adapter saw of a cluster expires by time, which no log tells.
+        # Observations of an adapter expire by time, and no log has that change.
         self._apart = ClusterSet(index.named(names) | index.observed | self._reserved.clusters)
         key = (self._compiled.digest, profile_of(overlay, self._deployment), self._groupings, self._network_rule)
         self._shared = overlay.fleet.tried_clusters.of(key)
 
     def _charge(self, searched: ClusterSet) -> None:
-        """Charge searches of earlier decisions, so that what is found within the budget does not depend on them."""
+        """Charge searches of earlier decisions, so that the result within the budget does not depend on them."""
         for rank in ranks_of(searched):
             # Compared here and not asked of the budget: a full fleet has a search on every cluster.
             if self.budget.left <= 0:

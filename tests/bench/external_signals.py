@@ -9,7 +9,7 @@ The name of a deployment says in which way it gets its answers. Both ways take t
 of the machine meets both. A turn is a burst of new deployments and then single changes, as in
 `temporal_burst.py`. Each ratio is the external way over the activity.
 
-Events are those of the scheduler's history. `send_events` is the part that the sending makes.
+The events are in the history of the scheduler. `send_events` counts the events of sending.
 `cpu_s` is the processor time of server, workers and clients during a burst.
 """
 

@@ -1,7 +1,7 @@
 """A bare skeleton of the protocol: the least work with which Temporal can carry it.
 
-Its workflows start, signal and update as many others as those of the product, in the same order:
-a deployment asks the scheduler for places, gets them, and starts its replicas; each replica reports
+Its workflows start, signal and update as many workflows as the product does, in the same order: a
+deployment asks the scheduler for places, gets them, and starts its replicas; each replica reports
 to the scheduler and to its deployment. They have no spec, no status, no ledger and no retries.
 `temporal_burst.py` measures the skeleton and the product in one run.
 """

@@ -2,7 +2,7 @@
 
 Server, workers and clients share this machine, workers and clients even one process, so the load average is printed too: a figure taken
 on a busy machine says little. Times are seconds of wall time. A bare skeleton of the protocol is measured first, in the same run: on every
-machine the product stands beside what Temporal itself costs there. Three measurements, the third on a server of its own:
+machine the product stands beside the cost of Temporal itself. Three measurements, the third on a server of its own:
 
 * burst: all deployments applied at once by eight clients; until the scheduler has placed the last replica;
 * single change: one deployment scaled up by one on the then quiet system; from the signal until the deployment has its decision

@@ -76,7 +76,7 @@ def next_step(staging: ClusterStaging, desired: DesiredStaging, used: Collection
         return None
     current, *older = staging.copies
     for copy in older:
-        # Pods of replicas that have not registered yet may mount what an earlier run left.
+        # Pods of replicas that have not registered yet may mount the volume of an earlier run.
         may_serve = bool(copy.ready_at or copy.owner_uid)
         if copy.claim not in used and (current.ready_at or not may_serve):
             return NextStep("remove", copy, teardown_steps=_ALL_STEPS)

@@ -87,7 +87,7 @@ def record_applied(staging: ClusterStaging, copy: Copy, generation: int, applied
 
 
 def _record_earlier(staging: ClusterStaging, applied: CacheApplied) -> None:
-    """Record what earlier runs of the cache left beside an artifact, so that it is removed too."""
+    """Record the volumes that earlier runs of the cache left, so that they are removed too."""
     own = [each for each in staging.copies if not each.owner_uid]
     earlier = [Copy(claim=found.claim, owner_uid=found.uid) for found in applied.earlier if all(each.claim != found.claim for each in own)]
     staging.copies = [*own, *earlier]

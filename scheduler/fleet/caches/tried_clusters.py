@@ -1,4 +1,4 @@
-"""What trials of a template found on each cluster, kept from decision to decision.
+"""The outcomes of trials of a template on each cluster, kept between decisions.
 
 A trial depends on nothing but the template and the cluster. So its outcome, its scores and the nodes that it lacked are kept until one
 rule drops them: a replica came, went or changed its nodes there, or the cluster was published again. A decision that refuses a request,
@@ -18,7 +18,7 @@ from scheduler.fleet.ledger import Ledger
 from scheduler.hardware.node_fitting import Trial
 
 # Clusters that take a replica, of all templates together: with its scores each takes about 1 KiB. Clusters that take none are kept as
-# sets, and those of one template count as so many.
+# sets, and the outcomes of one template count as so many.
 _KEPT_MAX = 300_000
 _TEMPLATE = 200
 Key = TypeVar("Key")
@@ -29,11 +29,11 @@ class TriedClusters:
 
     Attributes:
         known: the clusters that were tried.
-        fitting: those of them that take a replica; `trials` has the outcome of each by its rank.
+        fitting: the clusters among them that take a replica; `trials` has the outcome of each by its rank.
         failing: the others, by outcome.
         gaps: of the others the nodes that are missing there, as far as a headline asked for them.
         columns: scores of fitting clusters, as far as a profile asked for them.
-        steps: what the search on a cluster took, by rank; `searched` are the clusters with a search.
+        steps: the steps of the search on a cluster, by rank; `searched` are the clusters with a search.
 
     """
 
@@ -50,7 +50,7 @@ class TriedClusters:
         self.bounds: Mapping[str, tuple[int, int]] = {}
 
     def add(self, found: Mapping[int, Trial], steps: Mapping[int, int]) -> None:
-        """Keep the outcomes on clusters that were not tried, by rank, and the steps of those with a search."""
+        """Keep the outcomes on clusters that were not tried, by rank, and the steps of their searches."""
         ranks: dict[Trial, list[int]] = {}
         fitting = {rank: trial for rank, trial in found.items() if trial.failed < 0}
         for rank, trial in found.items():
@@ -85,7 +85,7 @@ class TriedClusters:
         return found or next(trial for trial, clusters in self.failing.items() if clusters >> rank & 1)
 
     def forget(self, clusters: ClusterSet) -> None:
-        """Drop what is known of some clusters."""
+        """Drop the outcomes on some clusters."""
         gone = ClusterSet(clusters & self.known)
         if not gone:
             return
@@ -162,7 +162,7 @@ class Column:
 
 
 class TriedClusterCache:
-    """The outcomes of many templates on the clusters of a fleet, whatever an overlay changed."""
+    """The outcomes of many templates on the clusters of a fleet, without the changes of an overlay."""
 
     def __init__(self, index: ClusterIndex, ledger: Ledger) -> None:
         self._index = index
@@ -172,7 +172,7 @@ class TriedClusterCache:
         self._tried: dict[object, tuple[TriedClusters, int, int]] = {}
 
     def of(self, key: object) -> TriedClusters:
-        """Return what is known of the clusters as they are now; `key` stands for all that a trial depends on beside its cluster."""
+        """Return the outcomes on the clusters as they are now; `key` names everything else that a trial depends on."""
         if self._epoch != self._index.epoch:
             self.clear()
             self._epoch = self._index.epoch
@@ -186,7 +186,7 @@ class TriedClusterCache:
         return tried
 
     def clear(self) -> None:
-        """Forget all, because what a trial depends on changed for every cluster."""
+        """Forget all outcomes, because every cluster changed."""
         self._tried.clear()
 
     def _changed_since(self, charged: int, published: int) -> ClusterSet | None:

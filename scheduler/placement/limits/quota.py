@@ -152,7 +152,7 @@ class QuotaGate:
 
 
 def _most(compiled: CompiledTemplate) -> Amount:
-    """Return what a replica takes where a quota counts every pool."""
+    """Return the charge of a replica where a quota counts every pool."""
     most = NOTHING
     for engine in compiled.engines:
         for member in engine.members:

@@ -39,7 +39,7 @@ def manifest(source: str, block: Any = None, **others: Any) -> dict[str, Any]:
         (manifest("GKE"), None, None),
         ({}, None, None),
     ],
-    ids=["GKE", "EKS", "what was pinned stays", "not at a cloud", "without its block", "nothing"],
+    ids=["GKE", "EKS", "a pinned version stays", "not at a cloud", "without its block", "nothing"],
 )
 def test_the_account_of_a_manifest(document: dict[str, Any], before: CloudAccount | None, expected: dict[str, Any] | None) -> None:
     found = account_of("prod", "u", document, before)

@@ -75,4 +75,4 @@ async def _wait_condition(holds: Callable[[], bool], **_: Any) -> None:
         if holds():
             return
         await asyncio.sleep(0)
-    raise AssertionError("the workflow waits for what never happens in this test")
+    raise AssertionError("the workflow waits for an event that never happens in this test")

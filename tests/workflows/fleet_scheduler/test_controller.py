@@ -411,7 +411,7 @@ def test_a_policy_that_cannot_be_used_leaves_the_last_one_in_force_and_says_why(
     assert scheduler.cache.fleet.options.priority_of("high") == (9 if problem else 0)
 
 
-# --- what is due without a message ------------------------------------------------------------------
+# --- due without a message ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

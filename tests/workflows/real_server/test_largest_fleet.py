@@ -1,6 +1,6 @@
 """Deployments with as many replicas, as long names and as large templates as admission accepts.
 
-No payload, memo, search attribute or history of theirs exceeds what a real server takes, and the
+No payload, memo, search attribute or history of theirs exceeds the limits of a real server, and the
 command line shows them.
 """
 

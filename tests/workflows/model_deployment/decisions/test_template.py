@@ -43,7 +43,7 @@ SPEC = template_message(STATE, REPLICA, {}, 1).spec
     ("replica", "expected"),
     [
         ({}, {}),
-        # Its reports continue those of its earlier run.
+        # Its reports continue the numbers of its earlier run.
         ({"restarted": True}, {"restarted": True, "first_sequence": 7}),
         (
             {"restarted": True, "deletion_reason": "Deleted"},
