@@ -207,7 +207,7 @@ def _is_too_small(fit: LayoutFit, free: Sequence[int]) -> bool:
 
     The engines need more nodes than there are, or more engines of some cost and above than its pools have room for.
     """
-    usable = {p for engine in fit.engines for p in engine.positions}
+    usable = dict.fromkeys(p for engine in fit.engines for p in engine.positions)
     nodes = [free[p] for p in usable if free[p] > 0]
     costs = sorted((engine.cost for engine in fit.engines), reverse=True)
     if sum(costs) > sum(nodes):
