@@ -240,9 +240,9 @@ class CloudPlane(CloudCalls):
 
 
 def row(seen: Json, key: str) -> Json:
-    """One object of the progress."""
+    """Return one object of the progress; one without a phase while the progress does not have it."""
     found: list[Json] = [each for each in seen["objects"] if each["key"] == key]
-    return found[0]
+    return found[0] if found else {"key": key, "phase": ""}
 
 
 @asynccontextmanager
