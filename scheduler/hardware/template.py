@@ -17,8 +17,9 @@ from scheduler.model.digests import digest_of
 from scheduler.model.inputs import DeviceSet, EngineView, MemberView
 from scheduler.model.rules import MatchRules
 
-# Layouts, device sets and pools of which a template keeps what it found there.
+# Device sets and pools whose match a template keeps, and layouts: each cluster may have its own.
 _KEPT = 4_096
+_LAYOUTS_KEPT = 16_384
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,9 +71,9 @@ class CompiledTemplate:
         self.spanning = frozenset(i for i, engine in enumerate(engines) if engine.span_pools and len(engine.members) == 1)
         # Engines of one member each, none of which can be stranded: what fits a device set is all there is to know.
         self._alone = not self.spanning and all(len(needs) == 1 for needs in self.needs)
-        # Of each engine that has one member: whether it claims on a device set, and the nodes that it takes then.
-        self._claimable: list[dict[str, bool]] = [{} for _ in engines]
-        self._costs_alone = [engine_cost(engine, (True,) * len(engine.members)) for engine in engines]
+        # Of each engine the outcome on device sets, and the fit by the outcomes on the sets of a layout.
+        self._codes: list[dict[str, int]] = [{} for _ in engines]
+        self._engine_fits: list[dict[tuple[int, ...], EngineFit]] = [{} for _ in engines]
         self._fits: dict[tuple[str, ...], LayoutFit] = {}
         self._placed: dict[tuple[int, str, str], EnginePlacement] = {}
 
@@ -80,7 +81,7 @@ class CompiledTemplate:
         """Match all engines against a layout."""
         known = self._fits.get(layout.key)
         if known is None:
-            known = remember(self._fits, layout.key, self._match(layout), _KEPT)
+            known = remember(self._fits, layout.key, self._match(layout), _LAYOUTS_KEPT)
         return known
 
     def _match(self, layout: Layout) -> LayoutFit:
@@ -115,24 +116,31 @@ class CompiledTemplate:
 
     def engine_on(self, i: int, layout: Layout) -> EngineFit:
         """Match one engine: all members fit one pool, none is stranded there, and one of them claims."""
-        if self._alone:
-            known = self._claimable[i]
-            found = []
-            for p, digest in enumerate(layout.key):
-                claims = known.get(digest)
-                if claims is None:
-                    claims = self._claims_alone(i, digest, layout.sets[p])
-                if claims:
-                    found.append(p)
-            return EngineFit(tuple(found), self._costs_alone[i] if found else 0, (bool(found),))
+        codes, fits = self._codes[i], self._engine_fits[i]
+        try:
+            key = tuple(map(codes.__getitem__, layout.key))
+        except KeyError:
+            key = tuple(self._code(i, devices) for devices in layout.sets)
+            for digest, code in zip(layout.key, key, strict=True):
+                remember(codes, digest, code, _KEPT)
+        known = fits.get(key)
+        return remember(fits, key, self._match_engine(i, layout), _KEPT) if known is None else known
+
+    def _code(self, i: int, devices: DeviceSet | None) -> int:
+        """Return the outcome of an engine's members on a device set as a number."""
+        if devices is None:
+            return 0
+        code = 0
+        for need in self.needs[i]:
+            fit = need.fit(devices)
+            code = 3 * code + (1 + bool(fit.resolved) if fit.fits else 0)
+        return code
+
+    def _match_engine(self, i: int, layout: Layout) -> EngineFit:
         table = self.member_fits(i, layout)
         capable = tuple(any(fit is not None and fit.fits and fit.resolved for fit in row) for row in table)
         positions = tuple(p for p in range(len(layout.sets)) if self._takes(table, capable, p, claims=i in self.spanning))
         return EngineFit(positions, engine_cost(self.engines[i], capable), capable)
-
-    def _claims_alone(self, i: int, digest: str, devices: DeviceSet | None) -> bool:
-        fit = self.needs[i][0].fit(devices) if devices else None
-        return remember(self._claimable[i], digest, fit is not None and fit.fits and bool(fit.resolved), _KEPT)
 
     def member_fits(self, i: int, layout: Layout) -> list[list[MemberFit | None]]:
         """For each member of an engine its fit on each pool; None where a pool takes no new replica."""

@@ -52,6 +52,7 @@ def test_a_class_that_comes_back_is_used_again(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_template_keeps_what_it_found_on_so_many_pools_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template, "_KEPT", 5)
+    monkeypatch.setattr(template, "_LAYOUTS_KEPT", 5)
     monkeypatch.setattr(device_matching, "_SETS_KEPT", 5)
     view = deployment(engine("main", alone(ask(at_least("77Gi")))))
     compiled = compile_template(view.engines, MatchRules())
@@ -59,6 +60,8 @@ def test_a_template_keeps_what_it_found_on_so_many_pools_only(monkeypatch: pytes
         world = fleet(cluster("a", pool(f"p-{number}", 1, gpu(f"{100 + number}Gi"))))
         assert places(decided(world, view)) == ["a/0"]
     assert max(sizes(compiled).values()) <= 5
+    assert [len(codes) <= 5 for codes in compiled._codes] == [True]
+    assert [len(fits) <= 5 for fits in compiled._engine_fits] == [True]
     assert len(compiled.needs[0][0]._fits) <= 5
 
 
