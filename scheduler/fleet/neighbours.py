@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
+from scheduler.fleet.cluster_index import ClusterIndex, ClusterSet
 from scheduler.model.decision import AntiAffinity
 from scheduler.model.inputs import LedgerEntry
 
@@ -29,11 +30,14 @@ _ANY: Pair = ("", "")
 class Neighbours:
     """Replicas per cluster, for each group of replicas whose deployments have the same labels, or avoid the same."""
 
-    __slots__ = ("_avoiding", "_counts", "_labelled", "_parent")
+    __slots__ = ("_avoiding", "_counts", "_labelled", "_parent", "_sets")
 
     def __init__(self, parent: Neighbours | None = None) -> None:
         self._parent = parent
         self._counts: dict[LabelGroup | AvoidingGroup, Counter[str]] = {}
+        # The clusters of groups, with the epoch of their ranks.
+        # They are dropped when a replica of the group comes or goes.
+        self._sets: dict[LabelGroup | AvoidingGroup, tuple[int, ClusterSet]] = {}
         # The groups that a pair of labels may lead to, those of a fork beside those of its parent.
         self._labelled: dict[tuple[str, Pair], dict[LabelGroup, None]] = {}
         self._avoiding: dict[Pair, dict[AvoidingGroup, None]] = {}
@@ -68,6 +72,7 @@ class Neighbours:
 
     def _add(self, group: LabelGroup | AvoidingGroup, cluster: str, sign: int) -> bool:
         """Count a replica of a group; True if the group is new here. What is not needed any more is dropped."""
+        self._sets.pop(group, None)
         counts = self._counts.get(group)
         is_new = counts is None
         if counts is None:
@@ -96,6 +101,21 @@ class Neighbours:
         for cluster, change in counts.items():
             total[cluster] = total.get(cluster, 0) + change
         return {cluster: number for cluster, number in total.items() if number}
+
+    def clusters(self, group: LabelGroup | AvoidingGroup, index: ClusterIndex) -> ClusterSet:
+        """Return the clusters with a replica of a group."""
+        if group not in self._counts and self._parent:
+            return self._parent.clusters(group, index)
+        known = self._sets.get(group)
+        if known is None or known[0] != index.epoch:
+            known = self._sets[group] = (index.epoch, index.named(self.on(group)))
+        return known[1]
+
+    def count(self, group: LabelGroup | AvoidingGroup, cluster: str) -> int:
+        """Return the replicas of a group on one cluster."""
+        counts = self._counts.get(group)
+        below = self._parent.count(group, cluster) if self._parent else 0
+        return below + (counts[cluster] if counts else 0)
 
     def selected(self, namespace: str, wanted: Mapping[str, str]) -> Iterator[LabelGroup]:
         """Give the groups of a namespace with all of these labels, of which there is one at least."""

@@ -64,7 +64,7 @@ class Constraints:
         return next(text for text, _ in self.violations(ClusterSet(1 << info.rank), own))
 
     def violations(self, clusters: ClusterSet, own: ReplicaCounts) -> Iterator[tuple[str, ClusterSet]]:
-        """Return by the first rule that they break the clusters where no further replica is allowed."""
+        """Return the clusters that break a rule, by the first rule that each breaks."""
         self._catch_up(own)
         left: int = clusters
         for text, allowed in self._rules(own):
@@ -75,7 +75,7 @@ class Constraints:
                 return
 
     def _rules(self, own: ReplicaCounts) -> Iterator[tuple[str, int]]:
-        """Return the rules in words, each with the clusters where one more replica does not break it."""
+        """Return each rule in words, with the clusters where one more replica respects it."""
         yield "another deployment's anti-affinity", ~self._forbidden
         for rule in self._required_spreads:
             yield f"topology spread over {rule.topology_key}", self._within_skew(rule, own)
@@ -85,7 +85,8 @@ class Constraints:
             yield f"affinity to {_text(term)}", self._affinity_domains(term)
         policy = self._deployment.policy
         if policy.cache_required and self._deployment.cache.state == "Present":
-            yield f"cacheRequired: ModelCache {self._deployment.cache.name} is not {policy.cache_required}", self._with_cache()
+            cache = f"cacheRequired: ModelCache {self._deployment.cache.name}"
+            yield f"{cache} is not {policy.cache_required}", self._with_cache()
 
     def penalties(self, own: ReplicaCounts) -> Callable[[ClusterInfo], int]:
         """Say of any cluster how little it meets the preferences; lower is better."""
@@ -182,24 +183,26 @@ class Constraints:
     def _with_others(self, term: AffinityTerm) -> ClusterSet:
         """Give the clusters whose domain has a replica of another deployment that the term selects."""
         deployment, neighbours = self._deployment, self._overlay.ledger.neighbours
-        names: dict[str, None] = {}
+        found: int = NO_CLUSTERS
         for namespace in _namespaces(term, deployment.namespace):
             if term.match_labels:
                 for group in neighbours.selected(namespace, term.match_labels):
-                    names |= self._of_others(group)
+                    found |= self._of_others(group)
             else:
-                names |= self._of_anybody_else(namespace)
-        return self._expanded(self._overlay.index.named(names), term.topology_key)
+                found |= self._overlay.index.named(self._of_anybody_else(namespace))
+        return self._expanded(ClusterSet(found), term.topology_key)
 
-    def _of_others(self, group: LabelGroup | AvoidingGroup) -> dict[str, None]:
-        """Name the clusters with replicas of a group that are not own ones."""
-        deployment, ledger = self._deployment, self._overlay.ledger
-        found = ledger.neighbours.on(group)
+    def _of_others(self, group: LabelGroup | AvoidingGroup) -> ClusterSet:
+        """Return the clusters with replicas of a group that are not own ones."""
+        deployment, ledger, index = self._deployment, self._overlay.ledger, self._overlay.index
+        found = ledger.neighbours.clusters(group, index)
         own = Counter[str]()
         if group[0] == deployment.namespace:
             entries = ledger.owned(deployment.namespace, deployment.name).values()
             own.update(entry.cluster for entry in entries if group[1] in (entry.labels, entry.avoids))
-        return {name: None for name, number in found.items() if number > own[name]}
+        count = ledger.neighbours.count
+        alone = [name for name, number in own.items() if number == count(group, name)]
+        return ClusterSet(found & ~index.named(alone))
 
     def _of_anybody_else(self, namespace: str) -> dict[str, None]:
         deployment, ledger = self._deployment, self._overlay.ledger
@@ -223,18 +226,19 @@ class Constraints:
 
     def _excluded_by_others(self) -> ClusterSet:
         """Give the clusters whose domain is excluded by the anti-affinity of a replica of another deployment."""
-        deployment, index = self._deployment, self._overlay.index
-        excluded: dict[str, dict[str, None]] = {}
+        deployment = self._deployment
+        excluded: dict[str, int] = {}
         for group in self._overlay.ledger.neighbours.avoiding(deployment.labels.items()):
             keys = dict.fromkeys(
                 key
                 for key, namespaces, wanted in group[1]
                 if deployment.namespace in (namespaces or (group[0],)) and _has(deployment.labels, dict(wanted))
             )
-            names = self._of_others(group) if keys else {}
+            others = self._of_others(group) if keys else NO_CLUSTERS
             for key in keys:
-                excluded[key] = {**excluded.get(key, {}), **names}
-        return ClusterSet(reduce(or_, (self._expanded(index.named(names), key) for key, names in excluded.items()), 0))
+                excluded[key] = excluded.get(key, 0) | others
+        expanded = (self._expanded(ClusterSet(others), key) for key, others in excluded.items())
+        return ClusterSet(reduce(or_, expanded, 0))
 
     def _with_cache(self) -> ClusterSet:
         found = 0
