@@ -141,13 +141,15 @@ def _count_unmatched(overlay: FleetOverlay, compiled: CompiledTemplate, refused:
     for engine, clusters in overlay.blocked(compiled).items():
         number = (clusters & refused).bit_count()
         if number:
-            counts[reasons.NO_POOL_MATCHES, f"had no pool for engine {compiled.engines[engine].name}"] += number
+            name = compiled.engines[engine].name
+            counts[reasons.NO_POOL_MATCHES, f"had no pool for engine {name}"] += number
 
 
 def _count_full(placer: ReplicaPlacer, remaining: ClusterSet, counts: Counts) -> NearestMiss:
     nearest = NearestMiss(placer)
     deployment, own = placer.deployment, placer.own
     fitting: int = NO_CLUSTERS
+    lacking = []
     for outcomes, clusters in placer.trials.tried(remaining):
         short: int = NO_CLUSTERS
         for trial, failing in outcomes.failing.items():
@@ -156,8 +158,9 @@ def _count_full(placer: ReplicaPlacer, remaining: ClusterSet, counts: Counts) ->
                 continue
             counts[refused_by(placer, trial)] += failed.bit_count()
             short |= NO_CLUSTERS if trial.violation else failed
-        nearest.measure(outcomes, ClusterSet(short))
+        lacking.append((outcomes, ClusterSet(short)))
         fitting |= clusters & outcomes.fitting
+    nearest.measure(lacking)
     allowed = placer.constraints.allowed(own)
     if fitting & allowed:
         counts[reasons.UNDECIDED, NOT_TRIED] += (fitting & allowed).bit_count()

@@ -5,13 +5,14 @@ A request that fits nowhere visits every cluster that passed the filters, so a v
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
 from scheduler.explain.whole_replica import PoolCapacity, PoolNeed, choose_pools, engine_order, pool_needs, unit_name
 from scheduler.fleet.caches.tried_clusters import TriedClusters
-from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
+from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet, ranks_of
 from scheduler.hardware.charged_devices import Pods, PoolLoad, capacity_of, pods_on
 from scheduler.hardware.template import Layout
 from scheduler.model.inputs import PoolView
@@ -49,14 +50,25 @@ class NearestMiss:
         self.group = ""
         self._orders: dict[Layout, list[int]] = {}
 
-    def measure(self, outcomes: TriedClusters, clusters: ClusterSet) -> None:
-        """Measure the missing capacity on clusters where a replica does not fit, and remember the nearest."""
+    def measure(self, parts: Sequence[tuple[TriedClusters, ClusterSet]]) -> None:
+        """Measure the missing capacity on clusters that lack some, and remember the nearest.
+
+        Each part has the outcomes of trials, and the clusters that they are about.
+        """
         if counts_devices(self._placer.overlay):
-            self._measure_devices(outcomes, clusters)
-            return
+            engines: dict[int, int] = {}
+            for outcomes, clusters in parts:
+                engines |= {rank: outcomes.trial(rank).failed for rank in ranks_of(clusters)}
+            self._measure_devices(engines)
+        else:
+            for outcomes, clusters in parts:
+                self._measure_nodes(outcomes, clusters)
+
+    def _measure_nodes(self, outcomes: TriedClusters, clusters: ClusterSet) -> None:
         index = self._placer.overlay.index
         known: int = reduce(or_, outcomes.gaps.values(), 0)
-        outcomes.add_gaps({info.rank: self._missing_nodes(info) for info in index.each(ClusterSet(clusters & ~known))})
+        unmeasured = index.each(ClusterSet(clusters & ~known))
+        outcomes.add_gaps({info.rank: self._missing_nodes(info) for info in unmeasured})
         for gap in sorted(outcomes.gaps):
             nearest = clusters & outcomes.gaps[gap]
             if nearest:
@@ -64,13 +76,15 @@ class NearestMiss:
                 self.remember(gap, info, outcomes.trial(info.rank).failed)
                 return
 
-    def _measure_devices(self, outcomes: TriedClusters, clusters: ClusterSet) -> None:
-        for info in self._placer.overlay.index.each(clusters):
+    def _measure_devices(self, engines: Mapping[int, int]) -> None:
+        """Measure clusters by rank, given the engine that failed on each."""
+        for rank in sorted(engines):
             nearest = self._key[0] if self._key else -1
             if 0 <= nearest <= 1:
                 return  # no cluster that comes later by name can be nearer
-            engine = outcomes.trial(info.rank).failed
-            self.remember(_DeviceMiss(self._placer, info, engine, nearest).gap, info, engine)
+            info = self._placer.overlay.index.ranked[rank]
+            gap = _DeviceMiss(self._placer, info, engines[rank], nearest).gap
+            self.remember(gap, info, engines[rank])
 
     def _missing_nodes(self, info: ClusterInfo) -> int:
         fits = self._placer.compiled.on(info.layout).engines

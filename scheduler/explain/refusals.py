@@ -35,7 +35,8 @@ def refusal(placer: ReplicaPlacer, info: ClusterInfo, trial: Trial, allowed: Clu
     if trial.failed >= 0:
         return refused_by(placer, trial)
     if not allowed >> info.rank & 1:
-        return reasons.POLICY, filter_text(reasons.POLICY, placer.deployment, placer.constraints.violated(info, placer.own))
+        rule = placer.constraints.violated(info, placer.own)
+        return reasons.POLICY, filter_text(reasons.POLICY, placer.deployment, rule)
     return None
 
 
@@ -46,4 +47,5 @@ def refused_by(placer: ReplicaPlacer, trial: Trial) -> tuple[str, str]:
         return reasons.POLICY, filter_text(reasons.QUOTA_EXCEEDED, deployment, f"({trial.violation})")
     if trial.violation:
         return reasons.POLICY, filter_text(reasons.POLICY, deployment, trial.violation)
-    return reasons.INSUFFICIENT_NODES, filter_text(reasons.INSUFFICIENT_NODES, deployment, placer.compiled.engines[trial.failed].name)
+    engine = placer.compiled.engines[trial.failed].name
+    return reasons.INSUFFICIENT_NODES, filter_text(reasons.INSUFFICIENT_NODES, deployment, engine)

@@ -1,4 +1,4 @@
-"""The changes of a ledger or of an index of clusters, in order, for caches that follow them.
+"""The changes of a ledger or of an index of clusters, in order, for the caches that follow them.
 
 A reader remembers where it stopped. The log is short: a reader that stopped before its beginning counts everything anew.
 """

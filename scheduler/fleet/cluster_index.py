@@ -181,7 +181,7 @@ class ClusterIndex:
         return [self.device_sets[digest] for digest, clusters in self.offering.items() if clusters]
 
     def blocked(self, compiled: CompiledTemplate) -> dict[int, ClusterSet]:
-        """Return the clusters by the first engine that fits none of their pools; -1 has the clusters with a pool for every engine.
+        """Return the clusters by the first engine that fits none of their pools, -1 if all fit one.
 
         Node counts do not matter.
         """
@@ -204,7 +204,9 @@ class ClusterIndex:
                 ranks.setdefault(engine, []).append(clusters.bit_length() - 1)
         # Where every cluster has a layout of its own, setting bits one by one in a wide number would be quadratic.
         alone = {engine: bits(of_engine, len(self.ranked)) for engine, of_engine in ranks.items()}
-        return {engine: ClusterSet(shared.get(engine, 0) | alone.get(engine, 0)) for engine in {**shared, **alone}}
+        for engine, clusters in alone.items():
+            shared[engine] = shared.get(engine, 0) | clusters
+        return {engine: ClusterSet(clusters) for engine, clusters in shared.items()}
 
     def each(self, clusters: ClusterSet) -> Iterator[ClusterInfo]:
         """Give the clusters of a set in name order."""
@@ -252,7 +254,8 @@ class _SetBuilder:
         self.tainted: dict[tuple[Taint, ...], list[int]] = {}
         self.layouts: dict[Layout, list[int]] = {}
         self.offering: dict[str, list[int]] = {}
-        self.flags: dict[str, list[int]] = {flag: [] for flag in ("ready", "gateway", "deleting", "storage", "observed", "pooled")}
+        names = ("ready", "gateway", "deleting", "storage", "observed", "pooled")
+        self.flags: dict[str, list[int]] = {flag: [] for flag in names}
 
     def add(self, info: ClusterInfo) -> None:
         view = info.view
@@ -263,7 +266,8 @@ class _SetBuilder:
         self.layouts.setdefault(info.layout, []).append(info.rank)
         for digest in info.offered:
             self.offering.setdefault(digest, []).append(info.rank)
-        flags = (is_ready(view), bool(view.gateway_address), view.deleting, bool(view.cache_storage_class), info.observed, bool(info.pools))
+        has_gateway, has_storage = bool(view.gateway_address), bool(view.cache_storage_class)
+        flags = (is_ready(view), has_gateway, view.deleting, has_storage, info.observed, bool(info.pools))
         for ranks, held in zip(self.flags.values(), flags, strict=True):
             if held:
                 ranks.append(info.rank)
@@ -276,8 +280,10 @@ class _SetBuilder:
         index.tainted = {taints: bits(ranks, size) for taints, ranks in self.tainted.items()}
         index.layouts = {layout: bits(ranks, size) for layout, ranks in self.layouts.items()}
         index.offering = {digest: bits(ranks, size) for digest, ranks in self.offering.items()}
-        flags = (bits(ranks, size) for ranks in self.flags.values())
-        index.ready, index.gateway, index.deleting, index.storage, index.observed, index.with_pools = flags
+        flags = {flag: bits(ranks, size) for flag, ranks in self.flags.items()}
+        index.ready, index.gateway, index.deleting = flags["ready"], flags["gateway"], flags["deleting"]
+        index.storage, index.observed = flags["storage"], flags["observed"]
+        index.with_pools = flags["pooled"]
 
 
 def bits(ranks: list[int], size: int) -> ClusterSet:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from scheduler.hardware.template import LayoutFit
 
 STEPS_MAX = 10_000
-# What all searches of one decision may take together, in steps of this search of about 1 µs: a fleet has ten thousand clusters.
-DECISION_STEPS_MAX = 3_000_000
+# All searches of one decision together, in steps of about 2 µs: a fleet has ten thousand clusters.
+DECISION_STEPS_MAX = 500_000
 CUT_SHORT = f"the limit of {DECISION_STEPS_MAX} search steps for one decision (give it fewer engines, or fewer devices per engine)"
 PoolOrder = Callable[[int, Sequence[int]], Sequence[int]]
 
@@ -203,9 +203,9 @@ def fit_nodes(
 
 
 def _is_too_small(fit: LayoutFit, free: Sequence[int]) -> bool:
-    """Whether no arrangement can fit, found out without a search.
+    """Whether counting shows that no arrangement fits.
 
-    The engines need more nodes than there are, or more engines of some cost and above than its pools have room for.
+    The engines need more nodes than are free, or too few pools have room for the large engines.
     """
     usable = dict.fromkeys(p for engine in fit.engines for p in engine.positions)
     nodes = [free[p] for p in usable if free[p] > 0]

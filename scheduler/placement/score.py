@@ -7,7 +7,7 @@ Pools are taken in published order by default; every other profile takes the lea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 
@@ -90,12 +90,12 @@ class ClusterScorer:
         # Whether two engines would share a network is known of a trial alone; all else is known of sets of clusters.
         self.spreads = self._functions == PROFILES[DEFAULT] and not self._prefers_domain
         self._bounds: dict[str, tuple[int, int]] = {}
-        # Functions that count replicas of the deployment: each placement changes their scores on many clusters.
+        # These functions count own replicas: each placement changes their scores on many clusters.
         self._counting = [name for name in self._functions if name == "spread" or ":" in name]
         self._phases = self._by_phase() if "locality" in self._functions else Levels()
 
-    def ranked(self, tried: Iterable[tuple[TriedClusters, ClusterSet]]) -> Iterator[tuple[ClusterInfo, Trial]]:
-        """Return the clusters with free capacity, best first, given the outcomes of trials and the clusters that are asked about."""
+    def ranked(self, tried: Parts) -> Iterator[tuple[ClusterInfo, Trial]]:
+        """Return the clusters with free capacity, best first, given the outcomes of trials there."""
         parts = [(outcomes, ClusterSet(clusters & outcomes.fitting)) for outcomes, clusters in tried]
         parts = [(outcomes, clusters) for outcomes, clusters in parts if clusters]
         for outcomes, clusters in parts:
@@ -105,16 +105,18 @@ class ClusterScorer:
         while parts:
             best = self._best(parts)
             rank = (best & -best).bit_length() - 1
-            trial = next(outcomes.trials[rank] for outcomes, clusters in parts if clusters >> rank & 1)
-            parts = [(outcomes, left) for outcomes, clusters in parts if (left := ClusterSet(clusters & ~(1 << rank)))]
-            yield self._overlay.index.ranked[rank], trial
+            owner = next(outcomes for outcomes, clusters in parts if clusters >> rank & 1)
+            parts = [(outcomes, ClusterSet(left & ~(1 << rank))) for outcomes, left in parts]
+            parts = [(outcomes, left) for outcomes, left in parts if left]
+            yield self._overlay.index.ranked[rank], owner.trials[rank]
 
     def _score(self, outcomes: TriedClusters, clusters: ClusterSet) -> None:
         """Compute the scores of clusters that have none yet."""
         for name in self._fixed_names():
             column = outcomes.column(name)
             infos = self._overlay.index.each(ClusterSet(clusters & ~column.known))
-            column.put({info.rank: self._value(name, info, outcomes.trials[info.rank]) for info in infos})
+            trials = outcomes.trials
+            column.put({info.rank: self._value(name, info, trials[info.rank]) for info in infos})
 
     def _best(self, parts: Parts) -> ClusterSet:
         """Return the best of some clusters, or several if all their scores are equal."""
@@ -133,7 +135,7 @@ class ClusterScorer:
         return best
 
     def _levels(self, name: str) -> Levels | None:
-        """Return the numbers that a function compares and that many clusters share, or None if its scores belong to a cluster."""
+        """Return the numbers that a function compares, or None if its scores belong to a cluster."""
         if name == "spread":
             return self._own.clusters
         if name == "locality":
@@ -148,7 +150,9 @@ class ClusterScorer:
             names.setdefault(CACHE_PHASES.get(phase, CACHE_PHASES[""]), []).append(name)
         unstaged: int = index.everything & ~index.named(self._deployment.cache.phases)
         for value in sorted({*names, CACHE_PHASES[""]}):
-            clusters = index.named(names.get(value, ())) | (unstaged if value == CACHE_PHASES[""] else 0)
+            clusters: int = index.named(names.get(value, ()))
+            if value == CACHE_PHASES[""]:
+                clusters |= unstaged
             levels.add(str(value), ClusterSet(clusters), value)
         return levels
 
@@ -157,7 +161,8 @@ class ClusterScorer:
     def _weigh(self, parts: Parts) -> None:
         """Bring the scores that belong to a cluster to one scale. Its ends are the best and the worst at the beginning of the decision."""
         if not self._bounds:
-            self._bounds = {name: self._ends(name, parts) for name in self._functions if name not in self._counting}
+            fixed = [name for name in self._functions if name not in self._counting]
+            self._bounds = {name: self._ends(name, parts) for name in fixed}
         for outcomes, clusters in parts:
             if outcomes.bounds != self._bounds:
                 outcomes.bounds = self._bounds
@@ -233,7 +238,8 @@ class ClusterScorer:
 
     def scores(self, info: ClusterInfo, trial: Trial) -> dict[str, int]:
         """Give by name what is compared of a cluster with free capacity, the most important first; `trial` is how it fits there."""
-        found = {PREFERENCES[0]: 0} | {name: self._value(name, info, trial) for name in self._fixed_names()}
+        found = {name: self._value(name, info, trial) for name in self._fixed_names()}
+        found.setdefault(PREFERENCES[0], 0)
         one = ClusterSet(1 << info.rank)
         if self._has_preferences:
             found[PREFERENCES[1]] = self._constraints.penalties(self._own.by_name)(info)
@@ -257,7 +263,8 @@ def _least(name: str, parts: Parts, within: ClusterSet) -> tuple[int, ClusterSet
     asked = [(outcomes.columns[name], ClusterSet(clusters & within)) for outcomes, clusters in parts]
     found = [column.least(clusters) for column, clusters in asked if clusters]
     lowest = min(value for value, _ in found)
-    return lowest, ClusterSet(reduce(or_, (clusters for value, clusters in found if value == lowest), 0))
+    best = (clusters for value, clusters in found if value == lowest)
+    return lowest, ClusterSet(reduce(or_, best, 0))
 
 
 def _lowest(name: str, parts: Parts, within: ClusterSet) -> ClusterSet:

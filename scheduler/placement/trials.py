@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.fleet.caches.tried_clusters import TriedClusters, charged_clusters
 from scheduler.fleet.charged_nodes import NO_RELEASING_NODES
-from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet, bits, ranks_of
+from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet, bits
 from scheduler.fleet.nomination import NONE_GONE, Gone
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.charged_devices import pods_on
@@ -62,20 +62,20 @@ class Trials:
         self._quota = quota
         self._groupings, self._network_rule = _groupings(overlay, deployment, compiled)
         self._read = -1
+        profile = profile_of(overlay, deployment)
+        self._key = (compiled.digest, profile, self._groupings, self._network_rule)
         self._shared = self._own = TriedClusters(len(overlay.index.ranked))
-        # Clusters on which this decision finds something else than another one would: `_own` has their outcomes.
+        # Clusters where the outcome belongs to this decision alone: it is in `_own`.
         self._apart = NO_CLUSTERS
-        # Clusters that a rule of this decision may refuse although the replica fits there.
+        # Clusters where a rule of this decision may refuse a replica that fits.
         self._limited = NO_CLUSTERS
-        # Clusters whose searches were charged to the budget.
-        self._charged = NO_CLUSTERS
         # One engine on whole nodes, pools in published order, nothing reserved or refused: then one comparison of nodes per pool decides,
         # on every cluster without observed capacity.
         self.is_simple = (
             len(compiled.engines) == 1
             and self._groupings == _IN_ANY_NETWORK
             and not (counts_devices(overlay) or reserved or overlay.refused or quota.limits)
-            and profile_of(overlay, deployment) == DEFAULT
+            and profile == DEFAULT
         )
 
     def on(self, info: ClusterInfo, gone: Gone = NONE_GONE) -> Trial:
@@ -85,25 +85,25 @@ class Trials:
         # Suggestions try clusters that are not there.
         if gone is not NONE_GONE or self._overlay.index.ranked[info.rank] is not info:
             return self._within_limits(info, gone)
-        tried = next(tried for tried, clusters in self.tried(ClusterSet(1 << info.rank)) if clusters)
-        return tried.trial(info.rank)
+        parts = self.tried(ClusterSet(1 << info.rank))
+        return next(outcomes for outcomes, clusters in parts if clusters).trial(info.rank)
 
     def tried(self, clusters: ClusterSet) -> tuple[tuple[TriedClusters, ClusterSet], ...]:
         """Return the outcomes on some clusters, and which of the clusters they are about.
 
-        The first outcomes are shared with other decisions: capacity alone decides there. The others belong to this decision.
+        Capacity alone decides the first outcomes, which other decisions share. The second ones
+        belong to this decision.
         """
         self._follow()
-        common = ClusterSet(clusters & ~self._apart)
-        self._charge(ClusterSet(common & self._shared.searched & ~self._charged))
-        self._try(self._shared, ClusterSet(common & ~self._apart & ~self._shared.known))
-        self._apart = ClusterSet(self._apart | common & self._shared.fitting & self._limited)
+        self._try_by_capacity(ClusterSet(clusters & ~self._apart & ~self._shared.known))
+        self._apart = ClusterSet(self._apart | clusters & self._shared.fitting & self._limited)
         apart = ClusterSet(clusters & self._apart)
-        self._try(self._own, ClusterSet(apart & ~self._own.known))
-        return (self._shared, ClusterSet(common & ~self._apart)), (self._own, apart)
+        infos = self._overlay.index.each(ClusterSet(apart & ~self._own.known))
+        self._own.add({info.rank: self._within_limits(info) for info in infos})
+        return (self._shared, ClusterSet(clusters & ~apart)), (self._own, apart)
 
     def _follow(self) -> None:
-        """Drop the outcomes of this decision on clusters where it changed replicas since the last call."""
+        """Drop the outcomes of this decision on clusters that it changed since the last call."""
         overlay, changes = self._overlay, self._overlay.ledger.changes
         if self._read == changes.end:
             return
@@ -114,9 +114,10 @@ class Trials:
             changed = charged_clusters(overlay.index, found)
             self._apart = ClusterSet(self._apart | changed)
             self._own.forget(changed)
-        self._limited = overlay.index.named(name for *owner, name, _ in overlay.refused if tuple(owner) == self._owner)
+        refused = (key[2] for key in overlay.refused if key[:2] == self._owner)
+        self._limited = overlay.index.named(refused)
         if self._quota.limits:
-            # The charge of a replica to a quota counts on every cluster.
+            # The usage of a quota counts on every cluster.
             self._own = TriedClusters(self._own.size)
             if self._quota.may_refuse(self._compiled):
                 self._limited = overlay.index.everything
@@ -125,45 +126,36 @@ class Trials:
     def _begin(self) -> None:
         overlay, index = self._overlay, self._overlay.index
         self._own = TriedClusters(len(index.ranked))
-        self._apart = index.everything
-        if counts_devices(overlay) or overlay.options != overlay.fleet.options:
-            return
         names = dict.fromkeys(entry.cluster for entry in overlay.ledger.leaving_for(self._owner))
         names |= overlay.ledger.changed_clusters(overlay.fleet.ledger)
-        # Observations of an adapter expire by time, and no log has that change.
+        # An observation of an adapter expires by time, and no log has that.
         self._apart = ClusterSet(index.named(names) | index.observed | self._reserved.clusters)
-        key = (self._compiled.digest, profile_of(overlay, self._deployment), self._groupings, self._network_rule)
-        self._shared = overlay.fleet.tried_clusters.of(key)
+        self._shared = overlay.fleet.tried_clusters.of(self._key)
 
-    def _charge(self, searched: ClusterSet) -> None:
-        """Charge searches of earlier decisions, so that the result within the budget does not depend on them."""
-        for rank in ranks_of(searched):
-            # Compared here and not asked of the budget: a full fleet has a search on every cluster.
-            if self.budget.left <= 0:
-                self._apart = ClusterSet(self._apart | 1 << rank)
-            else:
-                self.budget.charge(self._shared.steps[rank])
-        self._charged = ClusterSet(self._charged | searched)
+    def _try_by_capacity(self, clusters: ClusterSet) -> None:
+        """Try the engines on clusters, for other decisions too.
 
-    def _try(self, tried: TriedClusters, clusters: ClusterSet) -> None:
+        An outcome that the budget cut short is not shared: the next decision searches there again.
+        """
         found: dict[int, Trial] = {}
-        steps: dict[int, int] = {}
-        is_own = tried is self._own
+        cut: list[int] = []
         for info in self._overlay.index.each(clusters):
-            taken = self.budget.taken
-            trial = self._within_limits(info) if is_own else self._by_capacity(info)
-            if self.budget.is_spent and not is_own:
-                # Another decision may find more here.
-                self._apart = ClusterSet(self._apart | 1 << info.rank)
-                continue
-            found[info.rank] = trial
-            if self.budget.taken > taken:
-                steps[info.rank] = self.budget.taken - taken
-        tried.add(found, steps)
-        self._charged = ClusterSet(self._charged | bits(list(steps), tried.size))
+            if not self._is_cut:
+                found[info.rank] = self._by_capacity(info)
+            if self._is_cut:
+                found.pop(info.rank, None)
+                cut.append(info.rank)
+        self._shared.add(found)
+        self._apart = ClusterSet(self._apart | bits(cut, self._shared.size))
+
+    @property
+    def _is_cut(self) -> bool:
+        return self.budget.is_spent or self.budget.is_exhausted
 
     def _by_capacity(self, info: ClusterInfo) -> Trial:
-        return self._on_nodes_alone(info, NONE_GONE) if self.is_simple else self._restricted(info, _UNRESTRICTED, NONE_GONE)
+        if self.is_simple:
+            return self._on_nodes_alone(info, NONE_GONE)
+        return self._restricted(info, _UNRESTRICTED, NONE_GONE)
 
     def _within_limits(self, info: ClusterInfo, gone: Gone = NONE_GONE) -> Trial:
         if self.is_simple and not info.observed:

@@ -53,13 +53,14 @@ class FullClusterCache:
         """Return the clusters by the first engine without a pool, as the index does."""
         self._catch_up()
         changed = self._index.changed_layouts
-        known = self._blocked.get(compiled.digest)
-        if known is None:
+        kept = self._blocked.get(compiled.digest)
+        if kept is None:
             found = self._index.blocked(compiled)
         else:
-            found, read = known
+            found, read = kept
             for rank in changed[read:]:
-                found = {engine: ClusterSet(clusters & ~(1 << rank)) for engine, clusters in found.items()}
+                others = ~(1 << rank)
+                found = {engine: ClusterSet(known & others) for engine, known in found.items()}
                 engine = compiled.on(self._index.ranked[rank].layout).blocked
                 found[engine] = ClusterSet(found.get(engine, 0) | 1 << rank)
         if len(self._blocked) >= _TEMPLATES_MAX:

@@ -1,8 +1,8 @@
-"""The outcomes of trials of a template on each cluster, kept between decisions.
+"""The outcomes of the trials of a template on each cluster, kept from decision to decision.
 
-A trial depends on nothing but the template and the cluster. So its outcome, its scores and the nodes that it lacked are kept until one
-rule drops them: a replica came, went or changed its nodes there, or the cluster was published again. A decision that refuses a request,
-or that places one replica, tries again only the clusters that changed since the last one.
+A trial depends on the template and the cluster alone. The fleet keeps its outcome, its scores
+and the nodes that it lacked. One rule drops them: the charges of the cluster changed, or the
+cluster was published again. So a decision tries only clusters that changed since the last one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterSet,
 from scheduler.fleet.ledger import Ledger
 from scheduler.hardware.node_fitting import Trial
 
-# Clusters that take a replica, of all templates together: with its scores each takes about 1 KiB. Clusters that take none are kept as
-# sets, and the outcomes of one template count as so many.
+# The clusters that take a replica, counted for all templates together: each takes about 1 KiB with
+# its scores. Clusters that take none are kept as sets: for one template they count as `_TEMPLATE`.
 _KEPT_MAX = 300_000
 _TEMPLATE = 200
 Key = TypeVar("Key")
@@ -33,7 +33,6 @@ class TriedClusters:
         failing: the others, by outcome.
         gaps: of the others the nodes that are missing there, as far as a headline asked for them.
         columns: scores of fitting clusters, as far as a profile asked for them.
-        steps: the steps of the search on a cluster, by rank; `searched` are the clusters with a search.
 
     """
 
@@ -41,16 +40,14 @@ class TriedClusters:
         self.size = size
         self.known = NO_CLUSTERS
         self.fitting = NO_CLUSTERS
-        self.searched = NO_CLUSTERS
         self.trials: dict[int, Trial] = {}
         self.failing: dict[Trial, ClusterSet] = {}
         self.gaps: dict[int, ClusterSet] = {}
         self.columns: dict[str, Column] = {}
-        self.steps: dict[int, int] = {}
         self.bounds: Mapping[str, tuple[int, int]] = {}
 
-    def add(self, found: Mapping[int, Trial], steps: Mapping[int, int]) -> None:
-        """Keep the outcomes on clusters that were not tried, by rank, and the steps of their searches."""
+    def add(self, found: Mapping[int, Trial]) -> None:
+        """Keep the outcomes on clusters that were not tried, by rank."""
         ranks: dict[Trial, list[int]] = {}
         fitting = {rank: trial for rank, trial in found.items() if trial.failed < 0}
         for rank, trial in found.items():
@@ -59,9 +56,7 @@ class TriedClusters:
         for trial, failed in ranks.items():
             self.failing[trial] = self._joined(self.failing.get(trial, NO_CLUSTERS), failed)
         self.trials.update(fitting)
-        self.steps.update(steps)
         self.fitting = self._joined(self.fitting, fitting)
-        self.searched = self._joined(self.searched, steps)
         self.known = self._joined(self.known, found)
 
     def add_gaps(self, found: Mapping[int, int]) -> None:
@@ -73,7 +68,10 @@ class TriedClusters:
             self.gaps[gap] = self._joined(self.gaps.get(gap, NO_CLUSTERS), some)
 
     def _joined(self, clusters: ClusterSet, ranks: Iterable[int]) -> ClusterSet:
-        return ClusterSet(clusters | bits(list(ranks), self.size)) if ranks else clusters
+        found = list(ranks)
+        if len(found) == 1:
+            return ClusterSet(clusters | 1 << found[0])
+        return ClusterSet(clusters | bits(found, self.size)) if found else clusters
 
     def column(self, name: str) -> Column:
         """Return the scores of a name."""
@@ -82,7 +80,9 @@ class TriedClusters:
     def trial(self, rank: int) -> Trial:
         """Return the outcome on a cluster that was tried."""
         found = self.trials.get(rank)
-        return found or next(trial for trial, clusters in self.failing.items() if clusters >> rank & 1)
+        if found is not None:
+            return found
+        return next(trial for trial, clusters in self.failing.items() if clusters >> rank & 1)
 
     def forget(self, clusters: ClusterSet) -> None:
         """Drop the outcomes on some clusters."""
@@ -94,10 +94,7 @@ class TriedClusters:
             del self.trials[rank]
             for column in self.columns.values():
                 column.remove(rank)
-        for rank in ranks_of(ClusterSet(gone & self.searched)):
-            del self.steps[rank]
         self.fitting = ClusterSet(self.fitting & ~gone)
-        self.searched = ClusterSet(self.searched & ~gone)
         self.failing = _without(self.failing, gone)
         self.gaps = _without(self.gaps, gone)
 
@@ -162,7 +159,7 @@ class Column:
 
 
 class TriedClusterCache:
-    """The outcomes of many templates on the clusters of a fleet, without the changes of an overlay."""
+    """The outcomes of many templates on the clusters of a fleet, without any overlay."""
 
     def __init__(self, index: ClusterIndex, ledger: Ledger) -> None:
         self._index = index
@@ -172,29 +169,32 @@ class TriedClusterCache:
         self._tried: dict[object, tuple[TriedClusters, int, int]] = {}
 
     def of(self, key: object) -> TriedClusters:
-        """Return the outcomes on the clusters as they are now; `key` names everything else that a trial depends on."""
+        """Return the outcomes that still hold; `key` names everything else that a trial depends on."""
         if self._epoch != self._index.epoch:
             self.clear()
             self._epoch = self._index.epoch
         known = self._tried.pop(key, None)
         changed = self._changed_since(known[1], known[2]) if known else None
-        tried = TriedClusters(len(self._index.ranked)) if known is None or changed is None else known[0]
-        if changed:
+        if known is None or changed is None:
+            tried = TriedClusters(len(self._index.ranked))
+        else:
+            tried = known[0]
             tried.forget(changed)
         self._tried[key] = (tried, self._ledger.changes.end, self._index.changes.end)
         self._drop_oldest()
         return tried
 
     def clear(self) -> None:
-        """Forget all outcomes, because every cluster changed."""
+        """Drop every outcome, because the policy of the fleet changed."""
         self._tried.clear()
 
     def _changed_since(self, charged: int, published: int) -> ClusterSet | None:
-        """Return the clusters that changed since both logs were read; None when that is not known any more."""
+        """Return the clusters that changed since then, or None if a log is too short."""
         entries, ranks = self._ledger.changes.since(charged), self._index.changes.since(published)
         if entries is None or ranks is None:
             return None
-        return ClusterSet(charged_clusters(self._index, entries) | bits(list(dict.fromkeys(ranks)), len(self._index.ranked)))
+        again = bits(list(dict.fromkeys(ranks)), len(self._index.ranked))
+        return ClusterSet(charged_clusters(self._index, entries) | again)
 
     def _drop_oldest(self) -> None:
         sizes = {key: _TEMPLATE + len(tried.trials) for key, (tried, _, _) in self._tried.items()}

@@ -53,7 +53,7 @@ class QuotaGate:
         return next(self._refusals(info, before, after), "")
 
     def may_refuse(self, compiled: CompiledTemplate) -> bool:
-        """Whether a replica may exceed a quota on some cluster, if a quota counts all that it takes."""
+        """Whether a replica may exceed a quota on some cluster."""
         most = _most(compiled)
         for n, quota in self._quotas:
             used = self._usage(n).plus(most)
@@ -152,7 +152,7 @@ class QuotaGate:
 
 
 def _most(compiled: CompiledTemplate) -> Amount:
-    """Return the charge of a replica where a quota counts every pool."""
+    """Return the amount of a replica under a quota that counts every pool."""
     most = NOTHING
     for engine in compiled.engines:
         for member in engine.members:

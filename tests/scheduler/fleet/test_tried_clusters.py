@@ -10,9 +10,10 @@ from scheduler.fleet.caches import tried_clusters
 from scheduler.fleet.caches.tried_clusters import TriedClusters
 from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
 from scheduler.fleet.fleet import Fleet
+from scheduler.hardware import node_fitting
 from scheduler.hardware.node_fitting import Trial
 from scheduler.model.inputs import DeploymentView, ScheduleRequest
-from scheduler.model.policy import PlacementPolicy, Quota, SchedulerOptions
+from scheduler.model.policy import AffinityTerm, PlacementPolicy, Quota, SchedulerOptions
 from scheduler.placement.score import PROFILES, WEIGHTED, ClusterScorer
 from scheduler.placement.trials import Trials
 from tests.scheduler.builders import (
@@ -28,6 +29,7 @@ from tests.scheduler.builders import (
     put_replicas,
 )
 
+Change = Callable[[Fleet], None]
 NAMES = ("a", "b", "c", "d")
 RESIDENT = deployment(engine(copies=3), name="resident")
 WEIGHTS = {"spread": 3, "binpack": 2, "cost": 1}
@@ -38,9 +40,9 @@ def options(profile: str) -> SchedulerOptions:
 
 
 def full_fleet(profile: str = "default") -> Fleet:
-    """Return four clusters with five nodes each, of which a replica holds three."""
-    clusters = (cluster(name, pool("p", 3, price_milli=2), pool("q", 2, price_milli=1)) for name in NAMES)
-    world = fleet(*clusters, options=options(profile))
+    """Return four clusters of five nodes; a replica holds three nodes of each."""
+    pools = pool("p", 3, price_milli=2), pool("q", 2, price_milli=1)
+    world = fleet(*(cluster(name, *pools) for name in NAMES), options=options(profile))
     for name in NAMES:
         put_replicas(world, RESIDENT, f"{name}/0")
     return world
@@ -60,7 +62,7 @@ def rebuilt(world: Fleet) -> Fleet:
 
 
 def release(world: Fleet) -> None:
-    world.release(next(uid for uid, entry in world.on_cluster("c").items() if entry.deployment == "resident"))
+    world.release(next(iter(world.on_cluster("c"))))
 
 
 def shrink(world: Fleet) -> None:
@@ -94,7 +96,7 @@ CHANGES = (release, shrink, publish_more_nodes, add_a_cluster, count_devices, ch
 
 @pytest.mark.parametrize("profile", [*PROFILES, WEIGHTED])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_refused_request_is_placed_when_capacity_returns(profile: str, change: Callable[[Fleet], None]) -> None:
+def test_a_refused_request_is_placed_when_capacity_returns(profile: str, change: Change) -> None:
     world, view = full_fleet(profile), asked(2, 1)
     assert places(decided(world, view)) == []
     change(world)
@@ -118,6 +120,18 @@ def test_a_placement_does_not_take_what_another_took(profile: str) -> None:
 
 
 @pytest.mark.parametrize("profile", [*PROFILES, WEIGHTED])
+def test_replicas_of_one_decision_see_each_other(profile: str) -> None:
+    """The cluster has room for two replicas, and the second one needs other pools."""
+    world = full_fleet(profile)
+    world.put_cluster(cluster("c", pool("p", 6), pool("q", 4)))
+    decision = decided(world, asked(2, 1, want=3))
+    assert places(decision) == ["c/0", "c/1"]
+    assert world.audit() == []
+    apply(world, decision)
+    assert min(world.free("c").values()) >= 0
+
+
+@pytest.mark.parametrize("profile", [*PROFILES, WEIGHTED])
 def test_replicas_of_one_batch_see_each_other(profile: str) -> None:
     world = full_fleet(profile)
     world.release(next(iter(world.on_cluster("c"))))
@@ -126,8 +140,30 @@ def test_replicas_of_one_batch_see_each_other(profile: str) -> None:
         assert [len(places(decision)) for decision in decide(world, requests, NOW)] == [1, 0]
 
 
+def test_other_weights_count_at_once() -> None:
+    free = cluster("a", pool("p", 9, price_milli=9))
+    cheap = cluster("b", pool("p", 3, price_milli=1))
+    weighted = SchedulerOptions(profile=WEIGHTED, weights={"free": 9, "cost": 1})
+    world = fleet(free, cheap, options=weighted)
+    assert places(decided(world, asked(1))) == ["a/0"]
+    world.set_options(replace(world.options, weights={"free": 1, "cost": 9}))
+    assert places(decided(world, asked(1))) == ["b/0"]
+
+
+def test_a_new_cluster_moves_the_clusters_to_avoid() -> None:
+    world = fleet(*(cluster(name, 9) for name in NAMES))
+    apply(world, decided(world, deployment(name="loud", labels={"app": "loud"})))
+    avoids = (AffinityTerm({"app": "loud"}),)
+    view = asked(1, policy=PlacementPolicy(anti_affinity=avoids))
+    assert places(decided(world, view)) == ["b/0"]
+    world.put_cluster(cluster("0", 9))
+    world.put_cluster(replace(world.clusters["0"].view, ready=False))
+    assert places(decided(world, view)) == ["b/0"]
+
+
 def test_one_decision_under_a_quota_stops_at_the_quota() -> None:
-    world = fleet(*(cluster(name, pool("p", 9)) for name in NAMES), options=SchedulerOptions(quotas=(Quota("ml", max_nodes=5),)))
+    limited = SchedulerOptions(quotas=(Quota("ml", max_nodes=5),))
+    world = fleet(*(cluster(name, pool("p", 9)) for name in NAMES), options=limited)
     decision = decided(world, asked(1, 1, want=4, policy=PlacementPolicy(profile="balanced")))
     assert len(places(decision)) == 2
     assert "over quota (used 4 of 5 nodes, needs 2 more)" in message(decision)
@@ -146,9 +182,17 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[str
     return seen
 
 
-@pytest.mark.parametrize("copies", [(4,), (2, 1), (9,) * 8])
-def test_a_refusal_tries_only_clusters_that_changed_since_the_last_one(copies: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("accounting", "copies"),
+    [("node", (4,)), ("node", (2, 1)), ("node", (9,) * 8), ("device-safe", (50,))],
+)
+def test_a_refusal_tries_only_clusters_that_changed(
+    accounting: str,
+    copies: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = full_fleet()
+    world.set_options(replace(world.options, accounting=accounting))
     tried = counted(monkeypatch, Trials, "_by_capacity")
     decided(world, asked(*copies))
     assert set(tried) == set(NAMES)
@@ -161,7 +205,10 @@ def test_a_refusal_tries_only_clusters_that_changed_since_the_last_one(copies: t
 
 
 @pytest.mark.parametrize("profile", [*PROFILES, WEIGHTED])
-def test_a_placement_scores_only_clusters_that_changed_since_the_last_one(profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_placement_scores_only_clusters_that_changed(
+    profile: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = fleet(*(cluster(name, pool("p", 9)) for name in NAMES), options=options(profile))
     first = decided(world, asked(1, 1, name="first"))
     apply(world, first)
@@ -183,17 +230,27 @@ def test_the_templates_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> No
         decided(world, asked(4, number))
         return bool(tried)
 
-    assert [tries(number) for number in (1, 2, 1, 3, 1, 2)] == [True, True, False, True, False, True]
+    found = [tries(number) for number in (1, 2, 1, 3, 1, 2)]
+    assert found == [True, True, False, True, False, True]
+
+
+def test_a_search_that_was_cut_short_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search takes 24 steps on each cluster, so that the budget is spent on the second one."""
+    monkeypatch.setattr(node_fitting, "DECISION_STEPS_MAX", 40)
+    world = fleet(*(cluster(name, pool("p", 11), pool("q", 11), pool("r", 11)) for name in NAMES))
+    said = [message(decided(world, asked(6, 6, 6, 4, 4, 3, 2, 2))) for _ in range(5)]
+    assert ["violated the limit of" in text for text in said] == [True, True, True, False, False]
+    assert "4 had too few free nodes for engine e7" in said[-1]
 
 
 def test_what_is_forgotten_of_a_cluster_is_all_that_is_known() -> None:
     fits, full = Trial((1,)), Trial(failed=0)
     made = TriedClusters(8)
-    made.add({0: fits, 1: full, 2: full, 3: fits}, {1: 7, 3: 5})
+    made.add({0: fits, 1: full, 2: full, 3: fits})
     made.add_gaps({1: 2, 2: 4})
     made.column("cost").put({0: 9, 3: 8})
     made.forget(ClusterSet(0b11010))
-    assert (made.known, made.fitting, made.searched) == (0b0101, 0b0001, 0)
-    assert (made.trials, made.failing, made.gaps, made.steps) == ({0: fits}, {full: 0b0100}, {4: 0b0100}, {})
+    assert (made.known, made.fitting) == (0b0101, 0b0001)
+    assert (made.trials, made.failing, made.gaps) == ({0: fits}, {full: 0b0100}, {4: 0b0100})
     assert (made.column("cost").values, made.column("cost").known) == ({0: 9}, 0b0001)
     assert [made.trial(rank) for rank in (0, 2)] == [fits, full]

@@ -85,7 +85,7 @@ def test_18_3_a_weighted_sum_compares_each_score_with_the_best_and_the_worst(row
     world = fleet(*(cluster(name, left + 1) for name, (_, left) in zip(names, rows, strict=True)), options=options)
     found = scorer(world, deployment(), {name: own for name, (own, _) in zip(names, rows, strict=True)})
     outcomes = TriedClusters(len(rows))
-    outcomes.add(dict.fromkeys(range(len(rows)), Trial((0,))), {})
+    outcomes.add(dict.fromkeys(range(len(rows)), Trial((0,))))
     assert [info.name for info, _ in found.ranked([(outcomes, outcomes.fitting)])] == [
         name for _, name in sorted(zip(sums, names, strict=True))
     ]

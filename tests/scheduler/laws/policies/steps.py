@@ -104,7 +104,7 @@ def run(world: World) -> Outcome:
         return Outcome(world, built, steps, batch, world.requests(), NOW)
     dice = Dice(world.seed)
     now = NOW + dice.choice((1, 1, 600)) * 1000
-    _pass_time(built, dice, now)
+    pass_time(built, dice, now)
     later = [replace(r, request_id=f"later-{r.request_id}", deployment=edited_later(dice, r.deployment)) for r in world.requests()]
     steps += _decided(built, later, now, explained=False)
     return Outcome(world, built, steps, batch, later, now)
@@ -121,7 +121,7 @@ def _decided(built: Fleet, requests: list[ScheduleRequest], now: int, *, explain
         yield Step(request.deployment, decision, before, replace(state_of(built, now), larger=updated), answer.clusters)
 
 
-def _pass_time(built: Fleet, dice: Dice, now: int) -> None:
+def pass_time(built: Fleet, dice: Dice, now: int) -> None:
     """Let some replicas start, get Ready or go."""
     for entry in sorted(built.entries(), key=lambda entry: entry.uid):
         if entry.state == "Releasing" and dice.chance(0.5):
