@@ -8,6 +8,8 @@ victims than the scenario says ends the measurement: the figures of a refusal sa
 import argparse
 import json
 import platform
+import random
+import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +22,7 @@ if not __package__:  # run by its path; the tests are no installed package
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from api_types import labels
+from api_types.limits import AFFINITY_TERMS_MAX, ENGINES_MAX, REQUESTS_MAX, SPREADS_MAX
 from scheduler.decide import apply, decide
 from scheduler.fleet.fleet import Fleet
 from scheduler.hardware.device_sets import make_set
@@ -45,6 +48,7 @@ GPUS = 8
 NODES = 4
 POOLS = 8
 CLUSTERS = 10_000
+CLASSES = 40
 OWNED = 10
 """Replicas of each deployment that is there before."""
 REGIONS = 20
@@ -57,7 +61,8 @@ class Scenario(NamedTuple):
     """A fleet of a size, what is asked of it, and how much a replica may cost.
 
     `places` and `victims` are what each decision has to give; without `victims` any number will do, such as where sizes of victims differ.
-    `turns`: the decisions that are measured, for which the fleet has room.
+    `turns`: the decisions that are measured, for which the fleet has room. `between` runs before each
+    decision and is not measured.
     """
 
     fleet: Callable[[int], Fleet]
@@ -67,6 +72,7 @@ class Scenario(NamedTuple):
     places: int = 1
     victims: int | None = 0
     turns: int = 200
+    between: Callable[[Fleet, int], None] = lambda _fleet, _turn: None
 
 
 class Growth(NamedTuple):
@@ -77,9 +83,10 @@ class Growth(NamedTuple):
     at_most: float
 
 
-def gpus(memory_gi: int = 80) -> DeviceSet:
+def gpus(memory_gi: int = 80, count: int = GPUS) -> DeviceSet:
     """Make the devices of a node."""
-    return make_set((DeviceEntry("gpu", "DRA", "gpu.nvidia.com", "gpu.nvidia.com", GPUS, capacity=(("memory", f"{memory_gi}Gi"),)),))
+    driver, memory = "gpu.nvidia.com", (("memory", f"{memory_gi}Gi"),)
+    return make_set((DeviceEntry("gpu", "DRA", driver, driver, count, capacity=memory),))
 
 
 def an_engine(nodes: int = 1, count: int = GPUS) -> EngineView:
@@ -202,6 +209,79 @@ def packed(replicas: int, nodes: int = 200) -> Fleet:
     return fleet
 
 
+def mixed(clusters: int) -> Fleet:
+    """Make a fleet where hardly two clusters are alike, with ten replicas on each."""
+    dice = random.Random(1)  # noqa: S311  # repeatable on purpose
+    sets = [gpus(16 + 4 * kind, 2 * REQUESTS_MAX) for kind in range(CLASSES)]
+    fleet = Fleet()
+    for i in range(clusters):
+        where = {labels.REGION: f"region-{i % REGIONS}", labels.ZONE: f"zone-{i % ZONES}"}
+        sizes = [dice.randint(NODES, 2 * NODES) for _ in range(POOLS)]
+        pools = tuple(PoolView(f"pool-{j}", size, dice.choice(sets), "class") for j, size in enumerate(sizes))
+        name = f"cluster-{i:05d}"
+        fleet.put_cluster(ClusterView(name, where, (), ready=True, gateway_address="gw", pools=pools))
+    for number in range(clusters * OWNED):
+        owner = number // OWNED
+        view = a_deployment(name=f"there-{owner}", labels={"app": f"app-{owner % 20}", "team": "ml"})
+        put(fleet, view, number, number % clusters, f"pool-{dice.randrange(POOLS)}")
+    return fleet
+
+
+def largest(copies: int) -> DeploymentView:
+    """Make a deployment with as many engines, requests, spreads and terms as admission allows."""
+    engines = []
+    for number in range(ENGINES_MAX):
+        selector = SELECTOR.replace("80Gi", f"{30 + number}Gi")
+        requests = tuple(RequestView(f"gpu-{n}", 1, (selector,)) for n in range(REQUESTS_MAX))
+        members = (MemberView("Leader", 1, requests), MemberView("Worker", 1, requests))
+        engines.append(EngineView(f"engine-{number}", members, copies=copies))
+    terms = [AffinityTerm({"app": f"app-{n}"}, labels.ZONE) for n in range(AFFINITY_TERMS_MAX)]
+    keys = (labels.ZONE, labels.REGION)
+    policy = PlacementPolicy(
+        topology_spread=tuple(TopologySpread(keys[n % 2], n + 1) for n in range(SPREADS_MAX)),
+        affinity=tuple(replace(term, weight=n + 1) for n, term in enumerate(terms)),
+        anti_affinity=tuple(replace(terms[0], match_labels={"app": f"none-{n}"}) for n in range(len(terms))),
+    )
+    return replace(a_deployment(policy=policy), engines=tuple(engines))
+
+
+def tight(clusters: int) -> Fleet:
+    """Make a fleet where only a long search finds that eight engines do not fit.
+
+    The ten replicas of each cluster are on a pool that the engines cannot use.
+    """
+    large, sizes = gpus(160), (9, 7, 8, 6, 7, 9, 8)
+    usable = [PoolView(f"pool-{j}", size, large, "large") for j, size in enumerate(sizes)]
+    pools = [*usable, PoolView("small", OWNED, gpus(16), "small")]
+    fleet = with_clusters(clusters, pools, SchedulerOptions())
+    for number in range(clusters * OWNED):
+        view = a_deployment(name=f"there-{number // OWNED}")
+        put(fleet, view, number, number % clusters, "small")
+    return fleet
+
+
+def eight_engines(*nodes: int) -> DeploymentView:
+    """Make a deployment whose engines need so many nodes each, of a large pool."""
+    selector = SELECTOR.replace("80Gi", "150Gi")
+    members = (MemberView(requests=(RequestView("gpu", GPUS, (selector,)),)),)
+    engines = [EngineView(f"engine-{n}", members, copies) for n, copies in enumerate(nodes)]
+    return replace(a_deployment(), engines=tuple(engines))
+
+
+def some_clusters_change(fleet: Fleet, turn: int) -> None:
+    """Release a replica on ten clusters and put it back: their free nodes have to be read again."""
+    for cluster in range(10 * turn, 10 * turn + 10):
+        name = f"cluster-{cluster % len(fleet.clusters):05d}"
+        entry = next(iter(fleet.on_cluster(name).values()))
+        fleet.release(entry.uid)
+        fleet.put_replica(entry)
+
+
+# No decision takes two seconds, not even the first one for a template.
+LONGEST_MS = 2_000
+MEMORY_MB = 2_048
+REFUSAL = {"p99_ms": 20, "first_ms": LONGEST_MS, "peak_mb": MEMORY_MB}
+ONE_REPLICA = {"p99_ms": 50, "first_ms": LONGEST_MS, "peak_mb": MEMORY_MB}
 PREEMPTION = {"p99_ms": 50}
 SCENARIOS: Mapping[str, Scenario] = {
     "preemption, 1 node": Scenario(full, CLUSTERS, urgent(1), PREEMPTION, victims=1),
@@ -220,6 +300,30 @@ SCENARIOS: Mapping[str, Scenario] = {
         )
         for name in (*PROFILES, WEIGHTED)
     },
+    **{
+        f"profile {name}, one replica at a time, 10000 clusters, 100000 replicas": Scenario(
+            partial(with_profile, profile=name), CLUSTERS, a_deployment(), ONE_REPLICA
+        )
+        for name in (*PROFILES, WEIGHTED)
+    },
+    **{
+        f"refusal of {what}, 10000 clusters, 100000 replicas": Scenario(
+            fleet, CLUSTERS, view, REFUSAL, places=0, between=some_clusters_change
+        )
+        for what, fleet, view in (
+            ("the largest request, no pool has its nodes", mixed, largest(5)),
+            ("the largest request, no cluster has its nodes", mixed, largest(4)),
+            ("one engine", mixed, a_deployment(3 * NODES)),
+        )
+    },
+    # Each decision searches some more clusters until it may take no more steps.
+    "refusal after a long search, eight engines, 10000 clusters, 100000 replicas": Scenario(
+        tight,
+        CLUSTERS,
+        eight_engines(7, 7, 7, 6, 6, 4, 7, 6),
+        {"p99_ms": LONGEST_MS, "first_ms": LONGEST_MS},
+        places=0,
+    ),
     "a gang of 200 that preempts, 10000 clusters, 100000 replicas": Scenario(
         full, CLUSTERS, gang(200, NODES), PREEMPTION, places=200, victims=None, turns=3
     ),
@@ -239,10 +343,13 @@ def measure(scenario: Scenario, size: int, turns: int, seconds: float) -> dict[s
     The first decision compiles the template, and is not counted.
     """
     fleet, asked = scenario.fleet(size), scenario.deployment
+    # The sets of clusters are made once for all templates.
+    fleet.index.refresh()
     spent = []
     until = time.monotonic() + seconds
     for turn in range(turns + 1):
         view = replace(asked, name=f"{asked.name}-{turn}", uid=f"{asked.uid}-{turn}")
+        scenario.between(fleet, turn)
         started = time.process_time()
         while (decision := decide(fleet, [ScheduleRequest(f"ask-{turn}", view)], NOW)[0]).search_goes_on:
             apply(fleet, decision, view)
@@ -259,6 +366,7 @@ def measure(scenario: Scenario, size: int, turns: int, seconds: float) -> dict[s
         "first_ms": round(spent[0], 3),
         "p50_ms": round(percentile(counted, 0.5), 3),
         "p99_ms": round(percentile(counted, 0.99), 3),
+        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         "python": platform.python_version(),
     }
 
