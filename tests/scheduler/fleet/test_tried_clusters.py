@@ -23,6 +23,7 @@ from tests.scheduler.builders import (
     deployment,
     engine,
     fleet,
+    gpu,
     message,
     places,
     pool,
@@ -159,6 +160,44 @@ def test_a_new_cluster_moves_the_clusters_to_avoid() -> None:
     world.put_cluster(cluster("0", 9))
     world.put_cluster(replace(world.clusters["0"].view, ready=False))
     assert places(decided(world, view)) == ["b/0"]
+
+
+def test_nodes_that_leave_for_a_deployment_are_free_for_it_alone() -> None:
+    world, mine, other = fleet(cluster("a", 5)), asked(3, 2, name="mine"), asked(3, 2, name="other")
+    put_replicas(world, mine, "a/0", state="Releasing")
+    assert places(decided(world, other)) == []
+    assert places(decided(world, mine)) == ["a/1"]
+    assert places(decided(world, other)) == []
+
+
+def test_the_ends_of_the_weighted_scale_are_those_of_each_decision() -> None:
+    """Beside the dear cluster the prices of the others hardly differ."""
+    views = (
+        cluster("a", pool("p", 2, price_milli=10), labels={"cheap": "yes"}),
+        cluster("b", pool("p", 11, price_milli=0), labels={"cheap": "yes"}),
+        cluster("c", pool("p", 5, price_milli=1000)),
+    )
+    weighted = SchedulerOptions(profile=WEIGHTED, weights={"cost": 2, "binpack": 1})
+    world = fleet(*views, options=weighted)
+    assert places(decided(world, asked(1))) == ["a/0"]
+    assert places(decided(world, asked(1, match_labels={"cheap": "yes"}))) == ["b/0"]
+    assert places(decided(world, asked(1))) == ["a/0"]
+
+
+def test_a_class_that_loses_its_devices_blocks_the_engine() -> None:
+    world = fleet(cluster("a", pool("p", 1)))
+    assert places(decided(world, asked(1))) == ["a/0"]
+    world.put_cluster(cluster("a", pool("p", 1, gpu("24Gi"))))
+    assert "1 had no pool for engine e0" in message(decided(world, asked(1)))
+
+
+def test_the_log_of_published_clusters_is_kept_short() -> None:
+    world = full_fleet()
+    decided(world, asked(1))
+    for _ in range(20_001):
+        world.index.changes.add(0)
+    decided(world, asked(1))
+    assert world.index.changes.since(0) is None
 
 
 def test_one_decision_under_a_quota_stops_at_the_quota() -> None:

@@ -90,6 +90,28 @@ def test_a_search_charges_its_steps_and_none_begins_when_the_budget_is_spent() -
 
 
 @pytest.mark.parametrize(
+    ("costs", "free", "searched"),
+    [
+        ((2, 3), [3, 1], False),
+        ((3, 3, 1), [5, 2], False),
+        ((4, 4, 1), [7, -9], False),
+        ((3, 3, 3), [5, 5], False),
+        ((5, 3, 3, 3), [7, 7], True),
+    ],
+)
+def test_engines_that_counting_refuses_are_not_searched(
+    costs: tuple[int, ...],
+    free: list[int],
+    *,
+    searched: bool,
+) -> None:
+    """The last ones need as many nodes as are free, and each size has room."""
+    budget = SearchBudget()
+    assert fit_nodes(needing(*costs), free, budget=budget).failed >= 0
+    assert (budget.taken > 0) == searched
+
+
+@pytest.mark.parametrize(
     ("most", "search", "straight", "spent", "exhausted"),
     [
         (5, 4, 0, False, False),
