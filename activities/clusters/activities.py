@@ -122,7 +122,8 @@ class ClusterActivities:
             capacity=capacity_tracker(order.capacity_adapter, order.connection.cluster, self._toleration_keys, order.tolerations),
             settings=self._settings,
         )
-        closed = DeploymentNotifier(self._closed_replicas, activity.client(), order.connection.cluster)
+        client, cluster = activity.client(), order.connection.cluster
+        closed = DeploymentNotifier(self._closed_replicas, client, cluster, watch.repeat)
         parts = [watch.run(), closed.run(), _heartbeat(watch), until_shutdown()]
         if self._versions:
             parts.append(RotationNotifier(self._versions, activity.client(), watch.copies, watch.owners).run())

@@ -5,6 +5,7 @@ itself, so a message that is late or repeated changes nothing. Its resync does t
 """
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -28,12 +29,15 @@ LOOK_BACK = timedelta(minutes=15)
 # A replica whose workflow ends again and again is reported ever more rarely.
 REPEAT_SECONDS = (60.0, 3600.0)
 
+Call = Callable[[str], None]
+
 log = structlog.get_logger("modelplane.closed_replicas")
 
 
 class ClosedReplica(NamedTuple):
     """A run of a ModelReplica that did not end by itself."""
 
+    run_id: str
     workflow_id: str
     cluster: str
     namespace: str
@@ -59,12 +63,18 @@ class ClosedReplicas:
 
 
 class DeploymentNotifier:
-    """Tells deployments of the closed replicas on one cluster."""
+    """Tells deployments of the closed replicas on one cluster.
 
-    def __init__(self, closed: ClosedReplicas, client: Client, cluster: str) -> None:
+    `repeat` is called once for each closed run, with the workflow id: the next run has the same
+    uid, and no observation.
+    """
+
+    def __init__(self, closed: ClosedReplicas, client: Client, cluster: str, repeat: Call) -> None:
         self._closed = closed
         self._client = client
         self._cluster = cluster
+        self._repeat = repeat
+        self._known: frozenset[str] = frozenset()
         # When each may be reported again, and after which pause the time after that.
         self._next: dict[str, tuple[float, float]] = {}
 
@@ -80,6 +90,10 @@ class DeploymentNotifier:
     async def notify(self) -> None:
         """Look for closed replicas once. Raises RPCError and TimeoutError."""
         closed = await self._closed.on_cluster(self._client, self._cluster)
+        for found in closed:
+            if found.run_id not in self._known:
+                self._repeat(found.workflow_id)
+        self._known = frozenset(found.run_id for found in closed)
         now = asyncio.get_running_loop().time()
         due = {found.workflow_id: found for found in closed if self._next.get(found.workflow_id, (now, 0.0))[0] <= now}
         lost = [found for workflow_id, found in sorted(due.items()) if not await first_run(self._client, workflow_id)]
@@ -101,6 +115,7 @@ async def _list(client: Client) -> list[ClosedReplica]:
     query = closed_query("ModelReplica", timestamp(utc_now() - LOOK_BACK))
     return [
         ClosedReplica(
+            row.run_id,
             row.id,
             str(row.typed_search_attributes.get(CLUSTER) or ""),
             str(row.typed_search_attributes.get(NAMESPACE) or ""),

@@ -89,6 +89,15 @@ class ChangeNotifier(Generic[MessageT]):
             self._due[owner] = at
             self._wake.set()
 
+    def repeat(self, workflow_id: str) -> None:
+        """Send the newest observation again to the owners with this workflow.
+
+        Its last run was closed, and the next one does not have the observation.
+        """
+        for owner in [each for each in self._sent_digests if each.workflow_id == workflow_id]:
+            del self._sent_digests[owner]
+            self.enqueue(owner)
+
     def wake(self) -> None:
         """Check again who is blocked."""
         self._wake.set()

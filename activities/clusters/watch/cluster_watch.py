@@ -119,6 +119,10 @@ class ClusterWatch:
         """Give all owners of objects here."""
         return self._index.owners()
 
+    def repeat(self, workflow_id: str) -> None:
+        """Signal a workflow again whose last run was closed, though nothing has changed here."""
+        self._notifier.repeat(workflow_id)
+
     async def run(self) -> None:
         """Watch until cancelled."""
         self._notifier.enqueue(self._cluster)

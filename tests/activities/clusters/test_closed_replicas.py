@@ -36,6 +36,7 @@ class Temporal:
     listings: int = 0
     looks: int = 0
     told: Counter[str] = field(default_factory=Counter)
+    repeated: list[str] = field(default_factory=list)
     enough: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def list_workflows(self, query: str) -> AsyncIterator[Any]:
@@ -47,7 +48,8 @@ class Temporal:
             raise RPCError("down", RPCStatusCode.UNAVAILABLE, b"")
         for workflow_id, cluster in self.closed.items():
             found = {CLUSTER: cluster, NAMESPACE: "ml", DEPLOYMENT: workflow_id.rsplit("/", 1)[-1].partition("-")[0]}
-            yield SimpleNamespace(id=workflow_id, typed_search_attributes=found)
+            run_id = f"run of {workflow_id}"
+            yield SimpleNamespace(id=workflow_id, run_id=run_id, typed_search_attributes=found)
 
     def get_workflow_handle(self, workflow_id: str) -> Any:
         async def describe() -> Any:
@@ -68,7 +70,9 @@ class Temporal:
         """Look for closed replicas of a cluster some times."""
         self.listings = 0
         self.enough.clear()
-        async with in_background(DeploymentNotifier(ClosedReplicas(), cast(Client, self), cluster).run()), asyncio.timeout(60):
+        client = cast(Client, self)
+        notifier = DeploymentNotifier(ClosedReplicas(), client, cluster, self.repeated.append)
+        async with in_background(notifier.run()), asyncio.timeout(60):
             await self.enough.wait()
 
 
@@ -90,7 +94,8 @@ async def test_one_that_stays_closed_is_told_again_ever_more_rarely(monkeypatch:
     now = 0.0
     monkeypatch.setattr(loop, "time", lambda: now)
     temporal = Temporal({EU: "eu"})
-    notifier = DeploymentNotifier(ClosedReplicas(), cast(Client, temporal), "eu")
+    client = cast(Client, temporal)
+    notifier = DeploymentNotifier(ClosedReplicas(), client, "eu", temporal.repeated.append)
     told_at = []
     for now in map(float, range(0, 1000, 15)):
         before = temporal.told.total()
@@ -110,6 +115,12 @@ async def test_one_that_runs_again_is_not_told() -> None:
     temporal = Temporal({EU: "eu"}, running={EU})
     await temporal.rounds()
     assert temporal.told == {}
+
+
+async def test_observations_are_repeated_once_for_a_replica_of_which_a_run_was_closed() -> None:
+    temporal = Temporal({EU: "eu", US: "us"}, running={EU})
+    await temporal.rounds()
+    assert temporal.repeated == [EU]
 
 
 async def test_what_is_not_found_in_an_outage_of_the_server_is_found_after_it() -> None:

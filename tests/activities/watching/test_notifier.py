@@ -18,6 +18,7 @@ from activities.watching.notifier import ChangeNotifier, Undelivered
 from activities.watching.reflector import Key
 from api_types.clock import utc_now
 from api_types.messages.observations import Observed
+from tests.environment.background import in_background
 
 pytestmark = pytest.mark.slow
 
@@ -73,6 +74,36 @@ async def test_an_owner_that_changes_while_it_is_signalled_waits_until_its_secon
         await enough.wait()
     task.cancel()
     assert min(later - earlier for earlier, later in pairwise(sent)) >= 0.99
+
+
+class Unchanging:
+    """An index whose observations are all equal."""
+
+    def observation_for(self, owner: Owner, now: datetime) -> PendingObservation:
+        del now
+        return PendingObservation(Observed(owner_uid=owner.uid, digest="same"))
+
+
+async def test_an_owner_whose_last_run_was_closed_gets_the_same_observation_again() -> None:
+    sent: list[Owner] = []
+    arrived = asyncio.Event()
+
+    async def send(owner: Owner, observed: Observed) -> bool:
+        del observed
+        sent.append(owner)
+        arrived.set()
+        return True
+
+    notifier = ChangeNotifier(send, lambda _: False)
+    other = CLUSTER._replace(name="prod-us")
+    index = cast(ObservationIndex, Unchanging())
+    async with in_background(notifier.run(index)), asyncio.timeout(60):
+        for owner, repeated in ((CLUSTER, other), (other, other), (CLUSTER, CLUSTER)):
+            arrived.clear()
+            notifier.enqueue(owner)
+            notifier.repeat(repeated.workflow_id)
+            await arrived.wait()
+    assert sent == [CLUSTER, other, CLUSTER]
 
 
 async def test_an_owner_whose_signal_takes_long_delays_no_other_owner() -> None:

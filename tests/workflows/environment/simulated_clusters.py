@@ -114,7 +114,9 @@ class SimulatedClusters(ClusterPool):
             names.workflow_id("InferenceCluster", "", order.connection.cluster),
             Observed(owner_uid=order.cluster_uid, digest="1", cluster=gateway),
         )
-        closed = asyncio.create_task(DeploymentNotifier(self.closed, activity.client(), order.connection.cluster).run())
+        cluster = order.connection.cluster
+        notifier = DeploymentNotifier(self.closed, activity.client(), cluster, lambda _: None)
+        closed = asyncio.create_task(notifier.run())
         try:
             while not closed.done():
                 activity.heartbeat()
