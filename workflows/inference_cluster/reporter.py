@@ -3,7 +3,7 @@
 What replicas must know is in the memo too, because one reads it when it starts, before this cluster can find it.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 
@@ -23,6 +23,9 @@ from workflows.inference_cluster.reports import (
     unsequenced,
 )
 from workflows.inference_cluster.state import ClusterState
+
+# In histories of before a report is sent a second time with the next pass, however soon.
+REPEAT_PATCH = "repeats-are-later"
 
 
 class Reporter:
@@ -97,12 +100,12 @@ class Reporter:
         # Each holder that is gone is no news for all the others.
         digest = report_digest(unsequenced(site.model_copy(update={"holders": {}})))
         changed = digest != self.state.caches_digest
-        if not changed and not self.state.repeat_to_caches:
+        if not changed and not self._is_due(repeat=self.state.repeat_to_caches):
             return
         self.state.caches_digest, self.state.repeat_to_caches = digest, changed
         await broadcast(ModelCacheSignals.CLUSTER_CHANGED.broadcast(site, ModelCacheSignals), f"report {self.context.name} to caches")
         if changed:
-            self.context.requeue_after(REPEAT_BROADCAST)
+            self._repeat_later()
 
     async def _report_to_replicas(self) -> None:
         left = time_to_withdrawal(self.state, self.context.moment())
@@ -110,14 +113,33 @@ class Reporter:
             self.context.requeue_after(left)
         digest = report_digest(unsequenced(self.for_replicas()))
         first, changed = not self.state.replicas_digest, digest != self.state.replicas_digest
-        if not changed and not self.state.repeat_to_replicas:
+        if not changed and not self._is_due(repeat=self.state.repeat_to_replicas):
             return
         self.state.replicas_digest, self.state.repeat_to_replicas = digest, changed and not first
         self.state.sequence = self.context.next_number(self.state.sequence)
         # A new cluster of an old name may have replicas, which know the one before it.
         await self.broadcast_to_replicas()
         if self.state.repeat_to_replicas:
-            self.context.requeue_after(REPEAT_BROADCAST)
+            self._repeat_later()
+
+    def _repeat_later(self) -> None:
+        """Send the last report again in some seconds: visibility misses runs that just began."""
+        at = self.context.moment() + REPEAT_BROADCAST
+        self.state.repeat_at = at.isoformat()
+        self.context.requeue_at(at)
+
+    def _is_due(self, *, repeat: bool) -> bool:
+        """Return whether the last report is sent again now; requeue if it is too early.
+
+        After a cluster that is gone no later pass sends it.
+        """
+        at = self.state.repeat_at
+        if self._is_gone or not repeat or not at or not self.context.is_future(at):
+            return repeat
+        if not workflow.patched(REPEAT_PATCH):
+            return True
+        self.context.requeue_at(datetime.fromisoformat(at))
+        return False
 
     async def broadcast_to_replicas(self) -> None:
         """Report to the replicas on this cluster."""

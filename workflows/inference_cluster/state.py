@@ -47,7 +47,7 @@ class ClusterState(EntityState):
         epoch: that of the scheduler to which the last report went.
         occupied: the replicas that the scheduler has on this cluster, in its answer to the last report; asked for while deleting only.
         scheduler_digest, replicas_digest, caches_digest: of the last report to each of them.
-        repeat_to_replicas, repeat_to_caches: the last report to them is sent a second time.
+        repeat_to_replicas, repeat_to_caches: the last report to them is sent again, at `repeat_at`.
         stack: what is known of the serving stack, where it is managed.
         cloud: what is known of the cluster at its cloud, where it is created.
         caches: the caches that have objects here, as namespace/name. `cache_registrations`: the last one of each cache.
@@ -75,6 +75,7 @@ class ClusterState(EntityState):
     repeat_to_replicas: bool = Field(default=False, alias="tellAgain")
     caches_digest: str = Field(default="", alias="toldCaches")
     repeat_to_caches: bool = Field(default=False, alias="tellCachesAgain")
+    repeat_at: str = ""
     caches: list[str] = Field(default_factory=list)
     cache_registrations: dict[str, Version] = Field(default_factory=dict)
     stack: StackState = Field(default_factory=StackState)
