@@ -24,7 +24,7 @@ from workflows.inference_cluster.reports import (
 )
 from workflows.inference_cluster.state import ClusterState
 
-# In histories of before a report is sent a second time with the next pass, however soon.
+# Older histories send a report a second time with the next pass.
 REPEAT_PATCH = "repeats-are-later"
 
 

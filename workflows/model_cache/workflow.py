@@ -19,6 +19,7 @@ from workflows.entity.calls.sending import REPEAT_BROADCAST
 from workflows.entity.conditions import FALSE, TRUE, condition_of, is_true
 from workflows.entity.entity import Entity
 from workflows.entity.handles import handles
+from workflows.entity.periods import RESYNC
 from workflows.entity.start import read_carried
 from workflows.model_cache.claims import claims_in_use
 from workflows.model_cache.clusters import SURVEY_EVERY_RESYNCS, Clusters
@@ -48,7 +49,8 @@ from workflows.model_cache.users import Users
 # How often a cache reports that it exists now.
 ANNOUNCEMENTS = 2
 
-# How often users are queried whether they still run, while a deletion waits for them.
+# When users are queried whether they still run, while a deletion waits for them. The pause doubles:
+# people may take days to delete them.
 CHECK_USERS = timedelta(minutes=1)
 
 
@@ -67,6 +69,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
         self.staging = Staging(self.context)
         self.users = Users(self.context)
         self.users_checked = self.context.moment()
+        self.users_pause = CHECK_USERS
         self.removing = False
 
     @workflow.run
@@ -209,8 +212,10 @@ class ModelCacheWorkflow(Entity[CacheState]):
     async def tear_down(self) -> bool:
         """Wait for the last user, then remove everything from every cluster. True when nothing is left."""
         self.context.set_condition("Ready", FALSE, "Deleting", "")
-        if self.users.mounting() and not self.state.forced and self.context.moment() - self.users_checked >= CHECK_USERS:
+        is_due = self.context.moment() - self.users_checked >= self.users_pause
+        if self.users.mounting() and not self.state.forced and is_due:
             self.users_checked = self.context.moment()
+            self.users_pause = min(2 * self.users_pause, RESYNC)
             await self.users.drop_terminated()
         if (replicas := self.users.mounting()) and not self.state.forced:
             users = ", ".join(replicas)
@@ -218,7 +223,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
                 "Deleting", FALSE, "InUse", f"used by ModelReplica {users}; delete them or remove their modelCacheRef"
             )
             await self.users.report()
-            self.context.requeue_after(CHECK_USERS)
+            self.context.requeue_at(self.users_checked + self.users_pause)
             return False
         if self.state.forced == "step" and replicas:
             self.state.forced = ""

@@ -1,9 +1,11 @@
 """Who uses a cache: one that does not run any more is dropped when it is reported to. No server is needed."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
+from activities.messaging.messages import SurveyResult
 from api_types.messages.caches import CacheUse
 from api_types.messages.delivery import SignalBatchResult
 from tests.workflows.environment.serverless import Serverless
@@ -48,3 +50,24 @@ def test_a_replica_that_has_no_report_gets_it_again(monkeypatch: pytest.MonkeyPa
         asyncio.run(cache.users.report())
         told.append(len(temporal.executed))
     assert told == [1, 1, 2]
+
+
+def test_a_deletion_that_waits_for_a_day_queries_its_users_about_once_an_hour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporal = Serverless(monkeypatch, "modelcache/ml/qwen")
+    answers = {"modelreplica/ml/a": {"gone": False}}
+    queried = SurveyResult(answers=answers)
+    temporal.results = {"signal_many": SignalBatchResult(), "query_each": queried}
+    state = CacheState(generation=1, spec=SPEC, deletion_timestamp="2026-01-01T00:00:00Z")
+    cache = ModelCacheWorkflow(state)
+    use = CacheUse(workflow_id="modelreplica/ml/a", uid="uid", cluster="eu-1", claims=["claim"])
+    cache.users.register(use)
+    ends = temporal.now + timedelta(days=1)
+    while temporal.now < ends:
+        cache.context.requeue_time = None
+        assert not asyncio.run(cache.tear_down())
+        assert cache.context.requeue_time is not None
+        temporal.now = cache.context.requeue_time
+    queries = [name for name, _ in temporal.executed if name == "query_each"]
+    assert 24 <= len(queries) <= 30
