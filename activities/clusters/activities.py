@@ -27,7 +27,7 @@ from activities.observe.cache import MODEL_CACHE
 from activities.observe.gateway import observe_gateway
 from activities.secrets.store import SecretReader
 from activities.watching.absent import Search, owners_of_others
-from activities.watching.running import deliver, run_number, until_first_ends, until_shutdown
+from activities.watching.running import RUN, deliver, this_run, until_first_ends, until_shutdown
 from api_types import labels
 from api_types.errors import InvalidInput
 from api_types.messages.caches import CacheAccount
@@ -114,17 +114,18 @@ class ClusterActivities:
         """
         check_caller(_KIND, "", order.connection.cluster)
         owner = Owner(_KIND, "", order.connection.cluster, order.cluster_uid)
+        run = this_run(order.number, order.began)
         watch = ClusterWatch(
             owner,
             partial(self._clusters.at, order.connection),
-            partial(_signal, activity.client(), owner, run_number(order.number, activity.info().attempt, order.began)),
+            partial(_signal, activity.client(), owner, run),
             partial(_find_absent, order.connection.cluster),
             capacity=capacity_tracker(order.capacity_adapter, order.connection.cluster, self._toleration_keys, order.tolerations),
             settings=self._settings,
         )
         client, cluster = activity.client(), order.connection.cluster
         closed = DeploymentNotifier(self._closed_replicas, client, cluster, watch.repeat)
-        parts = [watch.run(), closed.run(), _heartbeat(watch), until_shutdown()]
+        parts = [watch.run(), closed.run(), _heartbeat(watch, run), until_shutdown()]
         if self._versions:
             parts.append(RotationNotifier(self._versions, activity.client(), watch.copies, watch.owners).run())
         await until_first_ends(*parts)
@@ -166,7 +167,7 @@ def _find_absent(cluster: str, here: frozenset[str]) -> AsyncIterator[Owner]:
     return owners_of_others(searches, here)
 
 
-async def _heartbeat(watch: ClusterWatch) -> None:
+async def _heartbeat(watch: ClusterWatch, run: int) -> None:
     while True:
-        activity.heartbeat(watch.counts())
+        activity.heartbeat({**watch.counts(), RUN: run})
         await asyncio.sleep(_HEARTBEAT_SECONDS)

@@ -28,7 +28,7 @@ from activities.routing.absent import find_absent
 from activities.routing.applying import apply_item, delete_objects, delete_taken_over
 from activities.routing.control_cluster import ControlCluster
 from activities.routing.watch import ControlWatch
-from activities.watching.running import deliver, run_number, until_first_ends, until_shutdown
+from activities.watching.running import RUN, deliver, this_run, until_first_ends, until_shutdown
 from api_types import names
 from api_types.errors import InvalidInput
 from api_types.messages.delivery import EntityRef
@@ -179,10 +179,10 @@ class RoutingActivities:
         """
         check_caller(_GATEWAY, "", SINGLETON_NAME)
         gateway = Owner(_GATEWAY, "", SINGLETON_NAME, order.uid)
-        run = run_number(order.number, activity.info().attempt, order.began)
+        run = this_run(order.number, order.began)
         send = partial(_signal, activity.client(), run)
         watch = ControlWatch(gateway, self.control.api, send, find_absent)
-        await until_first_ends(watch.run(), _heartbeat(watch), until_shutdown())
+        await until_first_ends(watch.run(), _heartbeat(watch, run), until_shutdown())
 
 
 async def _signal(client: Client, run: int, owner: Owner, observed: ControlObserved) -> bool:
@@ -191,7 +191,7 @@ async def _signal(client: Client, run: int, owner: Owner, observed: ControlObser
     return await deliver(client, request)
 
 
-async def _heartbeat(watch: ControlWatch) -> None:
+async def _heartbeat(watch: ControlWatch, run: int) -> None:
     while True:
-        activity.heartbeat(watch.counts())
+        activity.heartbeat({**watch.counts(), RUN: run})
         await asyncio.sleep(_HEARTBEAT_SECONDS)

@@ -15,6 +15,10 @@ from api_types.messages.delivery import SignalRequest
 
 # Attempts of one watch: one every few seconds, for more than a month.
 _ATTEMPTS_MAX = 1_000_000
+# A watch is scheduled when the workflow task is over that has numbered it.
+_RESET_MS = 15_000
+# Where heartbeats have the number of the run.
+RUN = "run"
 _SIGNAL_TIMEOUT = timedelta(seconds=5)
 
 
@@ -27,6 +31,22 @@ def run_number(watch: int, attempt: int, began: int = 0) -> int:
     if began:
         return began + attempt
     return watch * _ATTEMPTS_MAX + min(attempt, _ATTEMPTS_MAX - 1)
+
+
+def this_run(watch: int, began: int) -> int:
+    """Number the present attempt of a watch.
+
+    A reset starts the activity of an earlier watch once more, with its arguments: `began` is long
+    ago then, and later watches had greater numbers. Heartbeats carry the number to later attempts.
+    """
+    info = activity.info()
+    number = run_number(watch, info.attempt, began)
+    scheduled = int(info.current_attempt_scheduled_time.timestamp() * 1000)
+    if began and info.attempt == 1 and scheduled - began > _RESET_MS:
+        return scheduled
+    for details in info.heartbeat_details:
+        number = max(number, details.get(RUN, 0) + 1)
+    return number
 
 
 async def until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:
