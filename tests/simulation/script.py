@@ -463,6 +463,19 @@ class People:
             await self.pause(0, 60, 1800)
             await self._apply_again(workflow_id)
 
+    async def reset(self, workflow_id: str, share: float) -> None:
+        """Reset a workflow to an earlier task, so that it keeps a share of its tasks."""
+        recorded = len(self.world.server.find(workflow_id).recorded)
+        if recorded:
+            kept = int(share * (recorded - 1))
+            self.world.note("script", "reset", f"{workflow_id} to task {kept + 1} of {recorded}")
+            await self.insist(lambda: self.world.reset(workflow_id, kept))
+            kind, _, name = workflow_id.partition("/")
+            address = ("InferenceCluster", "", name)
+            if kind == "inferencecluster" and address in self.wanted:
+                # Its first task gives it a uid, so the stack belongs to another one.
+                await self._heed(address)
+
     def _is_orphaned(self, workflow_id: str) -> bool:
         cluster, uid = names.cluster_of_cloud(workflow_id)
         if not cluster:
@@ -660,6 +673,27 @@ _DISOWNED_SECONDS = 1800.0
 """When people read the advice to delete an object that they took the label from."""
 
 
+_RESETTING = 0.3
+"""The share of worlds in which an operator resets workflows."""
+_RESETS = (1, 8)
+
+
+async def reset_now_and_then(people: People, ends: float) -> None:
+    """Reset workflows to earlier tasks, in some worlds.
+
+    The operator draws from a source of his own, so that other worlds stay as they are.
+    """
+    world, draw = people.world, people.world.source("operator")
+    if draw.random() >= _RESETTING:
+        return
+    pause = ends / draw.randint(*_RESETS)
+    while world.clock.seconds() < ends:
+        await asyncio.sleep(draw.expovariate(1 / pause))
+        found = people.running("")
+        if found and world.clock.seconds() < ends:
+            await people.reset(draw.choice(found), draw.choice((0.0, draw.random(), 1.0)))
+
+
 async def play(world: "World") -> None:
     """Act until the last request of a world is over."""
     draw = world.source("script")
@@ -673,6 +707,7 @@ async def play(world: "World") -> None:
     deletes, loses = draw.random() < 0.25, draw.random() < 0.15
     await asyncio.sleep(draw.uniform(0, FIRST_SECONDS))
     await people.begin()
+    people.start(reset_now_and_then(people, ends))
     for name in _drawn(draw, weights):
         await asyncio.sleep(draw.expovariate(1 / pause) if draw.random() < 0.6 else 0.0)
         if world.clock.seconds() > ends:
