@@ -140,6 +140,9 @@ async def created_again(plane: SteadyFleet, namespace: str, kind: str, step: int
     fleet = WholeFleet(plane, namespace)
     fleet.want({**a_class("h100"), "metadata": {"name": UNUSED_CLASS}})
     fleet.want(a_cache(UNUSED_CACHE, namespace, "example/unused"))
+    if kind == "InferenceGateway":
+        # Its deletion would wait for the services.
+        del fleet.wanted["ModelService", namespace, SERVICE]
     await fleet.begin()
     (address,) = (each for each in fleet.wanted if (each[0], each[2]) == (kind, NAMES[kind]))
     lives = Lives(fleet, address)
@@ -160,7 +163,7 @@ async def test_a_service_is_created_again_at_every_step_of_its_teardown(
     await created_again(plane, namespace, "ModelService", 1)
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @in_virtual_time
 async def test_a_deployment_is_created_again_at_some_steps_of_its_teardown(
     plane: SteadyFleet, namespace: str

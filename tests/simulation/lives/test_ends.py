@@ -34,8 +34,8 @@ from tests.workflows.environment.harness import Json
 from workflows import registry
 
 LANES = {
-    "terminate": "soak",
-    "reset to the first task": "soak",
+    "terminate": "long",
+    "reset to the first task": "long",
     "reset": "soak",
     "cancel": "soak",
 }
@@ -47,6 +47,9 @@ MOMENTS = (0.2, 3.0)
 CLUSTER = "prod-eu"
 HEALS_SECONDS = 1800.0
 """The fleet heals sooner than a resync would repeat messages, which is after an hour."""
+HEAL_BY_RESYNC = ("EndpointDirectory", "Redelivery")
+"""A directory loses reports of withdrawn endpoints, and a Redelivery its signals. Their senders
+repeat them with their next resync."""
 AT_CLOUD = "CloudCluster"
 """The kind that needs a fleet with a cloud, which costs several times as much."""
 NODES = len(CLUSTERS) * sum(POOLS.values())
@@ -135,7 +138,8 @@ class Life:
         await self.fleet.apply(a_model(self.fleet.namespace, count, image))
         if self.at_cloud:
             document = copy.deepcopy(self.at_cloud)
-            document["spec"]["nodePools"][0]["nodeCount"] = 1 + count % 2
+            # A pool that shrinks would take replicas with it, long after the change.
+            document["spec"]["nodePools"][0]["nodeCount"] = self.changes
             await self.fleet.apply(document)
 
     async def strike(self, victim: Victim, how: str, moment: float) -> None:
@@ -166,9 +170,8 @@ async def ended(
     found = {each.kind: each for each in victims(namespace)}
     for kind, how in ends:
         await life.strike(found[kind], how, moment)
-        # The signals that a Redelivery held are lost with it, and only resyncs repeat them.
-        is_lost = (kind, how) == ("Redelivery", "terminate")
-        await life.fleet.ready(LIMIT_SECONDS if is_lost else HEALS_SECONDS)
+        waits_for_resync = how == "terminate" and kind in HEAL_BY_RESYNC
+        await life.fleet.ready(LIMIT_SECONDS if waits_for_resync else HEALS_SECONDS)
     await life.fleet.at_rest()
     await life.change()
     await life.fleet.ready()

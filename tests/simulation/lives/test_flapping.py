@@ -62,7 +62,7 @@ def events(plane: SteadyFleet) -> dict[str, int]:
     return {key: sum(run.events for run in each.runs) for key, each in executions.items()}
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @in_virtual_time
 async def test_an_hour_of_flapping_pods_leaves_short_histories_and_true_routes(
     plane: SteadyFleet, namespace: str

@@ -82,10 +82,14 @@ async def lost_and_forgotten(plane: SteadyFleet, namespace: str, lost: Sequence[
     await fleet.delete_everything()
 
 
-@pytest.mark.soak
+def lane(lost: Sequence[str]) -> pytest.MarkDecorator:
+    """Return the mark of a row."""
+    return pytest.mark.long if lost == ("scheduler", "deployment") else pytest.mark.soak
+
+
 @pytest.mark.parametrize(
     "lost",
-    LOST,
+    [pytest.param(each, marks=lane(each)) for each in LOST],
     ids=" and ".join,
 )
 @in_virtual_time

@@ -161,13 +161,13 @@ async def scale_again_and_again(fleet: WholeFleet, count: int) -> None:
         await asyncio.sleep(fleet.world.draw.choice(PAUSES))
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @in_virtual_time
 async def test_a_deployment_loses_no_request_of_a_storm(plane: SteadyFleet, namespace: str) -> None:
     await storm(plane, namespace, "ModelDeployment", FEWER)
 
 
-@pytest.mark.soak
+@pytest.mark.long
 @in_virtual_time
 async def test_a_scheduler_loses_no_request_of_a_storm(plane: SteadyFleet, namespace: str) -> None:
     await scheduler_storm(plane, namespace, FEWER)

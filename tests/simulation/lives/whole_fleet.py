@@ -118,7 +118,9 @@ class WholeFleet:
                 yield names.workflow_id(*address)
             elif address[0] == "ModelDeployment":
                 counts, wanted = tree["status"]["replicas"], tree["spec"]["replicas"]
-                if (counts["total"], counts["ready"]) != (wanted, wanted):
+                # A replica that is being deleted keeps its node.
+                running = len(self.running(f"modelreplica/{self.namespace}/"))
+                if (counts["total"], counts["ready"], running) != (wanted,) * 3:
                     yield f"{address}: {counts} of {wanted}"
                 if images(document) != images(tree):
                     yield f"{address}: an earlier template"
