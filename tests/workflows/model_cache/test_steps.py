@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from activities.messaging.messages import SurveyResult
+from api_types.messages.cluster_work import TeardownStepResult
 from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import SecretsChanged
 from api_types.messages.observations import Observed
@@ -189,3 +190,20 @@ def test_observations_of_a_cluster_count_after_a_late_one_of_an_earlier_cluster(
         late = Observed(owner_uid="", order=order, digest="", cache=observed(job=job))
         cache.observed(late.wire())
     assert (staging.observed, bool(staging.copies[0].ready_at)) == (observed(job="Complete"), True)
+
+
+@pytest.mark.parametrize(("copy", "uid"), [(ready(claim="claim-0"), "u1"), (Copy(claim="claim-0", owner_uid="u0"), "u0")])
+def test_objects_are_deleted_as_those_of_the_run_that_owns_them(monkeypatch: pytest.MonkeyPatch, copy: Copy, uid: str) -> None:
+    temporal = Serverless(monkeypatch, "modelcache/ml/qwen")
+    temporal.results = {"delete_cache_objects": TeardownStepResult()}
+    cache = a_cache(eu=a_staging(ready(), copy.model_copy(), registered=True))
+    cache.state.uid = "u1"
+
+    async def a_pass() -> None:
+        await cache.staging.start_steps(DESIRED)
+        await asyncio.gather(*cache.staging.running.values())
+
+    asyncio.run(a_pass())
+    ((name, order),) = temporal.executed
+    assert (name, order.claim, order.uid) == ("delete_cache_objects", "claim-0", uid)
+    assert [each.claim for each in cache.state.stagings["eu"].copies] == ["claim-1"]

@@ -105,8 +105,8 @@ class Adoption:
 
     def charged(self, workflow_ids: Iterable[str]) -> list[str]:
         """Return the ids of clusters with charged replicas."""
-        clusters = {entry.cluster for entry in self._cache.fleet.entries()}
-        charged = {names.workflow_id("InferenceCluster", "", name) for name in clusters}
+        entries = self._cache.fleet.entries()
+        charged = {names.workflow_id("InferenceCluster", "", entry.cluster) for entry in entries}
         return [workflow_id for workflow_id in workflow_ids if workflow_id in charged]
 
     def begin_takeover(self, takeover: Takeover) -> None:
