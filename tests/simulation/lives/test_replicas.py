@@ -10,7 +10,7 @@ import pytest
 from api_types import labels, names
 from api_types.messages.entities import Force
 from tests.simulation.lives.steady_fleet import SteadyFleet, a_cluster, in_virtual_time
-from tests.workflows.environment.harness import Json, a_deployment, condition, message
+from tests.workflows.environment.harness import Json, a_deployment, condition, eventually, message
 from tests.workflows.environment.one_cluster import (
     CLUSTER,
     HOLD,
@@ -100,6 +100,15 @@ async def test_a_skipped_step_is_listed_and_the_next_one_follows(
     await nothing_is_left(plane, namespace)
 
 
+async def until_collected(plane: SteadyFleet, namespace: str) -> None:
+    """Wait until the garbage collector has deleted the dependents of a left object."""
+
+    async def our_objects() -> list[str]:
+        return plane.our_objects(CLUSTER, namespace)
+
+    await eventually(our_objects, lambda found: found == [], what="the garbage collection")
+
+
 @in_virtual_time
 async def test_a_skipped_teardown_deletes_what_can_be_deleted_and_lists_the_rest(
     plane: SteadyFleet, namespace: str
@@ -113,6 +122,7 @@ async def test_a_skipped_teardown_deletes_what_can_be_deleted_and_lists_the_rest
     assert path.rpartition("/")[2] in engines
     assert {left["kind"] for left in found} <= {"Deployment", "Pod", "ReplicaSet", "ResourceClaim"}
     set_finalizers(plane, path)
+    await until_collected(plane, namespace)
     await nothing_is_left(plane, namespace)
 
 
