@@ -1,8 +1,11 @@
-"""Clusters at clouds: what one consists of, and the activities that create, change and delete it.
+"""Clusters at clouds: their objects, and the activities that manage the objects.
 
-Pure is what is wanted: from an InferenceCluster, the classes of its pools, settings and what is known of the cloud to a graph of objects
-(`graph`, `desired`, `owner`, `counts`, `pools`), which `modelplane plan` shows too. `lifecycle` is what every object goes through,
-`provider` what differs from cloud to cloud; each cloud is a package. `activities` are those of CloudCluster, the same for all clouds;
-`accounts` resolves credentials, `in_cluster` does what is in the clusters. Spec: provisioning.md 2 to 7. Not here: the order of the work,
-which is the workflow's.
+The desired objects are computed without calls: a graph of objects follows from an
+InferenceCluster, the classes of its pools, the settings, and known facts about the
+cloud (`graph`, `desired`, `owner`, `counts`, `pools`). `modelplane plan` shows the same
+graph. `lifecycle` implements the steps that every object goes through, and `provider`
+is the interface to one cloud. Each cloud is a package. `activities` has the activities
+of CloudCluster, which are the same for all clouds. `accounts` resolves credentials, and
+`in_cluster` handles the objects that are inside the clusters. The CloudCluster workflow
+decides the order of the work.
 """

@@ -1,6 +1,7 @@
-"""The activities of a CloudCluster: what is wanted, one object made or deleted, all objects looked at, leftovers looked for.
+"""Activities of a CloudCluster: plan, ensure, delete, observe and audit objects.
 
-They are the same for all clouds: what differs is behind `Provider`. Each may run twice at any point.
+The activities are the same for all clouds. `Provider` encapsulates the differences.
+Each activity is idempotent and may be interrupted at any point.
 """
 
 import asyncio
@@ -15,15 +16,20 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.clouds.accounts import CloudAccounts
-from activities.clouds.calls import Gone, GuardedHandler
-from activities.clouds.desired import Problem
+from activities.clouds.calls import GuardedHandler, ObjectGone
+from activities.clouds.desired import Desired, PlanProblem
 from activities.clouds.in_cluster import WORK, InCluster
 from activities.clouds.lifecycle import delete, ensure
-from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
-from activities.clouds.lifecycle.pace import Pace
+from activities.clouds.lifecycle.handler import (
+    ABSENT,
+    CloudObservation,
+    ObjectWork,
+    State,
+)
+from activities.clouds.lifecycle.pace import PollPace
 from activities.clouds.lifecycle.threads import InThread
 from activities.clouds.lifecycle.tokens import token_of
-from activities.clouds.owner import Owner, owner_named, pool_name
+from activities.clouds.owner import ClusterOwner, owner_named, pool_name
 from activities.clouds.provider import Provider, plan_of
 from activities.clouds.wire import from_wire, to_wire
 from activities.heartbeat import Progress, heartbeating
@@ -42,10 +48,12 @@ from api_types.errors import (
 from api_types.messages.clouds import (
     IN_CLUSTER,
     LEFTOVERS_MAX,
+    STORAGE_CLASS,
     WAITS,
     AuditCloud,
     CloudAccount,
     CloudAudit,
+    CloudHealth,
     CloudObject,
     CloudObjectOrder,
     CloudObjectResult,
@@ -79,18 +87,21 @@ _PHASES: Mapping[State, ObjectPhase] = {
     State.DELETING: "Deleting",
     State.FOREIGN: "Unknown",
 }
-# What an attempt tells the next one in its heartbeats.
+# The key in the heartbeats by which an attempt passes its last progress to the next
+# attempt.
 _SEEN_AT = "seenAt"
 _POOL_KINDS = ("pool", "lt")
 
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds for which an activity fails with what may recover by itself before its workflow is told.
+    """Seconds for which an activity retries transient errors by itself.
 
-    `dependency` is for a deletion that is refused because something else uses the object: then the workflow looks for what that is.
-    `unknown` is for what an object needs and the cloud does not find: what was created just now it knows everywhere by then, so it
-    may have been deleted, and the workflow, which looks at all objects, creates it again.
+    After that, its workflow gets the error. `dependency` applies to a deletion that is
+    rejected because another object uses this one. The workflow then searches for the
+    other object. `unknown` applies to a dependency that the cloud does not find. After
+    that time a new dependency would be visible everywhere at the cloud, so it may have
+    been deleted. The workflow observes all objects and creates it again.
     """
 
     trouble: float = 1800.0
@@ -98,7 +109,7 @@ class Patience:
     unknown: float = 120.0
 
     def after(self, error: TransientError) -> float:
-        """Give after how long the workflow is told of an error."""
+        """Return after how many seconds the workflow gets an error."""
         if isinstance(error, Dependency):
             return self.dependency
         return self.unknown if isinstance(error, NotYet) else self.trouble
@@ -106,22 +117,23 @@ class Patience:
 
 @dataclass(frozen=True)
 class CloudActivities:
-    """What a CloudCluster does at its cloud, and for the objects that are in the cluster."""
+    """Activities of a CloudCluster on objects at its cloud and in its cluster."""
 
     accounts: CloudAccounts
     in_cluster: InCluster
     settings: ProvisionSettings
-    pace: Pace = field(default_factory=Pace)
+    pace: PollPace = field(default_factory=PollPace)
     patience: Patience = field(default_factory=Patience)
     clock: Callable[[], float] = time.time
 
-    # --- what is wanted -----------------------------------------------------------------------------------------------------------
+    # Desired objects
 
     @activity.defn
     async def plan_cloud(self, order: PlanCloud) -> CloudPlan:
-        """Say which objects are wanted, and what cannot be had.
+        """Return the desired objects, and the problems of refused objects.
 
-        Raises CredentialsInvalid and PermissionDenied; InvalidInput for a manifest that is none.
+        Raises CredentialsInvalid, PermissionDenied, and InvalidInput for an invalid
+        manifest.
         """
         _check_caller(order.account)
         cluster, classes = _read(order)
@@ -129,50 +141,83 @@ class CloudActivities:
         async def work(_: "_Watch") -> CloudPlan:
             account = await self.accounts.pinned(order.account)
             provider = await self.accounts.provider(account)
-            desired = await self.accounts.threads.of(account)(plan_of, provider, account, cluster, classes, order.known)
-            pools = {pool_name(pool.name): pool.name for pool in cluster.spec.node_pools or ()}
-            return CloudPlan(
-                account=account,
-                cloud_cluster=provider.cloud_cluster(account),
-                objects=[
-                    to_wire(each, WORK[each.kind] if each.kind in IN_CLUSTER else provider.work_class(each.kind), _pool_of(each.key, pools))
-                    for each in desired.objects
-                ],
-                refused=[_problem(each) for each in desired.refused],
-                warnings=[_problem(each) for each in desired.warnings],
-                storage_class=next((each.name for each in desired.objects if each.kind == "StorageClass"), ""),
-                drift_seconds=self.settings.drift_interval,
-                quota_seconds=self.settings.quota_retry,
-                capacity_seconds=self.settings.capacity_retry,
-                parallel=self.settings.max_parallel,
-                drain_seconds=self.settings.pool_drain_wait,
-                rebuilds=self.settings.broken_rebuilds,
-                audit_rounds=self.settings.audit_rounds,
+            desired = await self.accounts.threads.of(account)(
+                plan_of, provider, account, cluster, classes, order.known
             )
+            return self._plan(provider, account, cluster, desired)
 
         return await self._run(order.account, work)
 
-    # --- one object ---------------------------------------------------------------------------------------------------------------
+    def _plan(
+        self,
+        provider: Provider,
+        account: CloudAccount,
+        cluster: InferenceCluster,
+        desired: Desired,
+    ) -> CloudPlan:
+        pools = {
+            pool_name(pool.name): pool.name for pool in cluster.spec.node_pools or ()
+        }
+        objects = list[CloudObject]()
+        for each in desired.objects:
+            if each.kind in IN_CLUSTER:
+                work = WORK[each.kind]
+            else:
+                work = provider.work_class(each.kind)
+            objects.append(to_wire(each, work, _pool_of(each.key, pools)))
+        classes = [each.name for each in desired.objects if each.kind == STORAGE_CLASS]
+        return CloudPlan(
+            account=account,
+            cloud_cluster=provider.cloud_cluster(account),
+            objects=objects,
+            refused=[_problem(each) for each in desired.refused],
+            warnings=[_problem(each) for each in desired.warnings],
+            storage_class=classes[0] if classes else "",
+            drift_seconds=self.settings.drift_interval,
+            quota_seconds=self.settings.quota_retry,
+            capacity_seconds=self.settings.capacity_retry,
+            parallel=self.settings.max_parallel,
+            drain_seconds=self.settings.pool_drain_wait,
+            rebuilds=self.settings.broken_rebuilds,
+            audit_rounds=self.settings.audit_rounds,
+        )
+
+    # One object
 
     @activity.defn
     async def ensure_cloud_object(self, order: CloudObjectOrder) -> CloudObjectResult:
-        """Create, wait for or change an object until it is Ready; Broken or Absent are left to the workflow.
+        """Create, wait for or change an object until it is Ready.
 
-        Raises what `lifecycle.ensure` does. What may recover by itself is retried for half an hour before the workflow hears of it.
+        A Broken or Absent object is returned for the workflow to decide. Raises the
+        errors of `lifecycle.ensure`. The workflow gets transient errors after half an
+        hour.
         """
         _check_caller(order.account)
 
         async def work(watch: "_Watch") -> CloudObjectResult:
             provider = await self.accounts.provider(order.account)
             wanted = _wanted(order)
-            handler = await self._handler(provider, order.account, wanted.object.kind, watch.progressed, create=order.create)
+            handler = await self._handler(
+                provider,
+                order.account,
+                wanted.object.kind,
+                watch.progressed,
+                create=order.create,
+            )
             if handler is None:
-                watch.report(f"{wanted.object.kind} {wanted.object.name}: waiting for {wanted.object.waits_for}")
-                return _result(order.object.key, await self.in_cluster.ensure(order.account, wanted))
+                watch.report(
+                    f"{wanted.object.kind} {wanted.object.name}: waiting for "
+                    f"{wanted.object.waits_for}"
+                )
+                found = await self.in_cluster.ensure(order.account, wanted)
+                return _result(order.object.key, found)
             in_thread = self.accounts.threads.of(order.account)
             try:
-                return _result(order.object.key, await ensure.ensure(handler, wanted, self.pace, watch.report, in_thread))
-            except Gone:
+                found = await ensure.ensure(
+                    handler, wanted, self.pace, watch.report, in_thread
+                )
+                return _result(order.object.key, found)
+            except ObjectGone:
                 return _result(order.object.key, ABSENT)
             finally:
                 await handler.until_quiet()
@@ -181,41 +226,65 @@ class CloudActivities:
 
     @activity.defn
     async def delete_cloud_object(self, order: CloudObjectOrder) -> CloudObjectResult:
-        """Delete an object and wait until it is gone; one of another owner is left, with a message.
+        """Delete an object, and wait until it is gone.
 
-        Raises Dependency when something else has used it for some minutes, and what `lifecycle.delete` does.
+        An object of another owner is kept, with a message. Raises Dependency after
+        another object has used it for some minutes, and the errors of
+        `lifecycle.delete`.
         """
         _check_caller(order.account)
 
         async def work(watch: "_Watch") -> CloudObjectResult:
             provider = await self.accounts.provider(order.account)
             wanted = _wanted(order)
-            handler = await self._handler(provider, order.account, wanted.object.kind, watch.progressed, create=False)
+            handler = await self._handler(
+                provider,
+                order.account,
+                wanted.object.kind,
+                watch.progressed,
+                create=False,
+            )
             if handler is None:
-                return _result(order.object.key, await self.in_cluster.delete(order.account, wanted))
+                found = await self.in_cluster.delete(order.account, wanted)
+                return _result(order.object.key, found)
+            in_thread = self.accounts.threads.of(order.account)
             try:
-                return _result(order.object.key, await self._delete(handler, wanted, watch.report, self.accounts.threads.of(order.account)))
+                found = await self._delete(handler, wanted, watch.report, in_thread)
+                return _result(order.object.key, found)
             finally:
                 await handler.until_quiet()
 
         return await self._run(order.account, work)
 
-    async def _delete(self, handler: GuardedHandler, wanted: Wanted, report: Callable[[str], None], in_thread: InThread) -> Found:
-        """Delete; what may have been created just now, and is listed late, is looked for longer."""
+    async def _delete(
+        self,
+        handler: GuardedHandler,
+        wanted: ObjectWork,
+        report: Callable[[str], None],
+        in_thread: InThread,
+    ) -> CloudObservation:
+        """Delete an object.
+
+        If the object was just created, search longer, because clouds list new objects
+        late.
+        """
         until = self.clock() + (self.pace.second_look if wanted.attempt > 1 else 0.0)
         while True:
             found = await delete.delete(handler, wanted, self.pace, report, in_thread)
-            if not (found.state is State.ABSENT and found.uncertain and self.clock() < until):
+            if not (
+                found.state is State.ABSENT and found.uncertain and self.clock() < until
+            ):
                 return found
             await asyncio.sleep(self.pace.second_look_every)
 
-    # --- all objects --------------------------------------------------------------------------------------------------------------
+    # All objects
 
     @activity.defn
     async def observe_cloud(self, order: ObserveCloud) -> CloudObserved:
-        """Look at all objects, and change nothing. What cannot be looked at is Unknown, with the reason.
+        """Observe all objects without changing any.
 
-        Raises CredentialsInvalid where the cloud refuses the credential.
+        An object that cannot be observed is Unknown, with the reason. Raises
+        CredentialsInvalid if the cloud rejects the credential.
         """
         _check_caller(order.account)
 
@@ -223,8 +292,12 @@ class CloudActivities:
             provider = await self.accounts.provider(order.account)
             slots = asyncio.Semaphore(_LOOKS_AT_ONCE)
 
-            async def look(each: CloudObject) -> tuple[CloudObject, Found, str]:
-                one = CloudObjectOrder(account=order.account, object=each, known=order.known)
+            async def look(
+                each: CloudObject,
+            ) -> tuple[CloudObject, CloudObservation, str]:
+                one = CloudObjectOrder(
+                    account=order.account, object=each, known=order.known
+                )
                 async with slots:
                     return each, *await self._look(provider, one)
 
@@ -237,17 +310,33 @@ class CloudActivities:
                     id=found.id,
                     phase="Unknown" if problem else _phase(found),
                     message=problem or _difference(found),
+                    cause=_cause(found),
+                    health=_health(found),
                 )
                 for each, found, problem in looks
             ]
-            return CloudObserved(objects=shown, facts={each.key: _facts(found) for each, found, _ in looks if found.facts or found.id})
+            return CloudObserved(
+                objects=shown,
+                facts={
+                    each.key: _facts(found)
+                    for each, found, _ in looks
+                    if found.facts or found.id
+                },
+            )
 
         return await self._run(order.account, work)
 
-    async def _look(self, provider: Provider, order: CloudObjectOrder) -> tuple[Found, str]:
-        """Look at one object, twice where the first look may have missed it. Gives why it could not be looked at, if so."""
+    async def _look(
+        self, provider: Provider, order: CloudObjectOrder
+    ) -> tuple[CloudObservation, str]:
+        """Observe one object, twice if the first observation may have missed it.
+
+        The second value says why it could not be observed.
+        """
         wanted = _wanted(order)
-        handler = await self._handler(provider, order.account, wanted.object.kind, _nothing, create=False)
+        handler = await self._handler(
+            provider, order.account, wanted.object.kind, _nothing, create=False
+        )
         try:
             if handler is None:
                 return await self.in_cluster.look(order.account, wanted), ""
@@ -259,29 +348,41 @@ class CloudActivities:
         except ModelplaneError as error:
             if handler is not None and isinstance(error, CredentialsInvalid):
                 raise
-            # One that may not be looked at, or a cluster that lets nobody in, hides nothing of the others: they may be the cause.
+            # A missing permission or an unreachable cluster must not hide the other
+            # objects, which may be the cause.
             return ABSENT, f"{error.type}: {error.message}"
-        return found, "it belongs to another owner" if found.state is State.FOREIGN else ""
+        if found.state is State.FOREIGN:
+            return found, f"it belongs to another owner ({found.reason})"
+        return found, ""
 
     @activity.defn
     async def audit_cloud(self, order: AuditCloud) -> CloudAudit:
-        """List what is left of a cluster; with `sweep`, delete what it made and nothing else owns.
+        """List the leftovers of a cluster, and with `sweep` delete the cluster's own.
 
-        What is of the inventory is left to `delete_cloud_object`.
+        `delete_cloud_object` deletes the objects of the inventory.
         """
         _check_caller(order.account)
 
         async def work(watch: "_Watch") -> CloudAudit:
-            # Of a cluster that is given up before there is a plan of it, the account is not pinned yet.
-            pinned = order.model_copy(update={"account": await self.accounts.pinned(order.account)})
+            # The account of a cluster that is abandoned before its first plan is not
+            # pinned yet.
+            pinned = order.model_copy(
+                update={"account": await self.accounts.pinned(order.account)}
+            )
             provider = await self.accounts.provider(pinned.account)
             in_thread = self.accounts.threads.of(pinned.account)
             found = list(await in_thread(provider.audit, pinned))
             swept = list[Leftover]()
             waits_for = ""
-            for leftover in [each for each in found if order.sweep and each.ours and each.key not in order.keys]:
+            ours = list[Leftover]()
+            if order.sweep:
+                ours = [
+                    each for each in found if each.ours and each.key not in order.keys
+                ]
+            for leftover in ours:
                 if leftover.key and waits_for not in ("", leftover.kind):
-                    # What an object of ours stands on is needed until that is gone; they are listed in this order.
+                    # Leftovers with a key are listed in the order of deletion. The
+                    # kinds after this one are needed until it is gone.
                     continue
                 watch.report(f"deleting {leftover.kind} {leftover.id}")
                 try:
@@ -290,7 +391,8 @@ class CloudActivities:
                     raise
                 except ModelplaneError as error:
                     waits_for = waits_for or (leftover.kind if leftover.key else "")
-                    # One that cannot be deleted holds up none but what it stands on.
+                    # A leftover that cannot be deleted blocks only the kinds that it
+                    # depends on.
                     found[found.index(leftover)] = _stays(leftover, error)
                 else:
                     swept.append(leftover)
@@ -298,23 +400,35 @@ class CloudActivities:
 
         return await self._run(order.account, work)
 
-    # --- what they share ----------------------------------------------------------------------------------------------------------
+    # Shared steps
 
     async def _handler(
-        self, provider: Provider, account: CloudAccount, kind: str, progressed: Callable[[], None], *, create: bool
+        self,
+        provider: Provider,
+        account: CloudAccount,
+        kind: str,
+        progressed: Callable[[], None],
+        *,
+        create: bool,
     ) -> GuardedHandler | None:
         if kind in IN_CLUSTER:
             return None
-        # The first use of a credential asks the cloud whose it is.
-        handler = await self.accounts.threads.of(account)(provider.handler, account, kind)
+        # The first use of a credential reads its identity from the cloud.
+        handler = await self.accounts.threads.of(account)(
+            provider.handler, account, kind
+        )
         if handler is None:
             raise InvalidInput(f"{account.provider} has no objects of kind {kind!r}")
         return GuardedHandler(handler, progressed, create=create)
 
-    async def _run(self, account: CloudAccount, work: "Callable[[_Watch], Awaitable[ResultT]]") -> ResultT:
-        """Do the work with heartbeats, until the worker shuts down. A failure that goes on for long leaves the activity.
+    async def _run(
+        self, account: CloudAccount, work: "Callable[[_Watch], Awaitable[ResultT]]"
+    ) -> ResultT:
+        """Run the work with heartbeats until the worker shuts down.
 
-        A credential that is refused is tried once more with new clients: those that are kept may hold a token that the cloud has ended.
+        A transient failure becomes final when it lasts too long. A rejected credential
+        is tried once more with new clients, because the cached ones may hold a token
+        that the cloud revoked.
         """
         async with heartbeating() as send:
             watch = _Watch(self.clock, _seen_at(), send)
@@ -329,50 +443,72 @@ class CloudActivities:
             except TransientError as error:
                 if self.clock() - watch.seen_at < self.patience.after(error):
                     raise
-                raise ApplicationError(error.message, type=error.type, non_retryable=True) from None
+                raise ApplicationError(
+                    error.message, type=error.type, non_retryable=True
+                ) from None
 
 
 class _Watch:
-    """What an activity waits for, in its heartbeats, and when it saw last that this goes on."""
+    """The progress of an activity: its heartbeats, and when it last progressed."""
 
-    def __init__(self, clock: Callable[[], float], seen_at: float, send: Callable[[Progress], None]) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        seen_at: float,
+        send: Callable[[Progress], None],
+    ) -> None:
         self._clock = clock
         self._send = send
         self.seen_at = seen_at
 
     def report(self, text: str) -> None:
-        """Say what is waited for."""
+        """Send a heartbeat that states what the activity waits for."""
         self._send({WAITS: text, _SEEN_AT: self.seen_at})
 
     def progressed(self) -> None:
-        """Note that it goes on; in any thread."""
+        """Record progress. May be called in any thread."""
         self.seen_at = self._clock()
 
 
 def _nothing() -> None:
-    """A look is no work that could go on."""
+    """Do nothing: an observation has no progress."""
 
 
 def _check_caller(account: CloudAccount) -> None:
-    """Check that an order is that of the CloudCluster that asks. Raises PermissionDenied."""
+    """Raise PermissionDenied unless the CloudCluster of this account is the caller."""
     asked_by = activity.info().workflow_id or ""
-    if asked_by != names.cloud_cluster_id(account.cluster, account.cluster_uid) or not names.cluster_of_cloud(asked_by)[0]:
-        raise PermissionDenied(f"workflow {asked_by} may not order what is of cluster {account.cluster}")
+    if (
+        asked_by != names.cloud_cluster_id(account.cluster, account.cluster_uid)
+        or not names.cluster_of_cloud(asked_by)[0]
+    ):
+        raise PermissionDenied(
+            f"workflow {asked_by} may not order work on objects of cluster "
+            f"{account.cluster}; only its CloudCluster workflow may"
+        )
 
 
 def _seen_at() -> float:
-    """Give when an attempt saw last what it works on, in seconds since 1970; without one, when the work was ordered.
+    """Return when the work last progressed, in seconds since 1970.
 
-    It is in the last heartbeat of the attempt before. What that one sent just before it failed may be lost, so it says what went well.
+    The last heartbeat of the previous attempt contains the time. Without a heartbeat it
+    is the time at which the activity was scheduled. Only heartbeats that reported
+    progress count, because the last heartbeat before a failure may be lost.
     """
     details = activity.info().heartbeat_details
     last = details[-1] if details else None
     seen_at = last.get(_SEEN_AT) if isinstance(last, dict) else None
-    return float(seen_at) if isinstance(seen_at, int | float) else activity.info().scheduled_time.timestamp()
+    return (
+        float(seen_at)
+        if isinstance(seen_at, int | float)
+        else activity.info().scheduled_time.timestamp()
+    )
 
 
 async def _until_shutdown(work: Callable[[], Awaitable[ResultT]]) -> ResultT:
-    """Do the work; when the worker shuts down, stop and raise a TransientError, so that another worker goes on."""
+    """Run the work.
+
+    When the worker shuts down, cancel it and raise a TransientError.
+    """
     done = asyncio.ensure_future(work())
     stop = asyncio.create_task(until_shutdown())
     try:
@@ -389,18 +525,36 @@ async def _until_shutdown(work: Callable[[], Awaitable[ResultT]]) -> ResultT:
 
 
 def _read(order: PlanCloud) -> tuple[InferenceCluster, dict[str, InferenceClass]]:
-    """Read the manifests of an order. Raises InvalidInput."""
+    """Parse the manifests of an order. Raises InvalidInput."""
     spec = {"spec": order.manifest.get("spec", {})}
     metadata = {"name": order.account.cluster, "uid": order.account.cluster_uid}
     try:
-        cluster = load({"apiVersion": API_VERSION, "kind": "InferenceCluster", "metadata": metadata, **spec})
+        cluster = load(
+            {
+                "apiVersion": API_VERSION,
+                "kind": "InferenceCluster",
+                "metadata": metadata,
+                **spec,
+            }
+        )
         classes = {
-            name: load({"apiVersion": API_VERSION, "kind": "InferenceClass", "metadata": {"name": name}, "spec": found})
+            name: load(
+                {
+                    "apiVersion": API_VERSION,
+                    "kind": "InferenceClass",
+                    "metadata": {"name": name},
+                    "spec": found,
+                }
+            )
             for name, found in order.classes.items()
         }
     except (ValidationError, InvalidManifest, ValueError) as error:
-        raise InvalidInput(f"the manifest of cluster {order.account.cluster} cannot be read: {error}") from None
-    return _as(InferenceCluster, cluster), {name: _as(InferenceClass, found) for name, found in classes.items()}
+        raise InvalidInput(
+            f"the manifest of cluster {order.account.cluster} is invalid: {error}"
+        ) from None
+    return _as(InferenceCluster, cluster), {
+        name: _as(InferenceClass, found) for name, found in classes.items()
+    }
 
 
 ModelT = TypeVar("ModelT")
@@ -413,17 +567,20 @@ def _as(model: type[ModelT], found: Any) -> ModelT:
 
 
 def _pool_of(key: str, pools: Mapping[str, str]) -> str:
-    """Give the pool that an object belongs to, as users wrote it; empty for one of the cluster."""
+    """Return the name in the spec of an object's pool, or "" for a cluster's object."""
     kind, _, name = key.partition("/")
     return pools.get(name, "") if kind in _POOL_KINDS else ""
 
 
-def _problem(each: Problem) -> CloudProblem:
+def _problem(each: PlanProblem) -> CloudProblem:
     return CloudProblem(reason=each.reason, at=each.at, text=each.text)
 
 
-def _wanted(order: CloudObjectOrder) -> Wanted:
-    """Give what the lifecycle works on. Raises InvalidInput for an object that cannot be read."""
+def _wanted(order: CloudObjectOrder) -> ObjectWork:
+    """Return the lifecycle's input for an order.
+
+    Raises InvalidInput if it is malformed.
+    """
     try:
         desired = from_wire(order.object)
     except ValueError as error:
@@ -431,22 +588,30 @@ def _wanted(order: CloudObjectOrder) -> Wanted:
     owner = _owner(order.account)
     token = token_of(owner, order.object.key, order.object.digest, order.epoch)
     attempt = activity.info().attempt + (1 if order.again else 0)
-    return Wanted(owner, desired, order.known, token, order.epoch, attempt)
+    return ObjectWork(owner, desired, order.known, token, order.epoch, attempt)
 
 
-def _owner(account: CloudAccount) -> Owner:
+def _owner(account: CloudAccount) -> ClusterOwner:
     if not account.installation:
-        raise InvalidInput(f"cluster {account.cluster} has no installation yet: plan first")
+        raise InvalidInput(
+            f"the account of cluster {account.cluster} names no installation: run "
+            "plan_cloud first"
+        )
     return owner_named(account.installation, account.cluster, account.cluster_uid)
 
 
 def _stays(leftover: Leftover, error: ModelplaneError) -> Leftover:
-    """Give something with why it could not be deleted."""
-    return leftover.model_copy(update={"evidence": f"{error.type}: {shortened(error.message, _EVIDENCE_BYTES_MAX)}; {leftover.evidence}"})
+    """Return a leftover with the reason why it could not be deleted."""
+    problem = f"{error.type}: {shortened(error.message, _EVIDENCE_BYTES_MAX)}"
+    return leftover.model_copy(update={"evidence": f"{problem}; {leftover.evidence}"})
 
 
 def _audited(left: list[Leftover], swept: list[Leftover]) -> CloudAudit:
-    """Give what was found in a size that can be carried, what is ours first: whoever may write at the cloud decides how much it is."""
+    """Return the leftovers in bounded size, the cluster's own first.
+
+    The size is bounded because other users of the cloud account control how many there
+    are.
+    """
     ordered = sorted(left, key=lambda each: not each.ours)
     return CloudAudit(
         leftovers=[_short(each) for each in ordered[:LEFTOVERS_MAX]],
@@ -456,29 +621,69 @@ def _audited(left: list[Leftover], swept: list[Leftover]) -> CloudAudit:
 
 
 def _short(leftover: Leftover) -> Leftover:
-    return leftover.model_copy(update={"evidence": shortened(leftover.evidence, _EVIDENCE_BYTES_MAX)})
+    return leftover.model_copy(
+        update={"evidence": shortened(leftover.evidence, _EVIDENCE_BYTES_MAX)}
+    )
 
 
-def _phase(found: Found) -> ObjectPhase:
-    """Give the phase of an object that was looked at: with duplicates, work on it deletes these."""
+def _phase(found: CloudObservation) -> ObjectPhase:
+    """Return the phase of an object.
+
+    An object with duplicates is Differs, so that they are deleted.
+    """
     if found.state is State.ABSENT and found.cause is not None:
         return "Broken"
-    return "Differs" if found.state is State.READY and found.duplicates else _PHASES[found.state]
+    return (
+        "Differs"
+        if found.state is State.READY and found.duplicates
+        else _PHASES[found.state]
+    )
 
 
-def _difference(found: Found) -> str:
-    duplicates = f"it is there more than once: {', '.join(found.duplicates)}" if found.duplicates else ""
-    return "; ".join(filter(None, (found.reason or ", ".join((*found.replaces, *found.changes)), duplicates)))
+def _difference(found: CloudObservation) -> str:
+    parts = [found.reason or ", ".join((*found.replaces, *found.changes))]
+    if found.duplicates:
+        parts.append(f"it exists more than once: {', '.join(found.duplicates)}")
+    return "; ".join(filter(None, parts))
 
 
-def _result(key: str, found: Found) -> CloudObjectResult:
+def _result(key: str, found: CloudObservation) -> CloudObjectResult:
     if found.state is State.FOREIGN:
-        return CloudObjectResult(key=key, phase="Absent", message=f"it belongs to another owner ({found.reason}) and was left as it is")
+        return CloudObjectResult(
+            key=key,
+            phase="Absent",
+            message=f"it belongs to another owner ({found.reason}) and was not changed",
+        )
     if found.state is State.ABSENT:
         return CloudObjectResult(key=key, phase="Absent")
-    cause = found.cause.__name__ if found.cause else ""
-    return CloudObjectResult(key=key, phase=_PHASES[found.state], facts=_facts(found), cause=cause, message=found.reason)
+    return CloudObjectResult(
+        key=key,
+        phase=_PHASES[found.state],
+        facts=_facts(found),
+        cause=_cause(found),
+        message=found.reason,
+        health=_health(found),
+    )
 
 
-def _facts(found: Found) -> Facts:
-    return {**found.facts, **({"id": found.id} if found.id else {})}
+def _cause(found: CloudObservation) -> str:
+    return found.cause.__name__ if found.cause else ""
+
+
+def _health(found: CloudObservation) -> CloudHealth | None:
+    issue = found.health
+    if issue is None:
+        return None
+    return CloudHealth(
+        error=issue.error.__name__,
+        code=issue.code,
+        text=issue.text,
+        lacks_nodes=issue.lacks_nodes,
+    )
+
+
+def _facts(found: CloudObservation) -> Facts:
+    facts = dict(found.facts)
+    if found.id:
+        facts["id"] = found.id
+    return facts

@@ -1,15 +1,18 @@
-"""How many nodes a pool starts with, and between which numbers the cloud scales it."""
+"""The initial size of a pool, and the limits between which the cloud scales it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from activities.clouds.desired import Problem
+from activities.clouds.desired import PlanProblem
 from api_types.resources.inference_cluster import NodePool
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Nodes of a pool, in the unit in which the cloud counts them; `least` and `most` are equal to `start` where nothing scales."""
+    """Nodes of a pool, in the unit of the cloud.
+
+    Without scaling, `least` and `most` equal `start`.
+    """
 
     start: int
     least: int
@@ -18,23 +21,42 @@ class Counts:
 
 
 SYSTEM_COUNTS = Counts(start=1, least=1, most=2, autoscaled=True)
-"""Of the pool that is added to every cluster."""
+"""The counts of the pool that is added to every cluster."""
 
 
 def pool_counts(pool: NodePool, least_default: int) -> Counts:
-    """Give the counts of a pool; without a maximum its size is fixed. `least_default` is the minimum where none is written."""
+    """Return the counts of a pool.
+
+    The size is fixed if the spec has no maximum. `least_default` is the minimum if the
+    spec has none.
+    """
     if pool.max_node_count is None:
-        return Counts(pool.node_count, pool.node_count, pool.node_count, autoscaled=False)
+        return Counts(
+            pool.node_count, pool.node_count, pool.node_count, autoscaled=False
+        )
     least = least_default if pool.min_node_count is None else pool.min_node_count
-    return Counts(max(least, min(pool.node_count, pool.max_node_count)), least, pool.max_node_count, autoscaled=True)
+    return Counts(
+        max(least, min(pool.node_count, pool.max_node_count)),
+        least,
+        pool.max_node_count,
+        autoscaled=True,
+    )
 
 
-def count_warnings(pool: NodePool, counts: Counts) -> Iterator[Problem]:
-    """Warn where a pool has other counts than are written."""
+def count_warnings(pool: NodePool, counts: Counts) -> Iterator[PlanProblem]:
+    """Warn if a pool has other counts than its spec."""
     at = f"pool {pool.name}"
     if not counts.autoscaled and pool.min_node_count is not None:
-        yield Problem("FixedSize", at, f"minNodeCount has no effect without maxNodeCount; the pool has {counts.start} nodes")
+        yield PlanProblem(
+            "FixedSize",
+            at,
+            "minNodeCount has no effect without maxNodeCount; the pool has "
+            f"{counts.start} nodes",
+        )
     if counts.autoscaled and counts.start != pool.node_count:
-        yield Problem(
-            "CountClamped", at, f"nodeCount {pool.node_count} is not between {counts.least} and {counts.most}; starts with {counts.start}"
+        yield PlanProblem(
+            "CountClamped",
+            at,
+            f"nodeCount {pool.node_count} is not between {counts.least} and "
+            f"{counts.most}; the pool starts with {counts.start}",
         )

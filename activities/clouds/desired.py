@@ -1,4 +1,4 @@
-"""What is wanted at a cloud, and what of it cannot be had: the result for one cluster, with all problems at once."""
+"""The desired objects of one cluster, and all problems of rejected objects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from activities.clouds.graph import DesiredObject
 INVALID_INPUT = "InvalidInput"
 INVALID_NODE_POOL = "InvalidNodePool"
 WAITING_FOR_CLASSES = "WaitingForClasses"
-# Warnings of what is checked before anything is created.
+# Reasons of warnings about checks before the creation.
 CHECK_SKIPPED = "CheckSkipped"
 MISSING_PERMISSION = "PermissionDenied"
 QUOTA = "QuotaExceeded"
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Something that is refused, or a warning. `at` says where: a pool, or empty for the cluster."""
+class PlanProblem:
+    """A rejection or a warning. `at` names the pool, and is empty for the cluster."""
 
     reason: str
     at: str
@@ -25,13 +25,19 @@ class Problem:
 
 @dataclass(frozen=True)
 class Desired:
-    """The objects of a cluster in the order in which they are created. A pool that is refused has no objects; the others do."""
+    """The objects of a cluster in the order of creation.
+
+    A rejected pool has no objects.
+    """
 
     objects: tuple[DesiredObject, ...]
-    refused: tuple[Problem, ...] = ()
-    warnings: tuple[Problem, ...] = ()
+    refused: tuple[PlanProblem, ...] = ()
+    warnings: tuple[PlanProblem, ...] = ()
 
 
-def refused_cluster(refused: Sequence[Problem]) -> bool:
-    """Whether nothing is created at all: what the cloud would refuse is found before anything costs money."""
+def refused_cluster(refused: Sequence[PlanProblem]) -> bool:
+    """Return True if no object is created, because the cloud would reject one.
+
+    This is checked before anything costs money.
+    """
     return any(problem.reason == INVALID_INPUT for problem in refused)

@@ -1,7 +1,8 @@
-"""The objects of a cluster at its cloud as a graph: which there are, what each needs, and the calls that create it.
+"""The objects of a cluster at its cloud as a graph, with the calls that create them.
 
-The parameters of a call are the arguments of the cloud's client. Two things in them are not known before: what another object reports
-when it is there (`Fact`), and the token by which the cloud recognizes a repeated call (`Token`).
+The parameters of a call are the arguments of the cloud's client. Two kinds of values
+are unknown beforehand: a value that another object reports once it exists (`Fact`), and
+the token by which the cloud recognizes a repeated call (`Token`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from api_types.messages.clouds import CLUSTER_KEY
 
 @dataclass(frozen=True)
 class Fact:
-    """What the object with this key reports, such as its id. Facts are text."""
+    """A value that the object with this key reports, such as its id. Facts are text."""
 
     key: str
     name: str = "id"
@@ -21,7 +22,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Token:
-    """The token of the call: equal for every attempt to create one object."""
+    """The token of the call, equal for every attempt to create one object."""
 
 
 Value = str | int | bool | Fact | Token | Sequence["Value"] | Mapping[str, "Value"]
@@ -29,8 +30,11 @@ Parameters = dict[str, Value]
 
 
 @dataclass(frozen=True)
-class Call:
-    """One call that creates an object or a part of it; `facts` are paths in the answer, by the names that other calls use."""
+class CloudCall:
+    """One call that creates an object or a part of it.
+
+    `facts` maps the names that other calls use to paths in the response.
+    """
 
     service: str
     operation: str
@@ -40,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Machines:
-    """Machines of one type that an object starts with, and how many it has at most, over all zones."""
+    """Machines of one type, with their initial and maximum number over all zones."""
 
     type: str
     region: str
@@ -50,27 +54,31 @@ class Machines:
 
 @dataclass(frozen=True)
 class DesiredObject:
-    """One object that a cluster needs; an object without calls is kept by the control plane, not by the cloud."""
+    """One object that a cluster needs. Objects inside the cluster have no calls."""
 
     key: str
     kind: str
     name: str
     needs: tuple[str, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[CloudCall, ...]
     waits_for: str
-    """When it is ready, in the words of the cloud."""
+    """The state in which the object is ready, as the cloud names it."""
     machines: Machines | None = None
 
 
 def creation_order(objects: Sequence[DesiredObject]) -> list[DesiredObject]:
-    """Give each object after all that it needs, else in the order given. Raises ValueError for a key that is needed and not there.
+    """Return each object after all objects that it needs, otherwise in the given order.
 
-    Also raises it for objects that need each other, and for two objects of one key.
+    Raises ValueError for a needed key that does not exist, for a cycle, and for two
+    objects with one key.
     """
     keys = {each.key for each in objects}
     if len(keys) < len(objects):
         raise ValueError("two objects have the same key")
-    if missing := [f"{each.key} needs {key}" for each in objects for key in each.needs if key not in keys]:
+    missing = list[str]()
+    for each in objects:
+        missing += [f"{each.key} needs {key}" for key in each.needs if key not in keys]
+    if missing:
         raise ValueError(f"no such object: {', '.join(missing)}")
     ordered: list[DesiredObject] = []
     done: set[str] = set()
@@ -78,7 +86,9 @@ def creation_order(objects: Sequence[DesiredObject]) -> list[DesiredObject]:
     while waiting:
         ready = next((each for each in waiting if done.issuperset(each.needs)), None)
         if ready is None:
-            raise ValueError(f"objects need each other: {', '.join(each.key for each in waiting)}")
+            raise ValueError(
+                f"objects need each other: {', '.join(each.key for each in waiting)}"
+            )
         waiting.remove(ready)
         ordered.append(ready)
         done.add(ready.key)
@@ -86,18 +96,29 @@ def creation_order(objects: Sequence[DesiredObject]) -> list[DesiredObject]:
 
 
 def deletion_order(objects: Sequence[DesiredObject]) -> list[DesiredObject]:
-    """Give each object before all that it needs, and what the control plane stands on after it. Raises ValueError as `creation_order`."""
+    """Return each object before all objects that it needs.
+
+    Objects that the control plane needs come after it. Raises the errors of
+    `creation_order`.
+    """
     created = creation_order(objects)
     above = {CLUSTER_KEY}
     for each in created:
         if not above.isdisjoint(each.needs):
             above.add(each.key)
     newest_first = created[::-1]
-    return [each for each in newest_first if each.key in above] + [each for each in newest_first if each.key not in above]
+    return [each for each in newest_first if each.key in above] + [
+        each for each in newest_first if each.key not in above
+    ]
 
 
-def arguments(call: Call, fact: Callable[[Fact], str], token: str) -> dict[str, Any]:
-    """Give the arguments of a call with facts and token filled in; what `fact` raises for one that is not known is passed on."""
+def arguments(
+    call: CloudCall, fact: Callable[[Fact], str], token: str
+) -> dict[str, Any]:
+    """Return the arguments of a call with facts and token filled in.
+
+    `fact` resolves facts. Its errors are raised.
+    """
 
     def filled(value: Value) -> Any:
         if isinstance(value, Fact):

@@ -1,48 +1,91 @@
-"""The objects of a cloud's cluster that are in the cluster itself: connection, system nodes, the StorageClass of caches, Helm releases.
+"""The objects of a CloudCluster that are inside its cluster.
 
-No cloud has handlers of these. They are reached as every cluster is, with a token of the cloud.
+These are the connection, system nodes, the StorageClass of caches, and Helm releases.
+Clouds have no handlers for them, because they are accessed through the API server with
+a token of the cloud.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from activities.clients.helm.port import Chart, HelmPool, Release
-from activities.clouds.graph import Call, DesiredObject, Fact, arguments
-from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
+from activities.clouds.graph import CloudCall, DesiredObject, Fact, arguments
+from activities.clouds.lifecycle.handler import (
+    ABSENT,
+    CloudObservation,
+    ObjectWork,
+    State,
+)
 from activities.clouds.storage_class import RESTART
-from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId, Selection
+from activities.cluster_objects.cluster_api import (
+    ClusterApi,
+    ClusterPool,
+    GroupVersionKind,
+    ObjectId,
+    Selection,
+)
 from activities.observe.conditions import find_condition
-from api_types.errors import ClusterUnreachable, InvalidInput, NotYet, ReplaceRequired, StackMissing
+from api_types.errors import (
+    ClusterUnreachable,
+    InvalidInput,
+    NotYet,
+    ReplaceRequired,
+    StackMissing,
+)
 from api_types.labels import POD_IDENTITY, POOL, SYSTEM_NAMESPACE
-from api_types.messages.clouds import CONNECTION, HELM_RELEASE, STORAGE_CLASS, SYSTEM_NODES, CloudAccount, WorkClass
+from api_types.messages.clouds import (
+    CONNECTION,
+    HELM_RELEASE,
+    STORAGE_CLASS,
+    SYSTEM_NODES,
+    CloudAccount,
+    WorkClass,
+)
 from api_types.messages.cluster_work import Connection
 
 _DEPLOYED = "deployed"
-# Pods have it that were admitted when EKS knew the association of their service account with a role.
+# Pods that were admitted after EKS associated their service account with a role have
+# this variable.
 _IDENTITY_VARIABLE = "AWS_CONTAINER_CREDENTIALS_FULL_URI"
 
-_DEPLOYMENT = Kind("apps/v1", "Deployment")
-_NODE = Kind("v1", "Node")
-_POD = Kind("v1", "Pod")
+_DEPLOYMENT = GroupVersionKind("apps/v1", "Deployment")
+_NODE = GroupVersionKind("v1", "Node")
+_POD = GroupVersionKind("v1", "Pod")
 
-WORK: dict[str, WorkClass] = {CONNECTION: "Medium", STORAGE_CLASS: "Quick", HELM_RELEASE: "Medium", SYSTEM_NODES: "Medium"}
-"""How long the work on each kind may take."""
+WORK: dict[str, WorkClass] = {
+    CONNECTION: "Medium",
+    STORAGE_CLASS: "Quick",
+    HELM_RELEASE: "Medium",
+    SYSTEM_NODES: "Medium",
+}
+"""The class of work for each kind."""
 
 
 def connection_of(account: CloudAccount) -> Connection:
-    """Give the connection to the cluster of an account."""
-    return Connection(cluster=account.cluster, namespace=SYSTEM_NAMESPACE, name=account.secret, key="", cloud=account)
+    return Connection(
+        cluster=account.cluster,
+        namespace=SYSTEM_NAMESPACE,
+        name=account.secret,
+        key="",
+        cloud=account,
+    )
 
 
 class InCluster:
-    """What is done in clusters."""
+    """Handles objects in clusters."""
 
     def __init__(self, clusters: ClusterPool, helm: HelmPool) -> None:
         self._clusters = clusters
         self._helm = helm
 
-    async def ensure(self, account: CloudAccount, wanted: Wanted) -> Found:
-        """Make an object as it is wanted. Raises what `ClusterApi` and `HelmPort` do, and NotYet for a fact that is not known."""
+    async def ensure(
+        self, account: CloudAccount, wanted: ObjectWork
+    ) -> CloudObservation:
+        """Create or update an object.
+
+        Raises the errors of `ClusterApi` and `HelmPort`, and NotYet for an unknown
+        fact.
+        """
         match wanted.object.kind:
             case kind if kind == CONNECTION:
                 return await self._connect(account)
@@ -56,10 +99,14 @@ class InCluster:
             case _:
                 async with self._helm.at(connection_of(account)) as helm:
                     state = await helm.ensure(_release(wanted, wanted.fact))
-                return Found(State.READY, id=f"{state.namespace}/{state.name}", facts={"revision": str(state.revision)})
+                return CloudObservation(
+                    State.READY,
+                    id=f"{state.namespace}/{state.name}",
+                    facts={"revision": str(state.revision)},
+                )
 
-    async def look(self, account: CloudAccount, wanted: Wanted) -> Found:
-        """Find an object. Raises what `ClusterApi` and `HelmPort` do."""
+    async def look(self, account: CloudAccount, wanted: ObjectWork) -> CloudObservation:
+        """Observe an object. Raises the errors of `ClusterApi` and `HelmPort`."""
         match wanted.object.kind:
             case kind if kind == CONNECTION:
                 return await self._connect(account)
@@ -69,9 +116,14 @@ class InCluster:
                 cluster = await self._clusters.at(connection_of(account))
                 if await cluster.get(_storage_class(wanted.object)) is None:
                     return ABSENT
-                older = [pod for each in _restarts(wanted) for pod in await _older_pods(cluster, each)]
-                reason = f"started without their identity: {', '.join(older)}" if older else ""
-                return Found(State.DIFFERS if older else State.READY, id=wanted.object.name, reason=reason)
+                older = list[str]()
+                for each in _restarts(wanted):
+                    older += await _older_pods(cluster, each)
+                name = wanted.object.name
+                if not older:
+                    return CloudObservation(State.READY, id=name)
+                reason = f"started without their identity: {', '.join(older)}"
+                return CloudObservation(State.DIFFERS, id=name, reason=reason)
             case _:
                 release = _release(wanted, _any)
                 async with self._helm.at(connection_of(account)) as helm:
@@ -79,10 +131,16 @@ class InCluster:
                 if state is None:
                     return ABSENT
                 ready = state.status == _DEPLOYED
-                return Found(State.READY if ready else State.DIFFERS, id=wanted.object.name, reason=state.status)
+                return CloudObservation(
+                    State.READY if ready else State.DIFFERS,
+                    id=wanted.object.name,
+                    reason=state.status,
+                )
 
-    async def delete(self, account: CloudAccount, wanted: Wanted) -> Found:
-        """Delete an object. A connection is only forgotten."""
+    async def delete(
+        self, account: CloudAccount, wanted: ObjectWork
+    ) -> CloudObservation:
+        """Delete an object. A connection is only dropped, not deleted."""
         kind = wanted.object.kind
         if kind == STORAGE_CLASS:
             cluster = await self._clusters.at(connection_of(account))
@@ -93,20 +151,36 @@ class InCluster:
                 await helm.uninstall(release.name, release.namespace)
         return ABSENT
 
-    async def _connect(self, account: CloudAccount) -> Found:
+    async def _connect(self, account: CloudAccount) -> CloudObservation:
         cluster = await self._clusters.at(connection_of(account))
-        return Found(State.READY, id=account.cluster, facts={"version": await cluster.version()})
+        return CloudObservation(
+            State.READY, id=account.cluster, facts={"version": await cluster.version()}
+        )
 
-    async def _system_nodes(self, account: CloudAccount, wanted: Wanted) -> Found:
-        """Look for a node of the pool that is Ready: without one, what is installed in the cluster does not start."""
+    async def _system_nodes(
+        self, account: CloudAccount, wanted: ObjectWork
+    ) -> CloudObservation:
+        """Check that a node of the pool is Ready.
+
+        Without a Ready node, no pod in the cluster starts.
+        """
         cluster = await self._clusters.at(connection_of(account))
         pool = wanted.object.name
         nodes = (await cluster.list(Selection(_NODE, labels=f"{POOL}={pool}"))).items
-        if any(find_condition((each.get("status") or {}).get("conditions") or [], "Ready").is_true for each in nodes):
-            return Found(State.READY, id=pool)
-        return Found(State.DIFFERS, id=pool, reason=f"none of {len(nodes)} nodes of pool {pool} is Ready")
+        conditions = [
+            (each.get("status") or {}).get("conditions") or [] for each in nodes
+        ]
+        if any(find_condition(each, "Ready").is_true for each in conditions):
+            return CloudObservation(State.READY, id=pool)
+        return CloudObservation(
+            State.DIFFERS,
+            id=pool,
+            reason=f"none of {len(nodes)} nodes of pool {pool} is Ready",
+        )
 
-    async def _apply(self, account: CloudAccount, wanted: Wanted) -> Found:
+    async def _apply(
+        self, account: CloudAccount, wanted: ObjectWork
+    ) -> CloudObservation:
         cluster = await self._clusters.at(connection_of(account))
         manifest = arguments(wanted.object.calls[0], wanted.fact, "")["manifest"]
         try:
@@ -114,62 +188,92 @@ class InCluster:
         except InvalidInput as error:
             if await cluster.get(_storage_class(wanted.object)) is None:
                 raise
-            # What a StorageClass says can never be changed, and claims name it.
-            raise ReplaceRequired(f"StorageClass {wanted.object.name} has other parameters ({error.message}); delete it") from None
+            # The parameters of a StorageClass are immutable, and claims refer to it.
+            raise ReplaceRequired(
+                f"StorageClass {wanted.object.name} has other parameters ({error.message}), "
+                "which cannot be changed; delete it in the cluster, and it is created again"
+            ) from None
         except StackMissing as error:
             raise ClusterUnreachable(error.message) from None
         for each in _restarts(wanted):
             if await _older_pods(cluster, each):
                 await cluster.apply(_deployment(each))
-        return Found(State.READY, id=wanted.object.name)
+        return CloudObservation(State.READY, id=wanted.object.name)
 
 
 def _storage_class(wanted: DesiredObject) -> ObjectId:
-    return ObjectId(Kind("storage.k8s.io/v1", STORAGE_CLASS), "", wanted.name)
+    return ObjectId(
+        GroupVersionKind("storage.k8s.io/v1", STORAGE_CLASS), "", wanted.name
+    )
 
 
-def _restarts(wanted: Wanted) -> list[dict[str, Any]]:
-    """Give the arguments of the calls that restart; none while the identity is not known."""
+def _restarts(wanted: ObjectWork) -> list[dict[str, Any]]:
+    """Return the arguments of the restart calls whose identity is known."""
     known = {key for key, facts in wanted.known.items() if facts.get("id")}
     calls = [call for call in wanted.object.calls if call.operation == RESTART]
-    return [arguments(call, wanted.fact, "") for call in calls if known.issuperset(_keys(call))]
+    return [
+        arguments(call, wanted.fact, "")
+        for call in calls
+        if known.issuperset(_keys(call))
+    ]
 
 
-def _keys(call: Call) -> set[str]:
+def _keys(call: CloudCall) -> set[str]:
     return {each.key for each in call.parameters.values() if isinstance(each, Fact)}
 
 
 def _deployment(given: Mapping[str, str]) -> dict[str, Any]:
-    """Give what makes the pods of a Deployment start anew, one after the other, once for an identity."""
+    """Return the change that restarts the pods of a Deployment, once per identity."""
     template = {"metadata": {"annotations": {POD_IDENTITY: given["identity"]}}}
     metadata = {"name": given["deployment"], "namespace": given["namespace"]}
-    return {"apiVersion": _DEPLOYMENT.api_version, "kind": _DEPLOYMENT.kind, "metadata": metadata, "spec": {"template": template}}
+    return {
+        "apiVersion": _DEPLOYMENT.api_version,
+        "kind": _DEPLOYMENT.kind,
+        "metadata": metadata,
+        "spec": {"template": template},
+    }
 
 
 async def _older_pods(cluster: ClusterApi, given: Mapping[str, str]) -> list[str]:
-    """Name the pods of a Deployment that have no identity; none where they start anew already, or it is not there."""
-    deployment = await cluster.get(ObjectId(_DEPLOYMENT, given["namespace"], given["deployment"]))
+    """Return the names of a Deployment's pods that have no identity.
+
+    Returns none if the Deployment does not exist or is being restarted.
+    """
+    deployment = await cluster.get(
+        ObjectId(_DEPLOYMENT, given["namespace"], given["deployment"])
+    )
     if deployment is None:
         return []
     spec = deployment["spec"]
-    if spec["template"]["metadata"].get("annotations", {}).get(POD_IDENTITY) == given["identity"]:
+    annotations = spec["template"]["metadata"].get("annotations", {})
+    if annotations.get(POD_IDENTITY) == given["identity"]:
         return []
-    selector = ",".join(f"{key}={value}" for key, value in spec["selector"]["matchLabels"].items())
+    selector = ",".join(
+        f"{key}={value}" for key, value in spec["selector"]["matchLabels"].items()
+    )
     pods = await cluster.list(Selection(_POD, given["namespace"], selector))
-    return [str(each["metadata"]["name"]) for each in pods.items if not _has_identity(each)]
+    return [
+        str(each["metadata"]["name"]) for each in pods.items if not _has_identity(each)
+    ]
 
 
 def _has_identity(pod: Mapping[str, Any]) -> bool:
-    variables = [each for container in pod["spec"]["containers"] for each in container.get("env", ())]
-    return any(each["name"] == _IDENTITY_VARIABLE for each in variables)
+    variables = set[str]()
+    for container in pod["spec"]["containers"]:
+        variables |= {each["name"] for each in container.get("env", ())}
+    return _IDENTITY_VARIABLE in variables
 
 
 def _any(fact: Fact) -> str:
-    """Stand for a fact where only the name of a release counts: what reports it may be gone."""
+    """Return a placeholder for a fact.
+
+    Only the name of the release is used, and the object that reported the fact may be
+    gone.
+    """
     return f"{fact.name} of {fact.key}"
 
 
-def _release(wanted: Wanted, fact: Callable[[Fact], str]) -> Release:
+def _release(wanted: ObjectWork, fact: Callable[[Fact], str]) -> Release:
     found = arguments(wanted.object.calls[0], fact, "")
     chart = Chart(found["chart"], found["repository"], found["version"])
     return Release(found["release"], found["namespace"], chart, found["values"])

@@ -1,4 +1,4 @@
-"""What all clouds have of nodes: the labels and the taint, which each writes in its own form, and that the system pool has a Ready one."""
+"""Labels and taint of nodes at all clouds, and the object of a Ready system node."""
 
 from activities.clouds.graph import DesiredObject
 from activities.clouds.owner import SYSTEM_POOL
@@ -10,15 +10,24 @@ GPU_TAINT_VALUE = "true"
 
 
 def gpu_node_labels(pool: str, accelerator: str) -> dict[str, str]:
-    """Give the labels of GPU nodes: the pool as users wrote it, and the type of GPU."""
+    """Return the labels of GPU nodes: the pool's name in the spec, and the type of GPU."""
     return {labels.GPU: accelerator, labels.POOL: pool}
 
 
 def system_node_labels() -> dict[str, str]:
-    """Give the labels of nodes without GPUs."""
     return {labels.POOL: SYSTEM_POOL}
 
 
 def system_nodes(*needs: str) -> DesiredObject:
-    """Give what is Ready when the cluster itself has a Ready node of the system pool. Nothing is called to make it: the pool does that."""
-    return DesiredObject(f"nodes/{SYSTEM_POOL}", SYSTEM_NODES, SYSTEM_POOL, needs, (), "a node that is Ready")
+    """Return the object that is ready when the system pool has a Ready node.
+
+    No call creates it, because the pool creates its nodes.
+    """
+    return DesiredObject(
+        f"nodes/{SYSTEM_POOL}",
+        SYSTEM_NODES,
+        SYSTEM_POOL,
+        needs,
+        (),
+        "a node that is Ready",
+    )

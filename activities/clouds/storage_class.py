@@ -1,4 +1,4 @@
-"""The StorageClass for caches: each cloud has a driver for volumes that many nodes mount."""
+"""The StorageClass for caches, whose volumes many nodes can mount."""
 
 from collections.abc import Mapping
 
@@ -6,11 +6,15 @@ from activities.clouds.graph import Parameters, Value
 from api_types.labels import MANAGED_BY, MANAGED_BY_VALUE
 
 RESTART = "restart"
-"""The operation of a call that has pods of a driver start anew which started before they had an identity at the cloud."""
+"""The operation that restarts those pods of a driver that started without a cloud
+identity.
+"""
 
 
-def storage_class(name: str, provisioner: str, parameters: Mapping[str, Value], *, expandable: bool) -> Parameters:
-    """Give the manifest of a StorageClass whose volumes are made as soon as they are claimed."""
+def storage_class(
+    name: str, provisioner: str, parameters: Mapping[str, Value], *, expandable: bool
+) -> Parameters:
+    """Return the manifest of a StorageClass with immediate volume binding."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",

@@ -1,6 +1,7 @@
-"""Desired objects as they travel: parameters with facts and tokens of the cloud's calls as JSON.
+"""The JSON form of desired objects in messages.
 
-A fact is `{"$fact": [key, name]}`, a token `{"$token": true}`. No parameter of a cloud begins with `$`.
+A fact is `{"$fact": [key, name]}`, a token `{"$token": true}`. No parameter of a cloud
+begins with `$`.
 """
 
 import hashlib
@@ -8,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from activities.clouds.graph import Call, DesiredObject, Fact, Token, Value
+from activities.clouds.graph import CloudCall, DesiredObject, Fact, Token, Value
 from api_types.messages.clouds import CloudObject, WorkClass
 
 _FACT = "$fact"
@@ -16,9 +17,13 @@ _TOKEN = "$token"  # noqa: S105 - a key of JSON
 
 
 def to_wire(each: DesiredObject, work: WorkClass, pool: str = "") -> CloudObject:
-    """Give an object as it is sent to a workflow."""
     calls = [
-        {"service": call.service, "operation": call.operation, "parameters": _written(call.parameters), "facts": dict(call.facts)}
+        {
+            "service": call.service,
+            "operation": call.operation,
+            "parameters": _written(call.parameters),
+            "facts": dict(call.facts),
+        }
         for call in each.calls
     ]
     digest = hashlib.sha256(json.dumps(calls, sort_keys=True).encode()).hexdigest()[:16]
@@ -36,12 +41,24 @@ def to_wire(each: DesiredObject, work: WorkClass, pool: str = "") -> CloudObject
 
 
 def from_wire(sent: CloudObject) -> DesiredObject:
-    """Read what `to_wire` wrote. Raises ValueError for what it cannot have written."""
+    """Parse an object that `to_wire` wrote. Raises ValueError if it is malformed."""
     try:
-        calls = tuple(Call(call["service"], call["operation"], _read(call["parameters"]), dict(call["facts"])) for call in sent.calls)
+        calls = tuple(
+            CloudCall(
+                call["service"],
+                call["operation"],
+                _read(call["parameters"]),
+                dict(call["facts"]),
+            )
+            for call in sent.calls
+        )
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"object {sent.key} has calls that cannot be read ({type(error).__name__})") from None
-    return DesiredObject(sent.key, sent.kind, sent.name, tuple(sent.needs), calls, sent.waits_for)
+        raise ValueError(
+            f"object {sent.key} has malformed calls ({type(error).__name__})"
+        ) from None
+    return DesiredObject(
+        sent.key, sent.kind, sent.name, tuple(sent.needs), calls, sent.waits_for
+    )
 
 
 def _written(value: Value) -> Any:
@@ -61,5 +78,7 @@ def _read(value: Any) -> Any:
         if _FACT in value:
             key, name = value[_FACT]
             return Fact(str(key), str(name))
-        return Token() if _TOKEN in value else {key: _read(item) for key, item in value.items()}
+        if _TOKEN in value:
+            return Token()
+        return {key: _read(item) for key, item in value.items()}
     return [_read(item) for item in value] if isinstance(value, list) else value

@@ -1,6 +1,11 @@
-"""CloudCluster: what one InferenceCluster has at its cloud, from its creation until nothing is left of it.
+"""CloudCluster: the lifecycle of one InferenceCluster's objects at a cloud provider.
 
-`workflow` has signals, queries and the loop. `converge` makes what is wanted, `teardown` deletes it; which objects may be worked on now is
-decided by `graph`, pure, from the carried `state`. What failed and when it is tried again is in `failures`, the activities and their
-options in `calls`, what others are told and people are shown in `shown`. Spec: provisioning.md 3, 4.1 and 9.
+The workflow creates these objects, keeps them as planned and deletes them.
+
+- `workflow`: signals, queries and the main loop.
+- `converge`: create and update the planned objects. `teardown`: delete all objects.
+- `graph`: pure decisions which objects may be worked on now, from the carried `state`.
+- `failures`: the meaning of errors and the delay before the next attempt.
+- `calls`: the activities and their options.
+- `shown`: reports to the InferenceCluster, query results and Temporal UI details.
 """

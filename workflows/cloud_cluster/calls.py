@@ -1,6 +1,7 @@
-"""The activities of a CloudCluster, beside its loop: their options, by how long the work may take, and their results.
+"""Run the activities of a CloudCluster in the background of its main loop.
 
-An activity has the key of its object as its id and in its summary, so the Temporal UI shows the graph as it moves.
+The activity ID and summary contain the key of the object, so that the Temporal UI shows
+the progress along the graph.
 """
 
 import asyncio
@@ -24,31 +25,42 @@ OrderT = TypeVar("OrderT")
 ResultT = TypeVar("ResultT")
 
 PLAN, OBSERVE, AUDIT = "/plan", "/observe", "/audit"
-"""The keys of what is done for all objects; no object has such a key."""
+"""The keys of activities that concern all objects. No object has such a key."""
 
-# Heartbeats are sent every ten seconds, whatever is waited for, so a worker that is lost is noticed with any class of work. A cancellation
-# reaches a worker with a heartbeat: the creation of a cluster that is to be deleted ends as soon.
+# Activities send a heartbeat every ten seconds, so a lost worker is noticed soon for
+# every class of work. A worker learns of a cancellation from its heartbeat, so a
+# cancelled creation ends as soon.
 _HEARTBEAT = timedelta(seconds=30)
-# A release is removed before its cluster is, if it can be: it owns nothing outside.
+# A Helm release owns nothing outside the cluster. It is deleted before the cluster only
+# if its deletion succeeds within this time.
 _RELEASE_REMOVAL = timedelta(minutes=5)
 
 
-def _options(to_close: timedelta, all_attempts: timedelta, first: float, longest: float, factor: float = 2.0) -> ActivityConfig:
+def _options(
+    to_close: timedelta,
+    all_attempts: timedelta,
+    first: float,
+    longest: float,
+    factor: float = 2.0,
+) -> ActivityConfig:
     return ActivityConfig(
         task_queue=queues.CLOUD,
         start_to_close_timeout=to_close,
         schedule_to_close_timeout=all_attempts,
         heartbeat_timeout=_HEARTBEAT,
         retry_policy=RetryPolicy(
-            initial_interval=timedelta(seconds=first), maximum_interval=timedelta(seconds=longest), backoff_coefficient=factor
+            initial_interval=timedelta(seconds=first),
+            maximum_interval=timedelta(seconds=longest),
+            backoff_coefficient=factor,
         ),
-        # What is cancelled may still create something until its end is known.
+        # A cancelled activity may still create something until it has ended.
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )
 
 
-# spec/provisioning.md 3.2. The end of all attempts is no failure of the cluster: what the last one said is shown, and others follow. All
-# have an end: what fails inside Temporal for ever would else never be shown.
+# When all attempts have failed, the cluster shows the last error and starts new
+# attempts later. Every activity has a timeout. Without one, an activity that keeps
+# failing inside Temporal would never be reported.
 ENSURE: dict[WorkClass, ActivityConfig] = {
     "Quick": _options(timedelta(minutes=3), timedelta(minutes=30), 2, 60),
     "Medium": _options(timedelta(minutes=20), timedelta(hours=1), 5, 120),
@@ -62,14 +74,19 @@ DELETE: dict[WorkClass, ActivityConfig] = {
     "NodePool": _options(timedelta(minutes=60), timedelta(minutes=60), 10, 300),
 }
 WHOLE = _options(timedelta(minutes=20), timedelta(hours=1), 5, 120)
-"""Plans, and looks at all objects."""
+"""Options for making a plan and for observing all objects."""
 SWEEP = _options(timedelta(minutes=30), timedelta(hours=1), 30, 300, 1.5)
 LAST_LOOK = _options(timedelta(minutes=2), timedelta(minutes=5), 2, 30)
-"""A look at what is left of a cluster that is given up: whoever gives it up waits for the end."""
+"""Options for the last audit of an abandoned cluster. The user waits for its result."""
 
 
-def options_of(each: CloudObject, verb: str, epoch: int, *, whole: bool = False) -> ActivityConfig:
-    """Give the options of the work on one object; `whole`: the cluster goes with it."""
+def options_of(
+    each: CloudObject, verb: str, epoch: int, *, whole: bool = False
+) -> ActivityConfig:
+    """Return the options of an activity that works on one object.
+
+    Set `whole` when the whole cluster is being deleted.
+    """
     table = DELETE if verb == "delete" else ENSURE
     options = remote(table[each.work], f"{verb} {each.key}: {each.kind} {each.name}")
     options["activity_id"] = f"{verb} {each.key} {epoch}"
@@ -79,14 +96,19 @@ def options_of(each: CloudObject, verb: str, epoch: int, *, whole: bool = False)
 
 
 def executing(
-    activity: Callable[[Any, OrderT], Awaitable[ResultT]], order: OrderT, options: ActivityConfig
+    activity: Callable[[Any, OrderT], Awaitable[ResultT]],
+    order: OrderT,
+    options: ActivityConfig,
 ) -> Callable[[], Awaitable[ResultT]]:
-    """Give the call of an activity."""
+    """Return a function that executes an activity."""
     return lambda: workflow.execute_activity_method(activity, order, **options)
 
 
 class Calls:
-    """The activities that run now, each under a key. What one gives or why it failed is recorded, then a pass follows."""
+    """The running activities, by key.
+
+    When an activity ends, its result or failure is recorded and another pass is queued.
+    """
 
     def __init__(self, requeue: Callable[[], None]) -> None:
         self._requeue = requeue
@@ -95,28 +117,39 @@ class Calls:
 
     @property
     def keys(self) -> list[str]:
-        """The keys of all that run."""
+        """The keys of all running activities."""
         return list(self._tasks)
 
     def running(self, key: str) -> bool:
-        """Tell whether the one under this key runs."""
         return key in self._tasks
 
     def start(
-        self, key: str, call: Callable[[], Awaitable[ResultT]], done: Callable[[ResultT], None], failed: Callable[[Failure], None]
+        self,
+        key: str,
+        call: Callable[[], Awaitable[ResultT]],
+        done: Callable[[ResultT], None],
+        failed: Callable[[Failure], None],
     ) -> None:
-        """Execute an activity, unless one runs under its key, or all are being stopped: what one gives last begins no other."""
+        """Start an activity unless one is running under the same key.
+
+        While `stop_all` waits, nothing is started, so results that arrive then start no
+        more work.
+        """
         if key not in self._tasks and not self._stopping:
             self._tasks[key] = asyncio.create_task(self._run(key, call, done, failed))
 
     def stop(self, key: str) -> None:
-        """Cancel one; it runs until its activity has ended, and nothing is recorded of it unless that had a result."""
+        """Cancel an activity.
+
+        It counts as running until it has ended. Only a result is recorded, not the
+        cancellation.
+        """
         task = self._tasks.get(key)
         if task is not None and not task.cancelling():
             task.cancel()
 
     async def stop_all(self) -> None:
-        """Cancel all and wait until each has ended: none of them does anything after this. Nothing of them is recorded."""
+        """Cancel all activities and wait until each has ended. Record no results."""
         tasks = [self._tasks[key] for key in self.keys]
         self._stopping = True
         try:
@@ -130,12 +163,16 @@ class Calls:
         self._tasks.clear()
 
     async def _run(
-        self, key: str, call: Callable[[], Awaitable[ResultT]], done: Callable[[ResultT], None], failed: Callable[[Failure], None]
+        self,
+        key: str,
+        call: Callable[[], Awaitable[ResultT]],
+        done: Callable[[ResultT], None],
+        failed: Callable[[Failure], None],
     ) -> None:
         try:
             result = await call()
         except asyncio.CancelledError:
-            # Before it was begun.
+            # The activity was cancelled before it started.
             self._tasks.pop(key, None)
             self._requeue()
             raise

@@ -1,4 +1,4 @@
-"""What the parts of a CloudCluster share: its state, its events, and the next pass of its loop."""
+"""The state, events and requeue times that the parts of a CloudCluster share."""
 
 from datetime import datetime, timedelta
 
@@ -9,7 +9,7 @@ from workflows.entity.timers.steady_time import SteadyTime
 
 
 class CloudContext:
-    """One cluster at a cloud."""
+    """The context of one CloudCluster."""
 
     def __init__(self, cluster: str, uid: str, state: CloudState) -> None:
         self.cluster = cluster
@@ -20,15 +20,20 @@ class CloudContext:
         self.requeue_time: datetime | None = None
 
     def now(self) -> datetime:
-        """Give the workflow's time."""
+        """Return the workflow's time, which never goes backwards."""
         return self.steady_time.now()
 
     def later(self, delay: timedelta) -> str:
-        """Give the time after a delay, as it is carried."""
+        """Return the time after a delay, formatted for the carried state."""
         return (self.now() + delay).isoformat()
 
     def is_due(self, moment: str) -> bool:
-        """Tell whether a carried time has come; at one that is to come another pass is made. Empty is due."""
+        """Return whether a carried time has come.
+
+        If it has not, requeue for it.
+
+        An empty time is always due.
+        """
         if not moment:
             return True
         time = datetime.fromisoformat(moment)
@@ -38,18 +43,31 @@ class CloudContext:
         return False
 
     def requeue(self) -> None:
-        """Make another pass right after the present one."""
+        """Queue another pass right after the current one."""
         self.queued = True
 
     def requeue_at(self, time: datetime) -> None:
-        """Make another pass at a time; of several the earliest holds."""
-        self.requeue_time = time if self.requeue_time is None else min(time, self.requeue_time)
+        """Queue another pass at a time. The earliest requested time wins."""
+        self.requeue_time = (
+            time if self.requeue_time is None else min(time, self.requeue_time)
+        )
 
     def record(self, kind: str, reason: str, message: str) -> None:
-        """Record an event."""
-        self.state.events = with_event(self.state.events, kind, reason, message, now=clock.timestamp(self.now()))
+        self.state.events = with_event(
+            self.state.events, kind, reason, message, now=clock.timestamp(self.now())
+        )
 
     def record_refusal(self, reason: str, message: str) -> None:
-        """Record what was sent and is not done; few of a reason are kept."""
+        """Record an event for a rejected message.
+
+        Only a few events are kept per reason.
+        """
         now = clock.timestamp(self.now())
-        self.state.events = with_event(self.state.events, "Warning", reason, message, now=now, of_reason_max=REFUSALS_KEPT)
+        self.state.events = with_event(
+            self.state.events,
+            "Warning",
+            reason,
+            message,
+            now=now,
+            of_reason_max=REFUSALS_KEPT,
+        )

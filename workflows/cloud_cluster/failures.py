@@ -1,7 +1,9 @@
-"""What a failure at a cloud means for the next attempt (spec/provisioning.md 4.1). Pure.
+"""Decide what a failure at a cloud means for the next attempt.
 
-What may recover by itself was retried inside the activity for half an hour before it gets here, and is ordered again soon. The others wait
-as long as it makes sense to look again without a person; a change of the spec or `retry_now` ends each wait.
+Transient errors were already retried inside the activity for half an hour, so the next
+attempt starts soon. Other errors wait until another attempt without a user's action
+makes sense. A change of the spec or the signal `retry_now` ends every wait. All
+functions are pure.
 """
 
 from datetime import timedelta
@@ -17,44 +19,58 @@ from api_types.errors import (
     InvalidInput,
     ModelplaneError,
     PermissionDenied,
+    PlanOutdated,
     QuotaExceeded,
     ReplaceRequired,
     TransientError,
+    WorkerClockWrong,
     is_permanent,
 )
 from api_types.messages.clouds import WAITS, CloudPlan
 from workflows.entity.failures import Failure
 
-CREDENTIALS = CredentialsInvalid.__name__
+_PAUSING = (CredentialsInvalid.__name__, WorkerClockWrong.__name__)
 BROKEN = CloudObjectBroken.__name__
 DEPENDENCY = Dependency.__name__
 REFUSED = InvalidInput.__name__
+OUTDATED = PlanOutdated.__name__
 
 _CREDENTIALS_RETRY = timedelta(minutes=2)
 _PERMISSION_RETRY = timedelta(minutes=15)
-# A person has to act. Whether that was done outside is looked at now and then.
+# Only a user can solve these. The workflow still checks now and then whether somebody
+# solved the problem outside of Modelplane.
 _PERSON_RETRY = timedelta(minutes=30)
 _TRANSIENT_RETRY = timedelta(seconds=20)
+_REBUILD_MAX = timedelta(hours=2)
+_DOUBLINGS_MAX = 16
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Give what failed in an activity; of one whose time was over, what its last attempt failed with."""
+    """Return the failure of an activity.
+
+    For a timeout over all attempts, return the failure of the last attempt.
+    """
     cause = error.cause if isinstance(error, ActivityError) else error
     if isinstance(cause, exceptions.TimeoutError):
         last = cause.cause
         if isinstance(last, ApplicationError):
             return Failure(last.type or TransientError.__name__, last.message)
-        ended = f"no result in time ({cause.type.name.lower() if cause.type else 'timeout'})"
-        return Failure(TransientError.__name__, "; ".join(filter(None, (_waited_for(cause), ended))))
+        timeout = cause.type.name.lower() if cause.type else "timeout"
+        ended = f"no result in time ({timeout})"
+        return Failure(
+            TransientError.__name__,
+            "; ".join(filter(None, (_waited_for(cause), ended))),
+        )
     if isinstance(cause, ApplicationError):
         return Failure(cause.type or TransientError.__name__, cause.message)
     return Failure(TransientError.__name__, str(cause or error))
 
 
 def _waited_for(timeout: exceptions.TimeoutError) -> str:
-    """Give what the last attempt waited for, in the words of the cloud: its heartbeats say that.
+    """Return the cloud's description of the state that the last attempt waited for.
 
-    They are in the failure of the attempt, which is the cause of that of all attempts.
+    Activities send it in their heartbeats. It is in the failure of the last attempt,
+    which is the cause of the failure of all attempts.
     """
     each: BaseException | None = timeout
     while isinstance(each, exceptions.TimeoutError):
@@ -65,15 +81,24 @@ def _waited_for(timeout: exceptions.TimeoutError) -> str:
     return ""
 
 
+def pauses(failure: Failure) -> bool:
+    """Return whether a failure pauses all operations at the cloud.
+
+    No call with this credential from this worker would succeed.
+    """
+    return failure.type in _PAUSING
+
+
 def delay_after(failure: Failure, plan: CloudPlan | None) -> timedelta:
-    """Give how long the next attempt waits."""
+    """Return the delay before the next attempt."""
     plan_seconds = {
         QuotaExceeded.__name__: plan.quota_seconds if plan else None,
         CapacityUnavailable.__name__: plan.capacity_seconds if plan else None,
     }
-    if (seconds := plan_seconds.get(failure.type)) is not None:
+    seconds = plan_seconds.get(failure.type)
+    if seconds is not None:
         return timedelta(seconds=seconds)
-    if failure.type == CREDENTIALS:
+    if pauses(failure):
         return _CREDENTIALS_RETRY
     if failure.type == PermissionDenied.__name__:
         return _PERMISSION_RETRY
@@ -82,13 +107,32 @@ def delay_after(failure: Failure, plan: CloudPlan | None) -> timedelta:
     return _TRANSIENT_RETRY
 
 
+def delay_of_rebuild(
+    failure: Failure, plan: CloudPlan | None, rebuilds: int
+) -> timedelta:
+    """Return the delay before a broken object is recreated once more.
+
+    The delay doubles with each further rebuild in a row, because a group of machines that
+    does not start costs money and takes quotas.
+    """
+    at_once = plan.rebuilds if plan else 0
+    doubled = min(max(rebuilds - at_once, 0), _DOUBLINGS_MAX)
+    delay = delay_after(failure, plan)
+    factor: int = 2**doubled
+    return max(delay, min(delay * factor, _REBUILD_MAX))
+
+
 def may_pass(failure: Failure) -> bool:
-    """Tell whether a failure may pass without a person who changes something."""
-    return failure.type == CREDENTIALS or delay_after(failure, None) == _TRANSIENT_RETRY
+    """Return whether a failure may pass without an action of a user."""
+    return pauses(failure) or delay_after(failure, None) == _TRANSIENT_RETRY
 
 
 def cause_of_broken(cause: str) -> str:
-    """Give the type of the error of a broken object: what the cloud's handler said, or that it is broken."""
+    """Return the error type for a broken object's cause.
+
+    It is the cause itself if that names an error of Modelplane, otherwise
+    `CloudObjectBroken`.
+    """
     known = {each.__name__ for each in _all(ModelplaneError)}
     return cause if cause in known else BROKEN
 

@@ -1,4 +1,7 @@
-"""What a CloudCluster tells its InferenceCluster, and what people see of it. Pure."""
+"""The reports of a CloudCluster to its InferenceCluster, and its views for users.
+
+Pure.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -9,74 +12,93 @@ from api_types.messages.clouds import (
     CONNECTION,
     REMOVED_MAX,
     CloudObject,
+    CloudProblem,
     CloudReport,
     ClusterPhase,
     ObjectPhase,
     WorkClass,
 )
-from workflows.cloud_cluster import graph
-from workflows.cloud_cluster.state import CloudState, Entry
+from workflows.cloud_cluster import graph, readiness
+from workflows.cloud_cluster.state import CloudState, InventoryEntry
 from workflows.cloud_cluster.teardown import shown
 
 PROVISIONING = "Provisioning"
 DRAINING = "PoolDraining"
-# Reasons of `ClusterReady` besides the former, in the order in which one of several is shown.
+# Reasons of `ClusterReady` besides Provisioning. If several apply, the first one is
+# shown.
 _REFUSALS = ("WaitingForClasses", "InvalidNodePool")
-_SECONDS: Mapping[WorkClass, int] = {"Quick": 10, "Medium": 120, "ControlPlane": 600, "NodePool": 240}
-"""How long work takes of which nothing is known yet."""
+_SECONDS: Mapping[WorkClass, int] = {
+    "Quick": 10,
+    "Medium": 120,
+    "ControlPlane": 600,
+    "NodePool": 240,
+}
+"""Typical seconds per class of work, until an object of the kind was created."""
 _SHOWN_MAX = 3
 _MINUTE = 60
 
 
 def phase_of(state: CloudState, running: Collection[str]) -> ClusterPhase:
-    """Give the phase of the whole."""
     if state.deletion is not None:
         return "Deleting"
     if state.plan is None:
         return "Preflight" if state.order else "Pending"
-    if is_ready(state):
+    if readiness.is_ready(state):
         return "Ready"
     del running
     return "Changing" if state.was_ready else "Creating"
 
 
-def is_ready(state: CloudState) -> bool:
-    """Tell whether everything is as it is wanted."""
-    plan = state.plan
-    made = plan is not None and all(graph.is_made(state.inventory.get(each.key), each) for each in plan.objects)
-    return made and plan is not None and bool(plan.objects) and not plan.refused
-
-
 def is_usable(state: CloudState) -> bool:
-    """Tell whether the control plane is there and its API server has answered."""
+    """Return whether the control plane exists and its API server has answered."""
     entries = state.inventory.values()
-    connected = any(entry.object.kind == CONNECTION and entry.was_ready for entry in entries)
+    connected = any(
+        entry.object.kind == CONNECTION and entry.was_ready for entry in entries
+    )
     cluster = state.inventory.get(CLUSTER_KEY)
     return connected and cluster is not None and cluster.phase == "Ready"
 
 
-def report_of(state: CloudState, uid: str, running: Collection[str], leftovers: Sequence[str] = ()) -> CloudReport:
-    """Say what the InferenceCluster must know; its number is that of the last report."""
+def report_of(
+    state: CloudState, uid: str, running: Collection[str], leftovers: Sequence[str] = ()
+) -> CloudReport:
+    """Return the report for the InferenceCluster, without a new number.
+
+    Its number is that of the last report. The workflow numbers the reports that it
+    sends.
+    """
     plan = state.plan
     reason, message = trouble(state)
     waiting = waits_for(state, running)
     draining = drains(state, running)
+    ready = readiness.is_ready(state)
+    if not reason and not ready:
+        reason = PROVISIONING
+    elif not reason and draining:
+        reason = DRAINING
+    if not message and not ready:
+        message = waiting
+    planned = plan.objects if plan else []
     return CloudReport(
         uid=uid,
         sequence=state.report_number,
         generation=state.order.generation if state.order else 0,
         phase=phase_of(state, running),
         usable=is_usable(state),
-        ready=is_ready(state),
-        reason=reason or (PROVISIONING if not is_ready(state) else DRAINING if draining else ""),
-        message="; ".join(filter(None, (message or ("" if is_ready(state) else waiting), draining))),
+        ready=ready,
+        reason=reason,
+        message="; ".join(filter(None, (message, draining))),
         waits_for=waiting,
+        trouble="; ".join(_general(state)) if state.deletion is None else message,
+        states=readiness.states_of(state, running),
         cloud_cluster=plan.cloud_cluster if plan else "",
         account=state.account,
         problems=[*(plan.refused if plan else []), *(plan.warnings if plan else [])],
         storage_class=plan.storage_class if plan else "",
-        objects_ready=sum(graph.is_made(state.inventory.get(each.key), each) for each in plan.objects) if plan else 0,
-        objects=max(len(plan.objects) if plan else 0, len(state.inventory)),
+        objects_ready=sum(
+            graph.is_made(state.inventory.get(each.key), each) for each in planned
+        ),
+        objects=max(len(planned), len(state.inventory)),
         leftovers=list(leftovers),
         cluster_gone=graph.is_cluster_gone(state) or None,
         removed=_removed(state) or None,
@@ -84,90 +106,155 @@ def report_of(state: CloudState, uid: str, running: Collection[str], leftovers: 
 
 
 def _removed(state: CloudState) -> list[CloudObject]:
-    """Give what is not wanted any more and still there, for a CloudCluster that has lost its state: no plan names it."""
+    """Return the unwanted objects that still exist.
+
+    No plan names them, so a CloudCluster that lost its state gets them back from its
+    InferenceCluster.
+    """
     if state.deletion is not None:
         return []
-    return [entry.object for entry in state.inventory.values() if entry.removed_since and entry.tried][:REMOVED_MAX]
+    return [
+        entry.object
+        for entry in state.inventory.values()
+        if entry.removed_since and entry.tried
+    ][:REMOVED_MAX]
 
 
 def trouble(state: CloudState) -> tuple[str, str]:
-    """Give reason and message of what is wrong, the class of the error in front; both empty if nothing is."""
-    texts = [f"{failure.type}: {failure.message}" for failure in (state.paused, state.plan_failure) if failure.type]
+    """Return the reason and message of the current problems, or two empty strings.
+
+    Each problem in the message starts with its error type.
+    """
+    refused = state.plan.refused if state.plan and state.deletion is None else []
+    general = _general(state)
     failing = [entry for entry in graph.failing(state) if entry.failure != state.paused]
-    texts += [f"{entry.failure.type}: {entry.title}: {entry.failure.message}" for entry in failing]
+    texts = general + [
+        f"{entry.failure.type}: {entry.title}: {entry.failure.message}"
+        for entry in failing
+    ]
+    texts += [
+        f"{entry.health.error}: {entry.title}: {entry.health.text}"
+        for entry in state.inventory.values()
+        if entry.health is not None and state.deletion is None and entry not in failing
+    ]
     if state.deletion is not None:
         texts += _left(state)
-    refused = state.plan.refused if state.plan and state.deletion is None else []
-    texts += [f"{each.reason}: {': '.join(filter(None, (each.at, each.text)))}" for each in refused]
-    reason = next((each for each in _REFUSALS if any(problem.reason == each for problem in refused)), "")
+    texts += [_refusal(each) for each in refused if each.at]
+    reasons = {problem.reason for problem in refused}
+    reason = next((each for each in _REFUSALS if each in reasons), "")
     if not texts:
         return "", ""
     more = len(texts) - _SHOWN_MAX
-    only_refusals = not graph.failing(state) and not state.paused.type and not state.plan_failure.type
-    text = "; ".join([*texts[:_SHOWN_MAX], *([f"and {more} more"] if more > 0 else [])])
-    return (reason if reason and only_refusals else PROVISIONING), text
+    shown_texts = texts[:_SHOWN_MAX]
+    if more > 0:
+        shown_texts.append(f"and {more} more")
+    only_refusals = (
+        not graph.failing(state)
+        and not state.paused.type
+        and not state.plan_failure.type
+    )
+    if not reason or not only_refusals:
+        reason = PROVISIONING
+    return reason, "; ".join(shown_texts)
+
+
+def _general(state: CloudState) -> list[str]:
+    """Return the problems that concern the whole cluster."""
+    texts = [
+        f"{failure.type}: {failure.message}"
+        for failure in (state.paused, state.plan_failure)
+        if failure.type
+    ]
+    refused = state.plan.refused if state.plan and state.deletion is None else []
+    return texts + [_refusal(each) for each in refused if not each.at]
+
+
+def _refusal(each: CloudProblem) -> str:
+    return f"{each.reason}: {': '.join(filter(None, (each.at, each.text)))}"
 
 
 def drains(state: CloudState, running: Collection[str]) -> str:
-    """Say which pools were removed and wait for their replicas; empty if none does."""
+    """Return a message about removed pools that wait for their replicas, or ""."""
     if state.plan is None or state.deletion is not None:
         return ""
     limit = timedelta(seconds=state.plan.drain_seconds)
     ends = {
         entry.object.pool: datetime.fromisoformat(entry.removed_since) + limit
         for key, entry in state.inventory.items()
-        if entry.object.pool and entry.removed_since and not entry.failure.type and key not in running
+        if entry.object.pool
+        and entry.removed_since
+        and not entry.failure.type
+        and key not in running
     }
-    when = "is deleted when no replica is on the cluster, at the latest at"
-    return "; ".join(f"pool {pool} was removed and {when} {end:%H:%M} UTC" for pool, end in ends.items())
+    when = "is deleted once no replica runs on the cluster, at the latest at"
+    return "; ".join(
+        f"pool {pool} was removed and {when} {end:%H:%M} UTC"
+        for pool, end in ends.items()
+    )
 
 
 def _left(state: CloudState) -> list[str]:
-    """Say what holds a deletion up: what is left of the cluster, what others have in its network, why that is not known."""
-    texts = [f"{state.audit_failure.type}: {state.audit_failure.message}"] if state.audit_failure.type else []
-    # What waits for its own deletion is not named twice.
+    """List leftovers, blocking objects of other owners, and a failed audit."""
+    texts = (
+        [f"{state.audit_failure.type}: {state.audit_failure.message}"]
+        if state.audit_failure.type
+        else []
+    )
+    # Objects that wait for their own deletion are not named twice.
     waiting = {key for key, entry in state.inventory.items() if not entry.gone}
-    for ours, what in ((True, "left at the cloud"), (False, "of others, and in the way")):
-        if found := [shown(each) for each in state.leftovers if each.ours == ours and each.key not in waiting]:
-            texts.append(f"{what}: {', '.join(found)}")
+    leftovers = [each for each in state.leftovers if each.key not in waiting]
+    ours = [shown(each) for each in leftovers if each.ours]
+    others = [shown(each) for each in leftovers if not each.ours]
+    if ours:
+        texts.append(f"left at the cloud: {', '.join(ours)}")
+    if others:
+        texts.append(f"owned by others and blocking the deletion: {', '.join(others)}")
     return texts
 
 
 def waits_for(state: CloudState, running: Collection[str]) -> str:
-    """Name what is worked on, what it waits for, and how long that may take: the one that takes longest first."""
+    """Describe the running work, or return "". The slowest object is named first."""
     working = [entry for key, entry in state.inventory.items() if key in running]
     if not working:
-        return "looks for leftovers" if state.deletion is not None and state.looked_up else ""
+        is_searching = state.deletion is not None and state.looked_up
+        return "searching for leftovers" if is_searching else ""
     longest = max(working, key=lambda entry: usual_seconds(state, entry.object))
     others = f" and {len(working) - 1} more" if len(working) > 1 else ""
     if state.deletion is not None:
-        return f"deletes {longest.title}{others}"
+        return f"deleting {longest.title}{others}"
     minutes = max(1, round(usual_seconds(state, longest.object) / _MINUTE))
     since = datetime.fromisoformat(longest.since) if longest.since else None
     began = f", since {since:%H:%M} UTC" if since else ""
-    return f"{longest.title}: {longest.object.waits_for}, which takes about {minutes} min{began}{others}"
+    work = f"{longest.title}: {longest.object.waits_for}"
+    return f"{work}, which takes about {minutes} min{began}{others}"
 
 
 def usual_seconds(state: CloudState, each: CloudObject) -> int:
-    """Give how long the work on an object took the last time, or usually takes."""
+    """Return how long work on an object took the last time, or typically takes."""
     return state.durations.get(each.kind, _SECONDS[each.work])
 
 
-# --- queries ------------------------------------------------------------------------------------------------------------------------------
+# Queries
 
 
 def inventory_of(state: CloudState, running: Collection[str]) -> list[dict[str, Any]]:
-    """Give each object with its state."""
-    return [_row(entry, key in running, state) for key, entry in state.inventory.items()]
+    """Return a row for each object of the inventory."""
+    return [
+        _row(entry, key in running, state) for key, entry in state.inventory.items()
+    ]
 
 
 def progress_of(state: CloudState, running: Collection[str]) -> dict[str, Any]:
-    """Give phase, what is waited for, what is wrong, and each object with its state; `planned`: the newest order was taken into account."""
+    """Return the phase, the problems, the running work and a row for each object.
+
+    `planned` is True if the plan is for the newest order.
+    """
     reason, message = trouble(state)
     return {
         "planned": state.order is not None and state.planned == state.order.sequence,
         "phase": phase_of(state, running),
-        "ready": is_ready(state),
+        "ready": readiness.is_ready(state),
+        "complete": readiness.is_complete(state),
         "usable": is_usable(state),
         "waitsFor": waits_for(state, running),
         "reason": reason,
@@ -177,26 +264,42 @@ def progress_of(state: CloudState, running: Collection[str]) -> dict[str, Any]:
 
 
 def plan_of(state: CloudState) -> dict[str, Any]:
-    """Give what the next passes would do: what is created, changed and deleted, and what is refused."""
+    """Return the planned changes: objects to create, change and delete, and refusals."""
     plan = state.plan
     if plan is None:
         return {"create": [], "change": [], "delete": [], "refused": [], "warnings": []}
     wanted = {each.key for each in plan.objects}
     entries = state.inventory
     return {
-        "create": [each.key for each in plan.objects if each.key not in entries or not entries[each.key].was_ready],
-        "change": [each.key for each in plan.objects if each.key in entries and _differs(entries[each.key], each)],
-        "delete": [key for key in entries if state.deletion is not None or (key not in wanted and entries[key].removed_since)],
+        "create": [
+            each.key
+            for each in plan.objects
+            if each.key not in entries or not entries[each.key].was_ready
+        ],
+        "change": [
+            each.key
+            for each in plan.objects
+            if each.key in entries and _differs(entries[each.key], each)
+        ],
+        "delete": [
+            key
+            for key in entries
+            if state.deletion is not None
+            or (key not in wanted and entries[key].removed_since)
+        ],
         "refused": [each.wire() for each in plan.refused],
         "warnings": [each.wire() for each in plan.warnings],
     }
 
 
-def _differs(entry: Entry, wanted: CloudObject) -> bool:
+def _differs(entry: InventoryEntry, wanted: CloudObject) -> bool:
     return entry.was_ready and entry.made != wanted.digest
 
 
-def _row(entry: Entry, is_running: bool, state: CloudState) -> dict[str, Any]:
+def _row(entry: InventoryEntry, is_running: bool, state: CloudState) -> dict[str, Any]:
+    message, failure = entry.message, entry.failure
+    if failure.type:
+        message = f"{failure.type}: {failure.message}"
     return {
         "key": entry.object.key,
         "kind": entry.object.kind,
@@ -207,27 +310,30 @@ def _row(entry: Entry, is_running: bool, state: CloudState) -> dict[str, Any]:
         "epoch": entry.epoch,
         "waitsFor": entry.object.waits_for if is_running else "",
         "usualSeconds": usual_seconds(state, entry.object),
-        "message": f"{entry.failure.type}: {entry.failure.message}" if entry.failure.type else entry.message,
+        "message": message,
         "retryAt": entry.retry_at,
     }
 
 
-def shown_phase(entry: Entry, *, deleting: bool) -> ObjectPhase:
-    """Give the phase of an object as people see it."""
+def shown_phase(entry: InventoryEntry, *, deleting: bool) -> ObjectPhase:
+    """Return the phase that users see."""
     if deleting or entry.phase != "Ready":
         return entry.phase
     return "Ready" if entry.made == entry.object.digest else "Differs"
 
 
 def details_of(name: str, state: CloudState, running: Collection[str]) -> str:
-    """Show the graph, in Markdown, for the Temporal UI."""
-    rows = [
-        f"| {row['key']} | {row['kind']} {row['name']} | {row['phase']}{' …' if row['running'] else ''} | {_cell(row['message'])} |"
-        for row in inventory_of(state, running)
-    ]
+    """Return the graph as Markdown for the Temporal UI."""
+    lines = [f"**CloudCluster {name}** — {phase_of(state, running)}", ""]
     waiting = waits_for(state, running)
-    head = [f"**CloudCluster {name}** — {phase_of(state, running)}", "", *([_cell(waiting), ""] if waiting else [])]
-    return "\n".join([*head, "| Object | What | State | Message |", "|---|---|---|---|", *rows])
+    if waiting:
+        lines += [_cell(waiting), ""]
+    lines += ["| Object | Kind and name | State | Message |", "|---|---|---|---|"]
+    for row in inventory_of(state, running):
+        named = f"{row['kind']} {row['name']}"
+        phase = f"{row['phase']} …" if row["running"] else row["phase"]
+        lines.append(f"| {row['key']} | {named} | {phase} | {_cell(row['message'])} |")
+    return "\n".join(lines)
 
 
 def _cell(text: str) -> str:

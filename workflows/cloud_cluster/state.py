@@ -1,4 +1,4 @@
-"""All that a CloudCluster knows; continue-as-new carries it whole."""
+"""The state of a CloudCluster. Continue-as-new carries all of it."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from pydantic.alias_generators import to_camel
 from api_types.messages.clouds import (
     CloudAccount,
     CloudDelete,
+    CloudHealth,
     CloudObject,
     CloudOrder,
     CloudPlan,
@@ -19,28 +20,47 @@ from api_types.payloads.packing import Compact
 from api_types.resources.status import EventRecord
 from workflows.entity.failures import NO_FAILURE, Failure
 
+NOT_OBSERVED = "NotObserved"
+"""The reason of an object that the last check of the cloud could not read."""
 
-class _Carried(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
+
+class _InventoryPart(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="ignore",
+    )
 
 
-class Entry(_Carried):
+class InventoryEntry(_InventoryPart):
     """One object of the inventory.
 
     Attributes:
-        object: as it was ordered last.
-        phase: of the object, as far as it is known.
-        facts: what it reported when it was there.
-        epoch: raised when it was seen gone, and has to be created again.
-        made: the digest with which it was Ready last; empty: it has to be looked at.
-        was_ready: whether it was ever Ready in this epoch. Then what breaks it is not repaired by deleting it.
-        tried: whether it was worked on in this epoch.
-        rebuilds: how often in a row it was deleted because it was broken. `rebuild`: a person wants that it is, if it still is broken.
-        unseen: in how many epochs in a row it was created and never Ready.
-        held: it is gone, and is not created again until a person wants that. `left`: it is not ours any more, and was not deleted.
-        failure, retry_at: why the last work on it failed, and when it is tried again.
-        message: what the cloud said of it.
-        since: since when it is worked on. `removed_since`: since when it is not wanted any more.
+        object: the object as it was last ordered.
+        phase: the last known phase.
+        facts: the facts that the object reported when it last existed.
+        epoch: increases each time the object disappears and has to be recreated.
+        made: the digest with which the object was last Ready. Empty if the object has
+            to be ensured again.
+        was_ready: whether the object was Ready at any time in this epoch. A broken object
+            that was Ready is not repaired by deletion.
+        tried: whether an activity worked on the object in this epoch.
+        rebuilds: how often in a row the object was deleted because it was broken.
+        rebuild: whether a user asked to recreate the object if it is still broken.
+        unseen: the number of consecutive epochs in which the object was created but was
+            never Ready.
+        held: whether the object is missing and is only recreated when a user asks for it.
+        left: whether the object was not deleted because it belongs to somebody else.
+        failure: why the last work on the object failed.
+        trouble: the last failure, until the object is Ready. It stays while another
+            attempt runs.
+        trouble_since: when the object stopped being Ready and healthy.
+        health: the problem that the cloud reports of the existing object.
+        retry_at: when the next attempt may start.
+        message: the last message of the cloud about the object.
+        since: when the current work on the object started.
+        removed_since: when the object was first missing from the plan.
 
     """
 
@@ -57,6 +77,9 @@ class Entry(_Carried):
     held: bool = False
     left: bool = False
     failure: Failure = NO_FAILURE
+    trouble: Failure = NO_FAILURE
+    trouble_since: str = ""
+    health: CloudHealth | None = None
     retry_at: str = ""
     message: str = ""
     since: str = ""
@@ -64,42 +87,62 @@ class Entry(_Carried):
 
     @property
     def gone(self) -> bool:
-        """Whether it is not there any more."""
         return self.phase == "Absent"
 
     @property
     def title(self) -> str:
-        """The object in a message."""
+        """The object as messages name it."""
         return f"{self.object.key} ({self.object.kind} {self.object.name})"
 
+    @property
+    def unread(self) -> bool:
+        """Whether the last check could not read the object or not prove its owner."""
+        return self.trouble.type == NOT_OBSERVED and not self.failure.type
+
     def begin_epoch(self) -> None:
-        """Note that it is gone, and is created again."""
+        """Start a new epoch, in which the missing object is created again."""
         self.epoch += 1
         self.phase, self.facts, self.made, self.was_ready = "Waiting", {}, "", False
         self.tried, self.held, self.rebuild, self.message = False, False, False, ""
+        self.health = None
 
 
-class CloudState(_Carried):
-    """What is carried.
+class CloudState(_InventoryPart):
+    """The carried state of a CloudCluster.
 
     Attributes:
-        order: the newest one. `classes`: those of its pools, also ones that are deleted meanwhile.
-        deletion: what was ordered; None while the cluster is wanted. `looked_up`: all objects that there may be are in the inventory.
-        account: whose objects they are, with what was pinned.
-        plan: what is wanted; None before the first one. `planned`: the sequence of the order that it is of.
-        plan_failure, plan_retry_at: why no plan could be made, and when that is tried again.
-        paused, paused_until: why nothing is done at the cloud, and when it is tried whether the credential can be used again.
-        inventory: all objects that there may be, by key.
-        drift_at: when all objects are looked at next.
-        durations: how many seconds each kind of object took last time.
-        time: of the end of the last run (`SteadyTime`).
-        usable, was_ready: whether the API server answered, and whether everything was ready, ever.
-        deleted_pools: whether the cloud refuses to delete the control plane with its pools.
-        audits, audit_at: how often leftovers were looked for, and when they are next. `leftovers`: what was found last,
-            with `more_leftovers` that are not listed.
-        audit_failure: why they could not be looked for. `listed`: they were, for a cluster that is given up.
-        not_owned: objects of others that were found in the place of ours, and were left.
-        reported, report_number: digest and number of the last report. `report_again_at`: when it is sent again, even if it is the same.
+        order: the newest order.
+        classes: the classes of the order's pools, including classes deleted since then.
+        deletion: the order to delete the cluster. None while the cluster is wanted.
+        looked_up: whether the inventory contains every object that may exist.
+        account: the cloud account of the objects, with its pinned values.
+        plan: the wanted objects. None before the first plan.
+        planned: the sequence number of the order that `plan` is for.
+        refused_since: since when the plan refuses each pool.
+        plan_failure: why the last attempt to make a plan failed.
+        plan_retry_at: when the next attempt to make a plan may start.
+        paused: why all work on the cloud is paused.
+        paused_until: when the credential is tried again.
+        inventory: all objects that may exist, by key.
+        drift_at: when all objects are observed next.
+        durations: how many seconds the last creation of each kind of object took.
+        time: the time at which the last run ended (see `SteadyTime`).
+        usable: whether the API server has ever answered.
+        was_ready: whether the control plane, the system pool and a GPU pool were ever
+            Ready at once.
+        deleted_pools: whether the cloud refuses to delete the control plane together with
+            its pools.
+        audits: the number of audits, which are searches for leftovers.
+        audit_at: when the next audit is due.
+        leftovers: the leftovers that the last audit listed.
+        more_leftovers: the number of further leftovers that are not listed.
+        audit_failure: why the last audit failed.
+        listed: whether the leftovers of an abandoned cluster were listed.
+        not_owned: objects of other owners that were found in place of the cluster's own
+            objects and were not deleted.
+        reported: the digest of the last report.
+        report_number: the number of the last report.
+        report_again_at: when the report is sent again even if it did not change.
 
     """
 
@@ -110,11 +153,12 @@ class CloudState(_Carried):
     account: CloudAccount | None = None
     plan: Compact[CloudPlan | None] = None
     planned: int = 0
+    refused_since: dict[str, str] = Field(default_factory=dict)
     plan_failure: Failure = NO_FAILURE
     plan_retry_at: str = ""
     paused: Failure = NO_FAILURE
     paused_until: str = ""
-    inventory: Compact[dict[str, Entry]] = Field(default_factory=dict)
+    inventory: Compact[dict[str, InventoryEntry]] = Field(default_factory=dict)
     drift_at: str = ""
     durations: dict[str, int] = Field(default_factory=dict)
     time: str = ""
@@ -135,5 +179,7 @@ class CloudState(_Carried):
 
     @property
     def known(self) -> dict[str, Facts]:
-        """The facts of all objects that there may be."""
-        return {key: entry.facts for key, entry in self.inventory.items() if entry.facts}
+        """The facts of all objects that may exist, by key."""
+        return {
+            key: entry.facts for key, entry in self.inventory.items() if entry.facts
+        }

@@ -1,7 +1,9 @@
-"""CloudCluster: owns what one InferenceCluster has at its cloud.
+"""CloudCluster: owns the cloud objects of one InferenceCluster.
 
-It is started by the first message of its InferenceCluster, and ends when everything at the cloud is deleted, or given up. Its id has the
-uid of the InferenceCluster: one of the same name that is created again never meets what the one before is still deleting.
+The first message of the InferenceCluster starts it. It ends when everything at the
+cloud is deleted or abandoned. Its ID contains the uid of the InferenceCluster, so a new
+InferenceCluster with the same name does not interfere with the deletion of the earlier
+one.
 """
 
 from collections import Counter
@@ -19,12 +21,12 @@ from api_types.messages.clouds import CloudDelete, CloudOrder
 from api_types.messages.delivery import Delivery, entity
 from api_types.messages.entities import CancelRequested, RetryNow
 from api_types.messages.signals import CloudClusterSignals, InferenceClusterSignals
-from workflows.cloud_cluster import shown
+from workflows.cloud_cluster import readiness, shown
 from workflows.cloud_cluster.account import idle_counts
 from workflows.cloud_cluster.calls import Calls
 from workflows.cloud_cluster.context import CloudContext
 from workflows.cloud_cluster.converge import Converge
-from workflows.cloud_cluster.entries import Entries
+from workflows.cloud_cluster.entries import Inventory
 from workflows.cloud_cluster.state import CloudState
 from workflows.cloud_cluster.teardown import Teardown
 from workflows.entity.calls.delivery import undelivered
@@ -36,17 +38,14 @@ from workflows.entity.memo import memo_to_carry
 from workflows.entity.start import read_carried
 from workflows.entity.timers.requeue_timer import RequeueTimer
 
-# In histories of before no report says that the control plane does not exist any more.
-GONE_PATCH = "control-plane-gone"
-# In histories of before no report says what is removed and still there.
-REMOVED_PATCH = "removed-objects"
-# So that one that is applied again under the same name hears what an earlier one has at its cloud.
+# Reports are repeated. A new InferenceCluster of an earlier name learns in this way
+# which objects the earlier one still has at its cloud.
 _REPORT_AGAIN = timedelta(hours=6)
 
 
 @workflow.defn(name="CloudCluster")
 class CloudClusterWorkflow:
-    """Workflow id cloud/<name>/<uid>, both of the InferenceCluster."""
+    """Workflow ID: cloud/<name>/<uid>, with the InferenceCluster's name and uid."""
 
     kind: ClassVar[str] = "CloudCluster"
 
@@ -54,20 +53,26 @@ class CloudClusterWorkflow:
     def __init__(self, *arguments: Any) -> None:
         cluster, uid = names.cluster_of_cloud(workflow.info().workflow_id)
         if not cluster:
-            raise InvalidInput(f'id: must be cloud/<name>/<uid> for a CloudCluster, got "{workflow.info().workflow_id}"')
+            raise InvalidInput(
+                "id: must be cloud/<name>/<uid> for a CloudCluster, "
+                f'got "{workflow.info().workflow_id}"'
+            )
         self.state = read_carried(arguments, CloudState) or CloudState()
         self.context = CloudContext(cluster, uid, self.state)
         self.calls = Calls(self.context.requeue)
-        self.entries = Entries(self.context)
+        self.entries = Inventory(self.context)
         self.converge = Converge(self.context, self.calls, self.entries)
         self.teardown = Teardown(self.context, self.calls, self.entries, self.converge)
         self.arrivals: Counter[str] = Counter()
-        self._timer = RequeueTimer(f"{cluster}: next look or attempt", self.context.requeue, self.context.steady_time)
+        self._timer = RequeueTimer(
+            f"{cluster}: next observation or attempt",
+            self.context.requeue,
+            self.context.steady_time,
+        )
         self._published = ""
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
-        """Run until nothing is left at the cloud."""
         del arguments
         gone = False
         while not gone and not workflow.info().is_continue_as_new_suggested():
@@ -76,7 +81,8 @@ class CloudClusterWorkflow:
             gone = await self._pass()
             self._timer.update(self.context.requeue_time)
         self._timer.cancel()
-        # What is cancelled is taken up again by the next run, which finds it at the cloud.
+        # The next run finds the objects that the cancelled activities created, and
+        # continues.
         await self.calls.stop_all()
         await workflow.wait_condition(workflow.all_handlers_finished)
         if not gone:
@@ -84,49 +90,70 @@ class CloudClusterWorkflow:
             workflow.continue_as_new(self.state, memo=memo_to_carry())
 
     async def _pass(self) -> bool:
-        """Do what is due; True when everything is gone, and its InferenceCluster knows."""
+        """Do one pass. Return True when everything is gone and that was reported."""
         deletion = self.state.deletion
         if deletion is not None and deletion.abandon:
             left = await self.teardown.given_up()
             if left is None:
                 await self._report()
                 return False
-            self.context.record("Warning", "Abandoned", f"left at the cloud: {', '.join(left) or 'nothing'}")
+            self.context.record(
+                "Warning",
+                "Abandoned",
+                f"left at the cloud: {', '.join(left) or 'nothing'}",
+            )
             await self._report(gone=True, leftovers=left)
             return True
         if deletion is not None:
             gone = await self.teardown.update()
-            await self._report(gone=gone, leftovers=self.teardown.stays() if gone else None)
+            await self._report(
+                gone=gone, leftovers=self.teardown.stays() if gone else None
+            )
             return gone
         self.converge.update()
         self.state.usable = self.state.usable or shown.is_usable(self.state)
-        if shown.is_ready(self.state) and not self.state.was_ready:
+        if readiness.is_ready(self.state) and not self.state.was_ready:
             self.state.was_ready = True
-            self.context.record("Normal", "Ready", f"{len(self.state.inventory)} objects are as they are wanted")
+            self.context.record(
+                "Normal", "Ready", readiness.ready_text(self.state, self.calls.keys)
+            )
         await self._report()
         return False
 
-    async def _report(self, *, gone: bool = False, leftovers: list[str] | None = None) -> None:
-        """Tell the InferenceCluster what is new to it, and show it."""
+    async def _report(
+        self, *, gone: bool = False, leftovers: list[str] | None = None
+    ) -> None:
+        """Publish the phase, and report to the InferenceCluster if the report changed."""
         self._publish()
-        report = shown.report_of(self.state, self.context.uid, self.calls.keys, leftovers or ())
-        if report.cluster_gone and not workflow.patched(GONE_PATCH):
-            report = report.model_copy(update={"cluster_gone": None})
-        if report.removed and not workflow.patched(REMOVED_PATCH):
-            report = report.model_copy(update={"removed": None})
+        report = shown.report_of(
+            self.state, self.context.uid, self.calls.keys, leftovers or ()
+        )
         if gone:
-            report = report.model_copy(update={"phase": "Deleted", "usable": False, "ready": False})
+            report = report.model_copy(
+                update={"phase": "Deleted", "usable": False, "ready": False}
+            )
         digest = report_digest(report.model_copy(update={"sequence": 0}).wire())
-        if digest == self.state.reported and not self.context.is_due(self.state.report_again_at):
+        if digest == self.state.reported and not self.context.is_due(
+            self.state.report_again_at
+        ):
             return
-        self.state.reported, self.state.report_again_at = digest, self.context.later(_REPORT_AGAIN)
+        self.state.reported = digest
+        self.state.report_again_at = self.context.later(_REPORT_AGAIN)
         self.context.requeue_at(self.context.now() + _REPORT_AGAIN)
-        self.state.report_number = max(self.state.report_number + 1, int(workflow.time() * 1000))
+        self.state.report_number = max(
+            self.state.report_number + 1, int(workflow.time() * 1000)
+        )
         numbered = report.model_copy(update={"sequence": self.state.report_number})
         receiver = entity(InferenceClusterSignals, "", self.context.cluster)
-        missing = await send_all([InferenceClusterSignals.CLOUD_REPORTED.request(receiver, numbered)], f"report {self.context.cluster}")
+        missing = await send_all(
+            [InferenceClusterSignals.CLOUD_REPORTED.request(receiver, numbered)],
+            f"report {self.context.cluster}",
+        )
         if missing and self.state.deletion is None:
-            text = f"InferenceCluster {self.context.cluster} does not run: what is at the cloud stays until signal `delete` comes"
+            text = (
+                f"InferenceCluster {self.context.cluster} is not running: its cloud "
+                f"objects are kept until signal `delete` is sent to this workflow"
+            )
             self.context.record("Warning", "OwnerMissing", text)
 
     def _publish(self) -> None:
@@ -134,32 +161,43 @@ class CloudClusterWorkflow:
         if phase != self._published:
             workflow.upsert_search_attributes([PHASE.value_set(phase)])
             self._published = phase
-        workflow.set_current_details(shown.details_of(self.context.cluster, self.state, self.calls.keys))
+        workflow.set_current_details(
+            shown.details_of(self.context.cluster, self.state, self.calls.keys)
+        )
 
-    # --- messages -----------------------------------------------------------------------------------------------------------------
+    # Messages
 
     @handles(CloudClusterSignals.APPLY)
     def apply(self, message: CloudOrder) -> None:
-        """Want what a manifest says; only the newest order counts."""
+        """Use a new manifest. Only the newest order counts."""
         if message.uid != self.context.uid:
             return
         if self.state.deletion is not None:
-            self.context.record_refusal("BeingDeleted", "a new order was refused: the cluster is being deleted")
+            self.context.record_refusal(
+                "BeingDeleted", "rejected a new order: the cluster is being deleted"
+            )
             return
         if self.state.order is None or message.sequence >= self.state.order.sequence:
             self._take(message)
-            # Whoever orders again may not know the last report.
+            # The sender of a new order may not have received the last report.
             self.state.reported = ""
             self.context.requeue()
 
     def _take(self, message: CloudOrder) -> None:
         pools = message.manifest.get("spec", {}).get("nodePools") or ()
         used = [pool.get("className", "") for pool in pools]
-        # A class that was deleted since takes nothing from a pool that was made of it.
-        known = {name: self.state.classes[name] for name in used if name in self.state.classes}
+        # A class that was deleted still applies to pools that were created with it.
+        known = {
+            name: self.state.classes[name]
+            for name in used
+            if name in self.state.classes
+        }
         self.state.classes = {**known, **message.classes}
-        there = {entry.object.pool for entry in self.state.inventory.values() if entry.tried}
-        for pool, text in idle_counts(self.state.order.manifest if self.state.order else {}, message.manifest):
+        there = {
+            entry.object.pool for entry in self.state.inventory.values() if entry.tried
+        }
+        before = self.state.order.manifest if self.state.order else {}
+        for pool, text in idle_counts(before, message.manifest):
             if pool in there:
                 self.context.record("Normal", "CountUnused", text)
         self.state.order = message
@@ -167,11 +205,10 @@ class CloudClusterWorkflow:
 
     @handles(CloudClusterSignals.DELETE)
     def delete(self, message: CloudDelete) -> None:
-        """Delete everything."""
         if message.uid != self.context.uid:
             return
         if self.state.deletion is None:
-            self.context.record("Normal", "Deleting", "deletion was ordered")
+            self.context.record("Normal", "Deleting", "the deletion was ordered")
         if message.order is not None and self.state.order is None:
             self._take(message.order)
         before = self.state.deletion
@@ -183,66 +220,77 @@ class CloudClusterWorkflow:
 
     @handles(CloudClusterSignals.RETRY_NOW)
     def retry_now(self, message: RetryNow) -> None:
-        """Make the next attempt at everything now, also at what waits for a person."""
-        self.context.record("Normal", "Retried", f"{message.by or 'unknown'} wants the next attempt now")
+        """Make everything due for its next attempt, even if it waits for a user."""
+        self.context.record(
+            "Normal",
+            "Retried",
+            f"{message.by or 'unknown'} requested an immediate retry",
+        )
         self.entries.retry_all()
         self.state.audit_at, self.state.drift_at = "", ""
         self.converge.plan_again()
 
     @handles(CloudClusterSignals.CANCEL_REQUESTED)
     def cancel_requested(self, message: CancelRequested) -> None:
-        """Refuse the cancellation: what is at the cloud would be nobody's."""
+        """Reject the cancellation: it would leave the cloud objects without an owner."""
         reason = f" ({message.reason})" if message.reason else ""
-        text = f"the workflow was to be cancelled{reason}, which deletes nothing and is ignored: delete the InferenceCluster instead"
+        text = (
+            f"ignored a request to cancel the workflow{reason}, which would delete "
+            "nothing: delete the InferenceCluster instead"
+        )
         self.context.record_refusal(CANCEL_REFUSED, text)
 
     @handles(CloudClusterSignals.DELIVERY)
     def delivery(self, message: Delivery) -> None:
-        """Record that another workflow takes no signals of this one."""
+        """Record that another workflow does not accept a signal of this one."""
         if message.problem:
             self.context.record_refusal(RECEIVER_REFUSES, undelivered(message))
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
-        """Record a signal whose argument could not be read."""
-        self.context.record_refusal(MALFORMED, f"a {message.__name__} message was ignored: {problems}")
+        """Record a signal whose argument is invalid."""
+        self.context.record_refusal(
+            MALFORMED, f"a {message.__name__} message was ignored: {problems}"
+        )
 
     def call_refused(self, summary: str, problem: str) -> None:
-        """Record that a call is refused, and is made again."""
+        """Record that a call is rejected. It is made again."""
         self.context.record_refusal("CallRefused", f"{summary}: {problem}")
 
     def call_accepted(self, summary: str) -> None:
-        """Nothing: what was refused is an event, and those stay."""
+        """Do nothing: the event of a rejected call is kept."""
 
     async def before_next_call(self, delay: timedelta) -> None:
-        """Wait for so long."""
         await workflow.sleep(delay, summary=NEXT_CALL)
 
-    # --- queries --------------------------------------------------------------------------------------------------------------------
+    # Queries
 
     @workflow.query
     def inventory(self) -> list[dict[str, Any]]:
-        """Give each object with its state."""
+        """Return a row for each object."""
         return shown.inventory_of(self.state, self.calls.keys)
 
     @workflow.query
     def progress(self) -> dict[str, Any]:
-        """Give phase, what is waited for, what is wrong, and each object with its state."""
+        """Return the phase, the problems, the running work and a row for each object."""
         return shown.progress_of(self.state, self.calls.keys)
 
     @workflow.query
     def plan(self) -> dict[str, Any]:
-        """Give what the next passes would do."""
+        """Return the planned changes."""
         return shown.plan_of(self.state)
 
     @workflow.query
     def describe(self) -> dict[str, Any]:
-        """Give the cluster with its progress and its events."""
+        """Return the cluster with its progress and events."""
         return {
             "kind": self.kind,
             "metadata": {"name": self.context.cluster, "uid": self.context.uid},
             "status": {
                 **shown.progress_of(self.state, self.calls.keys),
                 "leftovers": [each.wire() for each in self.state.leftovers],
-                "events": [event.model_dump(mode="json", by_alias=True) for event in self.state.events],
+                "events": [
+                    event.model_dump(mode="json", by_alias=True)
+                    for event in self.state.events
+                ],
             },
         }

@@ -1,5 +1,6 @@
-"""A cluster on Amazon EKS (provisioning.md 7).
+"""Clusters on Amazon EKS.
 
-`wanted` says what it consists of and asks nothing. `provider` makes it: with `clients`, the only
-module that makes calls, `failures`, `handlers` for each kind of object, and `leftovers`. May import what all clouds share.
+`wanted` computes the desired objects without calls. `provider` creates them with
+`clients` (the only module that makes calls), `failures`, `handlers` for each kind of
+object, and `leftovers`. This package may import the code that all clouds share.
 """

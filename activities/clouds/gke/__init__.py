@@ -1,5 +1,6 @@
-"""A cluster on Google Kubernetes Engine (provisioning.md 6).
+"""Clusters on Google Kubernetes Engine.
 
-`wanted` says what it consists of and asks nothing. `provider` makes it: with `clients`, the only module that makes calls, `failures`,
-`handlers` for each kind of object, `audit` and `sweep`. May import what all clouds share.
+`wanted` computes the desired objects without calls. `provider` creates them with
+`clients` (the only module that makes calls), `failures`, `handlers` for each kind of
+object, `audit` and `sweep`. This package may import the code that all clouds share.
 """

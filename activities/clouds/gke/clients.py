@@ -1,32 +1,44 @@
-"""Clients of Google Cloud, made in one place: production makes them from a key, tests point them at their fake.
+"""Clients of Google Cloud.
 
-Clients over gRPC may be shared by threads; those of Compute Engine hold an HTTP session, so each thread has its own.
+Production creates them from a credential. Tests create them for a fake.
+
+Threads may share gRPC clients. Compute Engine clients hold an HTTP session, so each
+thread has its own.
 """
 
 import threading
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from google.api_core import exceptions
-from google.auth.transport.requests import AuthorizedSession, Request
-from google.cloud import container_v1, filestore_v1, iam_admin_v1, resourcemanager_v3, service_usage_v1
-from google.oauth2 import service_account
+from google.auth.transport.requests import AuthorizedSession
+from google.cloud import (
+    container_v1,
+    filestore_v1,
+    iam_admin_v1,
+    resourcemanager_v3,
+    service_usage_v1,
+)
 
-from activities.clouds.gke.credential import ServiceAccountKey, read_key
-from activities.clouds.gke.failures import translated
+from activities.clouds.gke.credential import read_google_credential
+from activities.clouds.gke.tokens import (
+    credentials_of,
+    fetch_token,
+    measured_offset,
+    permit,
+)
+from activities.clouds.permitted import PermittedSources
 from activities.clouds.provider import BearerToken
-from api_types.errors import CredentialsInvalid
 
 if TYPE_CHECKING:
     from google.cloud import compute_v1
 
-SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 TIMEOUT_SECONDS = 30.0
+_CLOCK_URL = "https://oauth2.googleapis.com/"
 
 COMPUTE_PREFIX = "compute."
 COMPUTE_CLIENTS: Mapping[str, str] = {
+    "accelerator_types": "AcceleratorTypesClient",
     "addresses": "AddressesClient",
     "backend_services": "RegionBackendServicesClient",
     "disks": "DisksClient",
@@ -34,6 +46,7 @@ COMPUTE_CLIENTS: Mapping[str, str] = {
     "forwarding_rules": "ForwardingRulesClient",
     "global_operations": "GlobalOperationsClient",
     "health_checks": "HealthChecksClient",
+    "instance_groups": "InstanceGroupsClient",
     "instances": "InstancesClient",
     "machine_types": "MachineTypesClient",
     "network_endpoint_groups": "NetworkEndpointGroupsClient",
@@ -48,7 +61,7 @@ COMPUTE_CLIENTS: Mapping[str, str] = {
     "target_pools": "TargetPoolsClient",
     "zone_operations": "ZoneOperationsClient",
 }
-"""Names of the clients of Compute Engine by the second part of a service such as `compute.networks`: see `compute_client_class`."""
+"""Client classes of Compute Engine, by the part after `compute.` in a service name."""
 
 GRPC_CLIENTS: Mapping[str, Any] = {
     "container": container_v1.ClusterManagerClient,
@@ -59,18 +72,24 @@ GRPC_CLIENTS: Mapping[str, Any] = {
 }
 
 LEGACY_HEALTH_CHECKS = "compute.http_health_checks"
-"""Of these the library has no client: `LegacyHealthChecks`."""
+"""The library has no client for legacy health checks.
+
+`LegacyHealthChecks` replaces it.
+"""
 
 
 def compute_client_class(service: str) -> Any:
-    """Return the client class of a service such as `compute.networks`."""
-    from google.cloud import compute_v1  # noqa: PLC0415 - its hundred services take seconds to load, which a fleet without GKE does not pay
+    # The module takes seconds to load. Fleets without GKE should not wait for that.
+    from google.cloud import compute_v1  # noqa: PLC0415 - see above
 
     return getattr(compute_v1, COMPUTE_CLIENTS[service.removeprefix(COMPUTE_PREFIX)])
 
 
 class GoogleClients(Protocol):
-    """Clients by the service that desired calls name. What they raise is translated by `failures.translated`."""
+    """Clients by the service name of desired calls.
+
+    `failures` translates their errors.
+    """
 
     @property
     def project(self) -> str:
@@ -83,7 +102,18 @@ class GoogleClients(Protocol):
         ...
 
     def client(self, service: str) -> Any:
-        """Give the client of a service."""
+        """Return the client of a service."""
+        ...
+
+    def permit(self, project: str) -> None:
+        """Raise CredentialsInvalid if the credential may not be used in a project."""
+        ...
+
+    def clock_offset(self) -> float | None:
+        """Return the seconds by which the worker's clock is ahead of Google's.
+
+        Return None if Google does not respond.
+        """
         ...
 
     def token(self) -> BearerToken:
@@ -92,28 +122,40 @@ class GoogleClients(Protocol):
 
 
 class LegacyHealthChecks:
-    """Health checks of target pools: the part of a client for `httpHealthChecks` that is needed. `base` is the URL of the API."""
+    """A client for the `httpHealthChecks` of target pools.
+
+    `base` is the URL of the API.
+    """
 
     def __init__(self, session: Any, base: str) -> None:
         self._session = session
         self._base = base
 
-    def delete_unary(self, request: Mapping[str, str], *, timeout: float, retry: None = None) -> "compute_v1.Operation":
-        """Begin to delete one. Raises what the clients of Compute Engine raise."""
+    def delete_unary(
+        self, request: Mapping[str, str], *, timeout: float, retry: None = None
+    ) -> "compute_v1.Operation":
+        """Start a deletion. Raises the errors of Compute Engine clients."""
         del retry
-        path = f"{self._base}/projects/{request['project']}/global/httpHealthChecks/{request['http_health_check']}"
+        checks = f"{self._base}/projects/{request['project']}/global/httpHealthChecks"
+        path = f"{checks}/{request['http_health_check']}"
         answer = self._checked(self._session.delete(path, timeout=timeout))
         from google.cloud import compute_v1  # noqa: PLC0415 - see `compute_client_class`
 
-        operation: compute_v1.Operation = compute_v1.Operation.from_json(answer.text, ignore_unknown_fields=True)
+        operation: compute_v1.Operation = compute_v1.Operation.from_json(
+            answer.text, ignore_unknown_fields=True
+        )
         return operation
 
-    def list(self, request: Mapping[str, Any], *, timeout: float) -> Iterator[Mapping[str, Any]]:
-        """Give all, page by page. Raises what the clients of Compute Engine raise."""
+    def list(
+        self, request: Mapping[str, Any], *, timeout: float
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yield all health checks. Raises the errors of Compute Engine clients."""
         path = f"{self._base}/projects/{request['project']}/global/httpHealthChecks"
         token = ""
         while True:
-            found = self._checked(self._session.get(path, params={"pageToken": token} if token else {}, timeout=timeout)).json()
+            params = {"pageToken": token} if token else {}
+            answer = self._session.get(path, params=params, timeout=timeout)
+            found = self._checked(answer).json()
             yield from found.get("items", [])
             token = found.get("nextPageToken", "")
             if not token:
@@ -125,12 +167,18 @@ class LegacyHealthChecks:
         return answer
 
 
-class KeyClients:
-    """The clients of production, from the JSON key of a service account. Raises CredentialsInvalid for what is none."""
+class CredentialClients:
+    """The clients of production, from the text of a credential.
 
-    def __init__(self, credential_text: str) -> None:
-        self._key: ServiceAccountKey = read_key(credential_text)
-        self._credentials = _credentials(self._key)
+    Raises CredentialsInvalid if the credential is malformed or not permitted.
+    """
+
+    def __init__(
+        self, credential_text: str, permitted: PermittedSources | None = None
+    ) -> None:
+        self._permitted = permitted or PermittedSources()
+        self._credential = read_google_credential(credential_text, self._permitted)
+        self._credentials = credentials_of(self._credential)
         self._lock = threading.Lock()
         self._shared: dict[str, Any] = {}
         self._of_thread = threading.local()
@@ -138,20 +186,30 @@ class KeyClients:
     @property
     def project(self) -> str:
         """The project of the credential."""
-        return self._key.project
+        return self._credential.project
 
     @property
     def account(self) -> str:
-        """The email of the credential."""
-        return self._key.email
+        """The email of the credential, or "" if only Google knows it."""
+        return self._credential.email
+
+    def permit(self, project: str) -> None:
+        """Raise CredentialsInvalid if the credential may not be used in a project."""
+        permit(self._credential, self._permitted, project)
+
+    def clock_offset(self) -> float | None:
+        """Return the seconds by which the worker's clock is ahead of Google's."""
+        return measured_offset(_CLOCK_URL)
 
     def client(self, service: str) -> Any:
-        """Give the client of a service; it is made once."""
+        """Return the client of a service, which is created on first use."""
         if service.startswith(COMPUTE_PREFIX):
             return self._compute_client(service)
         with self._lock:
             if service not in self._shared:
-                self._shared[service] = GRPC_CLIENTS[service](credentials=self._credentials)
+                self._shared[service] = GRPC_CLIENTS[service](
+                    credentials=self._credentials
+                )
             return self._shared[service]
 
     def _compute_client(self, service: str) -> Any:
@@ -162,28 +220,12 @@ class KeyClients:
 
     def _new_compute_client(self, service: str) -> Any:
         if service == LEGACY_HEALTH_CHECKS:
-            return LegacyHealthChecks(AuthorizedSession(self._credentials), "https://compute.googleapis.com/compute/v1")
+            return LegacyHealthChecks(
+                AuthorizedSession(self._credentials),
+                "https://compute.googleapis.com/compute/v1",
+            )
         return compute_client_class(service)(credentials=self._credentials)
 
     def token(self) -> BearerToken:
         """Fetch an access token from Google."""
-        return fetch_token(_credentials(self._key))
-
-
-def fetch_token(credentials: Any) -> BearerToken:
-    """Let credentials fetch an access token. Raises CredentialsInvalid where they are refused, ServerError without an answer."""
-    with translated("fetch an access token"):
-        credentials.refresh(partial(Request(), timeout=TIMEOUT_SECONDS))
-    expiry: datetime | None = credentials.expiry
-    if not credentials.token or expiry is None:
-        raise CredentialsInvalid("Google gave no access token for the credential")
-    # google-auth gives the time without its zone, which is UTC.
-    return BearerToken(str(credentials.token), expiry.replace(tzinfo=UTC).timestamp())
-
-
-def _credentials(key: ServiceAccountKey) -> Any:
-    try:
-        return service_account.Credentials.from_service_account_info(key.info, scopes=[SCOPE])
-    except (ValueError, TypeError):
-        # The text of the library may quote the key.
-        raise CredentialsInvalid("private_key of the credential is no key: store the key file as it was downloaded") from None
+        return fetch_token(credentials_of(self._credential), self.clock_offset)

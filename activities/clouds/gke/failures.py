@@ -1,11 +1,12 @@
-"""Errors of Google Cloud as errors of this project (spec/provisioning.md 4.2).
+"""Translate errors of Google Cloud into errors of `api_types.errors`.
 
-The text is read before the code: a quota that is used up arrives as a missing right, and a rate limit as a quota. Whatever looks like a
-credential is taken out of texts, because errors are kept in a workflow's history.
+The text is more reliable than the code: Google reports an exhausted quota as a missing
+permission, and a rate limit as a quota. Everything that looks like a credential is
+removed from texts, because a workflow's history keeps errors.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +15,7 @@ import grpc
 from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 
+from activities.clouds.clock import clock_wrong
 from api_types.errors import (
     Busy,
     CapacityUnavailable,
@@ -35,27 +37,170 @@ _SECRETS = (
     re.compile(r"\beyJ[\w-]{8,}\.[\w-]+(\.[\w-]*)?"),
     re.compile(r"\bya29\.[\w.-]+"),
     re.compile(r"(?i)\bbearer\s+[\w.~+/=-]{8,}"),
-    re.compile(r'(?i)"?(private_key|access_token|id_token|assertion)"?\s*[=:]\s*"?[^\s"&,}]+'),
+    re.compile(
+        r'(?i)"?(private_key|access_token|id_token|assertion)"?\s*[=:]\s*"?[^\s"&,}]+'
+    ),
 )
 _TEXT_MAX = 600
 _SEARCHED_MAX = 16_384
 
-# What the texts of Google Cloud are about, in this order: a rate limit and a limit of operations also call themselves a quota.
-_RATE = re.compile(r"(?i)per (minute|second|100 seconds|day) per|requests per (minute|second|day)|rate.?limit.?exceeded|too many requests")
-_OPERATIONS = re.compile(r"(?i)concurrent operations? quota|too many operations")
-_STOCK_OUT = re.compile(r"(?i)ZONE_RESOURCE_POOL_EXHAUSTED|GCE_STOCKOUT|not have enough resources available|stockout")
-_QUOTA = re.compile(
-    r"(?i)insufficient \w+ quota|quota[\w' ]* (was |has been |is )?exceeded|exceeded .*\bquota|QUOTA_EXCEEDED|quotaExceeded"
+
+@dataclass(frozen=True)
+class _Rule:
+    """A pattern of Google Cloud's messages, its error class, and the next step.
+
+    `deleting` is the class for a rejected deletion, if it is another one.
+    """
+
+    pattern: re.Pattern[str]
+    kind: type[ModelplaneError]
+    next_step: str = ""
+    deleting: type[ModelplaneError] | None = None
+
+
+# The first rule that matches decides. Messages about a rate limit or a limit of
+# operations also contain the word quota, and one about machines also names the zone.
+_RULES = (
+    _Rule(
+        re.compile(
+            r"(?i)per (minute|second|100 seconds|day) per"
+            r"|requests per (minute|second|day|user)"
+            r"|rate.?limit.?exceeded|too many requests"
+        ),
+        Throttled,
+    ),
+    _Rule(
+        re.compile(r"(?i)concurrent operations? quota|too many operations"),
+        Busy,
+    ),
+    _Rule(
+        re.compile(
+            r"(?i)ZONE_RESOURCE_POOL_EXHAUSTED|GCE_STOCKOUT|stockout"
+            r"|not have enough resources available|currently unavailable in the \S+ zone"
+        ),
+        CapacityUnavailable,
+    ),
+    _Rule(
+        re.compile(r"(?i)IP_SPACE_EXHAUSTED|IP space of '[^']*' is exhausted"),
+        InvalidInput,
+        "the address range is used up: remove nodes, or create another cluster with "
+        "larger ranges in the settings gke.nodeCidr and gke.podCidr",
+    ),
+    _Rule(
+        re.compile(
+            r"(?i)insufficient (\w+ )?quota|quota[\w' ]* (was |has been |is )?exceeded"
+            r"|exceeded .*\bquota|QUOTA_EXCEEDED|quotaExceeded"
+        ),
+        QuotaExceeded,
+    ),
+    _Rule(
+        re.compile(
+            r"(?i)currently"
+            r" (creating|deleting|updating|upgrading|repairing|being|undergoing)"
+            r"|being created, deleted, updated or repaired|incompatible operation"
+            r"|already has (an )?operation|CLUSTER_ALREADY_HAS_OPERATION"
+            r"|operation .{0,80}in progress"
+        ),
+        Busy,
+    ),
+    _Rule(
+        re.compile(r"(?i)constraints?/[\w.]+|organi[sz]ation policy"),
+        PermissionDenied,
+        "ask the administrators of the organization policy for an exception for the "
+        "project",
+    ),
+    _Rule(
+        re.compile(r"(?i)\bbilling (account|must be enabled)|billing to be enabled"),
+        PermissionDenied,
+        "enable billing for the project",
+    ),
+    _Rule(
+        re.compile(r"(?i)not have access to service account"),
+        PermissionDenied,
+        "grant the credential the role iam.serviceAccountUser",
+    ),
+    _Rule(
+        re.compile(
+            r"NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS|GKE_SERVICE_ACCOUNT_DELETED"
+        ),
+        PermissionDenied,
+    ),
+    _Rule(
+        # IAM shows a new account to other services late.
+        re.compile(
+            r"(?i)service account \S+ does not exist|Gaia id not found for email"
+        ),
+        NotYet,
+    ),
+    _Rule(
+        re.compile(
+            r"(?i)resourceInUseByAnotherResource|RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"
+            r"|already being used by"
+        ),
+        Busy,
+        deleting=Dependency,
+    ),
+    _Rule(
+        re.compile(r"(?i)resourceNotReady|RESOURCE_NOT_READY|is not ready\b"),
+        Busy,
+        deleting=Dependency,
+    ),
+    _Rule(
+        re.compile(r"(?i)(master|node) version .*(unsupported|must be one of)"),
+        InvalidInput,
+        "use a kubernetesVersion that GKE offers",
+    ),
+    _Rule(
+        re.compile(
+            r"(?i)features are not compatible|disk type cannot be used"
+            r"|acceleratorTypes/\S+ was not found|machine type \(\S+\) with GPUs"
+        ),
+        InvalidInput,
+        "use another machineType or accelerator in the InferenceClass",
+    ),
+    _Rule(
+        re.compile(r"(?i)nodes out of \d+ (have registered|are unhealthy)"),
+        CloudObjectBroken,
+        "check firewall rules, organization policies and the rights of the node service "
+        "account",
+    ),
+    # Operations report invalid requests without a code.
+    _Rule(
+        re.compile(r"(?i)invalid value for field|version .*cannot be greater"),
+        InvalidInput,
+    ),
 )
-_RUNNING = re.compile(
-    r"(?i)currently (creating|deleting|updating|upgrading|repairing|being|undergoing)|being created, deleted, updated or repaired"
-    r"|incompatible operation|already has (an )?operation|CLUSTER_ALREADY_HAS_OPERATION|operation .{0,80}in progress"
+_REFUSED_LOGIN = re.compile(
+    r"(?i)invalid_grant|invalid_client|unauthorized_client|account not found|invalid jwt"
+    r"|invalid_target|iam\.serviceAccounts\.getAccessToken|metadata\.google\.internal"
+    r"|File '[^']{1,300}' was not found"
 )
-_POLICY = re.compile(r"(?i)constraints?/[\w.]+|organi[sz]ation policy|NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS|GKE_SERVICE_ACCOUNT_DELETED")
-_IN_USE = re.compile(r"(?i)resourceInUseByAnotherResource|RESOURCE_IN_USE_BY_ANOTHER_RESOURCE|already being used by")
-_NOT_READY = re.compile(r"(?i)resourceNotReady|RESOURCE_NOT_READY|is not ready\b")
-_REFUSED_LOGIN = re.compile(r"(?i)invalid_grant|invalid_client|unauthorized_client|account not found|invalid jwt")
-_SHORT_OF = re.compile(r"resource \"(?P<name>\w+)\": request requires '(?P<need>[\d.]+)'.*? with '(?P<has>[\d.]+)' available", re.DOTALL)
+# What to do about some of these.
+_LOGIN_ADVICE = {
+    "invalid_target": (
+        "; create the workload identity pool and provider in audience, or enable them"
+    ),
+    "iam.serviceaccounts.getaccesstoken": (
+        "; grant the identity roles/iam.workloadIdentityUser or "
+        "roles/iam.serviceAccountTokenCreator on the service account"
+    ),
+    "metadata.google.internal": (
+        "; the worker has no identity of Google Cloud: attach a service account to its "
+        "machine, or store another credential"
+    ),
+}
+# "Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable
+# timeframe. Check your iat and exp values in the JWT claim."
+_CLOCK = re.compile(
+    r"(?i)invalid jwt.{0,200}(iat and exp|reasonable timeframe)", re.DOTALL
+)
+# Reasons of a call to an API that the project has not enabled, in both protocols.
+_DISABLED = ("SERVICE_DISABLED", "accessNotConfigured")
+_SHORT_OF = re.compile(
+    r"resource \"(?P<name>\w+)\": request requires '(?P<need>[\d.]+)'"
+    r".*? with '(?P<has>[\d.]+)' available",
+    re.DOTALL,
+)
 
 _BY_CODE: dict[str, type[ModelplaneError]] = {
     "UNAUTHENTICATED": CredentialsInvalid,
@@ -65,7 +210,7 @@ _BY_CODE: dict[str, type[ModelplaneError]] = {
     "OUT_OF_RANGE": InvalidInput,
     "FAILED_PRECONDITION": InvalidInput,
     "UNIMPLEMENTED": Unsupported,
-    # The parent was created just now.
+    # The parent was just created.
     "NOT_FOUND": NotYet,
 }
 _BY_STATUS = {
@@ -87,8 +232,8 @@ _BY_CONDITION: dict[str, type[ModelplaneError]] = {
 
 
 @dataclass(frozen=True)
-class Signal:
-    """What is read of a refusal: code (that of gRPC), the reason of its details, and the text."""
+class GcpErrorInfo:
+    """The parts of an error response: gRPC code, reason of its details, and text."""
 
     code: str
     text: str
@@ -97,84 +242,122 @@ class Signal:
     after: timedelta | None = None
 
 
-def class_of(signal: Signal, *, deleting: bool = False) -> type[ModelplaneError]:
-    """Give the class of a refusal. `deleting`: what was refused is a delete."""
+def class_of(signal: GcpErrorInfo, *, deleting: bool = False) -> type[ModelplaneError]:
+    """Return the error class for a response.
+
+    `deleting` is True for a rejected deletion.
+    """
+    rule = _rule_of(signal)
+    if rule is None:
+        return _BY_CODE.get(signal.code, ServerError)
+    return (deleting and rule.deleting) or rule.kind
+
+
+def _rule_of(signal: GcpErrorInfo) -> _Rule | None:
     words = f"{signal.reason} {signal.text}"
-    if signal.reason != "SERVICE_DISABLED":
-        for pattern, kind in _texts(deleting=deleting):
-            if pattern.search(words):
-                return kind
-    return _BY_CODE.get(signal.code, ServerError)
+    if signal.reason in _DISABLED:
+        return None
+    return next((each for each in _RULES if each.pattern.search(words)), None)
 
 
-def _texts(*, deleting: bool) -> Sequence[tuple[re.Pattern[str], type[ModelplaneError]]]:
-    return (
-        (_RATE, Throttled),
-        (_OPERATIONS, Busy),
-        (_STOCK_OUT, CapacityUnavailable),
-        (_QUOTA, QuotaExceeded),
-        (_RUNNING, Busy),
-        (_POLICY, PermissionDenied),
-        (_IN_USE, Dependency if deleting else Busy),
-        (_NOT_READY, Dependency if deleting else Busy),
-    )
-
-
-def failure(signal: Signal, doing: str, *, deleting: bool = False) -> ModelplaneError:
-    """Give the error of a refusal; `doing` says what was refused."""
+def failure(
+    signal: GcpErrorInfo, doing: str, *, deleting: bool = False
+) -> ModelplaneError:
+    """Return the error for a response. `doing` describes the rejected call."""
     kind = class_of(signal, deleting=deleting)
     text = redacted(signal.text) or signal.reason or signal.code
-    if kind is QuotaExceeded and (short := _SHORT_OF.search(text)):
-        text = f"{short['name']} needs {_number(short['need'])}, has {_number(short['has'])}: {text}"
-    if signal.reason == "SERVICE_DISABLED":
-        text = f"enable the API {signal.service or 'that is named'} in the project: {text}"
+    short = _SHORT_OF.search(text) if kind is QuotaExceeded else None
+    if short:
+        need, has = _number(short["need"]), _number(short["has"])
+        text = f"{short['name']} needs {need}, has {has}: {text}"
+    text = _with_next_step(text, signal)
+    if signal.reason in _DISABLED:
+        api_name = signal.service or "that the message names"
+        text = f"enable the API {api_name} in the project: {text}"
     return kind(f"{doing}: {text}", after=signal.after)
 
 
-def failure_of(error: Exception, doing: str, *, deleting: bool = False) -> ModelplaneError:
-    """Give the error for what a client raised. An error of this project is given as it is."""
+def _with_next_step(text: str, signal: GcpErrorInfo) -> str:
+    rule = _rule_of(signal)
+    return f"{text}; {rule.next_step}" if rule and rule.next_step else text
+
+
+def failure_of(
+    error: Exception, doing: str, *, deleting: bool = False
+) -> ModelplaneError:
+    """Return the error for an exception of a client.
+
+    A ModelplaneError is returned as it is.
+    """
     if isinstance(error, ModelplaneError):
         return error
     if isinstance(error, auth.GoogleAuthError):
         return _login_failure(error, doing)
-    if isinstance(error, api.RetryError) and isinstance(error.cause, api.GoogleAPICallError):
+    if isinstance(error, api.RetryError) and isinstance(
+        error.cause, api.GoogleAPICallError
+    ):
         error = error.cause
     if isinstance(error, api.GoogleAPICallError):
-        if _REFUSED_LOGIN.search(str(error.message)) and "metadata from plugin" in str(error.message):
-            return CredentialsInvalid(f"{doing}: Google refuses the credential: {_word(str(error.message))}")
+        text = str(error.message)
+        if _CLOCK.search(text):
+            return clock_wrong(doing, "Google", None)
+        if _REFUSED_LOGIN.search(text) and "metadata from plugin" in text:
+            return CredentialsInvalid(
+                f"{doing}: Google rejects the credential: {_word(text)}"
+            )
         return failure(signal_of(error), doing, deleting=deleting)
     return ServerError(f"{doing}: no answer from Google Cloud ({type(error).__name__})")
 
 
-def signal_of(error: api.GoogleAPICallError) -> Signal:
-    """Read what a client raised; the REST client has its reason only in the first of `errors`."""
-    code = error.grpc_status_code.name if isinstance(error.grpc_status_code, grpc.StatusCode) else ""
-    reasons = [str(each.get("reason", "")) for each in error.errors if isinstance(each, dict)]
+def signal_of(error: api.GoogleAPICallError) -> GcpErrorInfo:
+    """Read a client's exception. The REST client has its reason only in `errors[0]`."""
+    code = (
+        error.grpc_status_code.name
+        if isinstance(error.grpc_status_code, grpc.StatusCode)
+        else ""
+    )
+    reasons = [
+        str(each.get("reason", "")) for each in error.errors if isinstance(each, dict)
+    ]
     reason = str(error.reason or next(iter(reasons), "") or "")
     if code in ("", "UNKNOWN") or reasons:
         code = _BY_STATUS.get(int(error.code or 0), code)
-    metadata = error.metadata if isinstance(error.metadata, dict) else dict(error.metadata or {})
-    return Signal(code, str(error.message), reason, str(metadata.get("service", "")), _hint(error))
+    metadata = (
+        error.metadata
+        if isinstance(error.metadata, dict)
+        else dict(error.metadata or {})
+    )
+    return GcpErrorInfo(
+        code, str(error.message), reason, str(metadata.get("service", "")), _hint(error)
+    )
 
 
 def condition_failure(code: str, text: str, doing: str) -> ModelplaneError:
-    """Give the error of a condition of a cluster or pool."""
+    """Return the error for a condition of a cluster or pool."""
+    signal = GcpErrorInfo("", text)
     kind = _BY_CONDITION.get(code)
     if kind is None:
-        found = class_of(Signal("", text))
+        found = class_of(signal)
         kind = CloudObjectBroken if found is ServerError else found
-    return kind(f"{doing}: {code + ': ' if code else ''}{redacted(text)}")
+    told = _with_next_step(redacted(text), signal)
+    return kind(": ".join(filter(None, (doing, code, told))))
 
 
 def is_there_already(error: Exception) -> bool:
-    """Whether a client says that an object of this name exists. A race of etags is no such answer."""
+    """Return True if an exception says that an object of this name exists.
+
+    A conflict of etags does not count.
+    """
     if isinstance(error, api.Aborted) or not isinstance(error, api.Conflict):
         return False
-    return isinstance(error, api.AlreadyExists) or signal_of(error).reason in ("", "alreadyExists")
+    return isinstance(error, api.AlreadyExists) or signal_of(error).reason in (
+        "",
+        "alreadyExists",
+    )
 
 
 def redacted(text: str) -> str:
-    """Take out what looks like a credential, and cut the text."""
+    """Remove everything that looks like a credential, and shorten the text."""
     text = text[:_SEARCHED_MAX]
     for pattern in _SECRETS:
         text = pattern.sub("[redacted]", text)
@@ -183,30 +366,40 @@ def redacted(text: str) -> str:
 
 @contextmanager
 def translated(doing: str, *, deleting: bool = False) -> Iterator[None]:
-    """Raise errors of clients as errors of this project."""
+    """Translate exceptions of clients into errors of this project."""
     try:
         yield
     except ModelplaneError:
         raise
     except (api.GoogleAPIError, auth.GoogleAuthError, grpc.RpcError, OSError) as error:
-        # Not from the error: what a library holds of the request is kept out of the history.
+        # Drop the original exception, so that no part of the request reaches the
+        # history.
         raise failure_of(error, doing, deleting=deleting) from None
 
 
 def _login_failure(error: auth.GoogleAuthError, doing: str) -> ModelplaneError:
-    if isinstance(error, auth.TransportError) or getattr(error, "retryable", False):
+    known = _REFUSED_LOGIN.search(str(error))
+    if isinstance(error, auth.TransportError) or (
+        getattr(error, "retryable", False) and not known
+    ):
         return ServerError(f"{doing}: no token from Google ({type(error).__name__})")
-    return CredentialsInvalid(f"{doing}: Google refuses the credential: {_word(str(error))}")
+    if _CLOCK.search(str(error)):
+        return clock_wrong(doing, "Google", None)
+    return CredentialsInvalid(
+        f"{doing}: Google rejects the credential: {_word(str(error))}"
+    )
 
 
 def _word(text: str) -> str:
-    """Give the code of OAuth that a text has, and nothing else of it."""
+    """Return the reason in a text with the next step, without the rest of the text."""
     found = _REFUSED_LOGIN.search(text)
-    return found[0] if found else "no reason is given"
+    if found is None:
+        return "no reason is given"
+    return found[0] + _LOGIN_ADVICE.get(found[0].lower(), "")
 
 
 def _hint(error: api.GoogleAPICallError) -> timedelta | None:
-    """Give the delay that the server asks for."""
+    """Return the retry delay that the server asks for."""
     for detail in error.details or ():
         delay = getattr(detail, "retry_delay", None)
         if delay is not None and delay.ByteSize():

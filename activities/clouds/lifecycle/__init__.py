@@ -1,4 +1,4 @@
-"""What every cloud object goes through, whichever cloud it is at: looked for, created, waited for, changed, built again, deleted.
+"""The steps of every cloud object: find, create, wait, change, recreate, delete.
 
-`handler` is what a cloud implements per kind of object; `ensure` and `delete` drive it (spec/provisioning.md 3.3, 3.4).
+A cloud implements `handler` per kind of object. `ensure` and `delete` drive it.
 """

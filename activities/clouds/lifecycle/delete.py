@@ -1,30 +1,45 @@
-"""Delete one object and wait until it is gone: safe to run twice, and to die at any point."""
+"""Delete one object and wait until it is gone. Idempotent, and safe to interrupt."""
 
 import asyncio
 
 from activities.clouds.lifecycle.ensure import Report
-from activities.clouds.lifecycle.handler import Found, Handler, State, Wanted
-from activities.clouds.lifecycle.pace import Pace
+from activities.clouds.lifecycle.handler import (
+    CloudObservation,
+    ObjectHandler,
+    ObjectWork,
+    State,
+)
+from activities.clouds.lifecycle.pace import PollPace
 from activities.clouds.lifecycle.threads import InThread, in_any_thread
 from api_types.errors import Busy
 
 _GONE_OR_OF_OTHERS = (State.ABSENT, State.FOREIGN)
 
 
-async def delete(handler: Handler, wanted: Wanted, pace: Pace, report: Report, in_thread: InThread = in_any_thread) -> Found:
-    """Delete the object if it is of this cluster; give it as it was found last: Absent, or Foreign and left as it is.
+async def delete(
+    handler: ObjectHandler,
+    wanted: ObjectWork,
+    pace: PollPace,
+    report: Report,
+    in_thread: InThread = in_any_thread,
+) -> CloudObservation:
+    """Delete the object if this cluster owns it.
 
-    Where the cloud refuses because the object is being created or changed, that is waited for. Raises Dependency while another object
-    uses it, and what the handler raises.
+    Returns its last observation, which is Absent, or Foreign if another owner has it.
+    While the cloud rejects the deletion because the object is being created or changed,
+    it is retried. Raises Dependency while another object uses it, and the errors of the
+    handler.
     """
     loop = asyncio.get_running_loop()
     began, ordered = loop.time(), False
     while True:
         found = await in_thread(handler.look, wanted)
         for other in found.duplicates:
-            await in_thread(handler.delete, wanted, Found(State.READY, other))
+            await in_thread(
+                handler.delete, wanted, CloudObservation(State.READY, other)
+            )
         if found.shared:
-            return Found(State.FOREIGN, found.id, reason=found.shared)
+            return CloudObservation(State.FOREIGN, found.id, reason=found.shared)
         if found.state in _GONE_OR_OF_OTHERS and not found.duplicates:
             return found
         why = found.reason or str(found.state)
@@ -34,7 +49,8 @@ async def delete(handler: Handler, wanted: Wanted, pace: Pace, report: Report, i
             except Busy as error:
                 why = error.message
             else:
-                # Most are gone with the answer, so the first look follows at once.
+                # Most objects are gone when the response arrives, so the first check
+                # follows immediately.
                 first, ordered = not ordered, True
                 if first:
                     continue

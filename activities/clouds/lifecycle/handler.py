@@ -1,4 +1,7 @@
-"""What a cloud knows of one kind of object: how it is found, created, changed and deleted. Handlers decide nothing and wait for nothing."""
+"""The operations of a cloud on one kind of object.
+
+Handlers make no decisions and do not wait.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,13 +9,11 @@ from enum import StrEnum
 from typing import Protocol
 
 from activities.clouds.graph import DesiredObject, Fact
-from activities.clouds.owner import Owner
+from activities.clouds.owner import ClusterOwner
 from api_types.errors import ModelplaneError, NotYet
 
 
 class State(StrEnum):
-    """The states of one object (spec/provisioning.md 3.4)."""
-
     ABSENT = "Absent"
     PENDING = "Pending"
     READY = "Ready"
@@ -23,14 +24,36 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Found:
-    """An object as it was found. `facts` has what other objects need of it; `reason` is in the cloud's own words.
+class HealthIssue:
+    """A problem that the cloud reports of an existing object.
 
-    `changes` are the fields that differ and can be changed in place, `replaces` those that cannot. `duplicates` are the ids of further
-    objects with the same owner and key. `cause` is the error to report when it is Broken for good, or Absent and cannot be had again: with
-    `reason`. `uncertain`: the look-up may have
-    missed it, because the cloud lists late what was just created. `shared`: why it is not of this cluster, of one that is used all the same
-    and that a deletion leaves.
+    - `error`: the error type that decides the next step of a person.
+    - `code`: the cloud's code of the problem, or its name of the state.
+    - `text`: the words of the cloud, with the code.
+    - `lacks_nodes`: the cloud does not provide all nodes, if the object is a pool.
+    """
+
+    error: type[ModelplaneError]
+    code: str
+    text: str
+    lacks_nodes: bool = False
+
+
+@dataclass(frozen=True)
+class CloudObservation:
+    """The observed state of an object.
+
+    - `facts`: values that other objects need.
+    - `reason`: the reason for the state, as the cloud words it.
+    - `changes`: the mutable fields that differ; `replaces`: the immutable ones.
+    - `duplicates`: the ids of further objects with the same owner and key.
+    - `cause`: the error to raise, with `reason`, if the object is permanently Broken,
+      or Absent and cannot be created again.
+    - `uncertain`: the look-up may have missed the object, because the cloud lists new
+      objects late.
+    - `health`: a problem of the object that no change of Modelplane can solve.
+    - `shared`: the reason why an object in use does not belong to this cluster, so that
+      a deletion keeps it.
     """
 
     state: State
@@ -42,20 +65,23 @@ class Found:
     duplicates: tuple[str, ...] = ()
     cause: type[ModelplaneError] | None = None
     uncertain: bool = False
+    health: HealthIssue | None = None
     shared: str = ""
 
 
-ABSENT = Found(State.ABSENT)
+ABSENT = CloudObservation(State.ABSENT)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """One object to work on. `known` has the facts of all objects that are there, by key, of this one too if it was there before.
+class ObjectWork:
+    """One object to work on.
 
-    `token` makes a repeated call safe: equal for all attempts of one epoch.
+    `known` has the facts of all existing objects by key, including this one if it
+    existed before. `token` makes a repeated call safe: it is equal for all attempts of
+    one epoch.
     """
 
-    owner: Owner
+    owner: ClusterOwner
     object: DesiredObject
     known: Mapping[str, Mapping[str, str]]
     token: str
@@ -64,31 +90,47 @@ class Wanted:
 
     @property
     def known_id(self) -> str:
-        """The id under which it was known; empty if it was not."""
+        """The id of the object, or an empty string if it was never observed."""
         return self.known.get(self.object.key, {}).get("id", "")
 
     def fact(self, fact: Fact) -> str:
-        """Give what another object reports. Raises NotYet for what is not known, so that nothing is created without it."""
+        """Return a fact of another object.
+
+        Raises NotYet if it is unknown, so that nothing is created without it.
+        """
         value = self.known.get(fact.key, {}).get(fact.name, "")
         if not value:
-            raise NotYet(f"{self.object.key} needs the {fact.name} of {fact.key}, which is not known yet")
+            raise NotYet(
+                f"{self.object.key} needs the {fact.name} of {fact.key}, which is not known "
+                "yet"
+            )
         return value
 
 
-class Handler(Protocol):
-    """One kind of object at one cloud. Every method may be called twice, and raises errors of `api_types.errors` only.
+class ObjectHandler(Protocol):
+    """One kind of object at one cloud.
 
-    The methods block: they are run in a thread.
+    Every method is idempotent and raises only the errors of `api_types.errors`. The
+    methods block, and run in a thread.
     """
 
-    def look(self, wanted: Wanted) -> Found:
-        """Find it by its id, name or owner mark, and compare it with what is wanted. Changes nothing."""
+    def look(self, wanted: ObjectWork) -> CloudObservation:
+        """Find the object by its id, name or owner mark, and compare it.
 
-    def create(self, wanted: Wanted) -> None:
-        """Create it. That it exists is success. Called only when it was not found."""
+        This changes nothing.
+        """
 
-    def update(self, wanted: Wanted, found: Found) -> None:
-        """Change what differs in place."""
+    def create(self, wanted: ObjectWork) -> None:
+        """Create the object, after none was found.
 
-    def delete(self, wanted: Wanted, found: Found) -> None:
-        """Begin to delete it, or the duplicate whose id `found` has. That it does not exist is success. Raises Dependency."""
+        An object that exists nevertheless is a success.
+        """
+
+    def update(self, wanted: ObjectWork, found: CloudObservation) -> None:
+        """Change the fields that differ, in place."""
+
+    def delete(self, wanted: ObjectWork, found: CloudObservation) -> None:
+        """Start the deletion of the object, or of the duplicate with the id of `found`.
+
+        A missing object is a success. Raises Dependency.
+        """

@@ -1,19 +1,23 @@
-"""How long the work on one object waits between two looks, and how long for what."""
+"""The intervals at which the work on one object polls."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Seconds. Polls are closer together in the first minutes; tests have shorter ones."""
+class PollPace:
+    """The intervals in seconds.
+
+    Polls are more frequent in the first minutes. Tests use shorter values.
+    """
 
     poll: float = 15.0
     poll_later: float = 30.0
     later_after: float = 300.0
     second_look: float = 15.0
-    """How long an object that may have been created just now is looked for before it is created again."""
+    """How long an activity waits for a new object before it creates the object again.
+    """
     second_look_every: float = 3.0
 
     def poll_after(self, passed: float) -> float:
-        """Give how long to wait for the next look, when so much time has passed."""
+        """Return the pause before the next poll, based on the time that has passed."""
         return self.poll if passed < self.later_after else self.poll_later

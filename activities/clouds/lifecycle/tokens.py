@@ -1,12 +1,18 @@
-"""The tokens by which clouds recognize a repeated call (spec/provisioning.md 2.3)."""
+"""The tokens by which clouds recognize a repeated call."""
 
 import uuid
 
-from activities.clouds.owner import Owner
+from activities.clouds.owner import ClusterOwner
 
 _NAMESPACE = uuid.UUID("5f0b5f3e-0c5b-5b5e-9a55-6d6f64656c70")
 
 
-def token_of(owner: Owner, key: str, digest: str, epoch: int) -> str:
-    """Give the token of an object: another one only for another content, or after the object was seen gone."""
-    return str(uuid.uuid5(_NAMESPACE, "\n".join((owner.digits, key, digest, str(epoch)))))
+def token_of(owner: ClusterOwner, key: str, digest: str, epoch: int) -> str:
+    """Return the token of an object.
+
+    It depends on the object's content and on the epoch, which increases after the
+    object was observed to be gone.
+    """
+    return str(
+        uuid.uuid5(_NAMESPACE, "\n".join((owner.digits, key, digest, str(epoch))))
+    )

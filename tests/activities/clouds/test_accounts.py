@@ -1,4 +1,4 @@
-"""From a reference to a cloud: credentials, the installation, endpoints and tokens of clusters there."""
+"""Accounts: credentials, the installation, and endpoints and tokens of clusters."""
 
 import asyncio
 import contextlib
@@ -9,19 +9,31 @@ import pytest
 
 from activities.clients.helm.command import OPERATION_SECONDS
 from activities.clients.helm.kubeconfig_file import TOKEN_SECONDS
-from activities.clients.kubernetes.credential import Credential
+from activities.clients.kubernetes.credential import BearerCredential
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clouds.accounts import CloudAccounts
 from activities.clouds.in_cluster import connection_of
 from activities.clouds.lifecycle.threads import CALLS_AT_ONCE
-from activities.clouds.provider import BearerToken, Endpoint
+from activities.clouds.provider import ApiServerEndpoint, BearerToken
 from activities.secrets.store import SecretMissing
-from api_types.errors import CredentialsInvalid, InvalidInput, PermissionDenied, Unsupported
+from api_types.errors import (
+    CredentialsInvalid,
+    InvalidInput,
+    PermissionDenied,
+    Unsupported,
+)
 from api_types.messages.clouds import CloudAccount
 from api_types.sections.clouds import ProvisionSettings
 from api_types.settings import KubeconfigSettings
 
-ACCOUNT = CloudAccount(provider="GKE", cluster="prod", cluster_uid="u", secret="gke-default", region="europe-west4", installation="acme")  # noqa: S106
+ACCOUNT = CloudAccount(
+    provider="GKE",
+    cluster="prod",
+    cluster_uid="u",
+    secret="gke-default",  # noqa: S106
+    region="europe-west4",
+    installation="acme",
+)
 
 
 class Secrets:
@@ -51,12 +63,14 @@ class Provider:
         self.tokens = self.endpoints = 0
 
     def pinned(self, account: CloudAccount) -> CloudAccount:
-        return account.model_copy(update={"project": account.project or "of the credential"})
+        return account.model_copy(
+            update={"project": account.project or "of the credential"}
+        )
 
-    def endpoint(self, account: CloudAccount) -> Endpoint:
+    def endpoint(self, account: CloudAccount) -> ApiServerEndpoint:
         del account
         self.endpoints += 1
-        return Endpoint(f"https://192.0.2.{self.endpoints}", "")
+        return ApiServerEndpoint(f"https://192.0.2.{self.endpoints}", "")
 
     def token(self, account: CloudAccount) -> BearerToken:
         del account
@@ -81,14 +95,19 @@ class World:
         self.secrets = Secrets(**(secrets or {"gke_default__credentials": "secret"}))
         self.provider = Provider(self.clock)
         self.opened: list[tuple[str, str]] = []
-        self.accounts = CloudAccounts(self.secrets, {"GKE": self._open}, ProvisionSettings(installation_id=installation), self.clock)
+        self.accounts = CloudAccounts(
+            self.secrets,
+            {"GKE": self._open},
+            ProvisionSettings(installation_id=installation),
+            self.clock,
+        )
 
     def _open(self, credential: str, region: str) -> Any:
         self.opened.append((credential, region))
         return self.provider
 
 
-def test_a_credential_that_is_another_one_now_is_used_from_the_next_call_on() -> None:
+def test_a_changed_credential_is_used_from_the_next_call_on() -> None:
     world = World()
     for _ in range(2):
         asyncio.run(world.accounts.provider(ACCOUNT))
@@ -97,7 +116,9 @@ def test_a_credential_that_is_another_one_now_is_used_from_the_next_call_on() ->
     assert world.opened == [("secret", "europe-west4"), ("another", "europe-west4")]
 
 
-def test_clients_are_made_anew_once_for_all_whose_credential_was_refused_together() -> None:
+def test_clients_are_replaced_once_for_all_concurrent_users_of_a_rejected_credential() -> (
+    None
+):
     world = World()
 
     async def provider() -> None:
@@ -114,8 +135,10 @@ def test_clients_are_made_anew_once_for_all_whose_credential_was_refused_togethe
     assert len(world.opened) == 2
 
 
-@pytest.mark.parametrize("broken", ["a missing one", "no credential", "one that the cloud refuses"])
-def test_a_broken_credential_takes_the_clients_of_no_other_account(broken: str) -> None:
+@pytest.mark.parametrize(
+    "broken", ["a missing one", "no credential", "one that the cloud refuses"]
+)
+def test_a_broken_credential_keeps_the_clients_of_other_accounts(broken: str) -> None:
     world = World(gke_default__credentials="secret", gke_bad__credentials="refused")
     asyncio.run(world.accounts.provider(ACCOUNT))
     other = ACCOUNT.model_copy(update={"secret": "gke-bad"})
@@ -129,7 +152,9 @@ def test_a_broken_credential_takes_the_clients_of_no_other_account(broken: str) 
             asyncio.run(world.accounts.provider(other))
         world.accounts.renew(other, seen)
         asyncio.run(world.accounts.provider(ACCOUNT))
-    assert [each for each in world.opened if each[0] == "secret"] == [("secret", "europe-west4")]
+    assert [each for each in world.opened if each[0] == "secret"] == [
+        ("secret", "europe-west4")
+    ]
     assert len(world.opened) == (4 if broken == "one that the cloud refuses" else 1)
 
 
@@ -140,35 +165,55 @@ def test_a_broken_credential_takes_the_clients_of_no_other_account(broken: str) 
         ({"gke_default__credentials": " "}, "is empty"),
         ({"gke_default__credentials": "x" * 70_000}, "at most 65536 are read"),
     ],
-    ids=["prv-18 missing", "empty", "too long"],
+    ids=["missing", "empty", "too long"],
 )
-def test_a_credential_that_cannot_be_one_is_refused_in_words(secrets: dict[str, str], said: str) -> None:
+def test_a_malformed_credential_is_refused_with_a_reason(
+    secrets: dict[str, str], said: str
+) -> None:
     with pytest.raises(CredentialsInvalid, match=said):
         asyncio.run(World(**secrets).accounts.provider(ACCOUNT))
 
 
 def test_a_cloud_without_clients_is_not_supported() -> None:
     with pytest.raises(Unsupported, match="creates no clusters at EKS"):
-        asyncio.run(World().accounts.provider(ACCOUNT.model_copy(update={"provider": "EKS"})))
+        asyncio.run(
+            World().accounts.provider(ACCOUNT.model_copy(update={"provider": "EKS"}))
+        )
 
 
 def test_the_installation_and_the_project_are_read_once() -> None:
     new = ACCOUNT.model_copy(update={"installation": ""})
-    secrets = {"gke_default__credentials": "x", "gke_default__project": "mine", "modelplane_installation__id": "of-the-secret"}
+    secrets = {
+        "gke_default__credentials": "x",
+        "gke_default__project": "mine",
+        "modelplane_installation__id": "of-the-secret",
+    }
     found = asyncio.run(World(installation="", **secrets).accounts.pinned(new))
     assert (found.installation, found.project) == ("of-the-secret", "mine")
-    again = asyncio.run(World(installation="of-the-settings", **secrets).accounts.pinned(found))
+    again = asyncio.run(
+        World(installation="of-the-settings", **secrets).accounts.pinned(found)
+    )
     assert (again.installation, again.project) == ("of-the-secret", "mine")
 
 
-@pytest.mark.parametrize("stored", [{}, {"modelplane_installation__id": "Not a name"}], ids=["none", "no name"])
-def test_without_an_installation_nothing_is_created_and_what_to_do_is_said(stored: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "stored",
+    [{}, {"modelplane_installation__id": "Not a name"}],
+    ids=["none", "no name"],
+)
+def test_without_an_installation_nothing_is_created_and_the_next_step_is_named(
+    stored: dict[str, str],
+) -> None:
     world = World(installation="", **{"gke_default__credentials": "x", **stored})
-    with pytest.raises(InvalidInput, match=r"modelplane-system/modelplane-installation"):
-        asyncio.run(world.accounts.pinned(ACCOUNT.model_copy(update={"installation": ""})))
+    with pytest.raises(
+        InvalidInput, match=r"modelplane-system/modelplane-installation"
+    ):
+        asyncio.run(
+            world.accounts.pinned(ACCOUNT.model_copy(update={"installation": ""}))
+        )
 
 
-def test_case_46_a_token_is_renewed_before_it_expires_and_when_it_was_refused() -> None:
+def test_a_token_is_renewed_before_it_expires_and_when_it_was_refused() -> None:
     world = World()
 
     async def tokens() -> list[str]:
@@ -183,7 +228,7 @@ def test_case_46_a_token_is_renewed_before_it_expires_and_when_it_was_refused() 
     assert asyncio.run(tokens()) == ["token 1", "token 1", "token 2", "token 3"]
 
 
-def test_case_47_every_helm_run_of_25_minutes_of_installing_has_a_token_that_outlives_it() -> None:
+def test_every_helm_run_has_a_token_that_outlives_it() -> None:
     world = World()
 
     async def runs() -> list[tuple[str, float]]:
@@ -199,11 +244,14 @@ def test_case_47_every_helm_run_of_25_minutes_of_installing_has_a_token_that_out
     assert min(left for _, left in seen) >= TOKEN_SECONDS - OPERATION_SECONDS > 0
 
 
-def test_a_cloud_whose_calls_hang_keeps_nobody_from_the_clusters_that_there_are() -> None:
+def test_a_cloud_whose_calls_hang_does_not_block_access_to_existing_clusters() -> None:
     world, answers = World(), threading.Event()
 
     async def access() -> tuple[str, str]:
-        held = [asyncio.ensure_future(world.accounts.threads.of(ACCOUNT)(answers.wait, 30)) for _ in range(2 * CALLS_AT_ONCE)]
+        held = [
+            asyncio.ensure_future(world.accounts.threads.of(ACCOUNT)(answers.wait, 30))
+            for _ in range(2 * CALLS_AT_ONCE)
+        ]
         try:
             token = await asyncio.wait_for(world.accounts.token(ACCOUNT, 60), 10)
             endpoint = await asyncio.wait_for(world.accounts.endpoint(ACCOUNT), 10)
@@ -215,7 +263,7 @@ def test_a_cloud_whose_calls_hang_keeps_nobody_from_the_clusters_that_there_are(
     assert asyncio.run(access()) == ("token 1", "https://192.0.2.1")
 
 
-def test_an_endpoint_is_asked_for_again_when_connections_fail() -> None:
+def test_an_endpoint_is_read_again_when_connections_fail() -> None:
     world = World()
 
     async def endpoints() -> list[str]:
@@ -229,14 +277,16 @@ def test_an_endpoint_is_asked_for_again_when_connections_fail() -> None:
     assert asyncio.run(endpoints()) == ["1", "1", "1", "2", "2"]
 
 
-def test_a_cluster_at_a_cloud_is_reached_without_a_kubeconfig_and_with_tokens_that_are_renewed() -> None:
+def test_a_cluster_at_a_cloud_is_reached_with_renewed_tokens_and_no_kubeconfig() -> (
+    None
+):
     world = World()
     pool = KubernetesPool(world.secrets, KubeconfigSettings(), clouds=world.accounts)
 
     async def used() -> tuple[str, str, bool, str]:
         access = await pool.access(connection_of(ACCOUNT))
         assert access.identity == "the identity in Secret modelplane-system/gke-default"
-        credential = Credential("prod", access)
+        credential = BearerCredential("prod", access)
         first = await credential.token()
         replaced = await credential.replace(first)
         return access.server, first, replaced, await credential.token_for(600)
@@ -249,5 +299,7 @@ def test_a_cluster_at_a_cloud_is_reached_without_a_kubeconfig_and_with_tokens_th
 def test_an_account_of_another_cluster_is_refused() -> None:
     world = World()
     pool = KubernetesPool(world.secrets, KubeconfigSettings(), clouds=world.accounts)
-    with pytest.raises(PermissionDenied, match="account is that of prod"):
-        asyncio.run(pool.access(connection_of(ACCOUNT).model_copy(update={"cluster": "other"})))
+    with pytest.raises(PermissionDenied, match="account belongs to prod"):
+        asyncio.run(
+            pool.access(connection_of(ACCOUNT).model_copy(update={"cluster": "other"}))
+        )

@@ -1,4 +1,4 @@
-"""Who may order the activities of a cluster at a cloud: only its own CloudCluster."""
+"""Only its own CloudCluster may order the activities of a cluster at a cloud."""
 
 from typing import Any
 
@@ -7,13 +7,27 @@ import pytest
 from activities.clouds.activities import CloudActivities
 from activities.clouds.in_cluster import InCluster
 from api_types.errors import CredentialsInvalid, PermissionDenied
-from api_types.messages.clouds import AuditCloud, CloudAccount, CloudObject, CloudObjectOrder, ObserveCloud, PlanCloud
+from api_types.messages.clouds import (
+    AuditCloud,
+    CloudAccount,
+    CloudObject,
+    CloudObjectOrder,
+    ObserveCloud,
+    PlanCloud,
+)
 from api_types.names import cloud_cluster_id
 from api_types.sections.clouds import ProvisionSettings
 from tests.activities.clouds.test_accounts import World
 from tests.activities.environment.asking import asked_by
 
-ACCOUNT = CloudAccount(provider="GKE", cluster="prod", cluster_uid="u", secret="none", region="europe-west4", installation="acme")  # noqa: S106
+ACCOUNT = CloudAccount(
+    provider="GKE",
+    cluster="prod",
+    cluster_uid="u",
+    secret="none",  # noqa: S106
+    region="europe-west4",
+    installation="acme",
+)
 OBJECT = CloudObject(key="net/vpc", kind="Network", name="prod-1")
 MANIFEST = {"spec": {"cluster": {"source": "GKE", "gke": {"region": "europe-west4"}}}}
 ORDERS = {
@@ -24,17 +38,34 @@ ORDERS = {
     "audit_cloud": AuditCloud(account=ACCOUNT),
 }
 OWN = cloud_cluster_id("prod", "u")
-OTHERS = ["inferencecluster/prod", cloud_cluster_id("prod", "another"), cloud_cluster_id("other", "u"), "cloud/prod/u/x", ""]
+OTHERS = [
+    "inferencecluster/prod",
+    cloud_cluster_id("prod", "another"),
+    cloud_cluster_id("other", "u"),
+    "cloud/prod/u/x",
+    "",
+]
 
 
 def activities() -> CloudActivities:
-    """Activities of a worker whose secret store has no credential: an order that is let through ends with CredentialsInvalid."""
+    """Activities of a worker whose secret store has no credential.
+
+    An order that passes the check ends with CredentialsInvalid.
+    """
     nothing: Any = None
-    return CloudActivities(World().accounts, InCluster(nothing, nothing), ProvisionSettings(installation_id="acme"))
+    return CloudActivities(
+        World().accounts,
+        InCluster(nothing, nothing),
+        ProvisionSettings(installation_id="acme"),
+    )
 
 
-def test_every_activity_is_here() -> None:
-    own = [name for name, each in vars(CloudActivities).items() if hasattr(each, "__temporal_activity_definition")]
+def test_every_activity_has_an_order() -> None:
+    own = [
+        name
+        for name, each in vars(CloudActivities).items()
+        if hasattr(each, "__temporal_activity_definition")
+    ]
     assert sorted(own) == sorted(ORDERS)
 
 

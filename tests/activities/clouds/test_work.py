@@ -1,4 +1,6 @@
-"""The activities of a CloudCluster at a cloud of the test: what a look says, and how work on one object goes on or ends."""
+"""The activities of a CloudCluster at a fake cloud: observations, and work on one
+object.
+"""
 
 import asyncio
 import threading
@@ -13,11 +15,16 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.clouds.accounts import CloudAccounts
 from activities.clouds.activities import CloudActivities
-from activities.clouds.graph import Call, DesiredObject
+from activities.clouds.graph import CloudCall, DesiredObject
 from activities.clouds.in_cluster import InCluster
 from activities.clouds.lifecycle.ensure import ensure
-from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
-from activities.clouds.lifecycle.pace import Pace
+from activities.clouds.lifecycle.handler import (
+    ABSENT,
+    CloudObservation,
+    ObjectWork,
+    State,
+)
+from activities.clouds.lifecycle.pace import PollPace
 from activities.clouds.lifecycle.threads import CALLS_AT_ONCE
 from activities.clouds.owner import owner_named
 from activities.clouds.wire import to_wire
@@ -49,36 +56,49 @@ from tests.activities.environment.asking import asked_by
 from tests.environment.scripted_cloud import GOOD
 from tests.workflows.cloud_cluster.control_plane import Secrets
 
-PACE = Pace(poll=0.001, poll_later=0.001, second_look=0.02, second_look_every=0.002)
-# For objects that show themselves: a busy machine may let 20 ms pass before the second look.
+PACE = PollPace(poll=0.001, poll_later=0.001, second_look=0.02, second_look_every=0.002)
+# For objects that appear by themselves. A busy machine may need 20 ms before the second
+# check.
 PATIENT = replace(PACE, second_look=60.0)
-ACCOUNT = CloudAccount(provider="GKE", cluster="prod", cluster_uid="u", secret="gke-default", region="europe-west4", installation="acme")  # noqa: S106
+ACCOUNT = CloudAccount(
+    provider="GKE",
+    cluster="prod",
+    cluster_uid="u",
+    secret="gke-default",  # noqa: S106
+    region="europe-west4",
+    installation="acme",
+)
 OWN = cloud_cluster_id("prod", "u")
 IN_CLUSTER = "Connection"
 
 
 @dataclass
 class Scenes:
-    """A handler whose looks are told, the last one for ever; an error is raised. What it does is kept."""
+    """A handler with scripted observations.
 
-    scenes: list[Found | Exception | Callable[[], Found]]
+    The last one repeats, and errors are raised.
+
+    Its writes are recorded.
+    """
+
+    scenes: list[CloudObservation | Exception | Callable[[], CloudObservation]]
     done: list[str] = field(default_factory=list)
 
-    def look(self, wanted: Wanted) -> Found:
+    def look(self, wanted: ObjectWork) -> CloudObservation:
         del wanted
         scene = self.scenes.pop(0) if len(self.scenes) > 1 else self.scenes[0]
         if isinstance(scene, Exception):
             raise scene
-        return scene if isinstance(scene, Found) else scene()
+        return scene if isinstance(scene, CloudObservation) else scene()
 
-    def create(self, wanted: Wanted) -> None:
+    def create(self, wanted: ObjectWork) -> None:
         self.done.append(f"create {wanted.epoch}")
 
-    def update(self, wanted: Wanted, found: Found) -> None:
+    def update(self, wanted: ObjectWork, found: CloudObservation) -> None:
         del wanted
         self.done.append(f"update {', '.join(found.changes)}")
 
-    def delete(self, wanted: Wanted, found: Found) -> None:
+    def delete(self, wanted: ObjectWork, found: CloudObservation) -> None:
         del wanted
         self.done.append(f"delete {found.id}")
 
@@ -90,7 +110,7 @@ class Provider:
     handlers: Mapping[str, Scenes]
     left: list[Leftover] = field(default_factory=list)
     undeletable: Mapping[str, Exception] = field(default_factory=dict)
-    """Why leftovers cannot be deleted, by id."""
+    """The errors of leftovers that cannot be deleted, by id."""
     asked_in: list[threading.Thread] = field(default_factory=list)
 
     def pinned(self, account: CloudAccount) -> CloudAccount:
@@ -113,7 +133,7 @@ class Provider:
 
 
 class Refusing:
-    """The API server of a cluster that lets nobody in."""
+    """A cluster whose API server rejects every connection."""
 
     async def at(self, connection: Any) -> Any:
         del connection
@@ -121,16 +141,25 @@ class Refusing:
 
 
 def an_object(kind: str) -> DesiredObject:
-    return DesiredObject(kind.lower(), kind, "prod-1", (), (Call("s", "create", {}),), "ready")
+    return DesiredObject(
+        kind.lower(), kind, "prod-1", (), (CloudCall("s", "create", {}),), "ready"
+    )
 
 
 def activities(*providers: tuple[str, Provider]) -> CloudActivities:
     """Activities of a worker with these clouds."""
     nothing: Any = None
     factories: Any = {name: partial(_opened, provider) for name, provider in providers}
-    accounts = CloudAccounts(Secrets(), factories, ProvisionSettings(installation_id="acme"))
+    accounts = CloudAccounts(
+        Secrets(), factories, ProvisionSettings(installation_id="acme")
+    )
     clusters: Any = Refusing()
-    return CloudActivities(accounts, InCluster(clusters, nothing), ProvisionSettings(installation_id="acme"), PACE)
+    return CloudActivities(
+        accounts,
+        InCluster(clusters, nothing),
+        ProvisionSettings(installation_id="acme"),
+        PACE,
+    )
 
 
 def _opened(provider: Provider, credential: str, region: str) -> Provider:
@@ -138,113 +167,201 @@ def _opened(provider: Provider, credential: str, region: str) -> Provider:
     return provider
 
 
-async def looked(**scenes: Found | Exception) -> dict[str, CloudObjectShown]:
-    """Look at these objects, by kind, and at the connection."""
-    work = activities(("GKE", Provider({kind: Scenes([scene]) for kind, scene in scenes.items()})))
+async def looked(**scenes: CloudObservation | Exception) -> dict[str, CloudObjectShown]:
+    """Observe these objects, by kind, and the connection."""
+    work = activities(
+        ("GKE", Provider({kind: Scenes([scene]) for kind, scene in scenes.items()}))
+    )
     objects = [to_wire(an_object(kind), "Quick") for kind in (*scenes, IN_CLUSTER)]
-    seen = await asked_by(OWN).run(work.observe_cloud, ObserveCloud(account=ACCOUNT, objects=objects))
+    seen = await asked_by(OWN).run(
+        work.observe_cloud, ObserveCloud(account=ACCOUNT, objects=objects)
+    )
     return {each.kind: each for each in seen.objects}
 
 
-# --- looks --------------------------------------------------------------------------------------------------------------------------------
+# Observations
 
 
-async def test_prv_56_an_object_that_cannot_be_looked_at_is_unknown_with_the_reason_and_hides_no_other() -> None:
-    seen = await looked(Role=PermissionDenied("iam:GetRole"), AccessEntry=ABSENT, VPC=Found(State.READY, "vpc-1"))
+async def test_an_object_that_lost_its_tags_is_unknown_with_the_reason() -> None:
+    text = "vpc-1 has lost its tag modelplane.ai/owner"
+    seen = await looked(VPC=CloudObservation(State.FOREIGN, reason=text))
+    assert (seen["VPC"].phase, seen["VPC"].message) == (
+        "Unknown",
+        f"it belongs to another owner ({text})",
+    )
+
+
+async def test_an_unobservable_object_is_unknown_with_the_reason_and_hides_no_other() -> (
+    None
+):
+    seen = await looked(
+        Role=PermissionDenied("iam:GetRole"),
+        AccessEntry=ABSENT,
+        VPC=CloudObservation(State.READY, "vpc-1"),
+    )
     assert {kind: each.phase for kind, each in seen.items()} == {
         "Role": "Unknown",
         "AccessEntry": "Absent",
         "VPC": "Ready",
         IN_CLUSTER: "Unknown",
     }
-    assert (seen["Role"].message, "401" in seen[IN_CLUSTER].message) == ("PermissionDenied: iam:GetRole", True)
+    assert (seen["Role"].message, "401" in seen[IN_CLUSTER].message) == (
+        "PermissionDenied: iam:GetRole",
+        True,
+    )
 
 
-async def test_prv_18_a_credential_that_the_cloud_refuses_ends_the_look() -> None:
+async def test_a_rejected_credential_ends_the_observation() -> None:
     with pytest.raises(CredentialsInvalid, match="expired"):
         await looked(Role=CredentialsInvalid("expired"))
 
 
-async def test_an_object_that_is_there_twice_is_shown_to_differ_so_that_work_on_it_deletes_the_other() -> None:
-    seen = await looked(VPC=Found(State.READY, "vpc-1", duplicates=("vpc-2",)))
-    assert (seen["VPC"].phase, seen["VPC"].message) == ("Differs", "it is there more than once: vpc-2")
+async def test_a_duplicated_object_is_shown_as_differing_and_the_duplicate_deleted() -> (
+    None
+):
+    seen = await looked(
+        VPC=CloudObservation(State.READY, "vpc-1", duplicates=("vpc-2",))
+    )
+    assert (seen["VPC"].phase, seen["VPC"].message) == (
+        "Differs",
+        "it exists more than once: vpc-2",
+    )
 
 
-async def test_an_object_that_is_gone_and_cannot_be_had_again_is_shown_as_broken() -> None:
-    seen = await looked(VPC=Found(State.ABSENT, reason="VPC vpc-1 is gone", cause=ReplaceRequired))
+async def test_a_deleted_object_that_cannot_be_recreated_is_shown_as_broken() -> None:
+    seen = await looked(
+        VPC=CloudObservation(
+            State.ABSENT, reason="VPC vpc-1 is gone", cause=ReplaceRequired
+        )
+    )
     assert (seen["VPC"].phase, seen["VPC"].message) == ("Broken", "VPC vpc-1 is gone")
 
 
-# --- work on one object -------------------------------------------------------------------------------------------------------------------
+# Work on one object
 
 
-def wanted(known_id: str = "", epoch: int = 0) -> Wanted:
+def wanted(known_id: str = "", epoch: int = 0) -> ObjectWork:
     known = {"vpc": {"id": known_id}} if known_id else {}
-    return Wanted(owner_named("acme", "prod", "u"), an_object("VPC"), known, "token", epoch)
+    return ObjectWork(
+        owner_named("acme", "prod", "u"), an_object("VPC"), known, "token", epoch
+    )
 
 
-async def ensured(handler: Scenes, work: Wanted) -> Found:
+async def ensured(handler: Scenes, work: ObjectWork) -> CloudObservation:
     return await ensure(handler, work, PACE, lambda _: None)
 
 
-async def test_prv_57_an_object_that_was_known_and_is_gone_is_left_to_the_next_epoch() -> None:
-    """The cloud gives the old answer for the token of before: the gateway that is deleted."""
+async def test_a_known_object_that_was_deleted_is_left_to_the_next_epoch() -> None:
+    """The cloud returns the old response for the old token: the deleted gateway."""
     gone = Scenes([ABSENT])
     assert (await ensured(gone, wanted("nat-1"))).state is State.ABSENT
     assert gone.done == []
 
 
-async def test_an_object_that_goes_while_it_is_waited_for_is_not_created_again_by_the_same_attempt() -> None:
-    """It may be a worker that lost Temporal: its cluster is deleted meanwhile."""
-    going = Scenes([Found(State.PENDING, "nat-1"), ABSENT])
+async def test_an_object_that_disappears_during_the_wait_is_not_recreated_by_the_same_attempt() -> (
+    None
+):
+    """This may be a worker without a connection to Temporal.
+
+    Its cluster is deleted meanwhile.
+    """
+    going = Scenes([CloudObservation(State.PENDING, "nat-1"), ABSENT])
     assert (await ensured(going, wanted())).state is State.ABSENT
     assert going.done == []
 
 
-async def test_an_object_that_goes_before_it_is_seen_is_left_to_the_next_epoch() -> None:
-    """The cloud gives the old answer for the token: that it is created."""
+async def test_an_object_that_disappears_before_it_is_seen_is_left_to_the_next_epoch() -> (
+    None
+):
+    """The cloud returns the old response for the token, as if the object were created."""
     gone = Scenes([ABSENT])
     assert (await ensured(gone, wanted())).state is State.ABSENT
     assert gone.done == ["create 0"] * 3
 
 
-async def test_what_is_waited_for_before_an_object_can_be_created_is_not_the_object() -> None:
-    busy = Scenes([Found(State.PENDING, reason="operation op-1 runs"), ABSENT, Found(State.READY, "gpu")])
+async def test_a_wait_before_the_creation_does_not_count_as_the_object() -> None:
+    busy = Scenes(
+        [
+            CloudObservation(State.PENDING, reason="operation op-1 runs"),
+            ABSENT,
+            CloudObservation(State.READY, "gpu"),
+        ]
+    )
     assert (await ensured(busy, wanted())).state is State.READY
     assert busy.done == ["create 0"]
 
 
-async def test_prv_25_an_object_that_is_listed_late_counts_as_there() -> None:
-    late = Scenes([Found(State.PENDING, "nat-1"), Found(State.ABSENT, uncertain=True), Found(State.READY, "nat-1")])
+async def test_an_object_that_is_listed_late_counts_as_existing() -> None:
+    late = Scenes(
+        [
+            CloudObservation(State.PENDING, "nat-1"),
+            CloudObservation(State.ABSENT, uncertain=True),
+            CloudObservation(State.READY, "nat-1"),
+        ]
+    )
     assert (await ensured(late, wanted())).state is State.READY
     assert late.done == []
 
 
-async def test_prv_71_an_object_that_is_listed_late_is_deleted() -> None:
-    scenes = Scenes([Found(State.ABSENT, uncertain=True), Found(State.ABSENT, uncertain=True), Found(State.READY, "x"), ABSENT])
+async def test_an_object_that_is_listed_late_is_deleted() -> None:
+    scenes = Scenes(
+        [
+            CloudObservation(State.ABSENT, uncertain=True),
+            CloudObservation(State.ABSENT, uncertain=True),
+            CloudObservation(State.READY, "x"),
+            ABSENT,
+        ]
+    )
     work = replace(activities(("GKE", Provider({"Address": scenes}))), pace=PATIENT)
-    order = CloudObjectOrder(account=ACCOUNT, object=to_wire(an_object("Address"), "Quick"), again=True)
+    order = CloudObjectOrder(
+        account=ACCOUNT, object=to_wire(an_object("Address"), "Quick"), again=True
+    )
     gone = await asked_by(OWN).run(work.delete_cloud_object, order)
     assert (gone.phase, scenes.done) == ("Absent", ["delete x"])
 
 
-async def test_an_object_that_cannot_be_had_again_is_not_created() -> None:
-    gone = Scenes([Found(State.ABSENT, reason="vpc-1 is gone, and cluster cannot move", cause=ReplaceRequired)])
+async def test_an_object_that_cannot_be_recreated_is_not_created() -> None:
+    gone = Scenes(
+        [
+            CloudObservation(
+                State.ABSENT,
+                reason="vpc-1 is gone, and cluster cannot move",
+                cause=ReplaceRequired,
+            )
+        ]
+    )
     with pytest.raises(ReplaceRequired, match="cluster cannot move"):
         await ensured(gone, wanted("vpc-1"))
     assert gone.done == []
 
 
-async def test_a_change_without_effect_is_made_three_times_and_then_said() -> None:
-    same = Scenes([Found(State.DIFFERS, "gpu", changes=("counts",), reason="status ACTIVE")])
-    with pytest.raises(CloudObjectBroken, match=r"was changed 3 times, and still differs in counts \(status ACTIVE\)"):
+async def test_a_change_without_effect_is_tried_three_times_and_then_reported() -> None:
+    same = Scenes(
+        [
+            CloudObservation(
+                State.DIFFERS, "gpu", changes=("counts",), reason="status ACTIVE"
+            )
+        ]
+    )
+    with pytest.raises(
+        CloudObjectBroken,
+        match=r"was changed 3 times, and still differs in counts \(status ACTIVE\)",
+    ):
         await ensured(same, wanted())
     assert same.done == ["update counts"] * 3
 
 
-async def test_changes_that_follow_one_another_are_all_made() -> None:
+async def test_successive_changes_are_all_applied() -> None:
     steps = Scenes(
-        [*(Found(State.DIFFERS, "cluster", changes=("version",), reason=f"1.{minor}") for minor in range(6)), Found(State.READY)]
+        [
+            *(
+                CloudObservation(
+                    State.DIFFERS, "cluster", changes=("version",), reason=f"1.{minor}"
+                )
+                for minor in range(6)
+            ),
+            CloudObservation(State.READY),
+        ]
     )
     assert (await ensured(steps, wanted())).state is State.READY
     assert len(steps.done) == 6
@@ -258,55 +375,95 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize(("error", "seconds", "told"), [row[1:] for row in TOLD], ids=[row[0] for row in TOLD])
-async def test_prv_4_the_workflow_is_told_of_what_lasts(error: type[TransientError], seconds: int, told: bool) -> None:
-    provider = Provider({"Subnets": Scenes([error("InvalidVpcID.NotFound: vpc-1 does not exist")])})
+@pytest.mark.parametrize(
+    ("error", "seconds", "told"),
+    [row[1:] for row in TOLD],
+    ids=[row[0] for row in TOLD],
+)
+async def test_the_workflow_gets_lasting_errors(
+    error: type[TransientError], seconds: int, told: bool
+) -> None:
+    provider = Provider(
+        {"Subnets": Scenes([error("InvalidVpcID.NotFound: vpc-1 does not exist")])}
+    )
     began = ActivityEnvironment.default_info().scheduled_time.timestamp()
     work = replace(activities(("GKE", provider)), clock=lambda: began + seconds)
-    order = CloudObjectOrder(account=ACCOUNT, object=to_wire(an_object("Subnets"), "Quick"))
+    order = CloudObjectOrder(
+        account=ACCOUNT, object=to_wire(an_object("Subnets"), "Quick")
+    )
     with pytest.raises(ApplicationError, match="vpc-1 does not exist") as failed:
         await asked_by(OWN).run(work.ensure_cloud_object, order)
     assert (failed.value.type, failed.value.non_retryable) == (error.__name__, told)
 
 
-# --- threads ------------------------------------------------------------------------------------------------------------------------------
+# Threads
 
 
-async def test_a_cloud_is_asked_whose_a_credential_is_in_a_thread() -> None:
-    """AWS is asked at the first use of a credential, by whichever activity that is."""
-    provider = Provider({"VPC": Scenes([ABSENT]), "Role": Scenes([Found(State.READY, "r")])})
+async def test_the_identity_of_a_credential_is_read_in_a_thread() -> None:
+    """AWS is called at the first use of a credential, by any activity."""
+    provider = Provider(
+        {"VPC": Scenes([ABSENT]), "Role": Scenes([CloudObservation(State.READY, "r")])}
+    )
     work, run = activities(("GKE", provider)), asked_by(OWN).run
-    await run(work.ensure_cloud_object, CloudObjectOrder(account=ACCOUNT, object=to_wire(an_object("Role"), "Quick")))
-    await run(work.delete_cloud_object, CloudObjectOrder(account=ACCOUNT, object=to_wire(an_object("VPC"), "Quick")))
-    await run(work.observe_cloud, ObserveCloud(account=ACCOUNT, objects=[to_wire(an_object("Role"), "Quick")]))
-    assert [thread is threading.main_thread() for thread in provider.asked_in] == [False] * 3
+    await run(
+        work.ensure_cloud_object,
+        CloudObjectOrder(account=ACCOUNT, object=to_wire(an_object("Role"), "Quick")),
+    )
+    await run(
+        work.delete_cloud_object,
+        CloudObjectOrder(account=ACCOUNT, object=to_wire(an_object("VPC"), "Quick")),
+    )
+    await run(
+        work.observe_cloud,
+        ObserveCloud(account=ACCOUNT, objects=[to_wire(an_object("Role"), "Quick")]),
+    )
+    assert [thread is threading.main_thread() for thread in provider.asked_in] == [
+        False
+    ] * 3
 
 
-async def test_a_cloud_that_does_not_answer_holds_up_nobody_else() -> None:
+async def test_a_cloud_that_does_not_respond_blocks_no_other_account() -> None:
     answers = threading.Event()
 
-    def hangs() -> Found:
+    def hangs() -> CloudObservation:
         answers.wait(30)
-        return Found(State.READY, "vpc-1")
+        return CloudObservation(State.READY, "vpc-1")
 
-    work = activities(("GKE", Provider({"VPC": Scenes([hangs])})), ("EKS", Provider({"VPC": Scenes([Found(State.READY, "vpc-2")])})))
-    # Other tests leave threads of this name.
+    work = activities(
+        ("GKE", Provider({"VPC": Scenes([hangs])})),
+        ("EKS", Provider({"VPC": Scenes([CloudObservation(State.READY, "vpc-2")])})),
+    )
+    # Other tests leave threads with this name.
     before = set(threading.enumerate())
     order = CloudObjectOrder(account=ACCOUNT, object=to_wire(an_object("VPC"), "Quick"))
-    held = [asyncio.create_task(asked_by(OWN).run(work.ensure_cloud_object, order)) for _ in range(10 * CALLS_AT_ONCE)]
+    held = [
+        asyncio.create_task(asked_by(OWN).run(work.ensure_cloud_object, order))
+        for _ in range(10 * CALLS_AT_ONCE)
+    ]
     try:
-        other = order.model_copy(update={"account": ACCOUNT.model_copy(update={"provider": "EKS", "secret": "eks-default"})})
-        found = await asyncio.wait_for(asked_by(OWN).run(work.ensure_cloud_object, other), 10)
+        other = order.model_copy(
+            update={
+                "account": ACCOUNT.model_copy(
+                    update={"provider": "EKS", "secret": "eks-default"}
+                )
+            }
+        )
+        found = await asyncio.wait_for(
+            asked_by(OWN).run(work.ensure_cloud_object, other), 10
+        )
         assert found.phase == "Ready"
         assert await asyncio.wait_for(asyncio.to_thread(lambda: GOOD), 10) == GOOD
         begun = set(threading.enumerate()) - before
-        assert sum(thread.name.startswith("GKE-gke-default") for thread in begun) == CALLS_AT_ONCE
+        assert (
+            sum(thread.name.startswith("GKE-gke-default") for thread in begun)
+            == CALLS_AT_ONCE
+        )
     finally:
         answers.set()
     assert {each.phase for each in await asyncio.gather(*held)} == {"Ready"}
 
 
-# --- leftovers ----------------------------------------------------------------------------------------------------------------------------
+# Leftovers
 
 
 def a_leftover(name: str, evidence: str = "a tag", *, ours: bool = True) -> Leftover:
@@ -314,27 +471,46 @@ def a_leftover(name: str, evidence: str = "a tag", *, ours: bool = True) -> Left
 
 
 async def audited(provider: Provider) -> CloudAudit:
-    found: CloudAudit = await asked_by(OWN).run(activities(("GKE", provider)).audit_cloud, AuditCloud(account=ACCOUNT, sweep=True))
+    found: CloudAudit = await asked_by(OWN).run(
+        activities(("GKE", provider)).audit_cloud,
+        AuditCloud(account=ACCOUNT, sweep=True),
+    )
     return found
 
 
-@pytest.mark.parametrize("error", [Dependency, InvalidInput, PermissionDenied, ServerError], ids=lambda each: each.__name__)
-async def test_a_leftover_that_cannot_be_deleted_holds_up_no_other(error: Any) -> None:
-    provider = Provider({}, [a_leftover("a"), a_leftover("b"), a_leftover("c")], {"b": error("it is protected")})
+@pytest.mark.parametrize(
+    "error",
+    [Dependency, InvalidInput, PermissionDenied, ServerError],
+    ids=lambda each: each.__name__,
+)
+async def test_a_leftover_that_cannot_be_deleted_does_not_block_other_deletions(
+    error: Any,
+) -> None:
+    provider = Provider(
+        {},
+        [a_leftover("a"), a_leftover("b"), a_leftover("c")],
+        {"b": error("it is protected")},
+    )
     found = await audited(provider)
     assert [each.id for each in found.swept] == ["a", "c"]
-    assert [(each.id, each.evidence) for each in found.leftovers] == [("b", f"{error.__name__}: it is protected; a tag")]
+    assert [(each.id, each.evidence) for each in found.leftovers] == [
+        ("b", f"{error.__name__}: it is protected; a tag")
+    ]
 
 
-@pytest.mark.parametrize("error", [CredentialsInvalid, Throttled], ids=lambda each: each.__name__)
-async def test_a_credential_that_is_refused_and_a_cloud_that_asks_for_patience_end_the_sweep(error: Any) -> None:
+@pytest.mark.parametrize(
+    "error", [CredentialsInvalid, Throttled], ids=lambda each: each.__name__
+)
+async def test_a_rejected_credential_or_throttling_ends_the_sweep(
+    error: Any,
+) -> None:
     provider = Provider({}, [a_leftover("a"), a_leftover("b")], {"a": error("no")})
     with pytest.raises((CredentialsInvalid, ApplicationError), match="no"):
         await audited(provider)
     assert [each.id for each in provider.left] == ["a", "b"]
 
 
-async def test_prv_9_2_what_the_pools_of_a_lost_inventory_stand_on_stays_until_they_are_gone() -> None:
+async def test_dependencies_of_unknown_pools_stay_until_these_are_gone() -> None:
     left = [
         Leftover(kind=kind, id=identity, ours=True, key=key)
         for kind, identity, key in (
@@ -352,15 +528,29 @@ async def test_prv_9_2_what_the_pools_of_a_lost_inventory_stand_on_stays_until_t
     assert [each.id for each in found.leftovers] == ["a", "nat-1", "node"]
     provider.undeletable = {}
     found = await audited(provider)
-    assert ([each.id for each in found.swept], found.leftovers) == (["a", "nat-1", "node"], [])
+    assert ([each.id for each in found.swept], found.leftovers) == (
+        ["a", "nat-1", "node"],
+        [],
+    )
 
 
-async def test_what_is_listed_can_be_carried_however_much_others_have_put_there() -> None:
-    """A workflow that carries more than Temporal takes is terminated, and then nobody looks after what it has."""
+async def test_the_list_of_leftovers_is_bounded() -> None:
+    """Temporal terminates a workflow whose state is too large, and then nothing manages
+    its objects.
+    """
     planted = [
-        a_leftover(f"projects/p/firewalls/{number}", "kubernetes.io/" + "x" * 2000, ours=False) for number in range(2 * LEFTOVERS_MAX)
+        a_leftover(
+            f"projects/p/firewalls/{number}", "kubernetes.io/" + "x" * 2000, ours=False
+        )
+        for number in range(2 * LEFTOVERS_MAX)
     ]
-    provider = Provider({}, [*planted, a_leftover("ours")], {"ours": Dependency("it is used")})
+    provider = Provider(
+        {}, [*planted, a_leftover("ours")], {"ours": Dependency("it is used")}
+    )
     found = await audited(provider)
-    assert (len(found.leftovers), found.more, found.leftovers[0].id) == (LEFTOVERS_MAX, LEFTOVERS_MAX + 1, "ours")
+    assert (len(found.leftovers), found.more, found.leftovers[0].id) == (
+        LEFTOVERS_MAX,
+        LEFTOVERS_MAX + 1,
+        "ours",
+    )
     assert len(found.model_dump_json()) < 256 * 1024

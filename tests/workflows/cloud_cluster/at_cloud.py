@@ -8,18 +8,25 @@ from typing import Any
 from temporalio import activity
 
 from api_types import labels
-from api_types.messages.cluster_work import EmptyCluster, RemainingObject, TeardownStepResult
+from api_types.messages.cluster_work import (
+    EmptyCluster,
+    RemainingObject,
+    TeardownStepResult,
+)
 from tests.activities.clouds.builders import L4, a_pool
 from tests.simulation.lives.virtual_plane import virtual_plane
 from tests.workflows.cloud_cluster.control_plane import CloudCalls
 from tests.workflows.environment.harness import ControlPlane, Json, reason
-from tests.workflows.environment.simulated_clusters import API_VERSION, SimulatedClusters
+from tests.workflows.environment.simulated_clusters import (
+    API_VERSION,
+    SimulatedClusters,
+)
 
 NAME = "prod"
 
 
 class AtCloud(SimulatedClusters):
-    """Simulated clusters that can be emptied."""
+    """Simulated clusters whose objects a test can remove."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
@@ -41,24 +48,45 @@ class AtCloud(SimulatedClusters):
 
 
 def a_class() -> Json:
-    device = {"name": "gpu", "claim": "DRA", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com", "count": 1}
+    device = {
+        "name": "gpu",
+        "claim": "DRA",
+        "driver": "gpu.nvidia.com",
+        "deviceClassName": "gpu.nvidia.com",
+        "count": 1,
+    }
     spec = {"devices": [device], "provisioning": L4}
-    return {"apiVersion": API_VERSION, "kind": "InferenceClass", "metadata": {"name": "l4"}, "spec": spec}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "InferenceClass",
+        "metadata": {"name": "l4"},
+        "spec": spec,
+    }
 
 
 def a_cluster(**annotations: str) -> Json:
     metadata = {"name": NAME, "annotations": {labels.STACK: "external", **annotations}}
-    spec = {"cluster": {"source": "GKE", "gke": {"region": "europe-west4"}}, "nodePools": [a_pool()]}
-    return {"apiVersion": API_VERSION, "kind": "InferenceCluster", "metadata": metadata, "spec": spec}
+    spec = {
+        "cluster": {"source": "GKE", "gke": {"region": "europe-west4"}},
+        "nodePools": [a_pool()],
+    }
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "InferenceCluster",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 @asynccontextmanager
-async def control_plane(clusters: AtCloud) -> AsyncIterator[tuple[ControlPlane, CloudCalls]]:
-    """A control plane in virtual time whose worker of calls to clouds has the scripted one."""
+async def control_plane(
+    clusters: AtCloud,
+) -> AsyncIterator[tuple[ControlPlane, CloudCalls]]:
+    """Start a control plane in virtual time whose cloud worker uses the scripted cloud."""
     async with virtual_plane(clusters) as plane:
         yield plane, clusters.cloud
 
 
 def held_by(expected: str) -> Callable[[Json], bool]:
-    """Whether the deletion of a cluster is held for this reason."""
+    """Return a predicate: the cluster's deletion is held for this reason."""
     return lambda seen: reason(seen, "Deleting") == expected

@@ -5,7 +5,11 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 from temporalio.client import Client
 
-from tests.workflows.cloud_cluster.control_plane import CloudPlane, cloud_plane, workflow_worker
+from tests.workflows.cloud_cluster.control_plane import (
+    CloudPlane,
+    cloud_plane,
+    workflow_worker,
+)
 from tests.workflows.environment.short_runs import server_with_short_runs
 
 # Far more than any of these tests needs.
@@ -14,20 +18,18 @@ _EVENTS = 20_000
 
 @pytest_asyncio.fixture(scope="package")
 async def server() -> AsyncIterator[Client]:
-    """A client of the server, which a worker of the workflow serves."""
+    """Start a server and a worker of the workflow; yield a client of the server."""
     async with server_with_short_runs(_EVENTS) as client, workflow_worker(client):
         yield client
 
 
 @pytest_asyncio.fixture
 async def gke(server: Client) -> AsyncIterator[CloudPlane]:
-    """A cluster at GKE."""
     async with cloud_plane(server, "GKE") as plane:
         yield plane
 
 
 @pytest_asyncio.fixture
 async def eks(server: Client) -> AsyncIterator[CloudPlane]:
-    """A cluster at EKS."""
     async with cloud_plane(server, "EKS") as plane:
         yield plane

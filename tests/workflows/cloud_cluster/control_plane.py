@@ -1,4 +1,7 @@
-"""A CloudCluster under test: a real Temporal server, its workers, a scripted cloud, and in the place of the InferenceCluster the test."""
+"""The fixture of a CloudCluster: a real Temporal server and workers, and a scripted cloud.
+
+The test plays the InferenceCluster.
+"""
 
 import asyncio
 import contextlib
@@ -16,8 +19,12 @@ from activities.clients.helm.port import ReleaseState
 from activities.clouds.accounts import CloudAccounts
 from activities.clouds.activities import CloudActivities, Patience
 from activities.clouds.in_cluster import InCluster
-from activities.clouds.lifecycle.pace import Pace
-from activities.cluster_objects.cluster_api import Kind, Listing, Selection
+from activities.clouds.lifecycle.pace import PollPace
+from activities.cluster_objects.cluster_api import (
+    GroupVersionKind,
+    ObjectList,
+    Selection,
+)
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.sending import send_signal
 from activities.secrets.store import SecretMissing
@@ -37,21 +44,46 @@ from workflows.cloud_cluster.workflow import CloudClusterWorkflow
 Json = dict[str, Any]
 NAME = "prod"
 CLASSES: Mapping[str, Json] = {
-    "l4": {"devices": [{"name": "gpu", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com"}], "provisioning": L4},
-    "g6": {"devices": [{"name": "gpu", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com"}], "provisioning": G6},
+    "l4": {
+        "devices": [
+            {
+                "name": "gpu",
+                "driver": "gpu.nvidia.com",
+                "deviceClassName": "gpu.nvidia.com",
+            }
+        ],
+        "provisioning": L4,
+    },
+    "g6": {
+        "devices": [
+            {
+                "name": "gpu",
+                "driver": "gpu.nvidia.com",
+                "deviceClassName": "gpu.nvidia.com",
+            }
+        ],
+        "provisioning": G6,
+    },
 }
 _WITHIN = 40.0
 
 
 class Secrets:
-    """A secret store with the credential of the cloud."""
+    """A secret store that holds the cloud's credential."""
 
     def __init__(self) -> None:
         self.credential: str | None = GOOD
 
     async def get(self, namespace: str, name: str, key: str) -> bytes:
-        """Give the credential. Raises SecretMissing when there is none, and for anything else."""
-        if name in ("gke-default", "eks-default") and key == "credentials" and self.credential is not None:
+        """Return the credential.
+
+        Raise SecretMissing if it was removed or another is requested.
+        """
+        if (
+            name in ("gke-default", "eks-default")
+            and key == "credentials"
+            and self.credential is not None
+        ):
             return self.credential.encode()
         raise SecretMissing(namespace, name, key)
 
@@ -63,7 +95,7 @@ class Secrets:
 
 
 class StubCluster:
-    """The API server of the cluster at the cloud: it answers, but to nobody while `shut`."""
+    """The API server of the created cluster. It refuses all calls while `shut`."""
 
     def __init__(self) -> None:
         self.shut: Callable[[], bool] = lambda: False
@@ -74,15 +106,19 @@ class StubCluster:
     async def at(self, connection: Any) -> Any:
         del connection
         if self.shut():
-            raise CredentialsInvalid("the API server does not accept this credential (401)")
+            raise CredentialsInvalid(
+                "the API server does not accept this credential (401)"
+            )
         return self
 
     async def version(self) -> str:
         return "v1.35.4"
 
-    async def list(self, selection: Selection) -> Listing:
-        assert selection == Selection(Kind("v1", "Node"), labels="modelplane.ai/pool=system")
-        return Listing([a_node("system", ready=self.nodes_ready)], "1")
+    async def list(self, selection: Selection) -> ObjectList:
+        assert selection == Selection(
+            GroupVersionKind("v1", "Node"), labels="modelplane.ai/pool=system"
+        )
+        return ObjectList([a_node("system", ready=self.nodes_ready)], "1")
 
     async def apply(self, manifest: Json) -> Json:
         self.applied.append(manifest["metadata"]["name"])
@@ -97,7 +133,7 @@ class StubCluster:
 
 
 class StubHelm:
-    """Helm for it."""
+    """Helm for the created cluster."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -120,28 +156,52 @@ class StubHelm:
 
 
 class CloudCalls:
-    """The calls to a scripted cloud, as a worker serves them."""
+    """The activities of the cloud worker, at a scripted cloud."""
 
     def __init__(self, source: str, **settings: Any) -> None:
         self.source = source
         self.cloud = ScriptedCloud()
         self.secrets = Secrets()
         self.cluster, self.helm = StubCluster(), StubHelm()
-        waits = {"drift_interval": 3600, "quota_retry": 3600, "capacity_retry": 3600, "pool_drain_wait": 3600}
-        self.settings = ProvisionSettings(installation_id="acme", **{**waits, **settings})
+        waits = {
+            "drift_interval": 3600,
+            "quota_retry": 3600,
+            "capacity_retry": 3600,
+            "pool_drain_wait": 3600,
+        }
+        self.settings = ProvisionSettings(
+            installation_id="acme", **{**waits, **settings}
+        )
         self.patience = Patience()
 
     def activities(self) -> CloudActivities:
-        accounts = CloudAccounts(self.secrets, {self.source: self.cloud.open}, self.settings)
-        pace = Pace(poll=0.05, poll_later=0.05, second_look=0.2, second_look_every=0.05)
-        return CloudActivities(accounts, InCluster(self.cluster, self.helm), self.settings, pace, self.patience)
+        accounts = CloudAccounts(
+            self.secrets, {self.source: self.cloud.open}, self.settings
+        )
+        pace = PollPace(
+            poll=0.05, poll_later=0.05, second_look=0.2, second_look_every=0.05
+        )
+        return CloudActivities(
+            accounts,
+            InCluster(self.cluster, self.helm),
+            self.settings,
+            pace,
+            self.patience,
+        )
 
     def calls(self) -> list[Callable[..., Any]]:
-        """The activities of a worker of calls to the cloud."""
         cloud = self.activities()
-        return [cloud.plan_cloud, cloud.ensure_cloud_object, cloud.delete_cloud_object, cloud.observe_cloud, cloud.audit_cloud]
+        return [
+            cloud.plan_cloud,
+            cloud.ensure_cloud_object,
+            cloud.delete_cloud_object,
+            cloud.observe_cloud,
+            cloud.audit_cloud,
+        ]
 
-    async def until_cloud(self, holds: Callable[[ScriptedCloud], bool], what: str = "") -> None:
+    async def until_cloud(
+        self, holds: Callable[[ScriptedCloud], bool], what: str = ""
+    ) -> None:
         async def look() -> ScriptedCloud:
             return self.cloud
 
@@ -166,10 +226,9 @@ class CloudPlane(CloudCalls):
     def handle(self) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(self.id)
 
-    # --- workers ----------------------------------------------------------------------------------------------------------------------
+    # Workers
 
     async def start_cloud_worker(self) -> None:
-        """Start a worker of calls to the cloud."""
         worker = Worker(
             self.client,
             task_queue=queues.CLOUD,
@@ -180,16 +239,25 @@ class CloudPlane(CloudCalls):
         await self._workers.enter_async_context(worker)
 
     async def stop_cloud_worker(self) -> None:
-        """Stop it, as a deployment does."""
+        """Stop the cloud worker gracefully, as a rolling update does."""
         await self._workers.aclose()
 
-    # --- messages ---------------------------------------------------------------------------------------------------------------------
+    # Messages
 
-    def order(self, *pools: Json, classes: Mapping[str, Json] | None = None, removable: tuple[str, ...] = (), **block: Any) -> CloudOrder:
-        """Want these pools."""
+    def order(
+        self,
+        *pools: Json,
+        classes: Mapping[str, Json] | None = None,
+        removable: tuple[str, ...] = (),
+        **block: Any,
+    ) -> CloudOrder:
+        """Return a new order for these pools."""
         self.numbers += 1
         region = {"GKE": "europe-west4", "EKS": "us-east-2"}[self.source]
-        cluster = {"source": self.source, self.source.lower(): {"region": region, **block}}
+        cluster = {
+            "source": self.source,
+            self.source.lower(): {"region": region, **block},
+        }
         spec = {"cluster": cluster, **({"nodePools": list(pools)} if pools else {})}
         return CloudOrder(
             uid=self.uid,
@@ -205,49 +273,63 @@ class CloudPlane(CloudCalls):
 
     async def delete(self, **more: Any) -> None:
         self.numbers += 1
-        await self.send(CloudClusterSignals.DELETE, CloudDelete(uid=self.uid, sequence=self.numbers, **more))
+        await self.send(
+            CloudClusterSignals.DELETE,
+            CloudDelete(uid=self.uid, sequence=self.numbers, **more),
+        )
 
     async def retry_now(self) -> None:
         await self.send(CloudClusterSignals.RETRY_NOW, RetryNow(by="test"))
 
     async def send(self, signal: Any, message: Message) -> bool:
-        return await send_signal(self.client, signal.request(cloud_cluster(NAME, self.uid), message))
+        return await send_signal(
+            self.client, signal.request(cloud_cluster(NAME, self.uid), message)
+        )
 
-    # --- looks ------------------------------------------------------------------------------------------------------------------------
+    # Looks
 
     async def progress(self) -> Json:
         seen: Json = await self.handle.query("progress")
         return seen
 
     async def until(self, holds: Callable[[Json], bool], what: str = "") -> Json:
-        seen: Json = await eventually(self.progress, holds, within=_WITHIN, longest_pause=0.3, what=what)
+        seen: Json = await eventually(
+            self.progress, holds, within=_WITHIN, longest_pause=0.3, what=what
+        )
         return seen
 
     async def ready(self) -> Json:
-        return await self.until(lambda seen: bool(seen["ready"]), "Ready")
+        """Wait until all objects match the plan."""
+        return await self.until(lambda seen: bool(seen["complete"]), "complete")
 
     async def settled(self) -> Json:
-        """Wait until the newest order is planned, and nothing is worked on: whatever it had to bring about was done."""
-        return await self.until(lambda seen: seen["planned"] and not any(each["running"] for each in seen["objects"]), "settled")
+        """Wait until the newest order is planned and all its work has ended."""
+        return await self.until(
+            lambda seen: (
+                seen["planned"] and not any(each["running"] for each in seen["objects"])
+            ),
+            "settled",
+        )
 
     async def gone(self) -> None:
-        """Wait until the CloudCluster has ended."""
         await asyncio.wait_for(self.handle.result(), _WITHIN)
 
     async def events(self) -> list[tuple[str, str]]:
         seen = await self.handle.query("describe")
-        return [(event["reason"], event["message"]) for event in seen["status"]["events"]]
+        return [
+            (event["reason"], event["message"]) for event in seen["status"]["events"]
+        ]
 
 
 def row(seen: Json, key: str) -> Json:
-    """Return one object of the progress; one without a phase while the progress does not have it."""
+    """Return one object of the progress, or one without a phase if it is missing."""
     found: list[Json] = [each for each in seen["objects"] if each["key"] == key]
     return found[0] if found else {"key": key, "phase": ""}
 
 
 @asynccontextmanager
 async def workflow_worker(client: Client) -> AsyncIterator[None]:
-    """Run the workflow, and what it sends with."""
+    """Serve the workflow and its messaging activities."""
     messaging = EntityClient()
     async with Worker(
         client,
@@ -255,15 +337,18 @@ async def workflow_worker(client: Client) -> AsyncIterator[None]:
         workflows=[CloudClusterWorkflow],
         activities=[messaging.signal, messaging.signal_many],
         workflow_runner=registry.runner(),
-        # Its detector of deadlocks measures wall time, which this process shares with the test and the activities.
+        # The deadlock detector measures wall time, which this process shares with the
+        # test and the activities.
         debug_mode=True,
     ):
         yield
 
 
 @asynccontextmanager
-async def cloud_plane(client: Client, source: str, **settings: Any) -> AsyncIterator[CloudPlane]:
-    """Start the worker of a cluster at a cloud, which its workflow is ended with."""
+async def cloud_plane(
+    client: Client, source: str, **settings: Any
+) -> AsyncIterator[CloudPlane]:
+    """Start the cloud worker of one cluster, and terminate its workflow at the end."""
     plane = CloudPlane(client, source, **settings)
     await plane.start_cloud_worker()
     try:

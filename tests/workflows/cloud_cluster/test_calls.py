@@ -1,18 +1,18 @@
-"""The activities that a CloudCluster has running, when all of them are stopped."""
+"""Cancelling all running activities of a CloudCluster."""
 
 import asyncio
 
 from workflows.cloud_cluster.calls import Calls
 
 
-async def test_what_an_activity_gives_while_all_are_stopped_begins_no_other() -> None:
+async def test_a_result_that_arrives_during_cancellation_starts_no_activity() -> None:
     calls, given = Calls(lambda: None), list[str]()
 
     async def broken() -> str:
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            # It had a result when the cancellation reached it.
+            # The activity already had a result when the cancellation arrived.
             return "broken"
         return "ready"
 
@@ -37,4 +37,4 @@ async def test_what_an_activity_gives_while_all_are_stopped_begins_no_other() ->
 
     calls.start("pool/gpu", deletes, end, lambda _: None)
     await asyncio.wait_for(ended.wait(), 10)
-    assert given == ["broken", "deletes", "absent"], "after that others begin"
+    assert given == ["broken", "deletes", "absent"], "later activities start"

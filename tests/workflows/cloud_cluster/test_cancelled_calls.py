@@ -1,6 +1,6 @@
-"""A call to the cloud that runs when a deletion is ordered may still create something: nothing is deleted before its end is known.
+"""A running cloud call may still create an object after a deletion is ordered.
 
-Numbers: spec/provisioning.md 11, and 9.5.
+Nothing is deleted before that call has ended.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import pytest
 
 from activities.clouds import activities
 from activities.clouds.calls import GuardedHandler
-from activities.clouds.lifecycle.handler import Wanted
+from activities.clouds.lifecycle.handler import ObjectWork
 from activities.heartbeat import heartbeating
 from tests.activities.clouds.builders import an_eks_pool
 from tests.environment.scripted_cloud import ScriptedHandler
@@ -22,13 +22,13 @@ _WITHIN = 30.0
 
 
 @pytest.mark.slow
-async def test_prv_71_9_5_what_a_call_creates_after_the_deletion_was_ordered_is_deleted_too(
+async def test_an_object_created_after_the_deletion_order_is_deleted_too(
     eks: CloudPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running, goes_on, cancelled = threading.Event(), threading.Event(), asyncio.Event()
     create, until_quiet = ScriptedHandler.create, GuardedHandler.until_quiet
 
-    def slow(handler: ScriptedHandler, wanted: Wanted) -> None:
+    def slow(handler: ScriptedHandler, wanted: ObjectWork) -> None:
         if wanted.object.key == ADDRESS:
             running.set()
             goes_on.wait(_WITHIN)
@@ -41,7 +41,7 @@ async def test_prv_71_9_5_what_a_call_creates_after_the_deletion_was_ordered_is_
 
     monkeypatch.setattr(ScriptedHandler, "create", slow)
     monkeypatch.setattr(GuardedHandler, "until_quiet", noted)
-    # A cancellation reaches an activity with a heartbeat.
+    # A cancellation reaches an activity through its heartbeat.
     monkeypatch.setattr(activities, "heartbeating", partial(heartbeating, 0.2))
     await eks.apply(an_eks_pool())
     assert await asyncio.to_thread(running.wait, _WITHIN)
@@ -51,9 +51,14 @@ async def test_prv_71_9_5_what_a_call_creates_after_the_deletion_was_ordered_is_
     seen = await eks.progress()
     assert (seen["phase"], ADDRESS in eks.cloud.things) == ("Deleting", False)
     history = await eks.handle.fetch_history()
-    ordered = [event.activity_task_scheduled_event_attributes.activity_id for event in history.events]
+    ordered = [
+        event.activity_task_scheduled_event_attributes.activity_id
+        for event in history.events
+    ]
     assert f"ensure {ADDRESS} 0" in ordered
-    assert [each for each in ordered if each.startswith("delete ")] == [], "its end is not known yet"
+    assert [each for each in ordered if each.startswith("delete ")] == [], (
+        "its end is not known yet"
+    )
     goes_on.set()
     await eks.gone()
     assert (eks.cloud.things, eks.cloud.written("create").count(ADDRESS)) == ({}, 1)

@@ -1,4 +1,4 @@
-"""What a CloudCluster decides after a failure, a change or a retry. Numbers: spec/provisioning.md 11, and sections of it."""
+"""Decisions of a CloudCluster after a failure, a change or a retry."""
 
 from datetime import timedelta
 
@@ -16,14 +16,20 @@ from api_types.errors import (
     ServerError,
     Throttled,
     Unsupported,
+    WorkerClockWrong,
 )
-from api_types.messages.clouds import CLUSTER_KEY, CloudObjectShown, CloudPlan, CloudProblem
+from api_types.messages.clouds import (
+    CLUSTER_KEY,
+    CloudObjectShown,
+    CloudPlan,
+    CloudProblem,
+)
 from tests.activities.clouds.builders import UID, a_pool
 from tests.workflows.cloud_cluster.decided import ACCOUNT, T0, Decided, of_key, ready
 from workflows.cloud_cluster import shown
 from workflows.cloud_cluster.account import idle_counts
 from workflows.cloud_cluster.calls import PLAN
-from workflows.cloud_cluster.failures import delay_after
+from workflows.cloud_cluster.failures import delay_after, delay_of_rebuild
 from workflows.entity.failures import Failure
 
 POOL = "pool/gpu"
@@ -35,29 +41,36 @@ HALF_HOUR = timedelta(minutes=30)
 
 
 def looked_broken(cluster: Decided, key: str) -> None:
-    """A look finds that an object that was Ready is broken."""
+    """Let a check find that a Ready object is broken."""
     kind = cluster.entry(key).object.kind
-    cluster.entries.observed(CloudObjectShown(key=key, kind=kind, name=key, phase="Broken", message="status ERROR"), None)
+    cluster.entries.observed(
+        CloudObjectShown(
+            key=key, kind=kind, name=key, phase="Broken", message="status ERROR"
+        ),
+        None,
+    )
     cluster.go()
 
 
-# --- what is broken -----------------------------------------------------------------------------------------------------------------------
+# Broken objects
 
 
-def test_prv_3_4_a_pool_that_recovered_is_kept_when_a_person_retries() -> None:
+def test_a_retry_keeps_a_pool_that_recovered() -> None:
     cluster = ready()
     looked_broken(cluster, POOL)
     cluster.entries.retry_all()
     cluster.go()
     cluster.end(POOL, "Ready")
-    assert (cluster.entry(POOL).phase, cluster.calls.started) == ("Ready", [POOL]), "it was looked at, and nothing else"
+    assert (cluster.entry(POOL).phase, cluster.calls.started) == ("Ready", [POOL]), (
+        "it was looked at, and nothing else"
+    )
     looked_broken(cluster, POOL)
     cluster.after(HALF_HOUR)
     cluster.end(POOL, "Broken")
-    assert cluster.calls.keys == [], "what a person wanted before counts no more"
+    assert cluster.calls.keys == [], "earlier retries do not count any more"
 
 
-def test_prv_3_4_a_pool_that_is_still_broken_is_built_again_when_a_person_retries() -> None:
+def test_a_retry_rebuilds_a_pool_that_is_still_broken() -> None:
     cluster = ready()
     looked_broken(cluster, POOL)
     cluster.entries.retry_all()
@@ -68,7 +81,9 @@ def test_prv_3_4_a_pool_that_is_still_broken_is_built_again_when_a_person_retrie
     assert (cluster.entry(POOL).epoch, cluster.entry(POOL).phase) == (1, "Creating")
 
 
-def test_prv_3_4_a_broken_pool_whose_deletion_fails_is_looked_at_before_the_next_one() -> None:
+def test_a_broken_pool_whose_deletion_failed_is_checked_before_the_next_attempt() -> (
+    None
+):
     cluster = ready()
     looked_broken(cluster, POOL)
     cluster.entries.retry_all()
@@ -77,10 +92,14 @@ def test_prv_3_4_a_broken_pool_whose_deletion_fails_is_looked_at_before_the_next
     cluster.calls.failed(POOL, DENIED)
     cluster.after(HALF_HOUR)
     cluster.end(POOL, "Ready")
-    assert (cluster.entry(POOL).phase, cluster.entry(POOL).epoch, cluster.calls.keys) == ("Ready", 0, [])
+    assert (
+        cluster.entry(POOL).phase,
+        cluster.entry(POOL).epoch,
+        cluster.calls.keys,
+    ) == ("Ready", 0, [])
 
 
-def test_prv_3_4_a_broken_control_plane_is_never_deleted_by_a_retry() -> None:
+def test_a_broken_control_plane_is_never_deleted_by_a_retry() -> None:
     cluster = ready()
     looked_broken(cluster, CLUSTER_KEY)
     cluster.entries.retry_all()
@@ -90,20 +109,25 @@ def test_prv_3_4_a_broken_control_plane_is_never_deleted_by_a_retry() -> None:
     assert cluster.entry(CLUSTER_KEY).failure.message == "status ERROR"
 
 
-def test_prv_4_1_a_broken_control_plane_is_not_usable_while_it_is_looked_at_again() -> None:
+def test_a_broken_control_plane_is_unusable_while_it_is_checked_again() -> None:
     cluster = ready()
     assert shown.is_usable(cluster.state)
     looked_broken(cluster, CLUSTER_KEY)
     cluster.after(HALF_HOUR)
-    assert (cluster.calls.keys, shown.is_usable(cluster.state)) == ([CLUSTER_KEY], False)
+    assert (cluster.calls.keys, shown.is_usable(cluster.state)) == (
+        [CLUSTER_KEY],
+        False,
+    )
     cluster.end(CLUSTER_KEY, "Ready")
     assert shown.is_usable(cluster.state)
 
 
-# --- plans that fail ----------------------------------------------------------------------------------------------------------------------
+# Plans that fail
 
 
-def test_case_18_a_credential_that_is_accepted_but_may_not_do_all_ends_the_pause_and_the_next_plan_waits() -> None:
+def test_an_accepted_credential_without_permissions_ends_the_pause_and_delays_the_plan() -> (
+    None
+):
     cluster = ready()
     cluster.order(a_pool(maxNodeCount=3))
     cluster.go()
@@ -117,6 +141,15 @@ def test_case_18_a_credential_that_is_accepted_but_may_not_do_all_ends_the_pause
     assert cluster.reasons[-3:] == ["CredentialsInvalid", "Resumed", "PermissionDenied"]
 
 
+def test_a_rejected_part_of_the_plan_leads_to_another_plan_at_once() -> None:
+    cluster = ready()
+    cluster.order(a_pool(maxNodeCount=3))
+    cluster.plan()
+    cluster.calls.failed(POOL, Failure("PlanOutdated", "the zone is rejected"))
+    cluster.go()
+    assert (cluster.calls.running(PLAN), cluster.reasons[-1]) == (True, "PlanOutdated")
+
+
 def test_a_corrected_order_does_not_wait_for_the_failure_of_the_one_before() -> None:
     cluster = Decided(a_pool(zones=["nowhere"]))
     cluster.go()
@@ -127,7 +160,7 @@ def test_a_corrected_order_does_not_wait_for_the_failure_of_the_one_before() -> 
     assert "InvalidInput" not in cluster.reasons
 
 
-def test_a_retry_while_a_plan_is_made_is_another_plan() -> None:
+def test_a_retry_during_planning_makes_another_plan() -> None:
     cluster = Decided()
     cluster.go()
     cluster.converge.plan_again()
@@ -151,9 +184,13 @@ def test_an_order_ends_the_wait_of_a_pause() -> None:
 
 
 @pytest.mark.parametrize("at", ["", "pool a"])
-def test_prv_4_1_a_cluster_that_is_refused_before_anything_is_there_is_asked_for_again(at: str) -> None:
+def test_a_cluster_refused_before_creation_is_planned_again(
+    at: str,
+) -> None:
     cluster = Decided(a_pool("a"))
-    refused = cluster.wanted(refused=(REFUSED.model_copy(update={"at": at}),)).model_copy(update={"objects": []})
+    refused = cluster.wanted(
+        refused=(REFUSED.model_copy(update={"at": at}),)
+    ).model_copy(update={"objects": []})
     cluster.plan(refused)
     assert (cluster.calls.keys, cluster.context.requeue_time) == ([], T0 + HALF_HOUR)
     cluster.after(HALF_HOUR - SECOND)
@@ -163,13 +200,15 @@ def test_prv_4_1_a_cluster_that_is_refused_before_anything_is_there_is_asked_for
     assert cluster.calls.keys == []
     cluster.converge.plan_again()
     cluster.plan()
-    assert "net/vpc" in cluster.calls.keys, "a retry is another plan at once, and what is offered by then is made"
+    assert "net/vpc" in cluster.calls.keys, (
+        "a retry makes another plan at once, and the pools offered by then are created"
+    )
     cluster.make_all()
     cluster.after(HALF_HOUR)
     assert cluster.calls.keys == []
 
 
-def test_a_retry_while_a_plan_is_made_that_is_refused_is_another_plan() -> None:
+def test_a_retry_during_planning_that_is_refused_makes_another_plan() -> None:
     cluster = Decided()
     cluster.go()
     cluster.converge.plan_again()
@@ -177,56 +216,84 @@ def test_a_retry_while_a_plan_is_made_that_is_refused_is_another_plan() -> None:
     assert cluster.calls.started == [PLAN, PLAN]
 
 
-# --- plans that change --------------------------------------------------------------------------------------------------------------------
+# Plans that change
 
 
-def test_a_refused_pool_holds_up_no_other() -> None:
+def test_a_refused_pool_does_not_block_other_pools() -> None:
     cluster = ready(a_pool("a", maxNodeCount=4), a_pool("b"))
     cluster.order(a_pool("a", maxNodeCount=6), a_pool("b", maxNodeCount=9), a_pool("c"))
     plan = cluster.wanted(refused=(REFUSED,))
-    cluster.plan(plan.model_copy(update={"objects": [each for each in plan.objects if each.pool != "b"]}))
+    cluster.plan(
+        plan.model_copy(
+            update={"objects": [each for each in plan.objects if each.pool != "b"]}
+        )
+    )
     cluster.make_all()
     assert cluster.calls.started == [PLAN, "pool/a", "pool/c"]
-    assert (cluster.entry("pool/b").phase, cluster.entry("pool/b").removed_since) == ("Ready", "")
+    assert (cluster.entry("pool/b").phase, cluster.entry("pool/b").removed_since) == (
+        "Ready",
+        "",
+    )
     assert cluster.state.plan is not None
-    assert [each.key for each in cluster.state.plan.objects if each.pool] == ["pool/a", "pool/c", "pool/b"]
+    assert [each.key for each in cluster.state.plan.objects if each.pool] == [
+        "pool/a",
+        "pool/c",
+        "pool/b",
+    ]
 
 
-def test_a_refused_cluster_stays_as_it_is() -> None:
+def test_a_refused_cluster_stays_unchanged() -> None:
     cluster = ready(a_pool("a"))
     before = cluster.state.plan.objects if cluster.state.plan else []
     cluster.order(a_pool("a", maxNodeCount=6), a_pool("c"))
-    cluster.plan(cluster.wanted(refused=(REFUSED, REFUSED.model_copy(update={"at": ""}))))
-    assert (cluster.calls.started, cluster.state.plan and cluster.state.plan.objects) == ([PLAN], before)
+    cluster.plan(
+        cluster.wanted(refused=(REFUSED, REFUSED.model_copy(update={"at": ""})))
+    )
+    assert (
+        cluster.calls.started,
+        cluster.state.plan and cluster.state.plan.objects,
+    ) == ([PLAN], before)
 
 
-def test_case_58_a_cluster_that_is_gone_still_says_so_after_a_change_of_the_spec() -> None:
+def test_a_cluster_that_is_gone_is_still_reported_gone_after_a_spec_change() -> None:
     cluster = ready()
-    cluster.entries.observed(CloudObjectShown(key=CLUSTER_KEY, kind="Cluster", name="c", phase="Absent"), None)
+    cluster.entries.observed(
+        CloudObjectShown(key=CLUSTER_KEY, kind="Cluster", name="c", phase="Absent"),
+        None,
+    )
     cluster.order(a_pool())
     cluster.plan(of_key(cluster.wanted(), CLUSTER_KEY, digest="of another version"))
     assert "modelplane retry" in shown.trouble(cluster.state)[1]
     assert CLUSTER_KEY not in cluster.calls.started
 
 
-def test_what_an_object_needs_is_taken_from_the_newest_plan() -> None:
+def test_the_dependencies_of_an_object_come_from_the_newest_plan() -> None:
     cluster = ready()
     cluster.order(a_pool())
     cluster.plan(of_key(cluster.wanted(), "sc", needs=["conn", POOL]))
-    assert (cluster.entry("sc").object.needs, cluster.calls.started) == (["conn", POOL], [PLAN])
+    assert (cluster.entry("sc").object.needs, cluster.calls.started) == (
+        ["conn", POOL],
+        [PLAN],
+    )
 
 
-# --- pools that are removed ---------------------------------------------------------------------------------------------------------------
+# Pools that are removed
 
 
-def test_case_55_a_removed_pool_goes_when_its_wait_ends_and_not_with_the_next_look() -> None:
+def test_a_removed_pool_is_deleted_when_its_wait_ends_rather_than_at_the_next_check() -> (
+    None
+):
     cluster = ready(a_pool("a"), a_pool("b"))
     cluster.order(a_pool("a"))
     cluster.plan(cluster.wanted(drain_seconds=1800))
     assert cluster.context.requeue_time == T0 + HALF_HOUR
     said = shown.report_of(cluster.state, UID, cluster.calls.keys)
     assert (said.ready, said.reason) == (True, "PoolDraining")
-    assert said.message == "pool b was removed and is deleted when no replica is on the cluster, at the latest at 12:30 UTC"
+    assert (
+        said.message
+        == "pool b was removed and is deleted once no replica runs on the cluster, "
+        "at the latest at 12:30 UTC"
+    )
     cluster.after(HALF_HOUR - SECOND)
     assert "pool/b" not in cluster.calls.keys
     cluster.after(SECOND)
@@ -236,35 +303,44 @@ def test_case_55_a_removed_pool_goes_when_its_wait_ends_and_not_with_the_next_lo
     assert "pool/b" not in cluster.state.inventory
 
 
-def test_case_55_a_pool_that_is_removed_while_it_is_made_holds_up_no_other() -> None:
+def test_a_pool_removed_during_its_creation_does_not_block_other_pools() -> None:
     cluster = ready(a_pool("a"))
-    cluster.order(a_pool("a"), a_pool("b"), a_pool("c"))
+    new = [a_pool(name) for name in "bcdefg"]
+    cluster.order(a_pool("a"), *new)
     cluster.plan()
-    assert [key for key in cluster.calls.keys if key != PLAN] == ["pool/b"], "GKE makes one after the other"
-    cluster.order(a_pool("a"), a_pool("c"))
+    running = [key for key in cluster.calls.keys if key != PLAN]
+    assert running == [f"pool/{name}" for name in "bcdef"], "GKE makes five at once"
+    cluster.order(a_pool("a"), *new[1:])
     cluster.plan()
     assert cluster.calls.stopped == ["pool/b"]
     cluster.go()
-    assert "pool/c" in cluster.calls.keys
+    assert "pool/g" in cluster.calls.keys
 
 
-def test_a_pool_that_is_changed_while_it_is_made_is_made_as_it_is_wanted_now() -> None:
+def test_a_pool_changed_during_its_creation_is_created_as_changed() -> None:
     cluster = ready(a_pool("a"))
     cluster.order(a_pool("a"), a_pool("b"))
     cluster.plan()
     cluster.order(a_pool("a"), a_pool("b"))
     cluster.plan()
-    assert (cluster.calls.keys, cluster.calls.stopped) == (["pool/b"], []), "it is wanted as before"
+    assert (cluster.calls.keys, cluster.calls.stopped) == (["pool/b"], []), (
+        "it is wanted as before"
+    )
     cluster.order(a_pool("a"), a_pool("b", maxNodeCount=7))
     cluster.go()
-    digest = next(each.digest for each in cluster.wanted().objects if each.key == "pool/b")
+    digest = next(
+        each.digest for each in cluster.wanted().objects if each.key == "pool/b"
+    )
     cluster.calls.done(PLAN, cluster.wanted())
     assert cluster.calls.stopped == ["pool/b"]
     cluster.go()
-    assert (cluster.calls.keys, cluster.entry("pool/b").object.digest) == (["pool/b"], digest)
+    assert (cluster.calls.keys, cluster.entry("pool/b").object.digest) == (
+        ["pool/b"],
+        digest,
+    )
 
 
-def test_case_55_the_deletion_of_a_pool_that_is_changed_is_not_stopped() -> None:
+def test_the_deletion_of_a_pool_that_is_changed_is_not_stopped() -> None:
     cluster = ready(a_pool("a"), a_pool("b"))
     cluster.order(a_pool("a"))
     cluster.plan(cluster.wanted(drain_seconds=1))
@@ -274,7 +350,7 @@ def test_case_55_the_deletion_of_a_pool_that_is_changed_is_not_stopped() -> None
     assert (cluster.calls.keys, cluster.calls.stopped) == (["pool/b"], [])
 
 
-def test_case_55_the_deletion_of_a_removed_pool_is_not_stopped() -> None:
+def test_the_deletion_of_a_removed_pool_is_not_stopped() -> None:
     cluster = ready(a_pool("a"), a_pool("b"))
     cluster.order(a_pool("a"))
     cluster.plan(cluster.wanted(drain_seconds=1))
@@ -283,20 +359,28 @@ def test_case_55_the_deletion_of_a_removed_pool_is_not_stopped() -> None:
     assert (cluster.calls.keys, cluster.calls.stopped) == (["pool/b"], [])
 
 
-# --- counts, waits ------------------------------------------------------------------------------------------------------------------------
+# Counts, waits
 
 
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ({"nodeCount": 1, "maxNodeCount": 4}, {"nodeCount": 3, "maxNodeCount": 4}, True),
+        (
+            {"nodeCount": 1, "maxNodeCount": 4},
+            {"nodeCount": 3, "maxNodeCount": 4},
+            True,
+        ),
         ({"nodeCount": 1}, {"nodeCount": 3, "maxNodeCount": 4}, True),
-        ({"nodeCount": 1, "maxNodeCount": 4}, {"nodeCount": 1, "maxNodeCount": 6}, False),
+        (
+            {"nodeCount": 1, "maxNodeCount": 4},
+            {"nodeCount": 1, "maxNodeCount": 6},
+            False,
+        ),
         ({"nodeCount": 1}, {"nodeCount": 3}, False),
         (None, {"nodeCount": 3, "maxNodeCount": 4}, False),
     ],
 )
-def test_prv_5_2_a_changed_count_of_a_pool_that_scales_by_itself_is_said_to_do_nothing(
+def test_a_changed_node_count_of_an_autoscaled_pool_is_reported_as_without_effect(
     before: dict[str, int] | None, after: dict[str, int], said: bool
 ) -> None:
     first = {"spec": {"nodePools": [a_pool("a", **before)] if before else []}}
@@ -313,6 +397,7 @@ PLANNED = CloudPlan(account=ACCOUNT, quota_seconds=11, capacity_seconds=12)
         (QuotaExceeded, PLANNED, 11),
         (CapacityUnavailable, PLANNED, 12),
         (CredentialsInvalid, PLANNED, 120),
+        (WorkerClockWrong, PLANNED, 120),
         (PermissionDenied, PLANNED, 900),
         (InvalidInput, PLANNED, 1800),
         (Unsupported, PLANNED, 1800),
@@ -324,5 +409,27 @@ PLANNED = CloudPlan(account=ACCOUNT, quota_seconds=11, capacity_seconds=12)
         (QuotaExceeded, None, 20),
     ],
 )
-def test_prv_4_1_the_next_attempt_waits_as_long_as_its_class_says(error: type[Exception], plan: CloudPlan | None, seconds: int) -> None:
-    assert delay_after(Failure(error.__name__, "no"), plan) == timedelta(seconds=seconds)
+def test_the_next_attempt_waits_as_long_as_its_class_says(
+    error: type[Exception], plan: CloudPlan | None, seconds: int
+) -> None:
+    assert delay_after(Failure(error.__name__, "no"), plan) == timedelta(
+        seconds=seconds
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "rebuilds", "minutes"),
+    [
+        (CloudObjectBroken, 0, 30),
+        (CloudObjectBroken, 1, 30),
+        (CloudObjectBroken, 2, 60),
+        (CloudObjectBroken, 3, 120),
+        (CloudObjectBroken, 40, 120),
+        (InvalidInput, 1, 30),
+    ],
+)
+def test_the_pause_before_the_next_rebuild_doubles(
+    error: type[Exception], rebuilds: int, minutes: int
+) -> None:
+    failure = Failure(error.__name__, "no")
+    assert delay_of_rebuild(failure, PLANNED, rebuilds) == timedelta(minutes=minutes)

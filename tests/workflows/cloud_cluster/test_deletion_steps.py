@@ -1,4 +1,7 @@
-"""The steps of a deletion that are more than one workflow's: each waits until the one before is really done (provisioning.md 9.2)."""
+"""The steps of a deletion across workflows.
+
+Each step waits until the step before it has really ended.
+"""
 
 from api_types.messages.clouds import CLUSTER_KEY
 from api_types.messages.cluster_work import RemainingObject
@@ -7,12 +10,18 @@ from tests.workflows.cloud_cluster.at_cloud import NAME, AtCloud, control_plane,
 from tests.workflows.cloud_cluster.test_cluster_gone import NAMESPACE, a_replica
 from tests.workflows.environment.harness import message
 
-# Ruling 71 holds above D4: those of users are not deleted but waited for (`test_stk_37`); this one is ours, and on its way out.
-OURS = RemainingObject(id="v1/Service/envoy-gateway-system/envoy", why="finalizer service.kubernetes.io/load-balancer-cleanup")
+# The deletion waits for objects of users instead of deleting them. This object is
+# Modelplane's own and is already being deleted.
+OURS = RemainingObject(
+    id="v1/Service/envoy-gateway-system/envoy",
+    why="finalizer service.kubernetes.io/load-balancer-cleanup",
+)
 
 
 @on_a_virtual_loop
-async def test_prv_63_9_2_d2_d4_d8_replicas_then_load_balancers_then_the_control_plane_then_what_it_stood_on() -> None:
+async def test_replicas_load_balancers_control_plane_and_network_are_deleted_in_this_order() -> (
+    None
+):
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):
         cloud, replica = at_cloud.cloud, await a_replica(plane)
@@ -21,14 +30,25 @@ async def test_prv_63_9_2_d2_d4_d8_replicas_then_load_balancers_then_the_control
         seen = await plane.until("InferenceCluster", NAME, held_by("Occupied"))
         assert f"{NAMESPACE}/{replica}" in message(seen, "Deleting")
         await plane.delete("ModelDeployment", "qwen", NAMESPACE)
-        seen = await plane.until("InferenceCluster", NAME, held_by("LoadBalancersRemaining"))
+        seen = await plane.until(
+            "InferenceCluster", NAME, held_by("LoadBalancersRemaining")
+        )
         assert "--force" not in message(seen, "Deleting"), "nobody has to do anything"
-        assert (cloud.written("delete"), cloud.written("audit"), clusters.emptied) == ([], [], [])
+        assert (cloud.written("delete"), cloud.written("audit"), clusters.emptied) == (
+            [],
+            [],
+            [],
+        )
         cloud.hold.add(CLUSTER_KEY)
         clusters.holding = []
-        await at_cloud.until_cloud(lambda cloud: CLUSTER_KEY in cloud.written("delete"), "the order to delete it")
+        await at_cloud.until_cloud(
+            lambda cloud: CLUSTER_KEY in cloud.written("delete"),
+            "the order to delete it",
+        )
         looks = cloud.looks[CLUSTER_KEY]
-        await at_cloud.until_cloud(lambda cloud: cloud.looks[CLUSTER_KEY] > looks + 5, "looks at its end")
+        await at_cloud.until_cloud(
+            lambda cloud: cloud.looks[CLUSTER_KEY] > looks + 5, "looks at its end"
+        )
         assert (cloud.written("delete"), clusters.emptied) == ([CLUSTER_KEY], [NAME])
         cloud.hold.clear()
         await plane.gone("InferenceCluster", NAME)

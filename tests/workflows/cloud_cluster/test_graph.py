@@ -1,4 +1,4 @@
-"""Which objects are deleted when, for the real graphs of both clouds; pure."""
+"""The deletion order in the real object graphs of both clouds. These tests are pure."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -11,37 +11,66 @@ from activities.clouds.eks.handlers.table import WORK
 from activities.clouds.eks.wanted.inputs import EksFacts
 from activities.clouds.wire import to_wire
 from api_types.messages.clouds import CloudAccount, CloudObject, CloudOrder, CloudPlan
-from tests.activities.clouds.builders import INSTALLATION, ROLE, UID, a_pool, an_eks_pool, eks, gke
+from tests.activities.clouds.builders import (
+    INSTALLATION,
+    ROLE,
+    UID,
+    a_pool,
+    an_eks_pool,
+    eks,
+    gke,
+)
 from workflows.cloud_cluster import graph
-from workflows.cloud_cluster.state import CloudState, Entry
+from workflows.cloud_cluster.state import CloudState, InventoryEntry
 from workflows.entity.failures import Failure
 
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
 EFA = {"className": "p5en", "fabric": {"type": "EFA"}}
-# What a control plane stands on, and what nodes, pods and controllers use to the end.
+# The base of a control plane, and objects that nodes, pods and controllers use until
+# the end.
 BENEATH = ("net/", "iam/", "sg/", "efs", "api/")
 
 
 def objects_of(desired: Desired) -> list[CloudObject]:
-    """The objects as a plan has them; those of pools name their pool."""
+    """Return the objects of a plan. The objects of a pool name their pool."""
     own = {f"{kind}/{name}": name for kind in ("pool", "lt") for name in ("gpu", "efa")}
-    return [to_wire(each, WORK.get(each.kind, "Quick"), own.get(each.key, "")) for each in desired.objects]
+    return [
+        to_wire(each, WORK.get(each.kind, "Quick"), own.get(each.key, ""))
+        for each in desired.objects
+    ]
 
 
-def a_state(provider: Any, objects: list[CloudObject], wanted: list[CloudObject] | None = None) -> CloudState:
-    """A cluster of which these objects are Ready, and of which these are wanted; it has room for all work at once."""
-    account = CloudAccount(provider=provider, cluster="prod", cluster_uid=UID, secret="s", region="r", installation=INSTALLATION)  # noqa: S106
+def a_state(
+    provider: Any, objects: list[CloudObject], wanted: list[CloudObject] | None = None
+) -> CloudState:
+    """Return a cluster with these Ready objects and these wanted keys, without limits
+    on parallel work.
+    """
+    account = CloudAccount(
+        provider=provider,
+        cluster="prod",
+        cluster_uid=UID,
+        secret="s",  # noqa: S106
+        region="r",
+        installation=INSTALLATION,
+    )
     state = CloudState(account=account)
     state.plan = CloudPlan(
-        account=account, cloud_cluster="prod", objects=wanted if wanted is not None else objects, parallel=100, drain_seconds=1800
+        account=account,
+        cloud_cluster="prod",
+        objects=wanted if wanted is not None else objects,
+        parallel=100,
+        drain_seconds=1800,
     )
     for each in objects:
-        state.inventory[each.key] = Entry(object=each, phase="Ready", made=each.digest, was_ready=True, tried=True)
+        state.inventory[each.key] = InventoryEntry(
+            object=each, phase="Ready", made=each.digest, was_ready=True, tried=True
+        )
     return state
 
 
 def waves(state: CloudState) -> list[list[str]]:
-    """What is deleted together, one after the other, until nothing is left."""
+    """Return the keys that are deleted together, wave by wave, until nothing is left."""
     found = list[list[str]]()
     while wave := [entry.object.key for entry in graph.to_delete(state, [], NOW)]:
         found.append(wave)
@@ -59,7 +88,9 @@ CLUSTERS = {
 
 
 @pytest.mark.parametrize("provider", CLUSTERS)
-def test_case_62_what_a_cluster_stands_on_stays_until_the_control_plane_is_gone(provider: str) -> None:
+def test_network_and_roles_stay_until_the_control_plane_is_gone(
+    provider: str,
+) -> None:
     when = at_of(waves(a_state(provider, objects_of(CLUSTERS[provider]))))
     beneath = [key for key in when if key.startswith(BENEATH)]
     assert beneath
@@ -68,9 +99,16 @@ def test_case_62_what_a_cluster_stands_on_stays_until_the_control_plane_is_gone(
     assert all(when[key] < when["cluster"] for key in above)
 
 
-def test_case_62_releases_pools_templates_control_plane_storage_network_and_roles_of_eks_go_in_this_order() -> None:
+def test_the_objects_of_eks_are_deleted_in_the_documented_order() -> None:
     when = at_of(waves(a_state("EKS", objects_of(CLUSTERS["EKS"]))))
-    assert when["chart/cluster-autoscaler"] < when["pool/efa"] < when["lt/efa"] < when["cluster"] < when["sg/efa"] < when["net/vpc"]
+    assert (
+        when["chart/cluster-autoscaler"]
+        < when["pool/efa"]
+        < when["lt/efa"]
+        < when["cluster"]
+        < when["sg/efa"]
+        < when["net/vpc"]
+    )
     assert when["addon/coredns"] < when["pool/system"] < when["cluster"]
     assert when["efs/mounts"] < when["efs"]
     assert when["efs/mounts"] < when["sg/efs"] < when["net/vpc"]
@@ -78,29 +116,32 @@ def test_case_62_releases_pools_templates_control_plane_storage_network_and_role
     assert when["cluster"] < when["iam/node"]
 
 
-def test_what_a_cluster_stands_on_goes_where_there_was_never_a_control_plane() -> None:
-    state = a_state("EKS", [each for each in objects_of(CLUSTERS["EKS"]) if each.key.startswith(BENEATH)])
+def test_network_and_roles_are_deleted_if_there_was_never_a_control_plane() -> None:
+    state = a_state(
+        "EKS",
+        [each for each in objects_of(CLUSTERS["EKS"]) if each.key.startswith(BENEATH)],
+    )
     first, second, *_ = waves(state)
     assert "net/routes-private" in first
     assert "net/routes-public" in second, "private routes need public ones"
 
 
 def at_of(found: list[list[str]]) -> Mapping[str, int]:
-    """The number of the wave of each key."""
+    """Return the wave number of each key."""
     return {key: number for number, wave in enumerate(found) for key in wave}
 
 
-# --- objects that are not wanted any more ----------------------------------------------------------------------------------------------
+# Objects that are not wanted any more
 
 
 def removable(state: CloudState, *pools: str) -> set[str]:
-    """The keys that may be deleted, where these pools are in the spec."""
+    """Return the keys that may be deleted while these pools are in the spec."""
     manifest = {"spec": {"nodePools": [{"name": name} for name in pools]}}
     state.order = CloudOrder(uid=UID, sequence=1, generation=1, manifest=manifest)
     return {entry.object.key for entry in graph.to_remove(state, [], NOW)}
 
 
-def test_prv_7_9_the_driver_of_efa_stays_until_the_last_efa_pool_is_gone() -> None:
+def test_the_efa_driver_stays_until_the_last_efa_pool_is_gone() -> None:
     everything, wanted = objects_of(CLUSTERS["EKS"]), objects_of(eks(an_eks_pool()))
     state = a_state("EKS", everything, wanted)
     assert removable(state, "gpu") == set(), "the pool drains, with running replicas"
@@ -110,22 +151,30 @@ def test_prv_7_9_the_driver_of_efa_stays_until_the_last_efa_pool_is_gone() -> No
     assert removable(state, "gpu") == {"chart/aws-dranet", "sg/efa"}
 
 
-def test_prv_7_5_the_entry_of_a_role_stays_until_that_of_another_one_lets_in() -> None:
+def test_an_access_entry_stays_until_another_role_has_access() -> None:
     before = objects_of(CLUSTERS["EKS"])
-    rotated = EksFacts(zones=("us-east-2a", "us-east-2b", "us-east-2c"), principal=f"{ROLE}-rotated")
+    rotated = EksFacts(
+        zones=("us-east-2a", "us-east-2b", "us-east-2c"), principal=f"{ROLE}-rotated"
+    )
     wanted = objects_of(eks(an_eks_pool(), an_eks_pool("efa", **EFA), facts=rotated))
     state = a_state("EKS", before, wanted)
     state.inventory["conn"].object = next(each for each in wanted if each.key == "conn")
     old = next(each.key for each in before if each.kind == "AccessEntry")
     new = next(each for each in wanted if each.kind == "AccessEntry")
     assert removable(state, "gpu", "efa") == set()
-    state.inventory[new.key] = Entry(object=new, phase="Ready", failure=Failure("PermissionDenied", "no"))
+    state.inventory[new.key] = InventoryEntry(
+        object=new, phase="Ready", failure=Failure("PermissionDenied", "no")
+    )
     assert removable(state, "gpu", "efa") == set()
-    state.inventory[new.key] = Entry(object=new, phase="Ready", made=new.digest, was_ready=True, tried=True)
+    state.inventory[new.key] = InventoryEntry(
+        object=new, phase="Ready", made=new.digest, was_ready=True, tried=True
+    )
     assert removable(state, "gpu", "efa") == {old}
 
 
-def test_the_entry_of_a_role_goes_with_the_control_plane_also_where_pools_do_not() -> None:
+def test_an_access_entry_is_deleted_with_the_control_plane_even_if_pools_remain() -> (
+    None
+):
     state = a_state("EKS", objects_of(CLUSTERS["EKS"]))
     state.deleted_pools = True
     keys = [key for wave in waves(state) for key in wave]
@@ -133,22 +182,38 @@ def test_the_entry_of_a_role_goes_with_the_control_plane_also_where_pools_do_not
     assert "addon/vpc-cni" in keys
 
 
-def test_prv_7_9_the_driver_of_efa_stays_for_a_pool_that_cannot_be_changed_in_place() -> None:
-    state = a_state("EKS", objects_of(CLUSTERS["EKS"]), objects_of(eks(an_eks_pool(), an_eks_pool("efa", className="p5en"))))
+def test_the_efa_driver_stays_for_a_pool_that_cannot_be_changed_in_place() -> None:
+    state = a_state(
+        "EKS",
+        objects_of(CLUSTERS["EKS"]),
+        objects_of(eks(an_eks_pool(), an_eks_pool("efa", className="p5en"))),
+    )
     assert removable(state, "gpu", "efa") == set(), "its nodes still have EFA"
 
 
-# --- objects that may be made ----------------------------------------------------------------------------
+# Objects that may be made
 
 
-def wanted(key: str, *needs: str, work: Any = "Quick", digest: str = "2") -> CloudObject:
-    return CloudObject(key=key, kind="Network", name=key, needs=list(needs), work=work, digest=digest)
+def wanted(
+    key: str, *needs: str, work: Any = "Quick", digest: str = "2"
+) -> CloudObject:
+    return CloudObject(
+        key=key, kind="Network", name=key, needs=list(needs), work=work, digest=digest
+    )
 
 
-def an_entry(key: str, **fields: Any) -> Entry:
-    """An object that is there as it is wanted."""
+def an_entry(key: str, **fields: Any) -> InventoryEntry:
+    """Return the entry of an object that exists as wanted."""
     each = wanted(key)
-    return Entry(**{"object": each, "phase": "Ready", "made": each.digest, "was_ready": True, **fields})
+    return InventoryEntry(
+        **{
+            "object": each,
+            "phase": "Ready",
+            "made": each.digest,
+            "was_ready": True,
+            **fields,
+        }
+    )
 
 
 LATER, EARLIER = ((NOW + timedelta(seconds=seconds)).isoformat() for seconds in (1, -1))
@@ -164,7 +229,11 @@ FAILED = Failure("Quota", "no room")
         ([an_entry("a")], ["a"], ["c"]),
         ([an_entry("a", made="1")], [], ["a", "c"]),
         ([an_entry("a", made="1", failure=FAILED, retry_at=LATER)], [], ["b", "c"]),
-        ([an_entry("a", made="1", failure=FAILED, retry_at=EARLIER)], [], ["a", "b", "c"]),
+        (
+            [an_entry("a", made="1", failure=FAILED, retry_at=EARLIER)],
+            [],
+            ["a", "b", "c"],
+        ),
         ([an_entry("a", phase="Waiting", failure=FAILED, retry_at=LATER)], [], ["c"]),
         ([an_entry("a", phase="Absent", held=True)], [], ["c"]),
         ([an_entry("a"), an_entry("b"), an_entry("c")], [], []),
@@ -182,32 +251,42 @@ FAILED = Failure("Quota", "no room")
         "everything is there",
     ],
 )
-def test_what_has_all_that_it_needs_begins(entries: list[Entry], running: list[str], begun: list[str]) -> None:
+def test_an_object_with_all_its_dependencies_is_started(
+    entries: list[InventoryEntry], running: list[str], begun: list[str]
+) -> None:
     state = a_state("EKS", [], [wanted("a"), wanted("b", "a"), wanted("c", "unknown")])
     state.inventory = {entry.object.key: entry for entry in entries}
     assert [each.key for each in graph.to_ensure(state, running, NOW)] == begun
 
 
+POOLS = [f"p{number}" for number in range(6)]
+
+
 @pytest.mark.parametrize(
     ("provider", "parallel", "running", "begun"),
     [
-        ("GKE", 9, [], ["p0", "n"]),
-        ("GKE", 9, ["p0"], ["n"]),
-        ("EKS", 9, [], ["p0", "p1", "p2", "p3", "n"]),
-        ("EKS", 9, ["p0"], ["p1", "p2", "p3", "n"]),
-        ("EKS", 2, [], ["p0", "p1"]),
-        ("EKS", 2, ["n"], ["p0"]),
-        ("EKS", 1, ["n"], []),
+        ("GKE", 9, [], [*POOLS[:5], "n"]),
+        ("GKE", 9, ["p0"], [*POOLS[1:5], "n"]),
+        ("EKS", 9, [], [*POOLS, "n"]),
+        ("EKS", 9, ["p0"], [*POOLS[1:], "n"]),
+        ("EKS", 1, POOLS, ["n"]),
+        ("EKS", 1, ["n"], POOLS),
+        ("GKE", 1, ["n"], POOLS[:5]),
     ],
 )
-def test_so_much_is_worked_on_at_once(provider: str, parallel: int, running: list[str], begun: list[str]) -> None:
-    objects = [*(wanted(f"p{number}", work="NodePool") for number in range(5)), wanted("n")]
+def test_pools_that_may_wait_for_machines_hold_up_no_other_activity(
+    provider: str, parallel: int, running: list[str], begun: list[str]
+) -> None:
+    objects = [
+        *(wanted(key, work="NodePool") for key in POOLS),
+        wanted("n"),
+    ]
     state = a_state(provider, [], objects)
     assert state.plan is not None
     state.plan = state.plan.model_copy(update={"parallel": parallel})
-    state.inventory = {each.key: Entry(object=each) for each in objects}
+    state.inventory = {each.key: InventoryEntry(object=each) for each in objects}
     assert [each.key for each in graph.to_ensure(state, running, NOW)] == begun
 
 
-def test_nothing_is_made_before_it_is_known_what_is_wanted() -> None:
+def test_nothing_is_created_before_there_is_a_plan() -> None:
     assert graph.to_ensure(CloudState(), [], NOW) == []

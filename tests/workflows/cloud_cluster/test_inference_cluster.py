@@ -9,38 +9,64 @@ from api_types.messages.clouds import Leftover
 from api_types.messages.cluster_work import RemainingObject
 from tests.environment.scripted_cloud import OTHER
 from tests.simulation.lives.virtual_plane import on_a_virtual_loop
-from tests.workflows.cloud_cluster.at_cloud import NAME, AtCloud, a_class, a_cluster, control_plane, held_by
+from tests.workflows.cloud_cluster.at_cloud import (
+    NAME,
+    AtCloud,
+    a_class,
+    a_cluster,
+    control_plane,
+    held_by,
+)
 from tests.workflows.environment.harness import condition, message, reason
 
 HOLDING = [
-    (RemainingObject(id="v1/Service/shop/website", why=NOT_OURS), "LoadBalancersRemaining"),
-    (RemainingObject(id="v1/PersistentVolumeClaim/shop/database", why=NOT_OURS), "VolumesRemaining"),
+    (
+        RemainingObject(id="v1/Service/shop/website", why=NOT_OURS),
+        "LoadBalancersRemaining",
+    ),
+    (
+        RemainingObject(id="v1/PersistentVolumeClaim/shop/database", why=NOT_OURS),
+        "VolumesRemaining",
+    ),
 ]
 
 
 @on_a_virtual_loop
-async def test_a_cluster_is_created_connected_and_deleted_with_all_that_it_had() -> None:
+async def test_a_cluster_is_created_connected_and_deleted_completely() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):
         at_cloud.cloud.hold.add("cluster")
         await plane.apply(a_class())
         await plane.apply(a_cluster())
-        seen = await plane.until("InferenceCluster", NAME, lambda seen: "cluster (Cluster" in message(seen, "ClusterReady"))
-        assert (condition(seen, "ClusterReady"), reason(seen, "ClusterReady")) == ("False", "Provisioning")
+        seen = await plane.until(
+            "InferenceCluster",
+            NAME,
+            lambda seen: "cluster (Cluster" in message(seen, "ClusterReady"),
+        )
+        assert (condition(seen, "ClusterReady"), reason(seen, "ClusterReady")) == (
+            "False",
+            "Provisioning",
+        )
         assert seen["status"]["cache"]["storageClassName"] == "modelplane-rwx"
         assert seen["status"]["gpuPools"][0]["name"] == "gpu"
         assert "providerConfigRef" not in seen["status"], "nothing can be reached yet"
         at_cloud.cloud.hold.clear()
         seen = await plane.ready("InferenceCluster", NAME)
         assert reason(seen, "ClusterReady") == "ClusterRunning"
-        assert seen["status"]["providerConfigRef"]["name"] == names.connection_handle(NAME)
+        assert seen["status"]["providerConfigRef"]["name"] == names.connection_handle(
+            NAME
+        )
         await plane.delete("InferenceCluster", NAME)
         await plane.gone("InferenceCluster", NAME)
-        assert (at_cloud.cloud.things, clusters.emptied, at_cloud.cloud.emptied) == ({}, [NAME], {True})
+        assert (at_cloud.cloud.things, clusters.emptied, at_cloud.cloud.emptied) == (
+            {},
+            [NAME],
+            {True},
+        )
 
 
 @on_a_virtual_loop
-async def test_case_64_without_its_api_server_a_cluster_is_deleted_when_an_annotation_says_so() -> None:
+async def test_an_annotation_lets_a_cluster_without_api_server_be_deleted() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):
         await plane.apply(a_class())
@@ -48,11 +74,15 @@ async def test_case_64_without_its_api_server_a_cluster_is_deleted_when_an_annot
         await plane.ready("InferenceCluster", NAME)
         await plane.delete("InferenceCluster", NAME)
         await plane.gone("InferenceCluster", NAME)
-        assert (at_cloud.cloud.things, clusters.emptied, at_cloud.cloud.emptied) == ({}, [], {False})
+        assert (at_cloud.cloud.things, clusters.emptied, at_cloud.cloud.emptied) == (
+            {},
+            [],
+            {False},
+        )
 
 
 @on_a_virtual_loop
-async def test_ruling_71_a_forced_deletion_says_that_users_may_have_something_there() -> None:
+async def test_a_forced_deletion_warns_about_objects_of_users() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):
         await plane.apply(a_class())
@@ -67,20 +97,27 @@ async def test_ruling_71_a_forced_deletion_says_that_users_may_have_something_th
 
 
 @on_a_virtual_loop
-async def test_what_a_deleted_cluster_leaves_to_others_is_listed_in_its_status() -> None:
+async def test_objects_that_a_deleted_cluster_leaves_are_listed_in_its_status() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):
         await plane.apply(a_class())
         await plane.apply(a_cluster())
         await plane.ready("InferenceCluster", NAME)
         at_cloud.cloud.things["net/vpc"].owner = OTHER
-        at_cloud.cloud.leftovers = [Leftover(kind="Instance", id="i-0123", evidence="in our network")]
+        at_cloud.cloud.leftovers = [
+            Leftover(kind="Instance", id="i-0123", evidence="in our network")
+        ]
         await plane.delete("InferenceCluster", NAME)
         await plane.gone("InferenceCluster", NAME)
         closed = await plane.handle("InferenceCluster", NAME).query("describe")
         left = closed["status"]["leftBehind"]
-        assert {each["reason"] for each in left} == {"it is not of this cluster"}
-        assert ["net/vpc" in left[0]["name"], "Instance i-0123" in left[1]["name"]] == [True, True]
+        assert {each["reason"] for each in left} == {
+            "it does not belong to this cluster"
+        }
+        assert ["net/vpc" in left[0]["name"], "Instance i-0123" in left[1]["name"]] == [
+            True,
+            True,
+        ]
 
 
 @on_a_virtual_loop
@@ -94,28 +131,51 @@ async def test_an_abandoned_cluster_is_listed_in_its_status_with_links() -> None
         await plane.gone("InferenceCluster", NAME)
         closed = await plane.handle("InferenceCluster", NAME).query("describe")
         cluster = at_cloud.cloud.things["cluster"]
-        names_of_left = [each["name"] for each in closed["status"]["leftBehind"] if each["reason"] == "the cluster was abandoned"]
-        assert any(cluster.id in each and f"https://cloud.example/{cluster.id}" in each for each in names_of_left)
+        names_of_left = [
+            each["name"]
+            for each in closed["status"]["leftBehind"]
+            if each["reason"] == "the cluster was abandoned"
+        ]
+        assert any(
+            cluster.id in each and f"https://cloud.example/{cluster.id}" in each
+            for each in names_of_left
+        )
         assert at_cloud.cloud.written("delete") == []
 
 
 @on_a_virtual_loop
-async def test_case_87_a_cluster_that_exists_has_nothing_at_a_cloud_also_when_it_cannot_be_connected_to() -> None:
+async def test_an_existing_cluster_has_no_cloud_objects_even_if_it_is_unreachable() -> (
+    None
+):
     clusters = AtCloud()
     clusters.missing.add("own")
-    spec = {"cluster": {"source": "Existing", "existing": {"secretRef": {"name": "own"}}}}
+    spec = {
+        "cluster": {"source": "Existing", "existing": {"secretRef": {"name": "own"}}}
+    }
     async with control_plane(clusters) as (plane, at_cloud):
-        await plane.apply({**a_cluster(), "metadata": {**a_cluster()["metadata"], "name": "own"}, "spec": spec})
-        seen = await plane.until("InferenceCluster", "own", lambda seen: "Secret" in message(seen, "ClusterReady"))
+        await plane.apply(
+            {
+                **a_cluster(),
+                "metadata": {**a_cluster()["metadata"], "name": "own"},
+                "spec": spec,
+            }
+        )
+        seen = await plane.until(
+            "InferenceCluster",
+            "own",
+            lambda seen: "Secret" in message(seen, "ClusterReady"),
+        )
         await plane.delete("InferenceCluster", "own")
         await plane.gone("InferenceCluster", "own")
         assert (at_cloud.cloud.calls, clusters.emptied) == ([], [])
         with pytest.raises(RPCError, match="not found"):
-            await plane.client.get_workflow_handle(names.cloud_cluster_id("own", seen["metadata"]["uid"])).describe()
+            await plane.client.get_workflow_handle(
+                names.cloud_cluster_id("own", seen["metadata"]["uid"])
+            ).describe()
 
 
 @on_a_virtual_loop
-async def test_stk_37_what_users_made_in_the_cluster_stops_its_deletion_until_it_is_gone() -> None:
+async def test_objects_of_users_block_the_deletion_of_a_cluster() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):
         await plane.apply(a_class())
@@ -128,7 +188,9 @@ async def test_stk_37_what_users_made_in_the_cluster_stops_its_deletion_until_it
             clusters.holding = [item]
             seen = await plane.until("InferenceCluster", NAME, held_by(expected))
             assert item.name in message(seen, "Deleting")
-            assert f"`modelplane delete ic/{NAME} --force` leaves it" in message(seen, "Deleting")
+            assert f"with `modelplane delete ic/{NAME} --force`" in message(
+                seen, "Deleting"
+            )
         assert (at_cloud.cloud.things, clusters.emptied) == (before, [])
         clusters.holding = []
         await plane.gone("InferenceCluster", NAME)

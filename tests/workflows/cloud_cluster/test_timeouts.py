@@ -1,4 +1,7 @@
-"""Work on an object whose time is over: what it waited for is said, on a real Temporal server."""
+"""The timeout error of work on an object names the awaited state.
+
+These tests use a real Temporal server.
+"""
 
 import asyncio
 from datetime import timedelta
@@ -23,7 +26,7 @@ STATUS = "deleting Cluster prod-1: status DELETING"
 
 @activity.defn
 async def waits(fails: bool) -> None:
-    """Wait for ever, or fail."""
+    """Wait without end, or fail."""
     activity.heartbeat({WAITS: STATUS, "seenAt": 1.0})
     if fails:
         raise NotYet("the role is not known yet")
@@ -32,7 +35,7 @@ async def waits(fails: bool) -> None:
 
 @workflow.defn
 class Waiting:
-    """Give the failure of the work."""
+    """Execute the activity and return its failure."""
 
     @workflow.run
     async def run(self, fails: bool, to_close: float, all_attempts: float) -> list[str]:
@@ -54,24 +57,42 @@ OVER = ["TransientError", f"{STATUS}; no result in time (schedule_to_close)"]
 TIMES = [
     pytest.param(False, 1.0, 1.0, OVER, id="one attempt takes all the time"),
     pytest.param(False, 1.0, 1.5, OVER, id="several attempts do"),
-    pytest.param(True, 1.0, 1.5, ["NotYet", "the role is not known yet"], id="attempts fail"),
+    pytest.param(
+        True, 1.0, 1.5, ["NotYet", "the role is not known yet"], id="attempts fail"
+    ),
 ]
 
 
 @pytest.mark.parametrize(("fails", "to_close", "all_attempts", "said"), TIMES)
-async def test_prv_3_2_the_end_of_all_attempts_says_what_was_waited_for(
+async def test_the_error_after_the_last_attempt_names_the_awaited_state(
     server: Client, fails: bool, to_close: float, all_attempts: float, said: list[str]
 ) -> None:
-    worker = Worker(server, task_queue=QUEUE, workflows=[Waiting], activities=[waits], workflow_runner=UnsandboxedWorkflowRunner())
+    worker = Worker(
+        server,
+        task_queue=QUEUE,
+        workflows=[Waiting],
+        activities=[waits],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    )
     async with worker:
         name = f"waiting-{fails}-{all_attempts}"
-        found = await server.execute_workflow("Waiting", args=[fails, to_close, all_attempts], id=name, task_queue=QUEUE, result_type=list)
+        found = await server.execute_workflow(
+            "Waiting",
+            args=[fails, to_close, all_attempts],
+            id=name,
+            task_queue=QUEUE,
+            result_type=list,
+        )
     assert found == said
 
 
-def test_all_work_has_an_end_that_the_workflow_hears_of() -> None:
-    """An error that is not of this project is retried by Temporal, and would never be shown."""
+def test_every_activity_ends_with_an_error_that_the_workflow_receives() -> None:
+    """Temporal would retry an unknown error, so that it would never be reported."""
     options = [*ENSURE.values(), *DELETE.values(), WHOLE, SWEEP, LAST_LOOK]
     hours = [each["schedule_to_close_timeout"] for each in options]
     assert all(each is not None and each <= timedelta(hours=3) for each in hours)
-    assert DELETE["ControlPlane"]["schedule_to_close_timeout"] == DELETE["NodePool"]["schedule_to_close_timeout"] == timedelta(hours=1)
+    assert (
+        DELETE["ControlPlane"]["schedule_to_close_timeout"]
+        == DELETE["NodePool"]["schedule_to_close_timeout"]
+        == timedelta(hours=1)
+    )

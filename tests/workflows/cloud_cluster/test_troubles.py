@@ -1,4 +1,4 @@
-"""What fails at a cloud, and what follows: on a real Temporal server and a scripted cloud. Numbers: spec/provisioning.md 11."""
+"""Failures at a cloud and their consequences, on a real Temporal server and a scripted cloud."""
 
 import asyncio
 import threading
@@ -7,7 +7,14 @@ from collections.abc import Mapping
 import pytest
 
 from activities.clouds.activities import Patience
-from api_types.errors import CapacityUnavailable, Dependency, PermissionDenied, QuotaExceeded, ServerError, Throttled
+from api_types.errors import (
+    CapacityUnavailable,
+    Dependency,
+    PermissionDenied,
+    QuotaExceeded,
+    ServerError,
+    Throttled,
+)
 from api_types.messages.clouds import AuditCloud, Leftover
 from tests.activities.clouds.builders import a_pool, an_eks_pool
 from tests.environment.scripted_cloud import OTHER, ScriptedProvider
@@ -16,21 +23,36 @@ from tests.workflows.environment.harness import eventually
 
 pytestmark = pytest.mark.slow
 
-BALANCER = Leftover(kind="LoadBalancer", id="a1b2c3", evidence="tag kubernetes.io/cluster", ours=True)
-OF_A_USER = Leftover(kind="Instance", id="i-0123", evidence="in our network, without our mark", link="https://cloud.example/i-0123")
+BALANCER = Leftover(
+    kind="LoadBalancer", id="a1b2c3", evidence="tag kubernetes.io/cluster", ours=True
+)
+OF_A_USER = Leftover(
+    kind="Instance",
+    id="i-0123",
+    evidence="in our network, without our mark",
+    link="https://cloud.example/i-0123",
+)
 
 
 async def hasten_dependencies(plane: CloudPlane) -> None:
-    """Have a deletion that is refused reported at once."""
+    """Report a refused deletion at once."""
     await plane.stop_cloud_worker()
     plane.patience = Patience(dependency=0.0)
     await plane.start_cloud_worker()
 
 
-async def test_case_30_a_quota_stops_what_needs_the_object_and_is_tried_again_when_a_person_says_so(eks: CloudPlane) -> None:
-    eks.cloud.refuse["create", "net/vpc"] = [QuotaExceeded("VPCs per region: limit 5, needs 1 more")]
+async def test_an_exceeded_quota_blocks_dependent_objects_until_a_retry(
+    eks: CloudPlane,
+) -> None:
+    eks.cloud.refuse["create", "net/vpc"] = [
+        QuotaExceeded("VPCs per region: limit 5, needs 1 more")
+    ]
     await eks.apply(an_eks_pool())
-    seen = await eks.until(lambda seen: "QuotaExceeded" in seen["message"] and row(seen, "efs")["phase"] == "Ready")
+    seen = await eks.until(
+        lambda seen: (
+            "QuotaExceeded" in seen["message"] and row(seen, "efs")["phase"] == "Ready"
+        )
+    )
     assert seen["message"].startswith("QuotaExceeded: net/vpc")
     assert (seen["reason"], seen["usable"]) == ("Provisioning", False)
     assert "cluster" not in eks.cloud.things
@@ -38,21 +60,39 @@ async def test_case_30_a_quota_stops_what_needs_the_object_and_is_tried_again_wh
     await eks.ready()
 
 
-async def test_case_33_a_broken_pool_is_built_again_once_and_then_waits_for_capacity(eks: CloudPlane) -> None:
+async def test_a_broken_pool_is_rebuilt_once_and_then_waits_for_capacity(
+    eks: CloudPlane,
+) -> None:
     eks.cloud.broken["pool/gpu"] = (3, CapacityUnavailable)
     await eks.apply(an_eks_pool("gpu"), an_eks_pool("other"))
-    seen = await eks.until(lambda seen: "CapacityUnavailable" in seen["message"] and row(seen, "pool/other")["phase"] == "Ready")
+    seen = await eks.until(
+        lambda seen: (
+            "CapacityUnavailable" in seen["message"]
+            and row(seen, "pool/other")["phase"] == "Ready"
+        )
+    )
     assert eks.cloud.written("create").count("pool/gpu") == 2
-    assert (row(seen, "pool/gpu")["epoch"], row(seen, "pool/gpu")["phase"], seen["usable"]) == (1, "Broken", True)
+    assert (
+        row(seen, "pool/gpu")["epoch"],
+        row(seen, "pool/gpu")["phase"],
+        seen["usable"],
+    ) == (1, "Broken", True)
     await eks.retry_now()
     await eks.until_cloud(lambda cloud: cloud.written("create").count("pool/gpu") == 3)
-    await eks.until(lambda seen: row(seen, "pool/gpu")["epoch"] == 2 and bool(row(seen, "pool/gpu")["retryAt"]))
+    await eks.until(
+        lambda seen: (
+            row(seen, "pool/gpu")["epoch"] == 2
+            and bool(row(seen, "pool/gpu")["retryAt"])
+        )
+    )
     await eks.retry_now()
     seen = await eks.ready()
     assert row(seen, "pool/gpu")["epoch"] == 3
 
 
-async def test_case_18_a_credential_that_goes_pauses_everything_and_takes_nothing_away(gke: CloudPlane) -> None:
+async def test_a_removed_credential_pauses_all_work_and_deletes_nothing(
+    gke: CloudPlane,
+) -> None:
     await gke.apply(a_pool())
     await gke.ready()
     before = set(gke.cloud.things)
@@ -62,10 +102,16 @@ async def test_case_18_a_credential_that_goes_pauses_everything_and_takes_nothin
     assert (set(gke.cloud.things), seen["usable"]) == (before, True)
     gke.secrets.credential = "a credential"
     await gke.retry_now()
-    await gke.until(lambda seen: seen["ready"] and "pool/b" in [each["key"] for each in seen["objects"]])
+    await gke.until(
+        lambda seen: (
+            seen["ready"] and "pool/b" in [each["key"] for each in seen["objects"]]
+        )
+    )
 
 
-async def test_case_19_a_deletion_without_a_credential_waits_for_it(gke: CloudPlane) -> None:
+async def test_a_deletion_without_a_credential_waits_for_it(
+    gke: CloudPlane,
+) -> None:
     await gke.apply(a_pool())
     await gke.ready()
     gke.cloud.shut = True
@@ -78,18 +124,24 @@ async def test_case_19_a_deletion_without_a_credential_waits_for_it(gke: CloudPl
     assert gke.cloud.things == {}
 
 
-async def test_case_26_an_answer_that_is_lost_creates_nothing_a_second_time(eks: CloudPlane) -> None:
-    eks.cloud.lose = {("create", key): 1 for key in ("net/vpc", "net/eip", "cluster", "pool/gpu")}
+async def test_a_lost_response_creates_no_second_object(
+    eks: CloudPlane,
+) -> None:
+    eks.cloud.lose = {
+        ("create", key): 1 for key in ("net/vpc", "net/eip", "cluster", "pool/gpu")
+    }
     await eks.apply(an_eks_pool())
     await eks.ready()
     assert all(eks.cloud.written("create").count(key) == 1 for _, key in eks.cloud.lose)
 
 
-async def test_case_29_trouble_that_lasts_is_said_and_goes_on(gke: CloudPlane) -> None:
+async def test_a_lasting_error_is_reported_and_retried(gke: CloudPlane) -> None:
     await gke.stop_cloud_worker()
     gke.patience = Patience(trouble=3.0)
     await gke.start_cloud_worker()
-    gke.cloud.refuse["create", "net/vpc"] = [Throttled("rate of inserts exceeded") for _ in range(4)]
+    gke.cloud.refuse["create", "net/vpc"] = [
+        Throttled("rate of inserts exceeded") for _ in range(4)
+    ]
     await gke.apply(a_pool())
     await gke.until(lambda seen: "Throttled: net/vpc" in seen["message"])
     await gke.retry_now()
@@ -97,14 +149,14 @@ async def test_case_29_trouble_that_lasts_is_said_and_goes_on(gke: CloudPlane) -
     assert seen["message"] == ""
 
 
-async def test_case_28_trouble_that_ends_soon_is_no_news(gke: CloudPlane) -> None:
+async def test_a_short_error_is_not_reported(gke: CloudPlane) -> None:
     gke.cloud.refuse["create", "net/vpc"] = [ServerError("internal error")]
     await gke.apply(a_pool())
     await gke.ready()
     assert "ServerError" not in [reason for reason, _ in await gke.events()]
 
 
-async def test_case_40_another_worker_goes_on_when_one_stops(gke: CloudPlane) -> None:
+async def test_another_worker_takes_over_when_one_stops(gke: CloudPlane) -> None:
     gke.cloud.hold.add("cluster")
     await gke.apply(a_pool())
     await gke.until_cloud(lambda cloud: "cluster" in cloud.things)
@@ -115,10 +167,12 @@ async def test_case_40_another_worker_goes_on_when_one_stops(gke: CloudPlane) ->
     assert gke.cloud.written("create").count("cluster") == 1
 
 
-# --- deletion -----------------------------------------------------------------------------------------------------------------------------
+# Deletion
 
 
-async def test_case_70_a_cluster_that_is_being_created_is_deleted_and_is_no_second_one(gke: CloudPlane) -> None:
+async def test_a_cluster_is_deleted_during_its_creation(
+    gke: CloudPlane,
+) -> None:
     gke.cloud.hold.add("cluster")
     await gke.apply(a_pool())
     await gke.until_cloud(lambda cloud: "cluster" in cloud.things)
@@ -128,7 +182,9 @@ async def test_case_70_a_cluster_that_is_being_created_is_deleted_and_is_no_seco
     assert (gke.cloud.things, gke.cloud.written("create").count("cluster")) == ({}, 1)
 
 
-async def test_case_71_what_was_created_without_an_answer_is_found_and_deleted(eks: CloudPlane) -> None:
+async def test_objects_of_unanswered_creations_are_found_and_deleted(
+    eks: CloudPlane,
+) -> None:
     eks.cloud.lose["create", "net/eip"] = 100
     eks.cloud.refuse["create", "net/vpc"] = [QuotaExceeded("VPCs")]
     await eks.apply(an_eks_pool())
@@ -138,7 +194,9 @@ async def test_case_71_what_was_created_without_an_answer_is_found_and_deleted(e
     assert eks.cloud.things == {}
 
 
-async def test_case_72_where_nothing_was_created_nothing_is_deleted(gke: CloudPlane) -> None:
+async def test_a_cluster_without_objects_deletes_nothing(
+    gke: CloudPlane,
+) -> None:
     gke.secrets.credential = None
     await gke.apply(a_pool())
     await gke.until(lambda seen: "CredentialsInvalid" in seen["message"])
@@ -147,7 +205,9 @@ async def test_case_72_where_nothing_was_created_nothing_is_deleted(gke: CloudPl
     assert gke.cloud.calls == []
 
 
-async def test_case_65_what_the_cluster_left_behind_is_found_and_deleted_and_what_others_have_stays(gke: CloudPlane) -> None:
+async def test_leftovers_of_the_cluster_are_deleted_and_foreign_objects_stay(
+    gke: CloudPlane,
+) -> None:
     await gke.apply(a_pool())
     await gke.ready()
     gke.cloud.leftovers = [BALANCER, OF_A_USER]
@@ -158,17 +218,29 @@ async def test_case_65_what_the_cluster_left_behind_is_found_and_deleted_and_wha
     assert (gke.cloud.things, gke.cloud.leftovers) == ({}, [OF_A_USER])
 
 
-async def test_case_74_what_others_have_in_the_network_holds_it_and_is_named(gke: CloudPlane) -> None:
+async def test_foreign_objects_in_the_network_block_its_deletion_and_are_named(
+    gke: CloudPlane,
+) -> None:
     await hasten_dependencies(gke)
     await gke.apply(a_pool())
     await gke.ready()
     subnet = gke.cloud.things["net/subnet"]
-    gke.cloud.things["vm"] = type(subnet)("vm", "Instance", "vm-1", OTHER, "", "", ("net/subnet",))
+    gke.cloud.things["vm"] = type(subnet)(
+        "vm", "Instance", "vm-1", OTHER, "", "", ("net/subnet",)
+    )
     gke.cloud.leftovers = [BALANCER, OF_A_USER]
     await gke.delete()
-    seen = await gke.until(lambda seen: "Dependency: net/subnet" in seen["message"] and "in the way" in seen["message"])
+    seen = await gke.until(
+        lambda seen: (
+            "Dependency: net/subnet" in seen["message"]
+            and "blocking the deletion" in seen["message"]
+        )
+    )
     assert "is used by vm" in seen["message"]
-    assert "of others, and in the way: Instance i-0123 (https://cloud.example/i-0123)" in seen["message"]
+    assert (
+        "owned by others and blocking the deletion: Instance i-0123 (https://cloud.example/i-0123)"
+        in seen["message"]
+    )
     await gke.until_cloud(lambda cloud: cloud.leftovers == [OF_A_USER], "the sweep")
     del gke.cloud.things["vm"]
     await gke.retry_now()
@@ -178,7 +250,9 @@ async def test_case_74_what_others_have_in_the_network_holds_it_and_is_named(gke
     assert [each["id"] for each in described["status"]["leftovers"]] == ["i-0123"]
 
 
-async def test_case_61_what_an_inventory_has_lost_is_found_by_its_marks_and_deleted(eks: CloudPlane) -> None:
+async def test_objects_missing_from_the_inventory_are_found_by_labels_and_deleted(
+    eks: CloudPlane,
+) -> None:
     await hasten_dependencies(eks)
     await eks.apply(an_eks_pool(), an_eks_pool("old"))
     await eks.ready()
@@ -190,7 +264,9 @@ async def test_case_61_what_an_inventory_has_lost_is_found_by_its_marks_and_dele
     assert ("sweep", eks.cloud.ids["pool/old"]) in eks.cloud.calls
 
 
-async def test_case_61_what_an_inventory_has_lost_goes_also_when_its_manifest_is_refused_now(gke: CloudPlane) -> None:
+async def test_objects_missing_from_the_inventory_are_deleted_even_if_the_manifest_is_refused(
+    gke: CloudPlane,
+) -> None:
     await gke.apply(a_pool())
     await gke.ready()
     await gke.handle.terminate("lost")
@@ -204,20 +280,30 @@ async def test_case_61_what_an_inventory_has_lost_goes_also_when_its_manifest_is
     await gke.gone()
 
 
-async def test_prv_9_4_what_is_left_after_three_rounds_is_said_and_the_deletion_does_not_end(gke: CloudPlane) -> None:
+async def test_leftovers_after_three_rounds_are_reported_and_block_the_deletion(
+    gke: CloudPlane,
+) -> None:
     await gke.apply(a_pool())
     await gke.ready()
     gke.cloud.leftovers = [BALANCER]
-    gke.cloud.refuse["sweep", BALANCER.id] = [Dependency("a listener uses it") for _ in range(100)]
+    gke.cloud.refuse["sweep", BALANCER.id] = [
+        Dependency("a listener uses it") for _ in range(100)
+    ]
     await gke.delete()
-    await gke.until(lambda seen: "left at the cloud: LoadBalancer a1b2c3" in seen["message"])
+    await gke.until(
+        lambda seen: "left at the cloud: LoadBalancer a1b2c3" in seen["message"]
+    )
 
     async def rounds() -> list[str]:
         await gke.retry_now()
-        return [message for reason, message in await gke.events() if reason == "LeftoversFound"]
+        return [
+            message
+            for reason, message in await gke.events()
+            if reason == "LeftoversFound"
+        ]
 
     said = await eventually(rounds, bool, within=40.0, longest_pause=0.5)
-    assert said == ["after 3 rounds: LoadBalancer a1b2c3"]
+    assert said == ["left at the cloud after 3 audits: LoadBalancer a1b2c3"]
     assert (await gke.progress())["phase"] == "Deleting"
     gke.cloud.refuse.clear()
     await gke.retry_now()
@@ -225,10 +311,14 @@ async def test_prv_9_4_what_is_left_after_three_rounds_is_said_and_the_deletion_
     await gke.gone()
 
 
-async def test_a_retry_during_an_audit_is_made_right_after_it(gke: CloudPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_retry_during_an_audit_repeats_it_at_once(
+    gke: CloudPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun, goes_on = threading.Event(), threading.Event()
 
-    def refused(provider: ScriptedProvider, order: AuditCloud, leftover: Leftover) -> None:
+    def refused(
+        provider: ScriptedProvider, order: AuditCloud, leftover: Leftover
+    ) -> None:
         if goes_on.is_set():
             sweep(provider, order, leftover)
             return
@@ -242,17 +332,19 @@ async def test_a_retry_during_an_audit_is_made_right_after_it(gke: CloudPlane, m
     await gke.ready()
     gke.cloud.leftovers = [BALANCER]
     await gke.delete()
-    await gke.until(lambda seen: "left at the cloud: LoadBalancer a1b2c3" in seen["message"])
+    await gke.until(
+        lambda seen: "left at the cloud: LoadBalancer a1b2c3" in seen["message"]
+    )
     await gke.retry_now()
     assert await asyncio.to_thread(begun.wait, 20)
     await gke.retry_now()
     goes_on.set()
-    # The next one by itself would be half a minute later.
+    # Without the retry, the next audit comes half a minute later.
     async with asyncio.timeout(20):
         await gke.gone()
 
 
-async def test_an_audit_that_is_refused_says_so_and_waits(gke: CloudPlane) -> None:
+async def test_a_refused_audit_is_reported_and_waits(gke: CloudPlane) -> None:
     await gke.apply(a_pool())
     await gke.ready()
     gke.cloud.refuse["audit", ""] = [
@@ -261,8 +353,13 @@ async def test_an_audit_that_is_refused_says_so_and_waits(gke: CloudPlane) -> No
     ]
     await gke.delete()
     seen = await gke.until(lambda seen: "forwardingRules" in seen["message"])
-    assert seen["message"] == "PermissionDenied: leftovers could not be looked for: compute.forwardingRules.list"
-    assert gke.cloud.written("audit") == [""], "it is asked again after the time for permissions"
+    assert (
+        seen["message"]
+        == "PermissionDenied: cannot search for leftovers: compute.forwardingRules.list"
+    )
+    assert gke.cloud.written("audit") == [""], (
+        "it is queried again after the pause for missing permissions"
+    )
     await gke.retry_now()
     await gke.until(lambda seen: "addresses" in seen["message"])
     await gke.retry_now()
@@ -270,34 +367,50 @@ async def test_an_audit_that_is_refused_says_so_and_waits(gke: CloudPlane) -> No
     assert len(gke.cloud.written("audit")) > 2
 
 
-async def test_an_abandoned_cluster_is_left_and_listed_with_its_links(gke: CloudPlane) -> None:
+async def test_an_abandoned_cluster_is_left_and_listed_with_its_links(
+    gke: CloudPlane,
+) -> None:
     await gke.apply(a_pool())
     await gke.ready()
     gke.cloud.leftovers = [BALANCER]
     await gke.delete(abandon=True)
     await gke.gone()
-    assert ("cluster" in gke.cloud.things, gke.cloud.written("delete"), gke.cloud.written("sweep")) == (True, [], [])
-    (said,) = [message for reason, message in await gke.events() if reason == "Abandoned"]
+    assert (
+        "cluster" in gke.cloud.things,
+        gke.cloud.written("delete"),
+        gke.cloud.written("sweep"),
+    ) == (True, [], [])
+    (said,) = [
+        message for reason, message in await gke.events() if reason == "Abandoned"
+    ]
     cluster = gke.cloud.things["cluster"]
     assert f"{cluster.id} (https://cloud.example/{cluster.id})" in said
     assert "LoadBalancer a1b2c3" in said
 
 
-async def test_a_cluster_that_lost_its_state_and_is_abandoned_is_listed_by_its_marks(gke: CloudPlane) -> None:
+async def test_an_abandoned_cluster_without_state_is_listed_by_its_labels(
+    gke: CloudPlane,
+) -> None:
     await gke.apply(a_pool())
     await gke.ready()
     await gke.handle.terminate("lost")
     await gke.delete(abandon=True, order=gke.order(a_pool()))
     await gke.gone()
-    (said,) = [message for reason, message in await gke.events() if reason == "Abandoned"]
+    (said,) = [
+        message for reason, message in await gke.events() if reason == "Abandoned"
+    ]
     assert all(f"{each.kind} {each.id}" in said for each in gke.cloud.things.values())
 
 
-async def test_a_cluster_is_abandoned_without_its_credential_too(gke: CloudPlane) -> None:
+async def test_a_cluster_can_be_abandoned_without_its_credential(
+    gke: CloudPlane,
+) -> None:
     await gke.apply(a_pool())
     await gke.ready()
     gke.secrets.credential = None
     await gke.delete(abandon=True)
     await gke.gone()
-    (said,) = [message for reason, message in await gke.events() if reason == "Abandoned"]
+    (said,) = [
+        message for reason, message in await gke.events() if reason == "Abandoned"
+    ]
     assert gke.cloud.things["cluster"].id in said

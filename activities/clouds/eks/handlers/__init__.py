@@ -1,4 +1,5 @@
-"""One module for each group of kinds of objects at AWS: how they are found, created, changed and deleted (provisioning.md 7.7, 7.9).
+"""One module per group of object kinds at AWS: find, create, change and delete.
 
-A handler takes parameters from the calls of the desired object and makes calls through `AwsClients`. It waits for nothing.
+A handler takes parameters from the calls of the desired object and makes calls through
+`AwsClients`. A handler never waits.
 """

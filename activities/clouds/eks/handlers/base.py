@@ -1,4 +1,4 @@
-"""What the handlers of all kinds share: calls with their facts filled in, and whose an object is."""
+"""The common part of all handlers: calls with resolved facts, and ownership."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,10 @@ from typing import Any
 
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.failures import Purpose, issue_error
+from activities.clouds.eks.texts import next_step
 from activities.clouds.eks.wanted.partitions import partition_of
-from activities.clouds.graph import Call, Fact, arguments
-from activities.clouds.lifecycle.handler import Found, State, Wanted
+from activities.clouds.graph import CloudCall, Fact, arguments
+from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
 from api_types import labels
 from api_types.errors import ModelplaneError, NotYet
 from api_types.messages.clouds import CloudAccount
@@ -16,26 +17,35 @@ from api_types.messages.clouds import CloudAccount
 Item = Mapping[str, Any]
 
 _UPDATES = ("modify_", "update_", "replace_")
-_DELETES = ("revoke_", "delete_", "detach_")
+_DELETES = ("revoke_", "delete_", "detach_", "release_", "disassociate_")
+_READS = ("describe_", "list_", "get_", "simulate_")
 
 
 class AwsHandler(ABC):
-    """One kind of object at AWS. Creates with the calls of the object; a change makes all but the first of them again."""
+    """The handler of one kind of object at AWS.
+
+    It creates an object by making the calls of the desired object. To change the
+    object, it repeats all calls but the first.
+    """
 
     def __init__(self, clients: AwsClients, account: CloudAccount) -> None:
         self.clients = clients
         self.account = account
 
     @abstractmethod
-    def look(self, wanted: Wanted) -> Found:
-        """Find the object and compare it with what is wanted."""
+    def look(self, wanted: ObjectWork) -> CloudObservation:
+        """Find the object and compare it with the desired one."""
 
     @abstractmethod
-    def delete(self, wanted: Wanted, found: Found) -> None:
-        """Begin to delete the object. Raises Dependency, or Busy."""
+    def delete(self, wanted: ObjectWork, found: CloudObservation) -> None:
+        """Start the deletion of the object. Raises Dependency, or Busy."""
 
-    def create(self, wanted: Wanted) -> None:
-        """Make the calls of the object. Where it exists already nothing further is done: the next look says whose it is."""
+    def create(self, wanted: ObjectWork) -> None:
+        """Make the calls of the object.
+
+        If the object exists, only the first call is made: the next `look` determines
+        its owner.
+        """
         first, *more = wanted.object.calls
         own = self.run(first, wanted, {})
         if own is None:
@@ -43,33 +53,60 @@ class AwsHandler(ABC):
         for call in more:
             self.run(call, wanted, own)
 
-    def update(self, wanted: Wanted, found: Found) -> None:
-        """Make the calls after the first again; each is success where it changes nothing."""
+    def update(self, wanted: ObjectWork, found: CloudObservation) -> None:
+        """Repeat all calls but the first. They are idempotent."""
         for call in wanted.object.calls[1:]:
             self.run(call, wanted, found.facts)
 
-    def run(self, call: Call, wanted: Wanted, own: Mapping[str, str]) -> dict[str, str] | None:
-        """Make one call; give the facts of its answer, or None where what it creates is there. Raises NotYet for an unknown fact."""
-        answer = self.clients.call(call.service, call.operation, self.filled(call, wanted, own), _purpose(call.operation))
-        return None if answer is None else {name: text_at(answer, path) for name, path in call.facts.items()}
+    def run(
+        self, call: CloudCall, wanted: ObjectWork, own: Mapping[str, str]
+    ) -> dict[str, str] | None:
+        """Make one call, and return the facts of its response.
 
-    def filled(self, call: Call, wanted: Wanted, own: Mapping[str, str]) -> dict[str, Any]:
-        """Give the arguments of a call; `own` are the facts of the object itself. Raises NotYet for an unknown fact."""
+        Returns None if the created object exists. Raises NotYet for an unknown fact.
+        """
+        answer = self.clients.call(
+            call.service,
+            call.operation,
+            self.filled(call, wanted, own),
+            purpose_of(call.operation),
+        )
+        return (
+            None
+            if answer is None
+            else {name: text_at(answer, path) for name, path in call.facts.items()}
+        )
+
+    def filled(
+        self, call: CloudCall, wanted: ObjectWork, own: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Return the arguments of a call.
+
+        `own` are the facts of the object itself. Raises NotYet for an unknown fact.
+        """
 
         def fact(each: Fact) -> str:
-            return own.get(each.name) or wanted.fact(each) if each.key == wanted.object.key else wanted.fact(each)
+            if each.key == wanted.object.key and own.get(each.name):
+                return own[each.name]
+            return wanted.fact(each)
 
         return arguments(call, fact, wanted.token)
 
-    def expected(self, wanted: Wanted, operation: str, own: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-        """Give the arguments of the calls to an operation, to compare with; without those of which a fact is not known."""
+    def expected(
+        self, wanted: ObjectWork, operation: str, own: Mapping[str, str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the arguments of all calls of an operation, for comparison.
+
+        Calls with an unknown fact are left out.
+        """
         found = []
         for call in wanted.object.calls:
             if call.operation == operation:
                 try:
                     found.append(self.filled(call, wanted, own or {}))
                 except NotYet:
-                    # Of an object that is being deleted, others may be gone and their facts with them.
+                    # During a deletion, other objects and their facts may already be
+                    # gone.
                     continue
         return found
 
@@ -79,14 +116,17 @@ class AwsHandler(ABC):
         return partition_of(self.clients.region)
 
 
-def _purpose(operation: str) -> Purpose:
+def purpose_of(operation: str) -> Purpose:
+    """Return the purpose of an operation, which its name begins with."""
     if operation.startswith(_DELETES):
         return Purpose.DELETE
+    if operation.startswith(_READS):
+        return Purpose.READ
     return Purpose.UPDATE if operation.startswith(_UPDATES) else Purpose.CREATE
 
 
 def text_at(answer: Item, path: str) -> str:
-    """Give what is at a path of an answer, as text; empty if nothing is there."""
+    """Return the value at a path of a response as text, or "" if there is none."""
     value: Any = answer
     for part in path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -94,25 +134,40 @@ def text_at(answer: Item, path: str) -> str:
 
 
 def tags_of(item: Item, at: str = "Tags") -> dict[str, str]:
-    """Give the tags of an object, which most services list and EKS has as a mapping."""
+    """Return the tags of an object. EKS has a mapping, and most services a list."""
     tags = item.get(at) or ()
-    return dict(tags) if isinstance(tags, Mapping) else {tag["Key"]: tag["Value"] for tag in tags}
+    return (
+        dict(tags)
+        if isinstance(tags, Mapping)
+        else {tag["Key"]: tag["Value"] for tag in tags}
+    )
 
 
-def not_ours(tags: Mapping[str, str], wanted: Wanted) -> Found | None:
-    """Give an object as Foreign unless its tags name this cluster as its owner."""
+def not_ours(tags: Mapping[str, str], wanted: ObjectWork) -> CloudObservation | None:
+    """Return a Foreign object unless the tags name this cluster as the owner."""
     owner = tags.get(labels.CLOUD_OWNER, "")
     if owner == wanted.owner.digits:
         return None
-    return Found(State.FOREIGN, reason=f"its tag {labels.CLOUD_OWNER} is {owner}" if owner else f"it has no tag {labels.CLOUD_OWNER}")
+    reason = f"it has no tag {labels.CLOUD_OWNER}"
+    if owner:
+        reason = f"its tag {labels.CLOUD_OWNER} is {owner}"
+    return CloudObservation(State.FOREIGN, reason=reason)
 
 
 def issues_error(issues: Sequence[Item]) -> type[ModelplaneError] | None:
-    """Give the error that the first health issue which says one stands for; None where none does."""
-    found = (issue_error(str(issue.get("code", "")), str(issue.get("message", ""))) for issue in issues)
+    """Return the error class of the first health issue that has one, or None."""
+    found = (
+        issue_error(str(issue.get("code", "")), str(issue.get("message", "")))
+        for issue in issues
+    )
     return next((error for error in found if error is not None), None)
 
 
 def issues_text(issues: Sequence[Item]) -> str:
-    """Give the health issues of an EKS object in words."""
-    return "; ".join(f"{issue.get('code', '')}: {issue.get('message', '')}" for issue in issues)[:1000]
+    """Return the health issues of an EKS object as text, each with its next step."""
+    texts = []
+    for issue in issues:
+        code, message = str(issue.get("code", "")), str(issue.get("message", ""))
+        text = ": ".join(filter(None, (code, message)))
+        texts.append("; ".join(filter(None, (text, next_step(code, message)))))
+    return "; ".join(texts)[:1000]

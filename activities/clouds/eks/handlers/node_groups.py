@@ -1,77 +1,167 @@
-"""Node groups, and their launch templates."""
+"""The handler of node groups."""
 
-import json
-import uuid
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from activities.clouds.eks.clients import AwsClients
-from activities.clouds.eks.failures import issue_error
-from activities.clouds.eks.handlers.base import AwsHandler, Item, issues_text, not_ours, tags_of
+from activities.clouds.eks.handlers.base import (
+    AwsHandler,
+    Item,
+    issues_error,
+    issues_text,
+    not_ours,
+    tags_of,
+)
 from activities.clouds.eks.handlers.control_plane import VERSION
+from activities.clouds.eks.handlers.health import health_of
 from activities.clouds.eks.handlers.updates import Updates
+from activities.clouds.eks.handlers.zones import (
+    note_zones_without_machines,
+    zones_of,
+    zones_without_machines,
+)
+from activities.clouds.eks.texts import zones_without_capacity
 from activities.clouds.eks.wanted.control_plane import CLUSTER
-from activities.clouds.eks.wanted.node_groups import CARDS_FACT, SYSTEM_KEY
-from activities.clouds.lifecycle.handler import ABSENT, Found, State, Wanted
+from activities.clouds.eks.wanted.node_groups import SYSTEM_KEY
+from activities.clouds.lifecycle.handler import (
+    ABSENT,
+    CloudObservation,
+    ObjectWork,
+    State,
+)
 from activities.clouds.owner import SYSTEM_POOL
 from activities.clouds.versions import minor_of
 from api_types import labels
-from api_types.errors import Busy, Dependency, ModelplaneError
+from api_types.errors import (
+    Busy,
+    CapacityUnavailable,
+    CloudObjectBroken,
+    Dependency,
+    ModelplaneError,
+    PermissionDenied,
+)
 from api_types.messages.clouds import CloudAccount
 
 _STATES = {
     "CREATING": State.PENDING,
     "UPDATING": State.PENDING,
-    "DEGRADED": State.PENDING,
+    # A degraded group exists and can be changed. Its health names the problem.
+    "DEGRADED": State.READY,
     "ACTIVE": State.READY,
     "CREATE_FAILED": State.BROKEN,
     "DELETE_FAILED": State.BROKEN,
     "DELETING": State.DELETING,
 }
 _LABELS, _TAINTS, _COUNTS, _TEMPLATE = "labels", "taints", "counts", "launch template"
-# What EC2 may say of a disk or an interface though it was not asked for. No user data, image, snapshot, key or metadata options.
-_DEFAULTS = {"DeleteOnTermination", "Description", "Encrypted", "Iops", "Throughput", "VolumeType"}
-_IN_CONFIG = (_LABELS, _TAINTS, _COUNTS)
+_STRATEGY = "update strategy"
+_DEGRADED = "DEGRADED"
+# Fact of a group whose capacity block has not begun: it has no nodes until then.
+_BEFORE_BLOCK = "beforeBlock"
+_IN_CONFIG = (_LABELS, _TAINTS, _COUNTS, _STRATEGY)
 
 
 class NodegroupHandler(AwsHandler):
-    """A node group. How many nodes it has now is of the autoscaler, and never a difference."""
+    """A node group.
+
+    The autoscaler changes its current size, so the size is never a difference.
+    """
 
     def __init__(self, clients: AwsClients, account: CloudAccount) -> None:
         super().__init__(clients, account)
         self._updates = Updates()
 
-    def look(self, wanted: Wanted) -> Found:
-        """Find it by its name; compare all that its create call says."""
+    def look(self, wanted: ObjectWork) -> CloudObservation:
+        """Find the group by name, and compare all parameters of its create call."""
         group = self._described(wanted, wanted.object.name)
         if group is None:
             return ABSENT
         if foreign := not_ours(tags_of(group, "tags"), wanted):
             return foreign
-        name, status, version = wanted.object.name, str(group["status"]), str(group.get("version", ""))
+        name, status, version = (
+            wanted.object.name,
+            str(group["status"]),
+            str(group.get("version", "")),
+        )
         state = _STATES.get(status, State.PENDING)
         facts = {"id": name, VERSION: version}
+        if any(map(_is_before_block, self.expected(wanted, "create_nodegroup"))):
+            facts[_BEFORE_BLOCK] = "true"
         issues = group.get("health", {}).get("issues", ())
         if state is State.BROKEN:
-            reason = "; ".join(text for text in (f"status {status}", issues_text(issues), self._launches(group)) if text)
-            code = str(issues[0].get("code", "")) if issues else ""
-            return Found(state, name, facts, reason, cause=issue_error(code, reason))
+            launches = self._launches(group)
+            words = issues_text(issues)
+            # The scaling group often repeats the message of EKS.
+            more = "" if launches in words else launches
+            reason = "; ".join(filter(None, (f"status {status}", words, more)))
+            # The scaling group gives the reason that EKS may leave out.
+            texts = [
+                {**each, "message": f"{each.get('message', '')} {launches}"}
+                for each in issues
+            ]
+            return CloudObservation(
+                state, name, facts, reason, cause=issues_error(texts)
+            )
         if state is not State.READY:
-            return Found(state, name, facts, ": ".join(text for text in (f"status {status}", issues_text(issues)) if text))
+            reason = ": ".join(filter(None, (f"status {status}", issues_text(issues))))
+            return CloudObservation(state, name, facts, reason)
         changes, replaces = self._compared(wanted, group)
         differs = State.DIFFERS if changes or replaces else State.READY
-        return Found(differs, name, facts, issues_text(issues) or _there(group, replaces), tuple(changes), tuple(replaces))
+        return CloudObservation(
+            differs,
+            name,
+            facts,
+            issues_text(issues) or _there(group, replaces) or _left_out(group),
+            tuple(changes),
+            tuple(replaces),
+            health=health_of(status, issues),
+        )
 
-    def update(self, wanted: Wanted, found: Found) -> None:
-        """Order one change: counts, labels and taints together, or else the template and the version. EKS makes one at a time."""
+    def create(self, wanted: ObjectWork) -> None:
+        """Create the group in the zones that have machines for it.
+
+        One zone without machines fails a whole group, although its nodes in other zones
+        run (https://github.com/aws/containers-roadmap/issues/2204).
+        """
+        call, zones = wanted.object.calls[0], zones_of(wanted)
+        given = self.filled(call, wanted, {})
+        short = zones_without_machines(self.clients, wanted)
+        subnets = [each for each in given["subnets"] if zones.get(each) not in short]
+        if subnets and len(subnets) < len(given["subnets"]):
+            left_out = {labels.CLOUD_ZONES_WITHOUT_MACHINES: " ".join(sorted(short))}
+            tags = {**given["tags"], **left_out}
+            given = {**given, "subnets": subnets, "tags": tags}
+        self.clients.create(call.service, call.operation, **given)
+
+    def update(self, wanted: ObjectWork, found: CloudObservation) -> None:
+        """Start one change, because EKS accepts one at a time.
+
+        Counts, labels and taints change together. Template and version change after
+        that.
+        """
         who = {"clusterName": wanted.owner.base, "nodegroupName": wanted.object.name}
         group = self._described(wanted, wanted.object.name)
         calls = self.expected(wanted, "create_nodegroup")
         if group is None or not calls:
             return
         title = f"node group {wanted.object.name}"
+        if group.get("status") == _DEGRADED:
+            # EKS refuses changes of such a group, and would only answer that it is in use.
+            issues = group.get("health", {}).get("issues", ())
+            error = issues_error(issues) or CloudObjectBroken
+            raise error(
+                f"EKS changes {title} when it is no longer {_DEGRADED}: {issues_text(issues)}"
+            )
         if any(each in _IN_CONFIG for each in found.changes):
-            self._updates.order(self.clients, "update_nodegroup_config", title, who, **_config(calls[0], group, found.changes))
+            self._updates.order(
+                self.clients,
+                "update_nodegroup_config",
+                title,
+                who,
+                **_config(
+                    calls[0], group, found.changes, begins=_begins(wanted, calls[0])
+                ),
+            )
             return
         change: dict[str, Any] = {}
         if VERSION in found.changes:
@@ -79,54 +169,103 @@ class NodegroupHandler(AwsHandler):
             change[VERSION] = wanted.known[CLUSTER][VERSION]
         if "launchTemplate" in calls[0]:
             change["launchTemplate"] = calls[0]["launchTemplate"]
-        self._updates.order(self.clients, "update_nodegroup_version", title, who, **change)
+        self._updates.order(
+            self.clients, "update_nodegroup_version", title, who, **change
+        )
 
-    def delete(self, wanted: Wanted, found: Found) -> None:
-        """Delete it with its nodes. Raises Busy where EKS refuses because it is created or changed."""
+    def delete(self, wanted: ObjectWork, found: CloudObservation) -> None:
+        """Delete the group with its nodes.
+
+        The next group leaves out the zones in which this one found no machines. Raises
+        Busy while EKS rejects the deletion because the group is created or
+        changed.
+        """
+        if found.cause is CapacityUnavailable:
+            # Without this permission the next group tries all zones again.
+            with contextlib.suppress(PermissionDenied):
+                note_zones_without_machines(
+                    self.clients, wanted, zones_without_capacity(found.reason)
+                )
         try:
-            self.clients.delete("eks", "delete_nodegroup", clusterName=wanted.owner.base, nodegroupName=wanted.object.name)
+            self.clients.delete(
+                "eks",
+                "delete_nodegroup",
+                clusterName=wanted.owner.base,
+                nodegroupName=wanted.object.name,
+            )
         except Dependency as error:
             if found.state is State.PENDING:
                 raise Busy(error.message) from None
             raise
 
-    def _described(self, wanted: Wanted, name: str) -> Item | None:
-        answer = self.clients.read("eks", "describe_nodegroup", clusterName=wanted.owner.base, nodegroupName=name)
+    def _described(self, wanted: ObjectWork, name: str) -> Item | None:
+        answer = self.clients.read(
+            "eks",
+            "describe_nodegroup",
+            clusterName=wanted.owner.base,
+            nodegroupName=name,
+        )
         group: Item | None = answer.get("nodegroup")
         return group
 
-    def _compared(self, wanted: Wanted, group: Item) -> tuple[list[str], list[str]]:
-        """Give what differs and can be changed, and what cannot."""
+    def _compared(self, wanted: ObjectWork, group: Item) -> tuple[list[str], list[str]]:
+        """Return the mutable differences, and the immutable ones."""
         kubernetes = wanted.known.get(CLUSTER, {}).get(VERSION, "")
-        changes = [VERSION] if 0 < minor_of(str(group.get("version", ""))) < minor_of(kubernetes) else []
+        changes = (
+            [VERSION]
+            if 0 < minor_of(str(group.get("version", ""))) < minor_of(kubernetes)
+            else []
+        )
         replaces: list[str] = []
         for call in self.expected(wanted, "create_nodegroup"):
-            if _scaling(call, group["scalingConfig"]):
+            begins = _begins(wanted, call)
+            if _scaling(call, group["scalingConfig"], begins=begins):
                 changes.append(_COUNTS)
             if call.get("labels", {}) != (group.get("labels") or {}):
                 changes.append(_LABELS)
             if _taints(call) != _taints(group):
                 changes.append(_TAINTS)
+            if _strategy(call) != _strategy(group):
+                changes.append(_STRATEGY)
             template, there = call.get("launchTemplate"), group.get("launchTemplate")
-            if template and there and str(template["version"]) != str(there.get("version")):
+            if (
+                template
+                and there
+                and str(template["version"]) != str(there.get("version"))
+            ):
                 changes.append(_TEMPLATE)
-            replaces += _replaced(call, group)
+            replaces += _replaced(call, group, zones_of(wanted))
         return changes, replaces
 
-    def _wait_for_system(self, wanted: Wanted) -> None:
-        """Let the nodes without GPUs go first. Raises Busy until they have."""
+    def _wait_for_system(self, wanted: ObjectWork) -> None:
+        """Raise Busy until the system node group is upgraded."""
         if wanted.object.key == SYSTEM_KEY:
             return
         system = self._described(wanted, SYSTEM_POOL)
-        if system and minor_of(str(system.get("version", ""))) < minor_of(wanted.known[CLUSTER][VERSION]):
-            raise Busy(f"node group {wanted.object.name} gets version {wanted.known[CLUSTER][VERSION]} after node group {SYSTEM_POOL}")
+        version = wanted.known[CLUSTER][VERSION]
+        if system and minor_of(str(system.get("version", ""))) < minor_of(version):
+            raise Busy(
+                f"node group {wanted.object.name} is upgraded to {version} after node group "
+                f"{SYSTEM_POOL}"
+            )
 
     def _launches(self, group: Item) -> str:
-        """Give why machines could not be launched, in the words of the scaling group; empty where that may not be asked."""
-        names = [str(each["name"]) for each in group.get("resources", {}).get("autoScalingGroups", ())]
+        """Return why machines could not be launched, as the scaling group reports.
+
+        Returns an empty string if the credential may not read the scaling group.
+        """
+        names = [
+            str(each["name"])
+            for each in group.get("resources", {}).get("autoScalingGroups", ())
+        ]
         try:
             for name in names:
-                listed = self.clients.read("autoscaling", "describe_scaling_activities", AutoScalingGroupName=name, MaxRecords=10)
+                listed = self.clients.read(
+                    "autoscaling",
+                    "describe_scaling_activities",
+                    AutoScalingGroupName=name,
+                    MaxRecords=10,
+                )
                 for activity in listed.get("Activities", ()):
                     if activity.get("StatusCode") in ("Failed", "Cancelled"):
                         return str(activity.get("StatusMessage", ""))[:500]
@@ -135,14 +274,35 @@ class NodegroupHandler(AwsHandler):
         return ""
 
 
+def _left_out(group: Item) -> str:
+    """Return the zones that the group does without, or ""."""
+    zones = tags_of(group, "tags").get(labels.CLOUD_ZONES_WITHOUT_MACHINES, "")
+    return f"without {zones}, which had no machines" if zones else ""
+
+
 def _there(group: Item, replaces: Sequence[str]) -> str:
-    """Say what a group has in what cannot be changed."""
-    values = {"instance type": "instanceTypes", "disk size": "diskSize", "image type": "amiType", "capacity type": "capacityType"}
-    return ", ".join(f"{name} is {group.get(values[name])}" for name in replaces if name in values) or ("it has others" if replaces else "")
+    """Describe the immutable fields that differ."""
+    values = {
+        "instance type": "instanceTypes",
+        "disk size": "diskSize",
+        "image type": "amiType",
+        "capacity type": "capacityType",
+    }
+    shown = [
+        f"{name} is {group.get(values[name])}" for name in replaces if name in values
+    ]
+    if replaces and not shown:
+        return "it has others"
+    return ", ".join(shown)
 
 
-def _replaced(call: Mapping[str, Any], group: Item) -> Iterator[str]:
-    """Give what EKS never changes of a group."""
+def _replaced(
+    call: Mapping[str, Any], group: Item, zones: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the differences that EKS cannot change.
+
+    `zones` are the zones of the subnets by id.
+    """
     if bool(call.get("launchTemplate")) != bool(group.get("launchTemplate")):
         yield "use of a launch template"
         return
@@ -152,18 +312,45 @@ def _replaced(call: Mapping[str, Any], group: Item) -> Iterator[str]:
         yield "disk size"
     if call["amiType"] != group.get("amiType"):
         yield "image type"
-    if call.get("capacityType", "ON_DEMAND") != (group.get("capacityType") or "ON_DEMAND"):
+    capacity_type = group.get("capacityType") or "ON_DEMAND"
+    if call.get("capacityType", "ON_DEMAND") != capacity_type:
         yield "capacity type"
-    if set(call["subnets"]) != set(group.get("subnets") or ()):
+    left_out = (
+        tags_of(group, "tags").get(labels.CLOUD_ZONES_WITHOUT_MACHINES, "").split()
+    )
+    wanted = {each for each in call["subnets"] if zones.get(each) not in left_out}
+    if wanted != set(group.get("subnets") or ()):
         yield "zones"
 
 
-def _scaling(call: Mapping[str, Any], there: Mapping[str, int]) -> dict[str, int]:
-    """Give the counts to set; none where they are as wanted. The size itself only where it is fixed, or outside of the bounds."""
+def _is_before_block(call: Mapping[str, Any]) -> bool:
+    """Return True if the desired group waits for the start of its capacity block."""
+    return (
+        call.get("capacityType") == "CAPACITY_BLOCK"
+        and call["scalingConfig"]["desiredSize"] == 0
+    )
+
+
+def _begins(wanted: ObjectWork, call: Mapping[str, Any]) -> bool:
+    """Return True if the capacity block of a group has begun since its last look."""
+    known = wanted.known.get(wanted.object.key, {})
+    return _BEFORE_BLOCK in known and not _is_before_block(call)
+
+
+def _scaling(
+    call: Mapping[str, Any], there: Mapping[str, int], *, begins: bool
+) -> dict[str, int]:
+    """Return the counts to set, or none if they are as desired.
+
+    The size is set only if it is fixed, or outside of the bounds, or if the capacity
+    block of the group begins.
+    """
     wanted: Mapping[str, int] = call["scalingConfig"]
     least, most, size = wanted["minSize"], wanted["maxSize"], there["desiredSize"]
     bounds = {"minSize": least, "maxSize": most}
     if labels.FIXED_SIZE in call.get("tags", {}) and size != wanted["desiredSize"]:
+        return {**bounds, "desiredSize": wanted["desiredSize"]}
+    if begins and size < wanted["desiredSize"]:
         return {**bounds, "desiredSize": wanted["desiredSize"]}
     if not least <= size <= most:
         return {**bounds, "desiredSize": max(least, min(size, most))}
@@ -171,105 +358,48 @@ def _scaling(call: Mapping[str, Any], there: Mapping[str, int]) -> dict[str, int
 
 
 def _taints(group: Item) -> set[tuple[str, str, str]]:
-    return {(str(each["key"]), str(each.get("value", "")), str(each["effect"])) for each in group.get("taints") or ()}
+    return {
+        (str(each["key"]), str(each.get("value", "")), str(each["effect"]))
+        for each in group.get("taints") or ()
+    }
 
 
-def _config(call: Mapping[str, Any], group: Item, changes: Sequence[str]) -> dict[str, Any]:
-    """Give the change of counts, labels and taints: labels and taints as differences."""
+def _strategy(group: Item) -> str:
+    """Return the order in which an update ends old nodes and starts new ones."""
+    return str(group.get("updateConfig", {}).get("updateStrategy", "DEFAULT"))
+
+
+def _config(
+    call: Mapping[str, Any], group: Item, changes: Sequence[str], *, begins: bool
+) -> dict[str, Any]:
+    """Return the update of counts, labels, taints and the update strategy.
+
+    Labels and taints are sent as differences.
+    """
     found: dict[str, Any] = {}
     if _COUNTS in changes:
-        found["scalingConfig"] = _scaling(call, group["scalingConfig"])
+        found["scalingConfig"] = _scaling(call, group["scalingConfig"], begins=begins)
+    if _STRATEGY in changes:
+        found["updateConfig"] = call["updateConfig"]
     if _LABELS in changes:
         wanted, there = dict(call.get("labels", {})), dict(group.get("labels") or {})
         found["labels"] = {
-            "addOrUpdateLabels": {key: value for key, value in wanted.items() if there.get(key) != value},
+            "addOrUpdateLabels": {
+                key: value for key, value in wanted.items() if there.get(key) != value
+            },
             "removeLabels": sorted(set(there) - set(wanted)),
         }
     if _TAINTS in changes:
         found["taints"] = {
-            "addOrUpdateTaints": [_taint(each) for each in sorted(_taints(call) - _taints(group))],
-            "removeTaints": [_taint(each) for each in sorted(_taints(group) - _taints(call))],
+            "addOrUpdateTaints": [
+                _taint(each) for each in sorted(_taints(call) - _taints(group))
+            ],
+            "removeTaints": [
+                _taint(each) for each in sorted(_taints(group) - _taints(call))
+            ],
         }
     return found
 
 
 def _taint(parts: tuple[str, str, str]) -> dict[str, str]:
     return dict(zip(("key", "value", "effect"), parts, strict=True))
-
-
-class LaunchTemplateHandler(AwsHandler):
-    """A launch template. Another content is a new version, which groups name by its number.
-
-    Who may write versions of a template is not who may have nodes replaced: the number of a version that has more, or something else, than
-    what is wanted is never given to a group.
-    """
-
-    def look(self, wanted: Wanted) -> Found:
-        """Find it by its name; compare its latest version."""
-        template = self._described(wanted)
-        if template is None:
-            return ABSENT
-        if foreign := not_ours(tags_of(template), wanted):
-            return foreign
-        identity, version = str(template["LaunchTemplateId"]), str(template["LatestVersionNumber"])
-        facts = {"id": identity, VERSION: version}
-        expected = self.expected(wanted, "create_launch_template")
-        if not expected:
-            return Found(State.READY, identity, facts)
-        data, there = expected[0]["LaunchTemplateData"], self._content(identity, version)
-        if cards := there.get("NetworkInterfaces"):
-            facts[CARDS_FACT] = str(len(cards))
-        if _contains(there, data):
-            return Found(State.READY, identity, facts)
-        before = wanted.known.get(wanted.object.key, {})
-        kept = {name: before[name] for name in (VERSION, CARDS_FACT) if name in before}
-        nodes = self._content(identity, before[VERSION]) if before.get(VERSION, version) != version else there
-        if nodes.get("InstanceType") != data["InstanceType"]:
-            # Of the nodes of a group too: EKS takes no other type for it.
-            reason = f"instance type is {nodes.get('InstanceType')}"
-            return Found(State.DIFFERS, identity, {"id": identity, **kept}, reason, replaces=("instance type",))
-        return Found(State.DIFFERS, identity, {"id": identity, **kept}, changes=("content",))
-
-    def update(self, wanted: Wanted, found: Found) -> None:
-        """Make a new version."""
-        template = self._described(wanted)
-        for call in self.expected(wanted, "create_launch_template") if template else ():
-            data = call["LaunchTemplateData"]
-            # Of content and predecessor: a repeated call makes no second version, and one that goes back makes a new one.
-            latest = template["LatestVersionNumber"] if template else ""
-            token = str(uuid.uuid5(uuid.UUID(wanted.token), f"{latest} {json.dumps(data, sort_keys=True)}"))
-            self.clients.update(
-                "ec2", "create_launch_template_version", LaunchTemplateId=found.id, LaunchTemplateData=data, ClientToken=token
-            )
-
-    def _described(self, wanted: Wanted) -> Item | None:
-        listed = self.clients.read("ec2", "describe_launch_templates", LaunchTemplateNames=[wanted.object.name]).get("LaunchTemplates", ())
-        return listed[0] if listed else None
-
-    def _content(self, template: str, version: str) -> Item:
-        answer = self.clients.read("ec2", "describe_launch_template_versions", LaunchTemplateId=template, Versions=[version])
-        versions = answer.get("LaunchTemplateVersions", ())
-        return versions[0]["LaunchTemplateData"] if versions else {}
-
-    def delete(self, wanted: Wanted, found: Found) -> None:
-        """Delete it with its versions."""
-        del wanted
-        self.clients.delete("ec2", "delete_launch_template", LaunchTemplateId=found.id)
-
-
-def _contains(there: Any, wanted: Any) -> bool:
-    """Whether something is what is wanted; EC2 adds defaults. Anything else that it has may run a program on the nodes."""
-    if isinstance(wanted, Mapping):
-        if not isinstance(there, Mapping) or any(there[key] for key in there.keys() - wanted.keys() - _DEFAULTS):
-            return False
-        return all(_contains(there.get(key), value) for key, value in wanted.items())
-    if isinstance(wanted, list):
-        return isinstance(there, list) and len(there) == len(wanted) and all(map(_contains, _ordered(there), _ordered(wanted)))
-    return bool(there == wanted)
-
-
-def _ordered(items: list[Any]) -> list[Any]:
-    """Order interfaces by their cards, and texts, which EC2 lists in any order."""
-    if all(isinstance(item, Mapping) for item in items):
-        return sorted(items, key=lambda item: int(item.get("NetworkCardIndex", 0)))
-    return sorted(items, key=str)

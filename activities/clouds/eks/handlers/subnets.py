@@ -1,27 +1,45 @@
-"""The subnets of a cluster as one object: one public and one private in each zone. Their ranges say which is which."""
+"""The handler of all subnets of a cluster as one object.
+
+There is one public and one private subnet in each zone. Their ranges identify them.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 from activities.clouds.eks.handlers.base import Item, not_ours, tags_of
 from activities.clouds.eks.handlers.ec2 import TaggedHandler
-from activities.clouds.lifecycle.handler import Found, State, Wanted
-from api_types.errors import InvalidInput, ModelplaneError, ReplaceRequired
+from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
+from api_types import labels
+from api_types.errors import (
+    CloudObjectBroken,
+    InvalidInput,
+    ModelplaneError,
+    ReplaceRequired,
+)
 
 RANGE = "cidr"
-"""With `-cidr` behind the name of the fact for a subnet, the name of the fact for its range."""
+"""The suffix of the fact with a subnet's range, after the name of the subnet's fact."""
 
-# What is in a subnet for good.
+# Objects that cannot move to other subnets.
 _IN_SUBNETS = ("cluster", "efs/mounts")
 
 
 class SubnetsHandler(TaggedHandler):
-    """All subnets. Those that are missing are created; tags, and the addresses that public ones give, are put back."""
+    """All subnets.
 
-    listing, result, id_field, id_filter, deleting = "describe_subnets", "Subnets", "SubnetId", "subnet-id", "delete_subnet"
+    Missing subnets are created. Tags and automatic public addresses are restored.
+    """
 
-    def look(self, wanted: Wanted) -> Found:
-        """Find those with our tags, and compare each with the call that creates it."""
+    listing, result, id_field, id_filter, deleting = (
+        "describe_subnets",
+        "Subnets",
+        "SubnetId",
+        "subnet-id",
+        "delete_subnet",
+    )
+
+    def look(self, wanted: ObjectWork) -> CloudObservation:
+        """Find the subnets with our tags, and compare each with its create call."""
         items = {str(item["CidrBlock"]): item for item in self.tagged(wanted)}
         if not items:
             return self._absent(wanted)
@@ -30,37 +48,69 @@ class SubnetsHandler(TaggedHandler):
         for name, given in self._expected(wanted).items():
             item = items.get(given["CidrBlock"])
             if item is None:
-                changes.append(f"subnet {given['CidrBlock']} in {given['AvailabilityZone']}")
+                changes.append(
+                    f"subnet {given['CidrBlock']} in {given['AvailabilityZone']}"
+                )
                 continue
-            facts |= {name: str(item["SubnetId"]), f"{name}-{RANGE}": given["CidrBlock"]}
+            facts |= {
+                name: str(item["SubnetId"]),
+                f"{name}-{RANGE}": given["CidrBlock"],
+            }
             if missing := _missing_tags(item, given):
                 changes.append(f"{len(missing)} tags of {item['SubnetId']}")
             if _opens(wanted, name) and not item.get("MapPublicIpOnLaunch"):
                 changes.append(f"public addresses of {item['SubnetId']}")
-        pending = [str(item["SubnetId"]) for item in items.values() if item.get("State") == "pending"]
+        pending = [
+            str(item["SubnetId"])
+            for item in items.values()
+            if item.get("State") == "pending"
+        ]
         if pending and not changes:
-            return Found(State.PENDING, facts=facts, reason=f"{pending[0]} is pending")
-        return Found(State.DIFFERS if changes else State.READY, facts=facts, changes=tuple(changes))
+            return CloudObservation(
+                State.PENDING, facts=facts, reason=f"{pending[0]} is pending"
+            )
+        return CloudObservation(
+            State.DIFFERS if changes else State.READY,
+            facts=facts,
+            changes=tuple(changes),
+        )
 
-    def _absent(self, wanted: Wanted) -> Found:
-        """Give that none is there; they are not created again while other objects say that they are in them."""
-        known = sorted(value for name, value in wanted.known.get(wanted.object.key, {}).items() if not name.endswith(f"-{RANGE}"))
+    def _absent(self, wanted: ObjectWork) -> CloudObservation:
+        """Return the Absent state.
+
+        The subnets are not recreated while objects need the old ones, or if they exist
+        and only lost their tags.
+        """
+        known = sorted(
+            value
+            for name, value in wanted.known.get(wanted.object.key, {}).items()
+            if not name.endswith(f"-{RANGE}")
+        )
+        there = [each for each in known if self.listed(**{self.id_filter: each})]
+        if there:
+            return CloudObservation(
+                State.ABSENT, reason=_lost_tags(there), cause=CloudObjectBroken
+            )
         inside = [key for key in _IN_SUBNETS if key in wanted.known]
         if known and inside:
-            return Found(State.ABSENT, reason=_cannot_move(known[0], inside), cause=ReplaceRequired, uncertain=True)
-        return Found(State.ABSENT, uncertain=True)
+            return CloudObservation(
+                State.ABSENT,
+                reason=_cannot_move(known[0], inside),
+                cause=ReplaceRequired,
+                uncertain=True,
+            )
+        return CloudObservation(State.ABSENT, uncertain=True)
 
-    def create(self, wanted: Wanted) -> None:
-        """Create all of them."""
+    def create(self, wanted: ObjectWork) -> None:
         self._complete(wanted)
 
-    def update(self, wanted: Wanted, found: Found) -> None:
-        """Create those that are missing, and put back what was changed."""
+    def update(self, wanted: ObjectWork, found: CloudObservation) -> None:
+        """Create missing subnets, and restore changed fields."""
         del found
         self._complete(wanted)
 
-    def delete(self, wanted: Wanted, found: Found) -> None:
-        """Delete each, also when others are still in use."""
+    def delete(self, wanted: ObjectWork, found: CloudObservation) -> None:
+        """Delete each subnet, even if other subnets are still in use."""
         del found
         refused: ModelplaneError | None = None
         for item in self.tagged(wanted):
@@ -71,7 +121,7 @@ class SubnetsHandler(TaggedHandler):
         if refused is not None:
             raise refused
 
-    def _complete(self, wanted: Wanted) -> None:
+    def _complete(self, wanted: ObjectWork) -> None:
         items = {str(item["CidrBlock"]): item for item in self.tagged(wanted)}
         for name, given in self._expected(wanted).items():
             item = items.get(given["CidrBlock"]) or self._created(name, given, wanted)
@@ -79,40 +129,81 @@ class SubnetsHandler(TaggedHandler):
                 continue
             identity = str(item["SubnetId"])
             if missing := _missing_tags(item, given):
-                self.clients.update("ec2", "create_tags", Resources=[identity], Tags=missing)
+                self.clients.update(
+                    "ec2", "create_tags", Resources=[identity], Tags=missing
+                )
             if _opens(wanted, name) and not item.get("MapPublicIpOnLaunch"):
-                self.clients.update("ec2", "modify_subnet_attribute", SubnetId=identity, MapPublicIpOnLaunch={"Value": True})
+                self.clients.update(
+                    "ec2",
+                    "modify_subnet_attribute",
+                    SubnetId=identity,
+                    MapPublicIpOnLaunch={"Value": True},
+                )
 
-    def _created(self, name: str, given: Mapping[str, Any], wanted: Wanted) -> Item | None:
-        """Create one. Gives None where it is there and is not listed yet. Raises ReplaceRequired for one that others were in."""
+    def _created(
+        self, name: str, given: Mapping[str, Any], wanted: ObjectWork
+    ) -> Item | None:
+        """Create one subnet.
+
+        Returns None if it exists and is not listed yet. Raises ReplaceRequired if it
+        was known and other objects need it.
+        """
         known = wanted.known.get(wanted.object.key, {}).get(name)
-        if known and not self.listed(**{self.id_filter: known}) and (inside := [key for key in _IN_SUBNETS if key in wanted.known]):
+        inside = [key for key in _IN_SUBNETS if key in wanted.known]
+        if known and inside and not self.listed(**{self.id_filter: known}):
             raise ReplaceRequired(_cannot_move(known, inside))
         answer = self.clients.create("ec2", "create_subnet", **given)
         if answer is not None:
             made: Item = answer["Subnet"]
             return made
-        for other in self.listed(**{"vpc-id": given["VpcId"], "cidr-block": given["CidrBlock"]}):
+        for other in self.listed(
+            **{"vpc-id": given["VpcId"], "cidr-block": given["CidrBlock"]}
+        ):
             if foreign := not_ours(tags_of(other), wanted):
-                raise InvalidInput(f"subnet {other['SubnetId']} has range {given['CidrBlock']}, and {foreign.reason}")
+                raise InvalidInput(
+                    f"subnet {other['SubnetId']} has range {given['CidrBlock']}, and "
+                    f"{foreign.reason}"
+                )
         return None
 
-    def _expected(self, wanted: Wanted) -> dict[str, dict[str, Any]]:
-        """Give the arguments that create each subnet, by the name of its fact."""
-        calls = [call for call in wanted.object.calls if call.operation == "create_subnet"]
+    def _expected(self, wanted: ObjectWork) -> dict[str, dict[str, Any]]:
+        """Return the arguments of each subnet's create call, by the name of its fact."""
+        calls = [
+            call for call in wanted.object.calls if call.operation == "create_subnet"
+        ]
         given = self.expected(wanted, "create_subnet")
-        # Without the VPC none of them can be filled in.
-        return {next(iter(call.facts)): each for call, each in zip(calls, given, strict=False)}
+        # Without the VPC no call has complete arguments.
+        return {
+            next(iter(call.facts)): each
+            for call, each in zip(calls, given, strict=False)
+        }
+
+
+def _lost_tags(subnets: list[str]) -> str:
+    has = "has lost its tag" if len(subnets) == 1 else "have lost their tag"
+    return (
+        f"{', '.join(subnets)} {has} {labels.CLOUD_OWNER}; add the cluster's tags to "
+        "them again"
+    )
 
 
 def _cannot_move(subnet: str, inside: list[str]) -> str:
-    return f"subnet {subnet} is gone, and {' and '.join(inside)} cannot move to a new one; create another cluster"
+    return (
+        f"subnet {subnet} was deleted, and {' and '.join(inside)} cannot move to a new "
+        "one; create another cluster"
+    )
 
 
-def _opens(wanted: Wanted, name: str) -> bool:
-    """Whether machines in this subnet get public addresses."""
-    calls = [call for call in wanted.object.calls if call.operation == "modify_subnet_attribute"]
-    return any(getattr(call.parameters["SubnetId"], "name", "") == name for call in calls)
+def _opens(wanted: ObjectWork, name: str) -> bool:
+    """Return True if machines in this subnet get public addresses."""
+    calls = [
+        call
+        for call in wanted.object.calls
+        if call.operation == "modify_subnet_attribute"
+    ]
+    return any(
+        getattr(call.parameters["SubnetId"], "name", "") == name for call in calls
+    )
 
 
 def _missing_tags(item: Item, given: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -1,14 +1,32 @@
-"""Which handler, and how much time, each kind of object at AWS gets."""
+"""The handler of each kind of object at AWS, and its class of work."""
 
 from collections.abc import Mapping
 
 from activities.clouds.eks.handlers.base import AwsHandler
-from activities.clouds.eks.handlers.control_plane import AccessEntryHandler, AddonHandler, ClusterHandler
-from activities.clouds.eks.handlers.ec2 import ElasticIpHandler, InternetGatewayHandler, NatGatewayHandler, RouteTableHandler, VpcHandler
-from activities.clouds.eks.handlers.identities import PodIdentityHandler, PolicyHandler, RoleHandler
-from activities.clouds.eks.handlers.node_groups import LaunchTemplateHandler, NodegroupHandler
+from activities.clouds.eks.handlers.control_plane import (
+    AccessEntryHandler,
+    AddonHandler,
+    EksClusterHandler,
+)
+from activities.clouds.eks.handlers.ec2 import (
+    ElasticIpHandler,
+    InternetGatewayHandler,
+    NatGatewayHandler,
+    RouteTableHandler,
+    VpcHandler,
+)
+from activities.clouds.eks.handlers.identities import (
+    PodIdentityHandler,
+    PolicyHandler,
+    RoleHandler,
+)
+from activities.clouds.eks.handlers.launch_templates import LaunchTemplateHandler
+from activities.clouds.eks.handlers.node_groups import NodegroupHandler
 from activities.clouds.eks.handlers.security_groups import SecurityGroupHandler
-from activities.clouds.eks.handlers.storage import FileSystemHandler, MountTargetsHandler
+from activities.clouds.eks.handlers.storage import (
+    FileSystemHandler,
+    MountTargetsHandler,
+)
 from activities.clouds.eks.handlers.subnets import SubnetsHandler
 from api_types.messages.clouds import WorkClass
 
@@ -22,7 +40,7 @@ HANDLERS: Mapping[str, type[AwsHandler]] = {
     "SecurityGroup": SecurityGroupHandler,
     "Role": RoleHandler,
     "Policy": PolicyHandler,
-    "Cluster": ClusterHandler,
+    "Cluster": EksClusterHandler,
     "AccessEntry": AccessEntryHandler,
     "Addon": AddonHandler,
     "PodIdentity": PodIdentityHandler,
@@ -31,7 +49,7 @@ HANDLERS: Mapping[str, type[AwsHandler]] = {
     "FileSystem": FileSystemHandler,
     "MountTargets": MountTargetsHandler,
 }
-"""Objects of other kinds are in the cluster, not at AWS."""
+"""Objects of other kinds are inside the cluster, not at AWS."""
 
 WORK: Mapping[str, WorkClass] = {
     "NatGateway": "Medium",
@@ -44,4 +62,4 @@ WORK: Mapping[str, WorkClass] = {
     "Cluster": "ControlPlane",
     "Nodegroup": "NodePool",
 }
-"""All others are quick."""
+"""All other kinds are Quick."""

@@ -1,5 +1,7 @@
-"""What is left of a cluster at AWS after its objects were deleted: what it is, whose, and how it goes (provisioning.md 9.3, 9.4).
+"""The leftovers of a cluster at AWS after the deletion of its objects.
 
-`audit` lists, `made_by_cluster` knows what Kubernetes and EKS make on their own, `made_by_eks` what EKS makes for node groups and should
-delete with them, `marked` what this project makes, `foreign` what others have put into the network: that is named, and never deleted.
+`audit` lists and deletes them. `made_by_cluster` has the objects that Kubernetes and
+EKS create on their own. `made_by_eks` has the objects that EKS creates for node groups
+and should delete with them. `marked` has the objects that Modelplane creates. `foreign`
+has objects of other owners in the network, which are listed and never deleted.
 """

@@ -1,4 +1,7 @@
-"""What others have put into the VPC of a cluster. It is named, because the VPC cannot go before it; it is never deleted."""
+"""Foreign objects in the VPC of a cluster.
+
+They are listed, because they block the deletion of the VPC, but never deleted.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -8,56 +11,109 @@ from api_types import labels
 from api_types.messages.clouds import Leftover
 
 _ROWS: tuple[tuple[str, str, str, str, str, Callable[[Item], bool]], ...] = (
-    ("NatGateway", "describe_nat_gateways", "NatGateways", "NatGatewayId", "Filter", lambda item: item.get("State") != "deleted"),
+    (
+        "NatGateway",
+        "describe_nat_gateways",
+        "NatGateways",
+        "NatGatewayId",
+        "Filter",
+        lambda item: item.get("State") != "deleted",
+    ),
     ("Subnet", "describe_subnets", "Subnets", "SubnetId", "Filters", lambda _: True),
-    ("SecurityGroup", "describe_security_groups", "SecurityGroups", "GroupId", "Filters", lambda item: item.get("GroupName") != "default"),
+    (
+        "SecurityGroup",
+        "describe_security_groups",
+        "SecurityGroups",
+        "GroupId",
+        "Filters",
+        lambda item: item.get("GroupName") != "default",
+    ),
     (
         "NetworkInterface",
         "describe_network_interfaces",
         "NetworkInterfaces",
         "NetworkInterfaceId",
         "Filters",
-        # Those that a service of AWS made go with what they were made for, and those of machines with the machine.
-        lambda item: not item.get("RequesterManaged") and not item.get("Attachment", {}).get("InstanceId"),
+        # Interfaces of AWS's services and of machines are deleted with their owner.
+        lambda item: (
+            not item.get("RequesterManaged")
+            and not item.get("Attachment", {}).get("InstanceId")
+        ),
     ),
-    ("VpcEndpoint", "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId", "Filters", lambda item: item.get("State") != "deleted"),
+    (
+        "VpcEndpoint",
+        "describe_vpc_endpoints",
+        "VpcEndpoints",
+        "VpcEndpointId",
+        "Filters",
+        lambda item: item.get("State") != "deleted",
+    ),
 )
 _INSTANCE = "ec2/home?region={region}#InstanceDetails:instanceId={id}"
 
 
 def foreign(scene: Scene, explained: frozenset[str]) -> Iterator[Leftover]:
-    """List what is in the VPC and neither ours nor made by the cluster. `explained` are the ids that were found as such."""
+    """List the objects in the VPC that neither Modelplane nor the cluster created.
+
+    `explained` are the ids of known leftovers.
+    """
     if not scene.vpc:
         return
     inside = where(**{"vpc-id": scene.vpc})
-    machines = [
-        item
-        for reservation in scene.clients.listed("ec2", "describe_instances", "Reservations", Filters=inside)
-        for item in reservation.get("Instances", ())
-        if item.get("State", {}).get("Name") != "terminated"
-    ]
-    # Nodes go with their cluster.
-    gone = bool(machines) and not scene.clients.read("eks", "describe_cluster", name=scene.cluster)
+    reservations = scene.clients.listed(
+        "ec2", "describe_instances", "Reservations", Filters=inside
+    )
+    machines = list[Item]()
+    for reservation in reservations:
+        machines += [
+            item
+            for item in reservation.get("Instances", ())
+            if item.get("State", {}).get("Name") != "terminated"
+        ]
+    # Nodes are deleted with their cluster.
+    gone = bool(machines) and not scene.clients.read(
+        "eks", "describe_cluster", name=scene.cluster
+    )
     for item in machines:
         identity, is_node = str(item["InstanceId"]), _of_cluster(item, scene)
         if gone or not is_node:
-            evidence = f"in VPC {scene.vpc}, a node of this cluster, which is gone" if is_node else ""
-            yield _foreign(scene, "Instance", identity, console(scene, _INSTANCE, identity), evidence)
+            evidence = ""
+            if is_node:
+                evidence = f"in VPC {scene.vpc}, a node of this deleted cluster"
+            yield _foreign(
+                scene,
+                "Instance",
+                identity,
+                console(scene, _INSTANCE, identity),
+                evidence,
+            )
     for kind, listing, result, id_field, filters_field, counts in _ROWS:
-        for item in scene.clients.listed("ec2", listing, result, **{filters_field: inside}):
-            if counts(item) and str(item[id_field]) not in explained and not _of_cluster(item, scene):
+        for item in scene.clients.listed(
+            "ec2", listing, result, **{filters_field: inside}
+        ):
+            if (
+                counts(item)
+                and str(item[id_field]) not in explained
+                and not _of_cluster(item, scene)
+            ):
                 yield _foreign(scene, kind, str(item[id_field]))
     for service, result, vpc_field, id_field in (
         ("elb", "LoadBalancerDescriptions", "VPCId", "LoadBalancerName"),
         ("elbv2", "LoadBalancers", "VpcId", "LoadBalancerArn"),
     ):
         for item in scene.clients.listed(service, "describe_load_balancers", result):
-            if item.get(vpc_field) == scene.vpc and str(item[id_field]) not in explained:
+            if (
+                item.get(vpc_field) == scene.vpc
+                and str(item[id_field]) not in explained
+            ):
                 yield _foreign(scene, "LoadBalancer", str(item[id_field]))
 
 
 def _of_cluster(item: Item, scene: Scene) -> bool:
-    """Whether the tags of something say that it is of the cluster: ours, of EKS, or of the network plug-in."""
+    """Return True if the tags of an object name the cluster.
+
+    Modelplane, EKS and the network plug-in have different tags.
+    """
     tags = tags_of(item, "TagSet") or tags_of(item)
     wanted = {
         labels.CLOUD_OWNER: scene.owner.digits,
@@ -69,5 +125,13 @@ def _of_cluster(item: Item, scene: Scene) -> bool:
     return any(tags.get(tag) == value for tag, value in wanted.items())
 
 
-def _foreign(scene: Scene, kind: str, identity: str, link: str = "", evidence: str = "") -> Leftover:
-    return Leftover(kind=kind, id=identity, evidence=evidence or f"in VPC {scene.vpc}, and not of this cluster", ours=False, link=link)
+def _foreign(
+    scene: Scene, kind: str, identity: str, link: str = "", evidence: str = ""
+) -> Leftover:
+    return Leftover(
+        kind=kind,
+        id=identity,
+        evidence=evidence or f"in VPC {scene.vpc}, and not of this cluster",
+        ours=False,
+        link=link,
+    )

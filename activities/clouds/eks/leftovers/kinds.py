@@ -1,4 +1,4 @@
-"""What one kind of leftover can do."""
+"""The interface of one kind of leftover."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -7,21 +7,22 @@ from typing import Any
 
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.wanted.partitions import partition_of
-from activities.clouds.owner import Owner
+from activities.clouds.owner import ClusterOwner
 from api_types.messages.clouds import CloudAccount, Facts, Leftover
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Where is looked: the account, the name of the cluster, and its VPC; empty where that is not known and not there.
+    """The scope of a search: the account, the name of the cluster, and its VPC.
 
-    `known` are facts of the inventory, by key. `emptied`: users had no load balancers in the cluster any more, so that those which are
-    left are of nobody.
+    `vpc` is empty if it is neither known nor found. `known` are facts of the inventory,
+    by key. `emptied` means that the cluster reported no load balancers of users before
+    its deletion, so remaining ones have no owner.
     """
 
     clients: AwsClients
     account: CloudAccount
-    owner: Owner
+    owner: ClusterOwner
     cluster: str
     vpc: str
     emptied: bool = False
@@ -29,36 +30,38 @@ class Scene:
 
     @property
     def cluster_tag(self) -> str:
-        """The tag with which Kubernetes marks what it makes at AWS for a cluster; its value is `owned`."""
+        """The tag of objects that Kubernetes creates at AWS, with value `owned`."""
         return f"kubernetes.io/cluster/{self.cluster}"
 
 
 class LeftoverKind(ABC):
-    """One kind. `find` lists the objects that show evidence of the cluster. `remove` deletes one object.
-
-    `also`: other kinds that `find` lists.
-    """
+    """One kind of leftover. `also` lists other kinds that `find` returns."""
 
     kind: str
     also: tuple[str, ...] = ()
 
     @abstractmethod
     def find(self, scene: Scene) -> Sequence[Leftover]:
-        """List what is left."""
+        """List the objects with evidence that they belong to the cluster."""
 
     @abstractmethod
     def remove(self, scene: Scene, leftover: Leftover) -> None:
-        """Delete one. Raises Dependency while it is in use."""
+        """Delete one object. Raises Dependency while it is in use."""
 
 
 def where(**filters: str | Sequence[str]) -> list[dict[str, Any]]:
-    """Give filters of EC2."""
-    return [{"Name": name, "Values": [value] if isinstance(value, str) else list(value)} for name, value in filters.items()]
+    """Return filters in the form of EC2."""
+    return [
+        {"Name": name, "Values": [value] if isinstance(value, str) else list(value)}
+        for name, value in filters.items()
+    ]
 
 
 def console(scene: Scene, path: str, identity: str) -> str:
-    """Give the address of something in the console of AWS; empty in partitions that have their own."""
+    """Return the URL of an object in AWS's console, or "" in other partitions."""
     region = scene.clients.region
     if partition_of(region) != "aws":
         return ""
-    return f"https://{region}.console.aws.amazon.com/{path}".replace("{region}", region).replace("{id}", identity)
+    return f"https://{region}.console.aws.amazon.com/{path}".replace(
+        "{region}", region
+    ).replace("{id}", identity)

@@ -1,7 +1,9 @@
-"""What EKS makes for a node group beside the group, and deletes with it: what is there once the cluster is gone stays.
+"""Objects that EKS creates for a node group and should delete with it.
 
-Nobody deletes it any more, and the tags by which it is found may be written by others too, so it is named: a person has to delete it. An
-Auto Scaling group that has machines holds the subnets meanwhile.
+If they exist after the cluster is gone, EKS no longer deletes them. Other users may
+write the tags by which they are found, so they are only listed, and a person has to
+delete them. An Auto Scaling group with machines blocks the deletion of the subnets in
+the meantime.
 """
 
 from collections.abc import Sequence
@@ -16,33 +18,57 @@ _GROUP_TAG = "eks:nodegroup-name"
 
 
 class _OfNodeGroups(LeftoverKind):
-    """A kind that EKS marks with the names of the cluster and the node group."""
+    """A kind that EKS tags with the names of the cluster and the node group."""
 
     id_field: str
     path: str
     listing: tuple[str, str, str]
-    """The service, the operation, and the field of its answer."""
+    """The service, the operation, and the field of its response."""
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
-        """List those of the cluster once that is gone; none where the credential may not list them."""
+        """List the objects of a cluster that is gone.
+
+        Lists none if the credential lacks the permission.
+        """
         if scene.clients.read("eks", "describe_cluster", name=scene.cluster):
             return []
         try:
-            listed = list(scene.clients.listed(*self.listing, Filters=where(**{f"tag:{_CLUSTER_TAG}": scene.cluster})))
+            listed = list(
+                scene.clients.listed(
+                    *self.listing,
+                    Filters=where(**{f"tag:{_CLUSTER_TAG}": scene.cluster}),
+                )
+            )
         except PermissionDenied:
-            # A right that nothing else needs: what is named holds up no deletion.
+            # No other call needs this permission, and listed objects block no deletion.
             return []
-        return [self._found(scene, each) for each in listed if tags_of(each).get(_CLUSTER_TAG) == scene.cluster]
+        return [
+            self._found(scene, each)
+            for each in listed
+            if tags_of(each).get(_CLUSTER_TAG) == scene.cluster
+        ]
 
     def _found(self, scene: Scene, item: Item) -> Leftover:
-        identity, group = str(item[self.id_field]), tags_of(item).get(_GROUP_TAG, "unknown")
-        evidence = f"tag {_CLUSTER_TAG}; EKS made it for node group {group} and has not deleted it with that"
-        return Leftover(kind=self.kind, id=identity, evidence=evidence, ours=False, link=console(scene, self.path, identity))
+        identity, group = (
+            str(item[self.id_field]),
+            tags_of(item).get(_GROUP_TAG, "unknown"),
+        )
+        evidence = (
+            f"tag {_CLUSTER_TAG}; EKS created it for node group {group} and has not deleted "
+            "it with that"
+        )
+        return Leftover(
+            kind=self.kind,
+            id=identity,
+            evidence=evidence,
+            ours=False,
+            link=console(scene, self.path, identity),
+        )
 
     def remove(self, scene: Scene, leftover: Leftover) -> None:
-        """Delete nothing: raises Dependency."""
+        """Raise Dependency. These objects are never deleted."""
         del scene
-        raise Dependency(f"{leftover.kind} {leftover.id} is of EKS")
+        raise Dependency(f"{leftover.kind} {leftover.id} belongs to EKS")
 
 
 class ScalingGroups(_OfNodeGroups):
@@ -55,7 +81,7 @@ class ScalingGroups(_OfNodeGroups):
 
 
 class EksTemplates(_OfNodeGroups):
-    """The launch templates that EKS makes, also from those of ours."""
+    """The launch templates that EKS creates, including copies of Modelplane's."""
 
     kind = "LaunchTemplate"
     id_field = "LaunchTemplateId"

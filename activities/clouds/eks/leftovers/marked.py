@@ -1,4 +1,8 @@
-"""What this project makes at AWS for a cluster, by its marks: an object that the inventory has lost, or that came after its delete."""
+"""Objects that Modelplane created at AWS for a cluster, found by their marks.
+
+They are not in the inventory, because it was lost or because they appeared after their
+deletion.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,41 +22,78 @@ from activities.clouds.eks.handlers.storage import creation_tokens, was_created
 from activities.clouds.eks.handlers.subnets import SubnetsHandler
 from activities.clouds.eks.handlers.table import HANDLERS
 from activities.clouds.eks.leftovers.kinds import LeftoverKind, Scene, console, where
-from activities.clouds.eks.wanted.identities import AUTOSCALER_POLICY, AUTOSCALER_ROLE, CLUSTER_ROLE, EFS_ROLE, NODE_ROLE
+from activities.clouds.eks.wanted.identities import (
+    AUTOSCALER_POLICY,
+    AUTOSCALER_ROLE,
+    CLUSTER_ROLE,
+    EFS_ROLE,
+    NODE_ROLE,
+)
 from activities.clouds.eks.wanted.partitions import partition_of
 from activities.clouds.eks.wanted.storage import FILE_SYSTEM, MOUNTS
 from activities.clouds.graph import DesiredObject
-from activities.clouds.lifecycle.handler import Found, State, Wanted
+from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
 from activities.clouds.lifecycle.tokens import token_of
 from api_types import labels
 from api_types.errors import Busy, Dependency
 from api_types.messages.clouds import Leftover
 
 _BY_TAG: tuple[tuple[str, type[TaggedHandler], str], ...] = (
-    ("NatGateway", NatGatewayHandler, "vpcconsole/home?region={region}#NatGatewayDetails:natGatewayId={id}"),
-    ("ElasticIP", ElasticIpHandler, "ec2/home?region={region}#ElasticIpDetails:AllocationId={id}"),
-    ("RouteTable", RouteTableHandler, "vpcconsole/home?region={region}#RouteTableDetails:RouteTableId={id}"),
-    ("InternetGateway", InternetGatewayHandler, "vpcconsole/home?region={region}#InternetGateway:internetGatewayId={id}"),
-    ("Subnets", SubnetsHandler, "vpcconsole/home?region={region}#SubnetDetails:subnetId={id}"),
-    ("SecurityGroup", SecurityGroupHandler, "ec2/home?region={region}#SecurityGroup:groupId={id}"),
+    (
+        "NatGateway",
+        NatGatewayHandler,
+        "vpcconsole/home?region={region}#NatGatewayDetails:natGatewayId={id}",
+    ),
+    (
+        "ElasticIP",
+        ElasticIpHandler,
+        "ec2/home?region={region}#ElasticIpDetails:AllocationId={id}",
+    ),
+    (
+        "RouteTable",
+        RouteTableHandler,
+        "vpcconsole/home?region={region}#RouteTableDetails:RouteTableId={id}",
+    ),
+    (
+        "InternetGateway",
+        InternetGatewayHandler,
+        "vpcconsole/home?region={region}#InternetGateway:internetGatewayId={id}",
+    ),
+    (
+        "Subnets",
+        SubnetsHandler,
+        "vpcconsole/home?region={region}#SubnetDetails:subnetId={id}",
+    ),
+    (
+        "SecurityGroup",
+        SecurityGroupHandler,
+        "ec2/home?region={region}#SecurityGroup:groupId={id}",
+    ),
     ("VPC", VpcHandler, "vpcconsole/home?region={region}#VpcDetails:VpcId={id}"),
 )
 
 
 class _Marked(LeftoverKind):
-    """A kind of which each object carries our marks; what deletes it otherwise deletes it here too."""
+    """A kind whose objects carry Modelplane's marks. Its handler deletes them."""
 
     def remove(self, scene: Scene, leftover: Leftover) -> None:
-        """Delete it. Raises Dependency while it is in use, and until it is gone."""
+        """Delete the object. Raises Dependency while it is in use or not gone yet."""
         handler = HANDLERS[leftover.kind](scene.clients, scene.account)
         name = scene.cluster if leftover.kind == "FileSystem" else leftover.id
         bare = DesiredObject(leftover.key, leftover.kind, name, (), (), "")
-        wanted = Wanted(scene.owner, bare, {}, token_of(scene.owner, leftover.key, "", 0))
+        wanted = ObjectWork(
+            scene.owner, bare, {}, token_of(scene.owner, leftover.key, "", 0)
+        )
         try:
-            handler.delete(wanted, Found(State.READY, leftover.id, {"id": leftover.id}))
+            handler.delete(
+                wanted, CloudObservation(State.READY, leftover.id, {"id": leftover.id})
+            )
         except Busy as error:
             raise Dependency(error.message) from None
-        if any((each.kind, each.id) == (leftover.kind, leftover.id) for each in self.find(scene)):
+        if any(
+            (each.kind, each.id) == (leftover.kind, leftover.id)
+            for each in self.find(scene)
+        ):
             raise Dependency(f"{leftover.kind} {leftover.id} is being deleted")
 
 
@@ -65,66 +106,120 @@ class TaggedObjects(_Marked):
         self._path = path
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
-        """List those with the owner's tag; what lacks other tags, or is in another VPC, is not ours."""
+        """List the objects with the owner's tag.
+
+        An object that lacks other tags, or is in another VPC, does not belong to the
+        cluster.
+        """
         handler = self._handler(scene.clients, scene.account)
-        networks = {scene.vpc, *handler.called(scene.owner)} if isinstance(handler, VpcHandler) else {scene.vpc}
+        networks = (
+            {scene.vpc, *handler.called(scene.owner)}
+            if isinstance(handler, VpcHandler)
+            else {scene.vpc}
+        )
         found = []
         for item in handler.listed(**{f"tag:{labels.CLOUD_OWNER}": scene.owner.digits}):
-            identity, key = str(item[self._handler.id_field]), tags_of(item).get(labels.CLOUD_OBJECT, "")
+            identity, key = (
+                str(item[self._handler.id_field]),
+                tags_of(item).get(labels.CLOUD_OBJECT, ""),
+            )
             link = console(scene, self._path, identity)
             ours = is_marked(item, scene.owner) and places_of(item) <= networks
-            found.append(_marked(self.kind, identity, key, link) if ours else unproven(self.kind, identity, link))
+            found.append(
+                _marked(self.kind, identity, key, link)
+                if ours
+                else unproven(self.kind, identity, link)
+            )
         return found
 
 
-class Clusters(_Marked):
+class MarkedClusters(_Marked):
     """The control plane, with everything that EKS deletes with it."""
 
     kind = "Cluster"
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
-        """Look for it by its name."""
-        cluster = scene.clients.read("eks", "describe_cluster", name=scene.cluster).get("cluster")
-        if not cluster or tags_of(cluster, "tags").get(labels.CLOUD_OWNER) != scene.owner.digits:
+        """Find the control plane by name."""
+        cluster = scene.clients.read("eks", "describe_cluster", name=scene.cluster).get(
+            "cluster"
+        )
+        if (
+            not cluster
+            or tags_of(cluster, "tags").get(labels.CLOUD_OWNER) != scene.owner.digits
+        ):
             return []
-        return [_marked(self.kind, scene.cluster, "cluster", console(scene, "eks/home?region={region}#/clusters/{id}", scene.cluster))]
+        return [
+            _marked(
+                self.kind,
+                scene.cluster,
+                "cluster",
+                console(
+                    scene, "eks/home?region={region}#/clusters/{id}", scene.cluster
+                ),
+            )
+        ]
 
 
 class NodeGroups(_Marked):
-    """Node groups: of pools that are not in the spec any more, or whose class is not there."""
+    """Node groups of pools that were removed from the spec, or whose class is gone."""
 
     kind = "Nodegroup"
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
-        """List those of the control plane that have the owner's tag. The key is that of the pool only under its name."""
+        """List the node groups of the control plane that have the owner's tag.
+
+        A group gets the key of a pool only if it has the pool's name.
+        """
         link = f"eks/home?region={{region}}#/clusters/{scene.cluster}/nodegroups/{{id}}"
         return [
-            _marked(self.kind, name, _key_if(tags_of(group, "tags"), f"pool/{name}"), console(scene, link, name))
+            _marked(
+                self.kind,
+                name,
+                _key_if(tags_of(group, "tags"), f"pool/{name}"),
+                console(scene, link, name),
+            )
             for name, group in _node_groups(scene)
             if tags_of(group, "tags").get(labels.CLOUD_OWNER) == scene.owner.digits
         ]
 
 
 class LaunchTemplates(_Marked):
-    """Launch templates."""
-
     kind = "LaunchTemplate"
 
     def remove(self, scene: Scene, leftover: Leftover) -> None:
-        """Delete it. Raises Dependency while a node group has it: EKS reads it until its machines are gone."""
+        """Delete the template.
+
+        Raises Dependency while a node group uses it: EKS reads it until the machines of
+        the group are gone.
+        """
         for name, group in _node_groups(scene):
             if group.get("launchTemplate", {}).get("id") == leftover.id:
-                raise Dependency(f"launch template {leftover.id} is used by node group {name}")
+                raise Dependency(
+                    f"launch template {leftover.id} is used by node group {name}"
+                )
         super().remove(scene, leftover)
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
-        """List those with the owner's tag. A copy keeps the tags, but has another name: it is not ours."""
+        """List the templates with the owner's tag.
+
+        EKS's copy has the same tags and another name. It does not belong to Modelplane.
+        """
         filters = where(**{f"tag:{labels.CLOUD_OWNER}": scene.owner.digits})
         found = []
-        for each in scene.clients.listed("ec2", "describe_launch_templates", "LaunchTemplates", Filters=filters):
-            identity, name = str(each["LaunchTemplateId"]), str(each["LaunchTemplateName"])
-            key = _key_if(tags_of(each), f"lt/{name.removeprefix(f'{scene.owner.base}-lt-')}")
-            found.append(_marked(self.kind, identity, key) if key else unproven(self.kind, identity))
+        for each in scene.clients.listed(
+            "ec2", "describe_launch_templates", "LaunchTemplates", Filters=filters
+        ):
+            identity, name = (
+                str(each["LaunchTemplateId"]),
+                str(each["LaunchTemplateName"]),
+            )
+            pool = name.removeprefix(f"{scene.owner.base}-lt-")
+            key = _key_if(tags_of(each), f"lt/{pool}")
+            found.append(
+                _marked(self.kind, identity, key)
+                if key
+                else unproven(self.kind, identity)
+            )
         return found
 
 
@@ -134,13 +229,25 @@ class FileSystems(_Marked):
     kind = "FileSystem"
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
-        """List those with the owner's tag. One that was not created here, but has the tags by a restore or by others, is not ours."""
+        """List the file systems with the owner's tag.
+
+        A file system that Modelplane did not create may have the tags from a restore or
+        from other users. It does not belong to the cluster.
+        """
         found = []
-        tokens, known = creation_tokens(scene.owner), scene.known.get(FILE_SYSTEM, {}).get("id", "")
+        tokens, known = (
+            creation_tokens(scene.owner),
+            scene.known.get(FILE_SYSTEM, {}).get("id", ""),
+        )
         for each in scene.clients.listed("efs", "describe_file_systems", "FileSystems"):
-            if tags_of(each).get(labels.CLOUD_OWNER) == scene.owner.digits and each["LifeCycleState"] != "deleted":
+            if (
+                tags_of(each).get(labels.CLOUD_OWNER) == scene.owner.digits
+                and each["LifeCycleState"] != "deleted"
+            ):
                 identity = str(each["FileSystemId"])
-                link = console(scene, "efs/home?region={region}#/file-systems/{id}", identity)
+                link = console(
+                    scene, "efs/home?region={region}#/file-systems/{id}", identity
+                )
                 if not was_created(each, known, tokens):
                     found.append(unproven(self.kind, identity, link))
                     continue
@@ -150,14 +257,13 @@ class FileSystems(_Marked):
         return found
 
 
-class Identities(_Marked):
+class MarkedIdentities(_Marked):
     """Roles and the policy, by their names."""
 
     kind = "Role"
     also = ("Policy",)
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
-        """Look for each."""
         found = []
         for key in (CLUSTER_ROLE, NODE_ROLE, EFS_ROLE, AUTOSCALER_ROLE):
             name = f"{scene.owner.base}-{key.partition('/')[2]}"
@@ -165,7 +271,8 @@ class Identities(_Marked):
             if role and tags_of(role).get(labels.CLOUD_OWNER) == scene.owner.digits:
                 found.append(_marked(self.kind, name, key))
         name = f"{scene.owner.base}-autoscaler"
-        arn = f"arn:{partition_of(scene.clients.region)}:iam::{scene.account.project}:policy/{name}"
+        partition = partition_of(scene.clients.region)
+        arn = f"arn:{partition}:iam::{scene.account.project}:policy/{name}"
         policy = scene.clients.read("iam", "get_policy", PolicyArn=arn).get("Policy")
         if policy and tags_of(policy).get(labels.CLOUD_OWNER) == scene.owner.digits:
             found.append(_marked("Policy", name, AUTOSCALER_POLICY))
@@ -173,35 +280,60 @@ class Identities(_Marked):
 
 
 def _node_groups(scene: Scene) -> Iterator[tuple[str, Item]]:
-    """Give the node groups of the control plane by their names; none without a control plane."""
-    for name in scene.clients.listed("eks", "list_nodegroups", "nodegroups", clusterName=scene.cluster):
-        group = scene.clients.read("eks", "describe_nodegroup", clusterName=scene.cluster, nodegroupName=str(name)).get("nodegroup")
+    """Yield the node groups of the control plane with their names."""
+    for name in scene.clients.listed(
+        "eks", "list_nodegroups", "nodegroups", clusterName=scene.cluster
+    ):
+        group = scene.clients.read(
+            "eks",
+            "describe_nodegroup",
+            clusterName=scene.cluster,
+            nodegroupName=str(name),
+        ).get("nodegroup")
         if group:
             yield str(name), group
 
 
 def _key_if(tags: Mapping[str, str], key: str) -> str:
-    """Give the key that the tags name if it is this one: what has the key of another object is not what that object's handler deletes."""
+    """Return the key if the tags contain it, else "".
+
+    An object with the key of another object must not be deleted by that object's
+    handler.
+    """
     return key if tags.get(labels.CLOUD_OBJECT) == key else ""
 
 
 def unproven(kind: str, identity: str, link: str = "") -> Leftover:
-    """Give what has our tag and nothing more that says that it is ours: it is named, and stays."""
+    """Return an object with the owner's tag but without other evidence.
+
+    It is listed but not deleted.
+    """
     return Leftover(
-        kind=kind, id=identity, evidence=f"tag {labels.CLOUD_OWNER} alone, and not made for this cluster", ours=False, link=link
+        kind=kind,
+        id=identity,
+        evidence=f"tag {labels.CLOUD_OWNER} alone, and not created for this cluster",
+        ours=False,
+        link=link,
     )
 
 
 def _marked(kind: str, identity: str, key: str, link: str = "") -> Leftover:
-    return Leftover(kind=kind, id=identity, evidence=f"tag {labels.CLOUD_OWNER}", ours=True, key=key, link=link)
+    return Leftover(
+        kind=kind,
+        id=identity,
+        evidence=f"tag {labels.CLOUD_OWNER}",
+        ours=True,
+        key=key,
+        link=link,
+    )
 
 
 MARKED: tuple[LeftoverKind, ...] = (
     NodeGroups(),
-    Clusters(),
+    MarkedClusters(),
     LaunchTemplates(),
     FileSystems(),
     *(TaggedObjects(*row) for row in _BY_TAG),
-    Identities(),
+    MarkedIdentities(),
 )
-"""In the order in which they can be deleted."""
+"""The kinds in an order in which they can be deleted."""

@@ -1,1 +1,4 @@
-"""What an EKS cluster consists of, with the arguments of the boto3 clients. Asks nothing. `objects` is the entry."""
+"""The desired objects of an EKS cluster with the arguments of their calls.
+
+The entry point is `objects`.
+"""

@@ -1,10 +1,18 @@
-"""Who acts in an EKS cluster: the roles of the control plane, the nodes, the EFS driver and the autoscaler."""
+"""The IAM roles of the control plane, the nodes, the EFS driver and the autoscaler."""
 
 import json
 from collections.abc import Mapping
 
 from activities.clouds.eks.wanted.inputs import EksInputs
-from activities.clouds.graph import Call, DesiredObject, Fact, Parameters, Token, Value
+from activities.clouds.eks.wanted.partitions import node_principal_of
+from activities.clouds.graph import (
+    CloudCall,
+    DesiredObject,
+    Fact,
+    Parameters,
+    Token,
+    Value,
+)
 
 CLUSTER_ROLE = "iam/cluster"
 NODE_ROLE = "iam/node"
@@ -23,14 +31,18 @@ _PODS = "pods.eks.amazonaws.com"
 
 
 def identities(inputs: EksInputs) -> list[DesiredObject]:
-    """Give the roles, and the policy that no managed one replaces."""
+    """Return the roles, and the policy that has no managed equivalent."""
     return [
         _role(inputs, CLUSTER_ROLE, "eks.amazonaws.com", ("AmazonEKSClusterPolicy",)),
         _role(
             inputs,
             NODE_ROLE,
-            "ec2.amazonaws.com",
-            ("AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonEC2ContainerRegistryReadOnly"),
+            node_principal_of(inputs.eks.region),
+            (
+                "AmazonEKSWorkerNodePolicy",
+                "AmazonEKS_CNI_Policy",
+                "AmazonEC2ContainerRegistryReadOnly",
+            ),
         ),
         _role(inputs, EFS_ROLE, _PODS, ("service-role/AmazonEFSCSIDriverPolicy",)),
         _policy(inputs),
@@ -39,24 +51,50 @@ def identities(inputs: EksInputs) -> list[DesiredObject]:
 
 
 def pod_identities(inputs: EksInputs, cluster: str) -> list[DesiredObject]:
-    """Give which service account in the cluster acts as which role. They exist before its pods: credentials come when a pod is admitted."""
+    """Return the associations of service accounts with roles.
+
+    They must exist before the pods, which get credentials at admission.
+    """
     return [
         _pod_identity(inputs, EFS_IDENTITY, EFS_ROLE, _EFS_ACCOUNT, cluster),
-        _pod_identity(inputs, AUTOSCALER_IDENTITY, AUTOSCALER_ROLE, AUTOSCALER_ACCOUNT, cluster),
+        _pod_identity(
+            inputs, AUTOSCALER_IDENTITY, AUTOSCALER_ROLE, AUTOSCALER_ACCOUNT, cluster
+        ),
     ]
 
 
-def _role(inputs: EksInputs, key: str, service: str, managed: tuple[str, ...], own: Fact | None = None) -> DesiredObject:
+def _role(
+    inputs: EksInputs,
+    key: str,
+    service: str,
+    managed: tuple[str, ...],
+    own: Fact | None = None,
+) -> DesiredObject:
     name = f"{inputs.owner.base}-{key.partition('/')[2]}"
-    actions = ["sts:AssumeRole", "sts:TagSession"] if service == _PODS else ["sts:AssumeRole"]
-    trust = _document({"Effect": "Allow", "Principal": {"Service": service}, "Action": actions})
-    parameters: Parameters = {"RoleName": name, "AssumeRolePolicyDocument": trust, "Tags": inputs.tag_list(key, name)}
-    create = Call("iam", "create_role", parameters, {"arn": "Role.Arn"})
-    policies: list[Value] = [f"arn:{inputs.partition}:iam::aws:policy/{policy}" for policy in managed]
+    actions = (
+        ["sts:AssumeRole", "sts:TagSession"] if service == _PODS else ["sts:AssumeRole"]
+    )
+    trust = _document(
+        {"Effect": "Allow", "Principal": {"Service": service}, "Action": actions}
+    )
+    parameters: Parameters = {
+        "RoleName": name,
+        "AssumeRolePolicyDocument": trust,
+        "Tags": inputs.tag_list(key, name),
+    }
+    create = CloudCall("iam", "create_role", parameters, {"arn": "Role.Arn"})
+    policies: list[Value] = [
+        f"arn:{inputs.partition}:iam::aws:policy/{policy}" for policy in managed
+    ]
     if own is not None:
         policies.append(Fact(own.key, "arn"))
-    attached = [Call("iam", "attach_role_policy", {"RoleName": name, "PolicyArn": policy}) for policy in policies]
-    return DesiredObject(key, "Role", name, (own.key,) if own else (), (create, *attached), "assumable")
+    attached = [
+        CloudCall("iam", "attach_role_policy", {"RoleName": name, "PolicyArn": policy})
+        for policy in policies
+    ]
+    return DesiredObject(
+        key, "Role", name, (own.key,) if own else (), (create, *attached), "assumable"
+    )
 
 
 def _policy(inputs: EksInputs) -> DesiredObject:
@@ -76,11 +114,19 @@ def _policy(inputs: EksInputs) -> DesiredObject:
         ],
         "Resource": "*",
     }
-    # Of all groups of the account only those of this cluster.
-    own = {"StringEquals": {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{inputs.owner.base}": "owned"}}
+    # Restrict the permission to the groups of this cluster, of all groups in the
+    # account.
+    own = {
+        "StringEquals": {
+            f"aws:ResourceTag/k8s.io/cluster-autoscaler/{inputs.owner.base}": "owned"
+        }
+    }
     change = {
         "Effect": "Allow",
-        "Action": ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
+        "Action": [
+            "autoscaling:SetDesiredCapacity",
+            "autoscaling:TerminateInstanceInAutoScalingGroup",
+        ],
         "Resource": "*",
         "Condition": own,
     }
@@ -89,11 +135,13 @@ def _policy(inputs: EksInputs) -> DesiredObject:
         "PolicyDocument": _document(read, change),
         "Tags": inputs.tag_list(AUTOSCALER_POLICY, name),
     }
-    call = Call("iam", "create_policy", parameters, {"arn": "Policy.Arn"})
+    call = CloudCall("iam", "create_policy", parameters, {"arn": "Policy.Arn"})
     return DesiredObject(AUTOSCALER_POLICY, "Policy", name, (), (call,), "present")
 
 
-def _pod_identity(inputs: EksInputs, key: str, role: str, account: str, cluster: str) -> DesiredObject:
+def _pod_identity(
+    inputs: EksInputs, key: str, role: str, account: str, cluster: str
+) -> DesiredObject:
     parameters: Parameters = {
         "clusterName": inputs.owner.base,
         "namespace": _NAMESPACE,
@@ -102,9 +150,23 @@ def _pod_identity(inputs: EksInputs, key: str, role: str, account: str, cluster:
         "clientRequestToken": Token(),
         "tags": inputs.tags(key),
     }
-    call = Call("eks", "create_pod_identity_association", parameters, {"id": "association.associationId"})
-    return DesiredObject(key, "PodIdentity", f"{_NAMESPACE}/{account}", (cluster, role), (call,), "present")
+    call = CloudCall(
+        "eks",
+        "create_pod_identity_association",
+        parameters,
+        {"id": "association.associationId"},
+    )
+    return DesiredObject(
+        key,
+        "PodIdentity",
+        f"{_NAMESPACE}/{account}",
+        (cluster, role),
+        (call,),
+        "present",
+    )
 
 
 def _document(*statements: Mapping[str, object]) -> str:
-    return json.dumps({"Version": _POLICY_VERSION, "Statement": statements}, separators=(",", ":"))
+    return json.dumps(
+        {"Version": _POLICY_VERSION, "Statement": statements}, separators=(",", ":")
+    )

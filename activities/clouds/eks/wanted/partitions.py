@@ -1,4 +1,4 @@
-"""The parts of AWS that have their own accounts: the names of their resources begin, and those of their hosts end, differently."""
+"""The partitions of AWS. Each has its own ARN prefix and DNS suffix."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ class _Partition(NamedTuple):
 
 
 _AWS = _Partition("aws", "amazonaws.com")
-# By how the names of their regions begin.
+# The suffixes by the prefix of their regions.
 _OTHERS = {
     "cn-": _Partition("aws-cn", "amazonaws.com.cn"),
     "us-gov-": _Partition("aws-us-gov", "amazonaws.com"),
@@ -22,14 +22,29 @@ _OTHERS = {
 
 
 def partition_of(region: str) -> str:
-    """Give the partition of a region: the first part of every ARN after `arn`."""
+    """Return the partition of a region, the part of an ARN after `arn`."""
     return _of(region).name
 
 
 def dns_suffix_of(region: str) -> str:
-    """Give how the names of AWS's hosts in a region end."""
+    """Return the DNS suffix of AWS's hosts in a region."""
     return _of(region).dns_suffix
 
 
+def node_principal_of(region: str) -> str:
+    """Return the service that the role of nodes trusts.
+
+    Only EC2 has another name in some partitions. eksctl has the same names
+    (https://github.com/eksctl-io/eksctl/blob/main/pkg/apis/eksctl.io/v1alpha5/partitions.go).
+    """
+    suffix = _AWS.dns_suffix
+    if partition_of(region) in ("aws-cn", "aws-iso", "aws-iso-b"):
+        suffix = dns_suffix_of(region)
+    return f"ec2.{suffix}"
+
+
 def _of(region: str) -> _Partition:
-    return next((partition for prefix, partition in _OTHERS.items() if region.startswith(prefix)), _AWS)
+    for prefix, partition in _OTHERS.items():
+        if region.startswith(prefix):
+            return partition
+    return _AWS

@@ -1,11 +1,11 @@
-"""Where caches of an EKS cluster are stored: one EFS file system, with an access point for each claim."""
+"""The cache storage of an EKS cluster: one EFS file system, an access point per claim."""
 
 from activities.clouds.eks.wanted.control_plane import CONNECTION, EFS_DRIVER
 from activities.clouds.eks.wanted.identities import EFS_IDENTITY
 from activities.clouds.eks.wanted.inputs import EksInputs
 from activities.clouds.eks.wanted.network import EFS_GROUP, SUBNETS, private_subnet
-from activities.clouds.graph import Call, DesiredObject, Fact, Parameters, Token
-from activities.clouds.owner import Owner, aws_tags
+from activities.clouds.graph import CloudCall, DesiredObject, Fact, Parameters, Token
+from activities.clouds.owner import ClusterOwner, aws_tags
 from activities.clouds.storage_class import RESTART, storage_class
 
 FILE_SYSTEM = "efs"
@@ -14,43 +14,76 @@ STORAGE_CLASS = "sc"
 CACHE_CLASS = "modelplane-rwx-efs"
 
 
-def file_system(owner: Owner) -> DesiredObject:
-    """Give the file system."""
+def file_system(owner: ClusterOwner) -> DesiredObject:
     parameters: Parameters = {
         "CreationToken": Token(),
         "PerformanceMode": "generalPurpose",
         "ThroughputMode": "elastic",
         "Encrypted": True,
-        "Tags": [{"Key": tag, "Value": value} for tag, value in aws_tags(owner, FILE_SYSTEM, owner.base).items()],
+        "Tags": [
+            {"Key": tag, "Value": value}
+            for tag, value in aws_tags(owner, FILE_SYSTEM, owner.base).items()
+        ],
     }
-    create = Call("efs", "create_file_system", parameters, {"id": "FileSystemId"})
-    return DesiredObject(FILE_SYSTEM, "FileSystem", owner.base, (), (create,), "available")
+    create = CloudCall("efs", "create_file_system", parameters, {"id": "FileSystemId"})
+    return DesiredObject(
+        FILE_SYSTEM, "FileSystem", owner.base, (), (create,), "available"
+    )
 
 
 def storage(inputs: EksInputs) -> list[DesiredObject]:
-    """Give the file system, and its targets in the private subnets, one per zone."""
+    """Return the file system, and a mount target in each zone that EFS supports."""
     mounts = tuple(
-        Call(
+        CloudCall(
             "efs",
             "create_mount_target",
-            {"FileSystemId": Fact(FILE_SYSTEM), "SubnetId": private_subnet(pair.zone), "SecurityGroups": [Fact(EFS_GROUP)]},
+            {
+                "FileSystemId": Fact(FILE_SYSTEM),
+                "SubnetId": private_subnet(zone),
+                "SecurityGroups": [Fact(EFS_GROUP)],
+            },
         )
-        for pair in inputs.pairs
+        for zone in inputs.mount_zones
     )
     return [
         file_system(inputs.owner),
-        DesiredObject(MOUNTS, "MountTargets", f"{len(mounts)} zones", (FILE_SYSTEM, EFS_GROUP, SUBNETS), mounts, "available"),
+        DesiredObject(
+            MOUNTS,
+            "MountTargets",
+            f"{len(mounts)} zones",
+            (FILE_SYSTEM, EFS_GROUP, SUBNETS),
+            mounts,
+            "available",
+        ),
     ]
 
 
 def cache_class() -> DesiredObject:
-    """Give the StorageClass of caches. The sizes of claims are not enforced, so none is expanded.
+    """Return the StorageClass of caches.
 
-    Its driver makes nothing without its role, which pods get when they start: those that are older than the association start anew.
+    EFS does not enforce the sizes of claims, so claims cannot be expanded. The driver
+    needs its role, which its pods get when they start. So pods that are older than the
+    association are restarted.
     """
-    parameters: Parameters = {"provisioningMode": "efs-ap", "fileSystemId": Fact(FILE_SYSTEM), "directoryPerms": "700"}
-    manifest = storage_class(CACHE_CLASS, "efs.csi.aws.com", parameters, expandable=False)
-    apply = Call("kubernetes", "apply", {"manifest": manifest})
-    restart = Call("kubernetes", RESTART, {"namespace": "kube-system", "deployment": "efs-csi-controller", "identity": Fact(EFS_IDENTITY)})
+    parameters: Parameters = {
+        "provisioningMode": "efs-ap",
+        "fileSystemId": Fact(FILE_SYSTEM),
+        "directoryPerms": "700",
+    }
+    manifest = storage_class(
+        CACHE_CLASS, "efs.csi.aws.com", parameters, expandable=False
+    )
+    apply = CloudCall("kubernetes", "apply", {"manifest": manifest})
+    restart = CloudCall(
+        "kubernetes",
+        RESTART,
+        {
+            "namespace": "kube-system",
+            "deployment": "efs-csi-controller",
+            "identity": Fact(EFS_IDENTITY),
+        },
+    )
     needs = (CONNECTION, FILE_SYSTEM, EFS_DRIVER, EFS_IDENTITY)
-    return DesiredObject(STORAGE_CLASS, "StorageClass", CACHE_CLASS, needs, (apply, restart), "stored")
+    return DesiredObject(
+        STORAGE_CLASS, "StorageClass", CACHE_CLASS, needs, (apply, restart), "stored"
+    )

@@ -1,5 +1,6 @@
-"""One module per kind of object of a GKE cluster: how it is found, created, changed and deleted (spec/provisioning.md 6.4, 6.8).
+"""One handler per kind of object of a GKE cluster: find, create, change and delete.
 
-A handler serves one activity on one object: it keeps the operation that it began, so that the next look can tell how that ended. Whoever
-comes after a crash finds operations in the lists of the cloud.
+A handler serves one activity on one object. It stores the operation that it started, so
+that the next `look` can report the result. After a crash, the next attempt finds
+running operations in the lists of the cloud.
 """

@@ -1,18 +1,20 @@
-"""The call that a desired object is made with, and its owner mark."""
+"""The creating call of a desired object, and its owner mark."""
 
 from typing import Any
 
 from activities.clouds.graph import arguments
-from activities.clouds.lifecycle.handler import Found, State, Wanted
+from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
 
 _SHOWN_MAX = 120
 
 
-def parameters(wanted: Wanted) -> dict[str, Any]:
-    """Give the arguments of the call that creates the object. Raises NotYet while another object is not known."""
+def parameters(wanted: ObjectWork) -> dict[str, Any]:
+    """Return the arguments of the creating call. Raises NotYet for an unknown fact."""
     return arguments(wanted.object.calls[0], wanted.fact, wanted.token)
 
 
-def foreign(description: str) -> Found:
-    """Give an object of another owner, with the mark that it has."""
-    return Found(State.FOREIGN, reason=f'its description is "{description[:_SHOWN_MAX]}"')
+def foreign(description: str) -> CloudObservation:
+    """Return an object of another owner, with its mark as the reason."""
+    return CloudObservation(
+        State.FOREIGN, reason=f'its description is "{description[:_SHOWN_MAX]}"'
+    )

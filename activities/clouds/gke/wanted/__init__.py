@@ -1,1 +1,4 @@
-"""What a GKE cluster consists of, with the arguments of the Google Cloud clients. Asks nothing. `objects` is the entry."""
+"""The desired objects of a GKE cluster with the arguments of their calls.
+
+The entry point is `objects`.
+"""

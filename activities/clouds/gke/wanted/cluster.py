@@ -1,9 +1,15 @@
-"""The GKE cluster, with the system pool in it, and its GPU pools."""
+"""The GKE cluster with its system pool, and its GPU pools."""
 
 from activities.clouds.counts import SYSTEM_COUNTS, Counts, pool_counts
-from activities.clouds.gke.wanted.foundation import PODS_RANGE, SERVICES_RANGE, SUBNET
+from activities.clouds.gke.wanted.foundation import (
+    ACCOUNT,
+    PODS_RANGE,
+    SERVICES_RANGE,
+    SUBNET,
+)
 from activities.clouds.gke.wanted.inputs import GkeInputs
-from activities.clouds.graph import Call, DesiredObject, Machines, Parameters
+from activities.clouds.gke.wanted.maintenance import maintenance_policy
+from activities.clouds.graph import CloudCall, DesiredObject, Machines, Parameters
 from activities.clouds.nodes import gpu_node_labels, system_node_labels
 from activities.clouds.owner import SYSTEM_POOL, gcp_description, gcp_labels
 from activities.clouds.pools import CloudPool
@@ -12,18 +18,25 @@ from api_types.resources.inference_class import GkeNodes
 CLUSTER = "cluster"
 
 _SYSTEM_MACHINE = "e2-standard-4"
-# A regional cluster has nodes in so many zones where none are named.
+# The number of zones in which a regional cluster has nodes if no zones are named.
 _ZONES_OF_REGION = 3
 _IMAGE = "COS_CONTAINERD"
 _SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
-# By it the autoscaler of GKE knows, of a pool without nodes, that its GPUs are given to pods by DRA.
+# The autoscaler of GKE reads this label. It means that DRA assigns the GPUs of an empty
+# pool.
 _DRA_DRIVER_LABEL = "cloud.google.com/gke-nvidia-gpu-dra-driver"
-# The release channel demands both.
+# The release channel requires both.
 _MANAGEMENT = {"auto_upgrade": True, "auto_repair": True}
+# GKE's default creates a machine before it drains one. There is rarely a spare GPU
+# machine, and the upgrade would fail again and again.
+_WITHOUT_SPARE: Parameters = {"strategy": "SURGE", "max_surge": 0, "max_unavailable": 1}
 
 
 def cluster_object(inputs: GkeInputs) -> DesiredObject:
-    """Give the regional cluster. With a pool in the call GKE makes no default pool."""
+    """Return the regional cluster.
+
+    The call contains a pool, so that GKE creates no default pool.
+    """
     base = inputs.owner.base
     cluster: Parameters = {
         "name": base,
@@ -38,14 +51,30 @@ def cluster_object(inputs: GkeInputs) -> DesiredObject:
             "services_secondary_range_name": SERVICES_RANGE,
         },
         "workload_identity_config": {"workload_pool": f"{inputs.project}.svc.id.goog"},
-        # Without it a claim of a cache waits for ever.
+        # Without the driver the volume claim of a cache stays pending.
         "addons_config": {"gcp_filestore_csi_driver_config": {"enabled": True}},
         "resource_labels": gcp_labels(inputs.owner, CLUSTER),
+        "maintenance_policy": maintenance_policy(inputs.gke),
         "node_pools": [_system_pool(inputs)],
     }
-    call = Call("container", "create_cluster", {"parent": inputs.location, "cluster": cluster})
-    machines = Machines(_SYSTEM_MACHINE, inputs.gke.region, SYSTEM_COUNTS.start * _ZONES_OF_REGION, SYSTEM_COUNTS.most * _ZONES_OF_REGION)
-    return DesiredObject(CLUSTER, "Cluster", base, (SUBNET,), (call,), "operation DONE, status RUNNING", machines)
+    call = CloudCall(
+        "container", "create_cluster", {"parent": inputs.location, "cluster": cluster}
+    )
+    machines = Machines(
+        _SYSTEM_MACHINE,
+        inputs.gke.region,
+        SYSTEM_COUNTS.start * _ZONES_OF_REGION,
+        SYSTEM_COUNTS.most * _ZONES_OF_REGION,
+    )
+    return DesiredObject(
+        CLUSTER,
+        "Cluster",
+        base,
+        (SUBNET,) if inputs.gke.node_service_account else (SUBNET, ACCOUNT),
+        (call,),
+        "operation DONE, status RUNNING",
+        machines,
+    )
 
 
 def _system_pool(inputs: GkeInputs) -> Parameters:
@@ -57,6 +86,7 @@ def _system_pool(inputs: GkeInputs) -> Parameters:
             "machine_type": _SYSTEM_MACHINE,
             "image_type": _IMAGE,
             "oauth_scopes": _SCOPES,
+            "service_account": inputs.node_account,
             "labels": system_node_labels(),
             "resource_labels": gcp_labels(inputs.owner, f"pool/{SYSTEM_POOL}"),
         },
@@ -65,12 +95,12 @@ def _system_pool(inputs: GkeInputs) -> Parameters:
 
 
 def counts_of(pool: CloudPool[GkeNodes]) -> Counts:
-    """Give the counts of a pool as they are written; the autoscaler of GKE takes a pool down to no nodes and up again."""
+    """Return the counts of a pool's spec. GKE can scale a pool to zero and up again."""
     return pool_counts(pool.pool, least_default=0)
 
 
 def nodes_of(inputs: GkeInputs, pool: CloudPool[GkeNodes]) -> tuple[int, int]:
-    """Give how many nodes a pool starts with in all its zones, and how many it has at most."""
+    """Return the initial and the maximum number of nodes of a pool over all its zones."""
     counts = counts_of(pool)
     zones = len(pool.pool.zones or ())
     start = _first_per_zone(inputs, pool, counts) * zones
@@ -79,7 +109,6 @@ def nodes_of(inputs: GkeInputs, pool: CloudPool[GkeNodes]) -> tuple[int, int]:
 
 
 def gpu_pool(inputs: GkeInputs, pool: CloudPool[GkeNodes]) -> DesiredObject:
-    """Give a GPU pool."""
     counts, nodes = counts_of(pool), pool.nodes
     total = inputs.settings.count_scope == "total"
     gpus: Parameters = {
@@ -97,26 +126,60 @@ def gpu_pool(inputs: GkeInputs, pool: CloudPool[GkeNodes]) -> DesiredObject:
             "disk_size_gb": nodes.disk_size_gb,
             "image_type": _IMAGE,
             "oauth_scopes": _SCOPES,
+            "service_account": inputs.node_account,
             "accelerators": [gpus],
-            "labels": {**gpu_node_labels(pool.pool.name, nodes.accelerator.type), _DRA_DRIVER_LABEL: "true"},
+            "labels": {
+                **gpu_node_labels(pool.pool.name, nodes.accelerator.type),
+                _DRA_DRIVER_LABEL: "true",
+            },
             "resource_labels": gcp_labels(inputs.owner, pool.key),
         },
         "management": _MANAGEMENT,
+        "upgrade_settings": _WITHOUT_SPARE,
     }
-    call = Call("container", "create_node_pool", {"parent": f"{inputs.location}/clusters/{inputs.owner.base}", "node_pool": node_pool})
+    call = CloudCall(
+        "container",
+        "create_node_pool",
+        {
+            "parent": f"{inputs.location}/clusters/{inputs.owner.base}",
+            "node_pool": node_pool,
+        },
+    )
     machines = Machines(nodes.machine_type, inputs.gke.region, *nodes_of(inputs, pool))
-    return DesiredObject(pool.key, "NodePool", pool.name, (CLUSTER,), (call,), "operation DONE, status RUNNING", machines)
+    return DesiredObject(
+        pool.key,
+        "NodePool",
+        pool.name,
+        (CLUSTER,),
+        (call,),
+        "operation DONE, status RUNNING",
+        machines,
+    )
 
 
-def _first_per_zone(inputs: GkeInputs, pool: CloudPool[GkeNodes], counts: Counts) -> int:
-    """Give the first size of a pool, which GKE always counts per zone."""
+def _first_per_zone(
+    inputs: GkeInputs, pool: CloudPool[GkeNodes], counts: Counts
+) -> int:
+    """Return the initial size of a pool, which GKE always counts per zone."""
     zones = len(pool.pool.zones or ())
-    return counts.start if inputs.settings.count_scope == "zone" else -(-counts.start // zones)
+    return (
+        counts.start
+        if inputs.settings.count_scope == "zone"
+        else -(-counts.start // zones)
+    )
 
 
 def _autoscaling(counts: Counts, *, total: bool) -> Parameters:
     if not counts.autoscaled:
         return {"enabled": False}
     if total:
-        return {"enabled": True, "total_min_node_count": counts.least, "total_max_node_count": counts.most}
-    return {"enabled": True, "min_node_count": counts.least, "max_node_count": counts.most}
+        return {
+            "enabled": True,
+            "total_min_node_count": counts.least,
+            "total_max_node_count": counts.most,
+        }
+    return {
+        "enabled": True,
+        "min_node_count": counts.least,
+        "max_node_count": counts.most,
+    }

@@ -1,27 +1,27 @@
-"""What the objects of one GKE cluster are made from."""
+"""The inputs of the objects of one GKE cluster."""
 
 from dataclasses import dataclass
 
-from activities.clouds.owner import Owner
+from activities.clouds.owner import ClusterOwner
 from api_types.resources.inference_cluster import GkeCluster
 from api_types.sections.clouds import GkeSettings
 
 UNKNOWN_PROJECT = "PROJECT"
-"""Stands for the project where the credentials that fix it are not read."""
+"""A placeholder for the project before the credential is read."""
 
 
 @dataclass(frozen=True)
 class GkeFacts:
-    """What is known of the cloud beside the manifest."""
+    """Known facts about the cloud."""
 
     project: str = UNKNOWN_PROJECT
 
 
 @dataclass(frozen=True)
 class GkeInputs:
-    """The owner, the block of the manifest, settings, and the project that holds everything."""
+    """The owner, the block of the manifest, the settings, and the project."""
 
-    owner: Owner
+    owner: ClusterOwner
     gke: GkeCluster
     settings: GkeSettings
     project: str
@@ -33,10 +33,10 @@ class GkeInputs:
 
     @property
     def subnet(self) -> str:
-        """The name of the subnet."""
         return f"{self.owner.base}-nodes"
 
     @property
-    def account_email(self) -> str:
-        """The address of the service account."""
-        return f"{self.owner.account}@{self.project}.iam.gserviceaccount.com"
+    def node_account(self) -> str:
+        """The email address of the service account of the nodes."""
+        own = f"{self.owner.account}@{self.project}.iam.gserviceaccount.com"
+        return self.gke.node_service_account or own

@@ -1,11 +1,14 @@
-"""A fake AWS account for each test, reached without HTTP; the tests of a whole cluster and of lost answers reach it by HTTP."""
+"""A fake AWS account for each test, reached without HTTP.
+
+Tests of a whole cluster and of lost responses use HTTP.
+"""
 
 from collections.abc import Iterator
 
 import pytest
 
-from testbed.clouds.aws.direct import direct
-from testbed.clouds.aws.fake import FakeAws
+from fakes.aws.direct import direct
+from fakes.aws.fake import FakeAws
 from tests.activities.clouds.eks.world import World, world_of
 
 

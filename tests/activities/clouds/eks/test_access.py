@@ -1,4 +1,4 @@
-"""Credentials, the clients that are made with them, endpoints and tokens."""
+"""Credentials, their clients, endpoints and tokens."""
 
 import base64
 import os
@@ -15,23 +15,30 @@ from api_types.clock import utc_now
 from api_types.errors import CredentialsInvalid, InvalidInput, NotYet
 from api_types.messages.clouds import CloudAccount
 from api_types.sections.clouds import EksSettings
-from testbed.clouds.aws.fake import FakeAws
-from testbed.clouds.aws.signatures import TokenRefused
+from fakes.aws.fake import FakeAws
+from fakes.aws.signatures import TokenRefused
 from tests.activities.clouds import requests
 from tests.activities.clouds.eks.world import World, provider_of, world_of
 
-KEY, SECRET, SESSION = "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCY", "FwoGZXIvYXdzEXAMPLEsession"
+KEY, SECRET, SESSION = (
+    "AKIAIOSFODNN7EXAMPLE",
+    "wJalrXUtnFEMI/K7MDENG/bPxRfiCY",
+    "FwoGZXIvYXdzEXAMPLEsession",
+)
 TEXT = f"[default]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n"
 
 
-def test_prv_7_1_a_credential_is_the_profile_default_of_a_shared_credentials_file() -> None:
-    found = read_credential(f"# mine\n[other]\naws_access_key_id=x\n{TEXT}aws_session_token={SESSION}\nregion=us-east-1\n")
+def test_a_credential_is_the_profile_default_of_a_shared_credentials_file() -> None:
+    found = read_credential(
+        f"# mine\n[other]\naws_access_key_id=x\n{TEXT}"
+        f"aws_session_token={SESSION}\nregion=us-east-1\n"
+    )
     assert (found.key, found.secret, found.session) == (KEY, SECRET, SESSION)
     assert SECRET not in repr(found)
     assert SESSION not in repr(found)
 
 
-def test_prv_7_1_a_percent_sign_in_a_secret_is_itself() -> None:
+def test_a_percent_sign_in_a_secret_is_literal() -> None:
     assert read_credential(TEXT.replace(SECRET, "50%(x)s%")).secret == "50%(x)s%"  # noqa: S105
 
 
@@ -42,29 +49,59 @@ BAD = [
     (f"{TEXT}aws_secret_access_key = {SECRET}", "line 4 repeats a profile or a key"),
     (f"{TEXT}[default]\n", "line 4 repeats a profile or a key"),
     (f"[prod]\naws_secret_access_key = {SECRET}", "it has no profile [default]"),
-    (f"[default]\naws_secret_access_key = {SECRET}", "profile [default] has no aws_access_key_id"),
-    (f"[default]\naws_access_key_id = {KEY}", "profile [default] has no aws_secret_access_key"),
-    (f"{TEXT}role_arn = arn:aws:iam::1:role/x", "role_arn is not followed; write aws_access_key_id and aws_secret_access_key"),
-    (f"{TEXT}credential_process = /bin/sh", "credential_process is not followed; write aws_access_key_id and aws_secret_access_key"),
-    (f"{TEXT}web_identity_token_file = /x", "web_identity_token_file is not followed; write aws_access_key_id and aws_secret_access_key"),
-    (TEXT.replace(SECRET, f"{SECRET} {SECRET}"), "aws_secret_access_key is not a key of AWS"),
-    (TEXT.replace(SECRET, "\x00" + SECRET), "aws_secret_access_key is not a key of AWS"),
+    (
+        f"[default]\naws_secret_access_key = {SECRET}",
+        "profile [default] has no aws_access_key_id",
+    ),
+    (
+        f"[default]\naws_access_key_id = {KEY}",
+        "profile [default] has no aws_secret_access_key",
+    ),
+    (
+        f"{TEXT}credential_process = /bin/sh",
+        (
+            "credential_process is not supported; use role_arn, or aws_access_key_id "
+            "and aws_secret_access_key"
+        ),
+    ),
+    (
+        f"{TEXT}web_identity_token_file = /x",
+        "web_identity_token_file does not go with keys; remove one of them",
+    ),
+    (
+        TEXT.replace(SECRET, f"{SECRET} {SECRET}"),
+        "aws_secret_access_key is not a key of AWS",
+    ),
+    (
+        TEXT.replace(SECRET, "\x00" + SECRET),
+        "aws_secret_access_key is not a key of AWS",
+    ),
     (TEXT + "#" * 20_000, "it is larger than 16 KiB"),
 ]
 
 
 @pytest.mark.parametrize(("text", "why"), BAD, ids=[why for _, why in BAD])
-def test_prv_7_1_what_is_no_credential_is_refused_in_words_without_it(text: str, why: str) -> None:
+def test_a_malformed_credential_is_refused_without_its_text(
+    text: str, why: str
+) -> None:
     with pytest.raises(CredentialsInvalid) as caught:
         read_credential(text)
-    assert caught.value.message == f"the credential is not the text of a shared-credentials file of AWS: {why}"
+    assert (
+        caught.value.message
+        == f"the credential is not the text of a shared-credentials file of AWS: {why}"
+    )
     assert SECRET not in repr(caught.value.__cause__)
 
 
-def test_prv_7_1_nothing_of_the_machine_logs_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    """Neither the profiles of the worker's user, nor an address or keys in its environment, are used."""
+def test_the_machines_own_credentials_are_never_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Profiles, addresses and keys of the worker's user are not used."""
     files = tmp_path / "config"
-    files.write_text("[profile x]\nrole_arn = arn:aws:iam::1:role/x\nsource_profile = x\n[default]\nendpoint_url = http://wrong.invalid\n")
+    files.write_text(
+        "[profile x]\nrole_arn = arn:aws:iam::1:role/x\nsource_profile = x\n"
+        "[default]\nendpoint_url = http://wrong.invalid\n"
+    )
     for name, value in {
         "AWS_PROFILE": "missing",
         "AWS_CONFIG_FILE": str(files),
@@ -77,7 +114,11 @@ def test_prv_7_1_nothing_of_the_machine_logs_in(monkeypatch: pytest.MonkeyPatch,
     clients = AwsClients(read_credential(TEXT), "eu-north-1")
     made = clients._client("sts", "get_caller_identity")
     assert made.meta.endpoint_url == "https://sts.eu-north-1.amazonaws.com"
-    assert (made.meta.config.read_timeout, made.meta.config.retries["total_max_attempts"], made.meta.config.retries["mode"]) == (
+    assert (
+        made.meta.config.read_timeout,
+        made.meta.config.retries["total_max_attempts"],
+        made.meta.config.retries["mode"],
+    ) == (
         60,
         3,
         "standard",
@@ -87,20 +128,26 @@ def test_prv_7_1_nothing_of_the_machine_logs_in(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.slow
-def test_prv_10_1_parameters_are_validated_before_a_call(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
-    # By botocore itself: this is what happens in production.
+def test_parameters_are_validated_before_a_call(
+    monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
+    # Botocore itself validates the parameters, as it does in production.
     monkeypatch.setattr(requests, "problems", lambda *_: [])
     with pytest.raises(InvalidInput, match='Unknown parameter in input: "Colour"'):
-        world.provider.clients.call("ec2", "create_vpc", {"Colour": "red"}, Purpose.CREATE)
+        world.provider.clients.call(
+            "ec2", "create_vpc", {"Colour": "red"}, Purpose.CREATE
+        )
 
 
-def test_a_region_that_is_none_is_refused() -> None:
+def test_an_invalid_region_is_refused() -> None:
     with pytest.raises(InvalidInput, match="no client for region"):
         AwsClients(read_credential(TEXT), "not a region").read("ec2", "describe_vpcs")
 
 
 @pytest.mark.slow
-def test_prv_46_a_token_is_signed_for_one_cluster_and_used_for_ten_minutes(aws: FakeAws, world: World) -> None:
+def test_a_token_is_signed_for_one_cluster_and_used_for_ten_minutes(
+    aws: FakeAws, world: World
+) -> None:
     before = len(aws.ledger())
     now = utc_now().timestamp()
     token = world.provider.token(world.account)
@@ -126,24 +173,42 @@ PARTITIONS = [
 
 
 @pytest.mark.parametrize("region", PARTITIONS)
-def test_prv_7_8_hosts_are_those_of_the_partition(region: str) -> None:
-    host = AwsClients(read_credential(TEXT), region)._client("eks", "x").meta.endpoint_url
-    assert host == f"https://eks.{region}.{dns_suffix_of(region)}" or region == "us-gov-west-1"
+def test_hosts_belong_to_the_partition(region: str) -> None:
+    host = (
+        AwsClients(read_credential(TEXT), region)._client("eks", "x").meta.endpoint_url
+    )
+    assert (
+        host == f"https://eks.{region}.{dns_suffix_of(region)}"
+        or region == "us-gov-west-1"
+    )
 
 
-def test_prv_46_a_token_in_another_partition_is_of_its_hosts() -> None:
+def test_a_token_in_another_partition_uses_its_hosts() -> None:
     provider = EksProvider(TEXT, "cn-north-1", EksSettings())
-    account = CloudAccount(provider="EKS", cluster="prod", cluster_uid="u", secret="eks-x", region="cn-north-1", installation="i")  # noqa: S106
+    account = CloudAccount(
+        provider="EKS",
+        cluster="prod",
+        cluster_uid="u",
+        secret="eks-x",  # noqa: S106
+        region="cn-north-1",
+        installation="i",
+    )
     text = provider.token(account).text.removeprefix("k8s-aws-v1.")
     url = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
     assert url.startswith("https://sts.cn-north-1.amazonaws.com.cn/?")
 
 
 @pytest.mark.slow
-async def test_prv_7_8_the_endpoint_is_that_of_the_cluster_once_it_has_one(aws: FakeAws, world: World) -> None:
+async def test_the_endpoint_is_returned_once_the_cluster_has_one(
+    aws: FakeAws, world: World
+) -> None:
     with pytest.raises(NotYet):
         world.provider.endpoint(world.account)
-    aws.plant_endpoint(world.provider.cloud_cluster(world.account), "https://192.0.2.7:6443", "LS0tLS1CRUdJTg==")
+    aws.plant_endpoint(
+        world.provider.cloud_cluster(world.account),
+        "https://192.0.2.7:6443",
+        "LS0tLS1CRUdJTg==",
+    )
     desired = world.plan()
     for each in desired.objects:
         if each.key in ("net/vpc", "net/subnets", "iam/cluster", "cluster"):
@@ -153,15 +218,23 @@ async def test_prv_7_8_the_endpoint_is_that_of_the_cluster_once_it_has_one(aws: 
 
 
 @pytest.mark.slow
-def test_the_account_is_pinned_and_a_credential_of_another_one_is_refused(aws: FakeAws, world: World) -> None:
+def test_the_account_is_pinned_and_another_accounts_credential_is_refused(
+    aws: FakeAws, world: World
+) -> None:
     assert world.account.project == aws.account.number
     elsewhere = world.account.model_copy(update={"project": "999999999999"})
-    with pytest.raises(CredentialsInvalid, match=f"is of AWS account {aws.account.number}, and the cluster is in 999999999999"):
+    with pytest.raises(
+        CredentialsInvalid,
+        match=f"has a credential of AWS account {aws.account.number}, and the cluster "
+        "is in 999999999999",
+    ):
         world.provider.handler(elsewhere, "VPC")
 
 
 @pytest.mark.slow
-def test_prv_18_a_revoked_credential_is_invalid_and_finds_nothing_gone(aws: FakeAws, world: World) -> None:
+def test_a_revoked_credential_is_invalid_and_no_object_counts_as_deleted(
+    aws: FakeAws, world: World
+) -> None:
     (vpc,) = [each for each in world.plan().objects if each.key == "net/vpc"]
     aws.revoke()
     with pytest.raises(CredentialsInvalid) as caught:

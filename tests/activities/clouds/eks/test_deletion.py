@@ -1,4 +1,6 @@
-"""Deletion of a cluster at a fake AWS, what it leaves, and what others have put into its network (provisioning.md 9)."""
+"""The deletion of a cluster at a fake AWS, its leftovers, and foreign objects in its
+network.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -9,9 +11,8 @@ from activities.clouds.lifecycle.handler import State
 from api_types.clock import utc_now
 from api_types.errors import Dependency
 from api_types.messages.clouds import Leftover
-from testbed.clouds.aws.fake import FakeAws
-from testbed.clouds.aws.faults import Fault, Kind
-from testbed.clouds.aws.faults import Leftover as Left
+from fakes.aws.fake import FakeAws
+from fakes.aws.faults import AwsFault, FaultKind, VpcLeftover
 from tests.activities.clouds.builders import BLOCK, an_eks_pool
 from tests.activities.clouds.eks.test_cases import TO_CLUSTER, TO_NODES, made
 from tests.activities.clouds.eks.world import World, world_of
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def swept(world: World, *, emptied: bool = False) -> list[Leftover]:
-    """Sweep the objects of the cluster that the audit finds, for at most six rounds; return the rest."""
+    """Sweep the cluster's leftovers for at most six rounds, and return the rest."""
     order = world.audit(emptied=emptied)
     for _ in range(6):
         found = list(world.provider.audit(order))
@@ -39,7 +40,9 @@ def kinds(left: list[Leftover]) -> list[str]:
     return [each.kind for each in left]
 
 
-async def test_prv_70_a_cluster_that_is_being_created_is_waited_for_and_deleted(aws: FakeAws, world: World) -> None:
+async def test_a_cluster_that_is_being_created_is_waited_for_and_deleted(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
     objects = await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
     handler = world.provider.handler(world.account, "Cluster")
@@ -47,10 +50,14 @@ async def test_prv_70_a_cluster_that_is_being_created_is_waited_for_and_deleted(
     handler.create(world.wanted(objects["cluster"]))
     await world.delete(objects["cluster"])
     assert (aws.made("CreateCluster"), aws.made("DeleteCluster")) == (1, 1)
-    assert [each.error for each in aws.ledger("DeleteCluster")] == [""], "nothing is asked of EKS that it refuses"
+    assert [each.error for each in aws.ledger("DeleteCluster")] == [""], (
+        "nothing is asked of EKS that it refuses"
+    )
 
 
-async def test_prv_71_an_address_whose_allocation_was_not_answered_is_found_and_released(aws: FakeAws, world: World) -> None:
+async def test_an_address_whose_allocation_response_was_lost_is_released(
+    aws: FakeAws, world: World
+) -> None:
     (address,) = [each for each in world.plan().objects if each.key == "net/eip"]
     handler = world.provider.handler(world.account, "ElasticIP")
     assert handler is not None
@@ -59,17 +66,25 @@ async def test_prv_71_an_address_whose_allocation_was_not_answered_is_found_and_
     assert (aws.made("ReleaseAddress"), aws.remains()) == (1, [])
 
 
-async def test_prv_72_where_nothing_was_created_nothing_is_deleted(aws: FakeAws, world: World) -> None:
+async def test_without_created_objects_nothing_is_deleted(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
     await world.delete_all(desired.objects)
     await world.delete_all(desired.objects)
     reads = ("Describe", "Get", "List", "Simulate")
-    assert [each.operation for each in aws.ledger() if not each.operation.startswith(reads)] == []
+    assert [
+        each.operation for each in aws.ledger() if not each.operation.startswith(reads)
+    ] == []
 
 
-async def test_prv_67_the_file_system_goes_after_its_mount_targets(aws: FakeAws, world: World) -> None:
+async def test_the_file_system_goes_after_its_mount_targets(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
-    objects = await made(world, desired, "net/vpc", "net/subnets", "sg/efs", "efs", "efs/mounts")
+    objects = await made(
+        world, desired, "net/vpc", "net/subnets", "sg/efs", "efs", "efs/mounts"
+    )
     await world.delete(objects["efs/mounts"])
     await world.delete(objects["efs"])
     assert [each.error for each in aws.ledger("DeleteFileSystem")] == [""]
@@ -79,49 +94,77 @@ async def test_prv_67_the_file_system_goes_after_its_mount_targets(aws: FakeAws,
         await world.delete(objects["efs"])
 
 
-async def test_prv_71_a_mount_target_of_a_file_system_of_users_is_of_users(aws: FakeAws, world: World) -> None:
+async def test_a_mount_target_of_a_users_file_system_belongs_to_the_user(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
     await made(world, desired, "net/vpc", "net/subnets", "sg/efs", "efs", "efs/mounts")
     efs = aws.client("efs")
     theirs = efs.create_file_system(CreationToken="theirs")["FileSystemId"]
-    while efs.describe_file_systems(FileSystemId=theirs)["FileSystems"][0]["LifeCycleState"] != "available":
+    while (
+        efs.describe_file_systems(FileSystemId=theirs)["FileSystems"][0][
+            "LifeCycleState"
+        ]
+        != "available"
+    ):
         pass
-    subnet = next(value for value in world.known["net/subnets"].values() if value.startswith("subnet-"))
+    subnet = next(
+        value
+        for value in world.known["net/subnets"].values()
+        if value.startswith("subnet-")
+    )
     efs.create_mount_target(FileSystemId=theirs, SubnetId=subnet)
-    found = [each for each in world.provider.audit(world.audit()) if each.kind == "MountTargetInterface"]
+    found = [
+        each
+        for each in world.provider.audit(world.audit())
+        if each.kind == "MountTargetInterface"
+    ]
     assert {each.ours for each in found if theirs in each.evidence} == {False}
     ours = [each for each in found if theirs not in each.evidence]
     assert (len(ours) > 1, {each.ours for each in ours}) == (True, {True})
     world.known.pop("efs")
     found = list(world.provider.audit(world.audit()))
-    assert {each.id for each in ours} <= {each.id for each in found if each.ours}, "by its tag"
+    assert {each.id for each in ours} <= {each.id for each in found if each.ours}, (
+        "by its tag"
+    )
 
 
 def a_copy(aws: FakeAws, system: str, token: str) -> str:
-    """A file system with the tags of another one, as a restore makes it."""
+    """Return a file system with another one's tags, as a restore creates it."""
     efs = aws.client("efs")
     (found,) = efs.describe_file_systems(FileSystemId=system)["FileSystems"]
-    return str(efs.create_file_system(CreationToken=token, Tags=found["Tags"])["FileSystemId"])
+    return str(
+        efs.create_file_system(CreationToken=token, Tags=found["Tags"])["FileSystemId"]
+    )
 
 
-async def test_a_file_system_with_our_tags_that_was_restored_is_named_and_stays(aws: FakeAws, world: World) -> None:
+async def test_a_file_system_with_our_tags_that_was_restored_is_named_and_stays(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
-    objects = await made(world, desired, "net/vpc", "net/subnets", "sg/efs", "efs", "efs/mounts")
+    objects = await made(
+        world, desired, "net/vpc", "net/subnets", "sg/efs", "efs", "efs/mounts"
+    )
     ours = world.known["efs"]["id"]
     copy = a_copy(aws, ours, "restored")
     assert world.look(objects["efs"]).duplicates == ()
     await world.ensure(objects["efs"])
     await world.delete(objects["efs/mounts"])
     await world.delete(objects["efs"])
-    # Not in the place of the one that is gone either.
+    # It does not replace a deleted one either.
     world.known.pop("efs", None)
     await world.delete(objects["efs"])
     left = [each for each in swept(world) if each.kind == "FileSystem"]
     assert [(each.id, each.ours, each.key) for each in left] == [(copy, False, "")]
-    assert [each["FileSystemId"] for each in aws.client("efs").describe_file_systems()["FileSystems"]] == [copy]
+    assert [
+        each["FileSystemId"]
+        for each in aws.client("efs").describe_file_systems()["FileSystems"]
+    ] == [copy]
 
 
-async def test_a_second_file_system_that_was_created_here_goes_while_it_is_empty(aws: FakeAws, world: World) -> None:
+async def test_an_empty_second_file_system_with_our_token_is_deleted(
+    aws: FakeAws, world: World
+) -> None:
     objects = await made(world, world.plan(), "efs")
     world.epochs["efs"] = 1
     second = a_copy(aws, world.known["efs"]["id"], world.wanted(objects["efs"]).token)
@@ -130,9 +173,13 @@ async def test_a_second_file_system_that_was_created_here_goes_while_it_is_empty
     assert world.look(objects["efs"]).duplicates == ()
 
 
-async def test_prv_68_an_address_is_released_when_its_gateway_is_gone(aws: FakeAws, world: World) -> None:
+async def test_an_address_is_released_when_its_gateway_is_gone(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
-    objects = await made(world, desired, "net/vpc", "net/subnets", "net/igw", "net/eip", "net/nat")
+    objects = await made(
+        world, desired, "net/vpc", "net/subnets", "net/igw", "net/eip", "net/nat"
+    )
     world.attempts_max = 1
     with pytest.raises(Dependency):
         await world.delete(objects["net/eip"])
@@ -142,120 +189,229 @@ async def test_prv_68_an_address_is_released_when_its_gateway_is_gone(aws: FakeA
     assert aws.made("ReleaseAddress") == 1
 
 
-async def test_prv_14_f14_a_delete_that_is_held_is_tried_again(aws: FakeAws, world: World) -> None:
+async def test_a_blocked_deletion_is_retried(aws: FakeAws, world: World) -> None:
     desired = world.plan()
     await made(world, desired, "net/vpc", "net/subnets", "iam/cluster")
     for operation in ("DeleteVpc", "DeleteSubnet", "DeleteRole"):
-        aws.fault(Fault(Kind.HOLD, operation=operation, times=3))
+        aws.fault(AwsFault(FaultKind.HOLD, operation=operation, times=3))
     await world.delete_all(desired.objects)
     assert aws.remains() == []
 
 
-async def test_a_group_whose_delete_failed_is_deleted_again(aws: FakeAws, world: World) -> None:
+async def test_a_group_whose_delete_failed_is_deleted_again(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_NODES, "pool/gpu")
-    aws.fault(Fault(Kind.DELETE_FAILED, operation="DeleteNodegroup"))
+    aws.fault(AwsFault(FaultKind.DELETE_FAILED, operation="DeleteNodegroup"))
     await world.delete(objects["pool/gpu"])
     assert aws.made("DeleteNodegroup") == 2
 
 
-async def test_prv_65_an_interface_that_a_node_left_is_deleted_once_it_was_unused_for_two_minutes(aws: FakeAws, world: World) -> None:
+async def test_an_interface_that_a_node_left_is_deleted_once_it_was_unused_for_two_minutes(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_CLUSTER)
-    aws.leave(world.provider.cloud_cluster(world.account), Left.INTERFACE)
+    aws.leave(world.provider.cloud_cluster(world.account), VpcLeftover.INTERFACE)
     await world.delete(objects["cluster"])
     world.attempts_max = 2
     with pytest.raises(Dependency):
         await world.delete(objects["net/subnets"])
-    found = [each for each in world.provider.audit(world.audit()) if each.kind == "NetworkInterface"]
+    found = [
+        each
+        for each in world.provider.audit(world.audit())
+        if each.kind == "NetworkInterface"
+    ]
     assert [each.ours for each in found] == [True]
-    with pytest.raises(Dependency, match="is unused for"):
+    with pytest.raises(Dependency, match="has been unused for"):
         world.provider.sweep(world.audit(), found[0])
-    # New clients, as after a credential that was refused, remember it.
+    # New clients, as after a rejected credential, remember it.
     remembered = world.provider._unused_since
     world.restart()
     world.provider._unused_since = remembered
     later = utc_now() + timedelta(seconds=121)
     world.provider.clients.seconds = later.timestamp
     world.provider.sweep(world.audit(), found[0])
-    # The group that EKS could not delete while the interface had it.
+    # EKS could not delete the group while the interface used it.
     assert "NetworkInterface" not in kinds(list(world.provider.audit(world.audit())))
 
 
-async def test_prv_9_3_what_eks_made_for_a_node_group_and_left_is_named_once_the_cluster_is_gone(aws: FakeAws, world: World) -> None:
+async def test_eks_leftovers_of_a_node_group_are_listed_after_the_cluster_is_gone(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_NODES, "pool/gpu")
     cluster = world.provider.cloud_cluster(world.account)
     group, template, profile = aws.leave_nodes(cluster, "gpu")
     named = {"AutoScalingGroup": group, "LaunchTemplate": template}
-    assert [each for each in world.provider.audit(world.audit()) if each.id in named.values()] == []
+    assert [
+        each
+        for each in world.provider.audit(world.audit())
+        if each.id in named.values()
+    ] == []
     await world.delete_all(desired.objects)
     left = swept(world)
     assert {each.kind: each.id for each in left} == named
-    assert {(each.ours, each.key, bool(each.link)) for each in left} == {(False, "", True)}
-    assert {"EKS made it for node group gpu and has not deleted it with that" in each.evidence for each in left} == {True}
-    # That of the role goes with it: afterwards nothing says whose it is.
+    assert {(each.ours, each.key, bool(each.link)) for each in left} == {
+        (False, "", True)
+    }
+    assert {
+        "EKS created it for node group gpu and has not deleted it with that"
+        in each.evidence
+        for each in left
+    } == {True}
+    # The role's own profile is deleted with it, because nothing else shows its owner
+    # later.
     assert world.look(objects["iam/node"]).state is State.ABSENT
-    assert (len(aws.remains()), any(profile in each for each in aws.remains())) == (2, False)
-    aws.fault(Fault(Kind.REFUSE, operation="DescribeAutoScalingGroups", code="AccessDenied", message="not authorized"))
-    assert kinds(list(world.provider.audit(world.audit()))) == ["LaunchTemplate"], "a right that nothing else needs"
+    assert (len(aws.remains()), any(profile in each for each in aws.remains())) == (
+        2,
+        False,
+    )
+    aws.fault(
+        AwsFault(
+            FaultKind.REFUSE,
+            operation="DescribeAutoScalingGroups",
+            code="AccessDenied",
+            message="not authorized",
+        )
+    )
+    assert kinds(list(world.provider.audit(world.audit()))) == ["LaunchTemplate"], (
+        "a right that nothing else needs"
+    )
 
 
-async def test_prv_9_3_a_profile_that_may_not_be_deleted_does_not_hold_its_role(aws: FakeAws, world: World) -> None:
+async def test_a_profile_that_cannot_be_deleted_does_not_block_its_role(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_NODES, "pool/gpu")
     _, _, profile = aws.leave_nodes(world.provider.cloud_cluster(world.account), "gpu")
     await world.delete(objects["pool/gpu"])
-    aws.fault(Fault(Kind.REFUSE, operation="DeleteInstanceProfile", code="AccessDenied", message="not authorized"))
+    aws.fault(
+        AwsFault(
+            FaultKind.REFUSE,
+            operation="DeleteInstanceProfile",
+            code="AccessDenied",
+            message="not authorized",
+        )
+    )
     await world.delete(objects["iam/node"])
-    assert [each for each in aws.remains() if profile in each] == [f"iam/instance-profile/{profile}"]
+    assert [each for each in aws.remains() if profile in each] == [
+        f"iam/instance-profile/{profile}"
+    ]
 
 
-async def test_prv_74_nodes_that_are_there_without_their_cluster_are_named(aws: FakeAws, world: World) -> None:
+async def test_nodes_of_a_deleted_cluster_are_listed(
+    aws: FakeAws, world: World
+) -> None:
     objects = await made(world, world.plan(), *TO_CLUSTER)
-    tags: Any = [{"ResourceType": "instance", "Tags": [{"Key": "eks:cluster-name", "Value": world.provider.cloud_cluster(world.account)}]}]
+    tags: Any = [
+        {
+            "ResourceType": "instance",
+            "Tags": [
+                {
+                    "Key": "eks:cluster-name",
+                    "Value": world.provider.cloud_cluster(world.account),
+                }
+            ],
+        }
+    ]
     subnet, ec2 = world.known["net/subnets"]["private-us-east-2a"], aws.client("ec2")
-    node = ec2.run_instances(ImageId="ami-1", MinCount=1, MaxCount=1, SubnetId=subnet, TagSpecifications=tags)["Instances"][0]["InstanceId"]
+    node = ec2.run_instances(
+        ImageId="ami-1", MinCount=1, MaxCount=1, SubnetId=subnet, TagSpecifications=tags
+    )["Instances"][0]["InstanceId"]
     assert "Instance" not in kinds(list(world.provider.audit(world.audit())))
     await world.delete(objects["cluster"])
-    (found,) = [each for each in world.provider.audit(world.audit()) if each.kind == "Instance"]
-    assert (found.id, found.ours, "a node of this cluster, which is gone" in found.evidence) == (node, False, True)
+    (found,) = [
+        each for each in world.provider.audit(world.audit()) if each.kind == "Instance"
+    ]
+    assert (
+        found.id,
+        found.ours,
+        "a node of this deleted cluster" in found.evidence,
+    ) == (node, False, True)
 
 
-async def test_prv_66_64_a_load_balancer_and_its_group_are_swept(aws: FakeAws, world: World) -> None:
+async def test_a_load_balancer_and_its_group_are_swept(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
     objects = await made(world, desired, *TO_CLUSTER)
     cluster = world.provider.cloud_cluster(world.account)
-    aws.leave(cluster, Left.LOAD_BALANCER)
-    aws.leave(cluster, Left.GROUP)
+    aws.leave(cluster, VpcLeftover.LOAD_BALANCER)
+    aws.leave(cluster, VpcLeftover.GROUP)
     found = kinds(list(world.provider.audit(world.audit())))
-    assert (found.count("ClassicLoadBalancer"), found.count("LoadBalancerSecurityGroup")) == (1, 2)
+    assert (
+        found.count("ClassicLoadBalancer"),
+        found.count("LoadBalancerSecurityGroup"),
+    ) == (1, 2)
     await world.delete(objects["cluster"])
     assert swept(world) == []
     assert aws.remains() == []
 
 
-async def test_prv_9_4_what_the_inventory_has_lost_is_found_by_its_marks_and_deleted(aws: FakeAws, world: World) -> None:
+async def test_objects_missing_in_the_inventory_are_found_by_their_marks_and_deleted(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
-    await made(world, desired, "net/vpc", "net/subnets", "net/igw", "net/eip", "sg/efs", "iam/cluster", "iam/policy-autoscaler", "efs")
+    await made(
+        world,
+        desired,
+        "net/vpc",
+        "net/subnets",
+        "net/igw",
+        "net/eip",
+        "sg/efs",
+        "iam/cluster",
+        "iam/policy-autoscaler",
+        "efs",
+    )
     lost = world_of(aws)
     found = {each.key: each.ours for each in lost.provider.audit(lost.audit())}
     assert found == dict.fromkeys(
-        ("efs", "net/eip", "net/igw", "net/subnets", "sg/efs", "net/vpc", "iam/cluster", "iam/policy-autoscaler"), True
+        (
+            "efs",
+            "net/eip",
+            "net/igw",
+            "net/subnets",
+            "sg/efs",
+            "net/vpc",
+            "iam/cluster",
+            "iam/policy-autoscaler",
+        ),
+        True,
     )
     assert swept(lost) == []
     assert aws.remains() == []
 
 
-async def test_prv_77_pools_that_no_plan_names_any_more_are_found_by_their_marks_before_their_cluster(aws: FakeAws, world: World) -> None:
+async def test_unplanned_pools_are_found_by_their_marks_before_their_cluster(
+    aws: FakeAws, world: World
+) -> None:
     aws.plant_reservation(BLOCK, "us-east-2a", "p5en.48xlarge", 2, "scheduled")
-    pool = an_eks_pool("p5en", className="p5en", nodeCount=2, capacityBlock={"capacityReservationId": BLOCK})
+    pool = an_eks_pool(
+        "p5en",
+        className="p5en",
+        nodeCount=2,
+        capacityBlock={"capacityReservationId": BLOCK},
+    )
     await made(world, world.plan(pool), *TO_NODES, "lt/p5en", "pool/p5en")
     lost = world_of(aws)
     found = [each for each in lost.provider.audit(lost.audit()) if each.ours]
-    kept = [(each.kind, each.key) for each in found if each.kind in ("Nodegroup", "LaunchTemplate", "Cluster")]
-    assert kept == [("Nodegroup", "pool/p5en"), ("Cluster", "cluster"), ("LaunchTemplate", "lt/p5en")]
-    group, cluster, template = (next(each for each in found if each.kind == kind) for kind, _ in kept)
+    kept = [
+        (each.kind, each.key)
+        for each in found
+        if each.kind in ("Nodegroup", "LaunchTemplate", "Cluster")
+    ]
+    assert kept == [
+        ("Nodegroup", "pool/p5en"),
+        ("Cluster", "cluster"),
+        ("LaunchTemplate", "lt/p5en"),
+    ]
+    group, cluster, template = (
+        next(each for each in found if each.kind == kind) for kind, _ in kept
+    )
     with pytest.raises(Dependency, match="is used by node group p5en"):
         lost.provider.sweep(lost.audit(), template)
     with pytest.raises(Dependency):
@@ -266,20 +422,31 @@ async def test_prv_77_pools_that_no_plan_names_any_more_are_found_by_their_marks
     assert aws.remains() == []
 
 
-async def test_prv_74_what_others_have_put_into_the_vpc_is_named_and_stays(aws: FakeAws, world: World) -> None:
+async def test_foreign_objects_in_the_vpc_are_listed_and_kept(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
     objects = await made(world, desired, "net/vpc", "net/subnets")
     ec2 = aws.client("ec2")
     vpc = world.known["net/vpc"]["id"]
-    theirs = ec2.create_security_group(GroupName="theirs", Description="x", VpcId=vpc)["GroupId"]
+    theirs = ec2.create_security_group(GroupName="theirs", Description="x", VpcId=vpc)[
+        "GroupId"
+    ]
     subnet = world.known["net/subnets"]["private-us-east-2a"]
-    interface = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]["NetworkInterfaceId"]
+    interface = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"][
+        "NetworkInterfaceId"
+    ]
     world.attempts_max = 2
     with pytest.raises(Dependency):
         await world.delete(objects["net/subnets"])
     foreign = [each for each in world.provider.audit(world.audit()) if not each.ours]
-    assert {(each.kind, each.id) for each in foreign} == {("SecurityGroup", theirs), ("NetworkInterface", interface)}
-    assert {each.evidence for each in foreign} == {f"in VPC {vpc}, and not of this cluster"}
+    assert {(each.kind, each.id) for each in foreign} == {
+        ("SecurityGroup", theirs),
+        ("NetworkInterface", interface),
+    }
+    assert {each.evidence for each in foreign} == {
+        f"in VPC {vpc}, and not of this cluster"
+    }
     for each in foreign:
         world.provider.sweep(world.audit(), each)
         world.provider.sweep(world.audit(), each.model_copy(update={"ours": True}))
@@ -292,82 +459,151 @@ async def test_prv_74_what_others_have_put_into_the_vpc_is_named_and_stays(aws: 
 
 
 def tagged(owner: str, key: str) -> list[dict[str, str]]:
-    return [{"Key": "modelplane.ai/owner", "Value": owner}, {"Key": "modelplane.ai/object", "Value": key}]
+    return [
+        {"Key": "modelplane.ai/owner", "Value": owner},
+        {"Key": "modelplane.ai/object", "Value": key},
+    ]
 
 
-async def test_tags_make_nothing_ours_that_is_in_another_network(aws: FakeAws, world: World) -> None:
-    keys = ("net/vpc", "net/subnets", "net/igw", "net/eip", "net/routes-public", "sg/efs")
+async def test_tags_do_not_make_objects_in_another_network_ours(
+    aws: FakeAws, world: World
+) -> None:
+    keys = (
+        "net/vpc",
+        "net/subnets",
+        "net/igw",
+        "net/eip",
+        "net/routes-public",
+        "sg/efs",
+    )
     objects = await made(world, world.plan(), *keys)
     owner, ec2 = world.wanted(objects["net/vpc"]).owner.digits, aws.client("ec2")
     theirs = {"net/vpc": ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]}
     vpc = theirs["net/vpc"]
-    theirs["net/subnets"] = ec2.create_subnet(VpcId=vpc, CidrBlock="10.1.0.0/24")["Subnet"]["SubnetId"]
-    theirs["net/igw"] = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    theirs["net/subnets"] = ec2.create_subnet(VpcId=vpc, CidrBlock="10.1.0.0/24")[
+        "Subnet"
+    ]["SubnetId"]
+    theirs["net/igw"] = ec2.create_internet_gateway()["InternetGateway"][
+        "InternetGatewayId"
+    ]
     ec2.attach_internet_gateway(InternetGatewayId=theirs["net/igw"], VpcId=vpc)
     theirs["net/eip"] = ec2.allocate_address(Domain="vpc")["AllocationId"]
-    theirs["net/routes-public"] = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
-    theirs["sg/efs"] = ec2.create_security_group(GroupName="x", Description="x", VpcId=vpc)["GroupId"]
+    theirs["net/routes-public"] = ec2.create_route_table(VpcId=vpc)["RouteTable"][
+        "RouteTableId"
+    ]
+    theirs["sg/efs"] = ec2.create_security_group(
+        GroupName="x", Description="x", VpcId=vpc
+    )["GroupId"]
     for key, identity in theirs.items():
         ec2.create_tags(Resources=[identity], Tags=tagged(owner, key))
-    assert {key: world.look(objects[key]).duplicates for key in keys} == dict.fromkeys(keys, ())
+    assert {key: world.look(objects[key]).duplicates for key in keys} == dict.fromkeys(
+        keys, ()
+    )
     await world.delete_all([objects[key] for key in keys])
     for emptied in (False, True):
         left = swept(world, emptied=emptied)
-        assert {each.id: (each.ours, each.key) for each in left} == dict.fromkeys(theirs.values(), (False, ""))
-    # Nor where the inventory was lost.
+        assert {each.id: (each.ours, each.key) for each in left} == dict.fromkeys(
+            theirs.values(), (False, "")
+        )
+    # The same holds for a lost inventory.
     lost = world_of(aws)
-    assert {each.id: each.ours for each in swept(lost)} == dict.fromkeys(theirs.values(), False)
+    assert {each.id: each.ours for each in swept(lost)} == dict.fromkeys(
+        theirs.values(), False
+    )
 
 
-async def test_a_launch_template_that_is_a_copy_of_ours_is_named_and_ends_no_deletion(aws: FakeAws, world: World) -> None:
+async def test_a_copy_of_our_launch_template_is_listed_and_blocks_no_deletion(
+    aws: FakeAws, world: World
+) -> None:
     owner, ec2 = world.wanted(world.plan().objects[0]).owner.digits, aws.client("ec2")
-    specification: Any = [{"ResourceType": "launch-template", "Tags": tagged(owner, "lt/gpu")}]
+    specification: Any = [
+        {"ResourceType": "launch-template", "Tags": tagged(owner, "lt/gpu")}
+    ]
     data: Any = {"InstanceType": "g6.xlarge"}
-    ec2.create_launch_template(LaunchTemplateName="copy", LaunchTemplateData=data, TagSpecifications=specification)
-    found = [each for each in world.provider.audit(world.audit()) if each.kind == "LaunchTemplate"]
+    ec2.create_launch_template(
+        LaunchTemplateName="copy",
+        LaunchTemplateData=data,
+        TagSpecifications=specification,
+    )
+    found = [
+        each
+        for each in world.provider.audit(world.audit())
+        if each.kind == "LaunchTemplate"
+    ]
     assert [(each.ours, each.key) for each in found] == [(False, "")]
 
 
-async def test_prv_3_an_object_that_lost_its_tag_is_not_deleted(aws: FakeAws, world: World) -> None:
+async def test_an_object_that_lost_its_tag_is_not_deleted(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
     objects = await made(world, desired, "net/vpc")
     ec2, vpc = aws.client("ec2"), world.known["net/vpc"]["id"]
     ec2.delete_tags(Resources=[vpc], Tags=[{"Key": "modelplane.ai/owner"}])
     found = world.look(objects["net/vpc"])
-    assert (found.state, found.reason) == (State.FOREIGN, f"{vpc} has lost its tag modelplane.ai/owner")
+    assert (found.state, found.reason) == (
+        State.FOREIGN,
+        f"{vpc} has lost its tag modelplane.ai/owner",
+    )
     assert (await world.delete(objects["net/vpc"])).state is State.FOREIGN
     assert aws.made("DeleteVpc") == 0
 
 
-async def test_prv_9_3_volumes_are_deleted_only_with_the_tag_of_the_cluster(aws: FakeAws, world: World) -> None:
+async def test_only_volumes_with_the_clusters_tag_are_deleted(
+    aws: FakeAws, world: World
+) -> None:
     desired = world.plan()
     await made(world, desired, "net/vpc")
     ec2, cluster = aws.client("ec2"), world.provider.cloud_cluster(world.account)
 
     def volume(**tags: str) -> str:
-        listed: Any = [{"ResourceType": "volume", "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}]
-        return str(ec2.create_volume(AvailabilityZone="us-east-2a", Size=1, TagSpecifications=listed)["VolumeId"])
+        listed: Any = [
+            {
+                "ResourceType": "volume",
+                "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+            }
+        ]
+        return str(
+            ec2.create_volume(
+                AvailabilityZone="us-east-2a", Size=1, TagSpecifications=listed
+            )["VolumeId"]
+        )
 
-    claim, mark = {"kubernetes.io/created-for/pvc/name": "modelcache-x"}, {f"kubernetes.io/cluster/{cluster}": "owned"}
+    claim, mark = (
+        {"kubernetes.io/created-for/pvc/name": "modelcache-x"},
+        {f"kubernetes.io/cluster/{cluster}": "owned"},
+    )
     ours = volume(**claim, **mark)
     users = volume(**mark, **{"kubernetes.io/created-for/pvc/name": "data"})
-    others = [volume(**claim), volume(**claim, **{"kubernetes.io/cluster/another": "owned"})]
+    others = [
+        volume(**claim),
+        volume(**claim, **{"kubernetes.io/cluster/another": "owned"}),
+    ]
     for emptied in (False, True):
-        found = [each for each in world.provider.audit(world.audit(emptied=emptied)) if each.kind == "Volume"]
+        found = [
+            each
+            for each in world.provider.audit(world.audit(emptied=emptied))
+            if each.kind == "Volume"
+        ]
         assert {each.id: each.ours for each in found} == {ours: True, users: False}
         assert all(each.link for each in found)
     swept(world, emptied=True)
     others.append(users)
-    assert {each["VolumeId"] for each in ec2.describe_volumes()["Volumes"]} == set(others)
+    assert {each["VolumeId"] for each in ec2.describe_volumes()["Volumes"]} == set(
+        others
+    )
 
 
-async def test_prv_64_network_load_balancers_of_services_and_of_the_controller_are_swept_and_others_named(
+async def test_network_load_balancers_of_services_and_of_the_controller_are_swept_and_others_named(
     aws: FakeAws, world: World
 ) -> None:
     desired = world.plan()
     await made(world, desired, "net/vpc", "net/subnets")
     cluster, elb = world.provider.cloud_cluster(world.account), aws.client("elbv2")
-    subnets = [world.known["net/subnets"][name] for name in ("public-us-east-2a", "public-us-east-2b")]
+    subnets = [
+        world.known["net/subnets"][name]
+        for name in ("public-us-east-2a", "public-us-east-2b")
+    ]
     tags = {
         "service": (f"kubernetes.io/cluster/{cluster}", "owned"),
         "controller": ("elbv2.k8s.aws/cluster", cluster),
@@ -375,7 +611,12 @@ async def test_prv_64_network_load_balancers_of_services_and_of_the_controller_a
     }
     made_arns = {}
     for name, (key, value) in tags.items():
-        answer = elb.create_load_balancer(Name=name, Subnets=subnets, Type="network", Tags=[{"Key": key, "Value": value}])
+        answer = elb.create_load_balancer(
+            Name=name,
+            Subnets=subnets,
+            Type="network",
+            Tags=[{"Key": key, "Value": value}],
+        )
         made_arns[name] = answer["LoadBalancers"][0]["LoadBalancerArn"]
     groups = elb.create_target_group(
         Name="service",
@@ -385,19 +626,31 @@ async def test_prv_64_network_load_balancers_of_services_and_of_the_controller_a
         Tags=[{"Key": "elbv2.k8s.aws/cluster", "Value": cluster}],
     )
     asked = world.provider.audit(world.audit())
-    assert {each.id: each.ours for each in asked if each.kind == "LoadBalancer"} == dict.fromkeys(made_arns.values(), False)
+    assert {
+        each.id: each.ours for each in asked if each.kind == "LoadBalancer"
+    } == dict.fromkeys(made_arns.values(), False)
     for each in asked:
         if each.kind == "LoadBalancer":
             world.provider.sweep(world.audit(), each.model_copy(update={"ours": True}))
-    assert len(elb.describe_load_balancers()["LoadBalancers"]) == 3, "users were not asked for theirs"
+    assert len(elb.describe_load_balancers()["LoadBalancers"]) == 3, (
+        "users were not asked for theirs"
+    )
     order = world.audit(emptied=True)
     found = list(world.provider.audit(order))
-    assert {each.id for each in found if each.kind == "LoadBalancer" and each.ours} == {made_arns["service"], made_arns["controller"]}
-    assert [each.id for each in found if each.kind == "TargetGroup"] == [groups["TargetGroups"][0]["TargetGroupArn"]]
+    assert {each.id for each in found if each.kind == "LoadBalancer" and each.ours} == {
+        made_arns["service"],
+        made_arns["controller"],
+    }
+    assert [each.id for each in found if each.kind == "TargetGroup"] == [
+        groups["TargetGroups"][0]["TargetGroupArn"]
+    ]
     assert made_arns["theirs"] in {each.id for each in found if not each.ours}
     for each in found:
         if each.kind in ("LoadBalancer", "TargetGroup"):
             world.provider.sweep(order, each)
-    assert [each["LoadBalancerArn"] for each in elb.describe_load_balancers()["LoadBalancers"]] == [made_arns["theirs"]]
+    assert [
+        each["LoadBalancerArn"]
+        for each in elb.describe_load_balancers()["LoadBalancers"]
+    ] == [made_arns["theirs"]]
     assert elb.describe_target_groups()["TargetGroups"] == []
     assert elb.delete_load_balancer(LoadBalancerArn=made_arns["theirs"])

@@ -1,4 +1,4 @@
-"""What each code of AWS becomes: the rows of provisioning.md 4.3, and that no message has a credential in it."""
+"""The error class of each code of AWS. No message contains a credential."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,50 +6,86 @@ from typing import Any
 import pytest
 from botocore import exceptions as aws
 
-from activities.clouds.eks.failures import Purpose, failure, issue_error, says_exists, says_missing
+from activities.clouds.eks.failures import (
+    Purpose,
+    failure,
+    issue_error,
+    says_exists,
+    says_missing,
+)
 from api_types import errors
 
 READ, CREATE, UPDATE, DELETE = Purpose
 SECRET = "wJalrXUtnFEMIabcdefghijklmnop"  # noqa: S105 - made up
 
 
-def refusal(code: str, message: str = "no", status: int = 400, **headers: str) -> aws.ClientError:
+def refusal(
+    code: str, message: str = "no", status: int = 400, **headers: str
+) -> aws.ClientError:
     answer: Any = {
         "Error": {"Code": code, "Message": message},
-        "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": {name.replace("_", "-"): value for name, value in headers.items()}},
+        "ResponseMetadata": {
+            "HTTPStatusCode": status,
+            "HTTPHeaders": {
+                name.replace("_", "-"): value for name, value in headers.items()
+            },
+        },
     }
     return aws.ClientError(answer, "Operation")
 
 
-def error_of(code: str, purpose: Purpose, operation: str = "create_x", **more: Any) -> str:
+def error_of(
+    code: str, purpose: Purpose, operation: str = "create_x", **more: Any
+) -> str:
     message = more.pop("message", "no")
     status = more.pop("status", 400)
-    return type(failure(refusal(code, message, status), "ec2", operation, purpose, **more)).__name__
+    return type(
+        failure(refusal(code, message, status), "ec2", operation, purpose, **more)
+    ).__name__
 
 
 THROTTLED = (
-    "Throttling ThrottlingException ThrottledException RequestThrottled RequestThrottledException TooManyRequestsException TooManyRequests "
-    "RequestLimitExceeded SlowDown EC2ThrottledException PriorRequestNotComplete BandwidthLimitExceeded LimitExceededException"
+    "Throttling ThrottlingException ThrottledException "
+    "RequestThrottled RequestThrottledException "
+    "TooManyRequestsException TooManyRequests "
+    "RequestLimitExceeded SlowDown EC2ThrottledException "
+    "PriorRequestNotComplete BandwidthLimitExceeded "
+    "LimitExceededException"
 )
-TRANSIENT = "ServerException ServiceUnavailableException InternalError InternalFailure InternalServerError ServiceFailure Unavailable"
+TRANSIENT = (
+    "ServerException ServiceUnavailableException InternalError "
+    "InternalFailure InternalServerError ServiceFailure Unavailable"
+)
 CREDENTIALS = (
-    "ExpiredToken ExpiredTokenException RequestExpired InvalidClientTokenId UnrecognizedClientException SignatureDoesNotMatch AuthFailure"
+    "ExpiredToken ExpiredTokenException RequestExpired "
+    "InvalidClientTokenId UnrecognizedClientException "
+    "SignatureDoesNotMatch AuthFailure"
 )
 PERMISSION = "UnauthorizedOperation AccessDenied AccessDeniedException OptInRequired"
 QUOTA = (
-    "VpcLimitExceeded SubnetLimitExceeded InternetGatewayLimitExceeded AddressLimitExceeded NatGatewayLimitExceeded "
+    "VpcLimitExceeded SubnetLimitExceeded "
+    "InternetGatewayLimitExceeded AddressLimitExceeded "
+    "NatGatewayLimitExceeded "
     "RouteTableLimitExceeded SecurityGroupLimitExceeded RulesPerSecurityGroupLimitExceeded "
     "VcpuLimitExceeded ResourceLimitExceededException LimitExceeded "
     "FileSystemLimitExceeded NetworkInterfaceLimitExceeded"
 )
-CAPACITY = "InsufficientInstanceCapacity ReservationCapacityExceeded Unsupported"
-MISSING = "InvalidVpcID.NotFound InvalidSubnetID.NotFound InvalidGroup.NotFound NoSuchEntity ResourceNotFoundException NatGatewayNotFound"
+CAPACITY = "InsufficientInstanceCapacity ReservationCapacityExceeded"
+MISSING = (
+    "InvalidVpcID.NotFound InvalidSubnetID.NotFound "
+    "InvalidGroup.NotFound NoSuchEntity ResourceNotFoundException "
+    "NatGatewayNotFound"
+)
 INPUT = (
-    "InvalidParameterException InvalidParameterValue InvalidSubnet.Range UnsupportedAvailabilityZoneException UnsupportedAvailabilityZone "
+    "InvalidParameterException InvalidParameterValue InvalidRequestException Unsupported "
+    "InvalidSubnet.Range UnsupportedAvailabilityZoneException "
+    "UnsupportedAvailabilityZone "
     "MalformedPolicyDocument InvalidLaunchTemplateId.Malformed"
 )
 IN_USE = (
-    "DependencyViolation ResourceInUseException DeleteConflict FileSystemInUse DependencyTimeout Ec2SecurityGroupDeletionFailure "
+    "DependencyViolation ResourceInUseException DeleteConflict "
+    "FileSystemInUse DependencyTimeout "
+    "Ec2SecurityGroupDeletionFailure "
     "InvalidIPAddress.InUse"
 )
 EVERY = (READ, CREATE, UPDATE, DELETE)
@@ -61,62 +97,113 @@ ROWS: list[tuple[str, str, tuple[Purpose, ...]]] = [
     ("QuotaExceeded", QUOTA, EVERY),
     ("CapacityUnavailable", CAPACITY, EVERY),
     ("NotYet", f"{MISSING} IncorrectFileSystemLifeCycleState", (CREATE, UPDATE)),
-    ("Busy", "ResourceInUseException InvalidRequestException InvalidStateException", (UPDATE,)),
+    (
+        "Busy",
+        "ResourceInUseException InvalidStateException",
+        (UPDATE,),
+    ),
     ("Dependency", IN_USE, (DELETE,)),
     ("InvalidInput", INPUT, (CREATE, UPDATE)),
 ]
-TABLE = [(want, code, purpose) for want, codes, purposes in ROWS for code in codes.split() for purpose in purposes]
+TABLE = [
+    (want, code, purpose)
+    for want, codes, purposes in ROWS
+    for code in codes.split()
+    for purpose in purposes
+]
 
 
-@pytest.mark.parametrize(("want", "code", "purpose"), TABLE, ids=[f"prv-4.3 {code} {purpose}" for _, code, purpose in TABLE])
+@pytest.mark.parametrize(
+    ("want", "code", "purpose"),
+    TABLE,
+    ids=[f"{code} {purpose}" for _, code, purpose in TABLE],
+)
 def test_codes(want: str, code: str, purpose: Purpose) -> None:
     assert error_of(code, purpose) == want
 
 
-def test_prv_68_an_address_whose_gateway_is_not_gone_says_that_it_is_of_others() -> None:
+def test_releasing_the_address_of_an_existing_gateway_fails_as_if_it_were_foreign() -> (
+    None
+):
     assert error_of("AuthFailure", DELETE, "release_address") == "Dependency"
     assert error_of("AuthFailure", DELETE, "delete_vpc") == "CredentialsInvalid"
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
-def test_prv_4_3_internal_errors_pass(status: int) -> None:
-    assert {error_of("Odd", purpose, status=status) for purpose in EVERY} == {"ServerError"}
+def test_internal_errors_are_transient(status: int) -> None:
+    assert {error_of("Odd", purpose, status=status) for purpose in EVERY} == {
+        "ServerError"
+    }
 
 
-@pytest.mark.parametrize(("status", "want"), [(401, "CredentialsInvalid"), (403, "PermissionDenied"), (429, "Throttled")])
-def test_codes_that_are_not_known_are_read_by_their_status(status: int, want: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "want"),
+    [(401, "CredentialsInvalid"), (403, "PermissionDenied"), (429, "Throttled")],
+)
+def test_unknown_codes_are_classified_by_their_status(status: int, want: str) -> None:
     assert error_of("Odd", CREATE, status=status) == want
 
 
-def test_a_code_that_is_not_known_is_bad_input_only_of_a_write() -> None:
-    assert [error_of("Odd", purpose) for purpose in EVERY] == ["ServerError", "InvalidInput", "InvalidInput", "ServerError"]
+def test_an_unknown_code_is_invalid_input_only_for_a_write() -> None:
+    assert [error_of("Odd", purpose) for purpose in EVERY] == [
+        "ServerError",
+        "InvalidInput",
+        "InvalidInput",
+        "ServerError",
+    ]
 
 
-ROLE_TEXTS = ["The role arn:aws:iam::1:role/x could not be assumed", "Role with arn: x, could not be assumed because it does not exist"]
+ROLE_TEXTS = [
+    "The role arn:aws:iam::1:role/x could not be assumed",
+    "Role with arn: x, could not be assumed because it does not exist",
+]
 
 
 @pytest.mark.parametrize("text", ROLE_TEXTS)
-@pytest.mark.parametrize(("age", "want"), [(0.0, "NotYet"), (119.0, "NotYet"), (121.0, "InvalidInput"), (None, "InvalidInput")])
-def test_prv_34_a_role_is_not_known_everywhere_for_two_minutes(text: str, age: float | None, want: str) -> None:
-    assert error_of("InvalidParameterException", CREATE, message=text, role_seconds=age) == want
+@pytest.mark.parametrize(
+    ("age", "want"),
+    [
+        (0.0, "NotYet"),
+        (119.0, "NotYet"),
+        (121.0, "InvalidInput"),
+        (None, "InvalidInput"),
+    ],
+)
+def test_a_new_role_may_be_unknown_for_two_minutes(
+    text: str, age: float | None, want: str
+) -> None:
+    assert (
+        error_of("InvalidParameterException", CREATE, message=text, role_seconds=age)
+        == want
+    )
 
 
 EXISTS = (
-    "ResourceInUseException EntityAlreadyExists RouteAlreadyExists Resource.AlreadyAssociated InvalidGroup.Duplicate "
-    "InvalidPermission.Duplicate InvalidLaunchTemplateName.AlreadyExistsException InvalidSubnet.Conflict FileSystemAlreadyExists "
+    "ResourceInUseException EntityAlreadyExists RouteAlreadyExists "
+    "Resource.AlreadyAssociated InvalidGroup.Duplicate "
+    "InvalidPermission.Duplicate "
+    "InvalidLaunchTemplateName.AlreadyExistsException "
+    "InvalidSubnet.Conflict FileSystemAlreadyExists "
     "MountTargetConflict"
 )
 
 
-def test_prv_4_3_codes_that_say_it_exists() -> None:
+def test_codes_for_existing_objects() -> None:
     assert all(says_exists(refusal(code)) for code in EXISTS.split())
     assert not says_exists(refusal("VpcLimitExceeded"))
 
 
-def test_prv_4_3_codes_that_say_it_is_gone() -> None:
-    codes = f"{MISSING} Gateway.NotAttached InvalidLaunchTemplateName.NotFoundException FileSystemNotFound MountTargetNotFound"
+def test_codes_for_missing_objects() -> None:
+    codes = (
+        f"{MISSING} Gateway.NotAttached "
+        "InvalidLaunchTemplateName.NotFoundException "
+        "FileSystemNotFound MountTargetNotFound"
+    )
     assert all(says_missing(refusal(code)) for code in codes.split())
-    assert not any(says_missing(refusal(code)) for code in ("404", "DependencyViolation", "AccessDenied"))
+    assert not any(
+        says_missing(refusal(code))
+        for code in ("404", "DependencyViolation", "AccessDenied")
+    )
 
 
 CLIENT_ERRORS: list[tuple[aws.BotoCoreError, str]] = [
@@ -129,49 +216,84 @@ CLIENT_ERRORS: list[tuple[aws.BotoCoreError, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "want"), CLIENT_ERRORS, ids=[type(error).__name__ for error, _ in CLIENT_ERRORS])
-def test_prv_4_3_errors_of_the_client(error: Exception, want: str) -> None:
+@pytest.mark.parametrize(
+    ("error", "want"),
+    CLIENT_ERRORS,
+    ids=[type(error).__name__ for error, _ in CLIENT_ERRORS],
+)
+def test_errors_of_the_client(error: Exception, want: str) -> None:
     assert type(failure(error, "ec2", "create_vpc", CREATE)).__name__ == want
 
 
 ISSUES = [
     ("InstanceLimitExceeded", "", "QuotaExceeded"),
     ("IamLimitExceeded", "", "QuotaExceeded"),
-    ("AsgInstanceLaunchFailures", "We currently do not have sufficient p5.48xlarge capacity", "CapacityUnavailable"),
-    ("AsgInstanceLaunchFailures", "VcpuLimitExceeded: you have requested more vCPU capacity than your current vCPU limit", "QuotaExceeded"),
-    ("NodeCreationFailure", "Instances failed to join", "None"),
+    (
+        "AsgInstanceLaunchFailures",
+        "We currently do not have sufficient p5.48xlarge capacity",
+        "CapacityUnavailable",
+    ),
+    (
+        "AsgInstanceLaunchFailures",
+        "VcpuLimitExceeded: you have requested more vCPU capacity than your current vCPU limit",
+        "QuotaExceeded",
+    ),
+    ("NodeCreationFailure", "Instances failed to join", "CloudObjectBroken"),
+    ("ClusterUnreachable", "no answer", "None"),
 ]
 
 
 @pytest.mark.parametrize(("code", "text", "want"), ISSUES)
-def test_prv_4_3_health_issues_of_node_groups(code: str, text: str, want: str) -> None:
+def test_health_issues_of_node_groups(code: str, text: str, want: str) -> None:
     found = issue_error(code, text)
     assert (found.__name__ if found else "None") == want
 
 
-def test_prv_4_1_the_message_names_the_permission_that_is_missing() -> None:
+def test_the_message_names_the_permission_that_is_missing() -> None:
     text = (
-        "User: arn:aws:iam::1:user/x is not authorized to perform: ec2:CreateVpc on resource: y. Encoded authorization failure message: Zk"
+        "User: arn:aws:iam::1:user/x is not authorized to perform: "
+        "ec2:CreateVpc on resource: y. Encoded authorization failure "
+        "message: Zk"
     )
     found = failure(refusal("UnauthorizedOperation", text), "ec2", "create_vpc", CREATE)
-    assert found.message.startswith("the credential may not ec2:CreateVpc: ec2 create_vpc: UnauthorizedOperation: User:")
+    assert found.message.startswith(
+        "the credential may not ec2:CreateVpc: ec2 create_vpc: UnauthorizedOperation: User:"
+    )
     assert "Encoded" not in found.message
 
 
-def test_prv_79_no_message_has_a_part_of_the_credential() -> None:
-    canonical = f"The Canonical String for this request should have been x-amz-security-token:{SECRET}"
+def test_no_message_has_a_part_of_the_credential() -> None:
+    canonical = (
+        "The Canonical String for this request should have been "
+        f"x-amz-security-token:{SECRET}"
+    )
     for code in ("SignatureDoesNotMatch", "InvalidParameterValue", "Odd"):
-        found = failure(refusal(code, canonical), "ec2", "create_vpc", CREATE, hide=(SECRET,))
+        found = failure(
+            refusal(code, canonical), "ec2", "create_vpc", CREATE, hide=(SECRET,)
+        )
         assert SECRET not in repr(found) + found.message
         assert found.__cause__ is None
-    assert "Canonical" not in failure(refusal("SignatureDoesNotMatch", canonical), "ec2", "create_vpc", CREATE).message
+    assert (
+        "Canonical"
+        not in failure(
+            refusal("SignatureDoesNotMatch", canonical), "ec2", "create_vpc", CREATE
+        ).message
+    )
 
 
-def test_prv_4_1_a_hint_of_the_server_delays_the_next_attempt_within_bounds() -> None:
+def test_a_hint_of_the_server_delays_the_next_attempt_within_bounds() -> None:
     hinted = failure(refusal("Throttling", retry_after="7"), "ec2", "x", READ)
     absurd = failure(refusal("Throttling", retry_after="99999999"), "ec2", "x", READ)
-    assert (hinted.next_retry_delay, absurd.next_retry_delay) == (timedelta(seconds=7), timedelta(seconds=300))
-    assert failure(refusal("Throttling", retry_after="soon"), "ec2", "x", READ).next_retry_delay is None
+    assert (hinted.next_retry_delay, absurd.next_retry_delay) == (
+        timedelta(seconds=7),
+        timedelta(seconds=300),
+    )
+    assert (
+        failure(
+            refusal("Throttling", retry_after="soon"), "ec2", "x", READ
+        ).next_retry_delay
+        is None
+    )
 
 
 def test_long_and_odd_texts_are_one_short_line() -> None:
@@ -181,5 +303,5 @@ def test_long_and_odd_texts_are_one_short_line() -> None:
     assert "\x1b" not in found.message
 
 
-def test_errors_are_those_of_the_project() -> None:
+def test_only_errors_of_the_project_are_raised() -> None:
     assert {want for want, _, _ in ROWS} <= set(errors._TYPES)

@@ -1,4 +1,7 @@
-"""A cluster at a fake AWS, and what the workflow does with it: objects one after the other, each until it is Ready or gone."""
+"""A cluster at a fake AWS, handled like in its workflow.
+
+Objects are handled one after the other, each until it is Ready or gone.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -10,24 +13,30 @@ from activities.clouds.eks.provider import EksProvider
 from activities.clouds.graph import DesiredObject, creation_order, deletion_order
 from activities.clouds.lifecycle.delete import delete
 from activities.clouds.lifecycle.ensure import ensure
-from activities.clouds.lifecycle.handler import Found, State, Wanted
-from activities.clouds.lifecycle.pace import Pace
+from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
+from activities.clouds.lifecycle.pace import PollPace
 from activities.clouds.lifecycle.tokens import token_of
 from activities.clouds.owner import owner_at
 from activities.clouds.wire import from_wire, to_wire
 from api_types.errors import TransientError
 from api_types.messages.clouds import AuditCloud, CloudAccount
 from api_types.sections.clouds import EksSettings
-from testbed.clouds.aws.fake import FakeAws
-from tests.activities.clouds.builders import INSTALLATION, UID, a_cluster, an_eks_pool, classes
+from fakes.aws.fake import FakeAws
+from tests.activities.clouds.builders import (
+    INSTALLATION,
+    UID,
+    a_cluster,
+    an_eks_pool,
+    classes,
+)
 
-FAST = Pace(poll=0.002, poll_later=0.002, second_look=0.3, second_look_every=0.01)
+FAST = PollPace(poll=0.002, poll_later=0.002, second_look=0.3, second_look_every=0.01)
 ATTEMPTS_MAX = 40
 
 
 @dataclass
 class World:
-    """One cluster with its inventory. `provider` is made anew for each worker."""
+    """One cluster with its inventory. Each worker gets a new `provider`."""
 
     aws: FakeAws
     account: CloudAccount
@@ -38,26 +47,41 @@ class World:
     rebuilt: list[str] = field(default_factory=list)
     attempts_max: int = ATTEMPTS_MAX
 
-    def plan(self, *pools: dict[str, Any], known: dict[str, Any] | None = None, **block: Any) -> Desired:
+    def plan(
+        self, *pools: dict[str, Any], known: dict[str, Any] | None = None, **block: Any
+    ) -> Desired:
         """Plan the cluster with these pools."""
         manifest = a_cluster("EKS", *(pools or (an_eks_pool(),)), **block)
-        return self.provider.plan(self.account, manifest, known or classes(), self.known)
+        return self.provider.plan(
+            self.account, manifest, known or classes(), self.known
+        )
 
-    def wanted(self, each: DesiredObject, attempt: int = 1) -> Wanted:
-        """What an activity hands to the lifecycle, after a journey through Temporal."""
+    def wanted(self, each: DesiredObject, attempt: int = 1) -> ObjectWork:
+        """Return the lifecycle's input, after serialization through Temporal."""
         sent = to_wire(each, self.provider.work_class(each.kind))
         epoch = self.epochs.get(each.key, 0)
         owner = owner_at(self.account)
-        return Wanted(owner, from_wire(sent), self.known, token_of(owner, each.key, sent.digest, epoch), epoch, attempt)
+        return ObjectWork(
+            owner,
+            from_wire(sent),
+            self.known,
+            token_of(owner, each.key, sent.digest, epoch),
+            epoch,
+            attempt,
+        )
 
-    def look(self, each: DesiredObject) -> Found:
-        """Look at an object, as a drift pass does."""
+    def look(self, each: DesiredObject) -> CloudObservation:
+        """Observe an object, like the periodic check for drift."""
         handler = self.provider.handler(self.account, each.kind)
         assert handler is not None
         return handler.look(self.wanted(each))
 
-    async def ensure(self, each: DesiredObject) -> Found:
-        """Make an object Ready: attempts after errors that pass, once more after one that is broken or was gone."""
+    async def ensure(self, each: DesiredObject) -> CloudObservation:
+        """Bring an object to Ready.
+
+        Transient errors are retried, and a broken or deleted object is created once
+        more.
+        """
         for _ in range(4):
             found = await self._attempts(each, ensure)
             if found.state is State.READY:
@@ -72,38 +96,50 @@ class World:
             self.known.pop(each.key, None)
         raise AssertionError(f"{each.key} is never Ready")
 
-    async def delete(self, each: DesiredObject) -> Found:
+    async def delete(self, each: DesiredObject) -> CloudObservation:
         """Delete an object."""
         found = await self._attempts(each, delete)
         self.known.pop(each.key, None)
         return found
 
     async def create_all(self, desired: Iterable[DesiredObject]) -> None:
-        """Create all objects that are at the cloud."""
+        """Create all objects at the cloud."""
         for each in creation_order(list(desired)):
             if self.provider.handler(self.account, each.kind) is not None:
                 await self.ensure(each)
 
     async def delete_all(self, desired: Iterable[DesiredObject]) -> None:
-        """Delete all objects that are at the cloud."""
+        """Delete all objects at the cloud."""
         for each in deletion_order(list(desired)):
             if self.provider.handler(self.account, each.kind) is not None:
                 await self.delete(each)
 
     def audit(self, *, emptied: bool = False) -> AuditCloud:
-        """The order of an audit; `emptied` of users' load balancers."""
+        """Return the order of an audit.
+
+        `emptied` means that users had no load balancers.
+        """
         cluster = self.provider.cloud_cluster(self.account)
-        return AuditCloud(account=self.account, cloud_cluster=cluster, known=self.known, emptied=emptied)
+        return AuditCloud(
+            account=self.account,
+            cloud_cluster=cluster,
+            known=self.known,
+            emptied=emptied,
+        )
 
     def restart(self) -> None:
-        """Start another worker: it remembers nothing."""
+        """Start another worker without any memory."""
         self.provider = provider_of(self.aws)
 
-    async def _attempts(self, each: DesiredObject, work: Callable[..., Any]) -> Found:
+    async def _attempts(
+        self, each: DesiredObject, work: Callable[..., Any]
+    ) -> CloudObservation:
         for attempt in range(1, self.attempts_max + 1):
             handler = self.provider.handler(self.account, each.kind)
             try:
-                found: Found = await work(handler, self.wanted(each, attempt), FAST, self.reports.append)
+                found: CloudObservation = await work(
+                    handler, self.wanted(each, attempt), FAST, self.reports.append
+                )
             except TransientError as error:
                 self.reports.append(f"{each.key}: {error.message}")
                 if attempt == self.attempts_max:
@@ -115,13 +151,20 @@ class World:
 
 
 def provider_of(aws: FakeAws, settings: EksSettings | None = None) -> EksProvider:
-    """The provider with the credential of the account."""
-    return EksProvider(aws.credential.text, aws.region, settings or EksSettings(), aws.url)
+    """Return the provider with the credential of the account."""
+    return EksProvider(
+        aws.credential.text, aws.region, settings or EksSettings(), aws.url
+    )
 
 
 def world_of(aws: FakeAws, **more: Any) -> World:
-    """A cluster that does not exist yet."""
-    names = {"cluster": "prod", "cluster_uid": UID, "secret": "eks-default", "installation": INSTALLATION}
+    """Return a cluster that does not exist yet."""
+    names = {
+        "cluster": "prod",
+        "cluster_uid": UID,
+        "secret": "eks-default",
+        "installation": INSTALLATION,
+    }
     account = CloudAccount(provider="EKS", region=aws.region, **names)
     provider = provider_of(aws)
     return World(aws, provider.pinned(account), provider, **more)

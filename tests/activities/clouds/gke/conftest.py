@@ -1,10 +1,10 @@
-"""One fake Google Cloud for all tests of a process, emptied before each."""
+"""One fake Google Cloud for all tests of a process, emptied before each test."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from testbed.clouds.gcp.fake import FakeGoogle
+from fakes.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import a_pool
 from tests.activities.clouds.gke.cloud import Cloud, a_cloud, run
 
@@ -23,7 +23,7 @@ def google(running_google: FakeGoogle) -> FakeGoogle:
 
 @pytest.fixture
 def ready(google: FakeGoogle) -> Cloud:
-    """A cluster with a pool that scales from 0 to 4."""
+    """Return a cluster with a pool that scales from 0 to 4."""
     cloud = a_cloud(google, a_pool(nodeCount=1, minNodeCount=0, maxNodeCount=4))
     run(cloud.create_all())
     google.ledger().clear()

@@ -1,15 +1,36 @@
-"""The whole graph of a GKE cluster at the fake: created in order, left alone, deleted in reverse; and again with every step cut off."""
+"""The whole graph of a GKE cluster at the fake: created, kept, and deleted in reverse
+order.
+
+Every step is also interrupted.
+"""
 
 import pytest
 
-from testbed.clouds.gcp.calls.faults import ConcurrentOperation, Fault, Invisible, LateEffect, LoseAnswer, RevokeCredential, Slow, Throttle
-from testbed.clouds.gcp.fake import FakeGoogle
+from fakes.gcp.calls.faults import (
+    ConcurrentOperation,
+    GcpFault,
+    Invisible,
+    LateEffect,
+    LoseAnswer,
+    RevokeCredential,
+    Slow,
+    TooManyRequests,
+)
+from fakes.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import a_pool
 from tests.activities.clouds.gke.cloud import Cloud, a_cloud, run
 
 pytestmark = pytest.mark.slow
 
-KEYS = ["api/file", "net/vpc", "net/subnet", "iam/sa", "iam/binding", "cluster", "pool/gpu"]
+KEYS = [
+    "api/file",
+    "net/vpc",
+    "net/subnet",
+    "iam/sa",
+    "iam/binding",
+    "cluster",
+    "pool/gpu",
+]
 CREATES = {
     "api/file": "serviceusage.enable_service",
     "net/vpc": "compute.networks.insert",
@@ -35,10 +56,14 @@ def cloud(google: FakeGoogle) -> Cloud:
 
 
 def assert_whole(cloud: Cloud) -> None:
-    """All that an undisturbed run creates is there, and each of it was created once."""
+    """Check that all objects of an undisturbed run exist, and that each was created
+    once.
+    """
     project, base = cloud.account.project, cloud.base
     account = f"mp-{base.rpartition('-')[2]}@{project}.iam.gserviceaccount.com"
-    creations = [name for name in cloud.google.ledger().creations() if "/keys/" not in name]
+    creations = [
+        name for name in cloud.google.ledger().creations() if "/keys/" not in name
+    ]
     assert sorted(creations) == sorted(
         [
             f"projects/{project}/global/networks/{base}",
@@ -49,10 +74,16 @@ def assert_whole(cloud: Cloud) -> None:
         ]
     )
     assert cloud.google.enabled("file.googleapis.com")
-    assert f"serviceAccount:{account}" in cloud.google.members("roles/container.admin")
+    assert f"serviceAccount:{account}" in cloud.google.members(
+        "roles/container.defaultNodeServiceAccount"
+    )
     assert [str(cloud.looked(key).state) for key in KEYS] == ["Ready"] * len(KEYS)
-    pools = sorted(each.name for each in cloud.google.object_of(cloud.cluster_name).node_pools) or sorted(
-        name.rpartition("/")[2] for name in cloud.google.objects() if name.startswith(f"{cloud.cluster_name}/nodePools/")
+    pools = sorted(
+        each.name for each in cloud.google.object_of(cloud.cluster_name).node_pools
+    ) or sorted(
+        name.rpartition("/")[2]
+        for name in cloud.google.objects()
+        if name.startswith(f"{cloud.cluster_name}/nodePools/")
     )
     assert pools == ["gpu", "system"]
 
@@ -62,7 +93,7 @@ def assert_gone(cloud: Cloud) -> None:
     assert cloud.audit() == []
 
 
-def test_prv_1_the_graph_is_created_in_order_and_ready(cloud: Cloud) -> None:
+def test_the_graph_is_created_in_order_and_ready(cloud: Cloud) -> None:
     assert [each.key for each in cloud.objects] == KEYS
     run(cloud.create_all())
     assert_whole(cloud)
@@ -76,14 +107,16 @@ def test_prv_1_the_graph_is_created_in_order_and_ready(cloud: Cloud) -> None:
     assert created == [f"{CREATES[key]} OK" for key in KEYS]
 
 
-def test_prv_p2_a_second_run_changes_nothing(cloud: Cloud) -> None:
+def test_a_second_run_changes_nothing(cloud: Cloud) -> None:
     run(cloud.create_all())
     cloud.google.ledger().clear()
     run(cloud.create_all())
     assert cloud.writes() == []
 
 
-def test_prv_77_a_workflow_that_was_lost_finds_everything_and_creates_nothing(cloud: Cloud) -> None:
+def test_a_restarted_workflow_finds_all_objects_and_creates_none(
+    cloud: Cloud,
+) -> None:
     run(cloud.create_all())
     other = a_cloud(cloud.google, *cloud.pools)
     cloud.google.ledger().clear()
@@ -92,27 +125,33 @@ def test_prv_77_a_workflow_that_was_lost_finds_everything_and_creates_nothing(cl
     assert other.known == cloud.known
 
 
-def test_prv_62_deletion_in_reverse_leaves_nothing(cloud: Cloud) -> None:
+def test_deletion_in_reverse_leaves_nothing(cloud: Cloud) -> None:
     run(cloud.create_all())
     run(cloud.delete_all())
     assert_gone(cloud)
     order = [name.split("/")[-2] for name in cloud.google.ledger().deletions()]
-    assert order == ["nodePools", "clusters", "serviceAccounts", "subnetworks", "networks"]
+    assert order == [
+        "nodePools",
+        "clusters",
+        "serviceAccounts",
+        "subnetworks",
+        "networks",
+    ]
 
 
-def test_prv_76_the_api_stays_enabled(cloud: Cloud) -> None:
+def test_the_api_stays_enabled(cloud: Cloud) -> None:
     run(cloud.create_all())
     run(cloud.delete_all())
     assert cloud.google.enabled("file.googleapis.com")
     assert cloud.google.ledger().calls("serviceusage.disable_service") == []
 
 
-def test_prv_72_when_nothing_was_created_a_deletion_only_looks(cloud: Cloud) -> None:
+def test_a_deletion_without_created_objects_only_reads(cloud: Cloud) -> None:
     run(cloud.delete_all())
     assert [call for call in cloud.writes() if not call.startswith("oauth2")] == []
 
 
-def test_prv_73_a_deletion_may_be_repeated(cloud: Cloud) -> None:
+def test_a_deletion_may_be_repeated(cloud: Cloud) -> None:
     run(cloud.create_all())
     objects = cloud.objects
     run(cloud.delete_all(objects))
@@ -122,12 +161,14 @@ def test_prv_73_a_deletion_may_be_repeated(cloud: Cloud) -> None:
     assert_gone(cloud)
 
 
-# --- steps that are cut off -----------------------------------------------------------------------------------------------------------
+# Interrupted steps
 
 
 @pytest.mark.parametrize("moment", ["before create", "create", "look"])
 @pytest.mark.parametrize("key", KEYS)
-def test_prv_24_a_worker_that_dies_in_a_creation_creates_once(cloud: Cloud, key: str, moment: str) -> None:
+def test_a_worker_that_dies_in_a_creation_creates_once(
+    cloud: Cloud, key: str, moment: str
+) -> None:
     cloud.dies[key] = moment
     run(cloud.create_all())
     assert_whole(cloud)
@@ -137,7 +178,9 @@ def test_prv_24_a_worker_that_dies_in_a_creation_creates_once(cloud: Cloud, key:
 
 @pytest.mark.parametrize("moment", ["delete", "look"])
 @pytest.mark.parametrize("key", KEYS)
-def test_prv_24_a_worker_that_dies_in_a_deletion_leaves_nothing(cloud: Cloud, key: str, moment: str) -> None:
+def test_a_worker_that_dies_in_a_deletion_leaves_nothing(
+    cloud: Cloud, key: str, moment: str
+) -> None:
     run(cloud.create_all())
     cloud.dies[key] = moment
     run(cloud.delete_all())
@@ -146,8 +189,14 @@ def test_prv_24_a_worker_that_dies_in_a_deletion_leaves_nothing(cloud: Cloud, ke
 
 @pytest.mark.parametrize("how", ["unavailable", "cut"])
 @pytest.mark.parametrize("key", KEYS)
-def test_prv_26_a_creation_whose_answer_is_lost_creates_once(cloud: Cloud, key: str, how: str) -> None:
-    fault = LoseAnswer(call=CREATES[key], how="cut") if how == "cut" else LoseAnswer(call=CREATES[key])
+def test_a_creation_with_a_lost_response_creates_once(
+    cloud: Cloud, key: str, how: str
+) -> None:
+    fault = (
+        LoseAnswer(call=CREATES[key], how="cut")
+        if how == "cut"
+        else LoseAnswer(call=CREATES[key])
+    )
     cloud.google.fault(fault)
     run(cloud.create_all())
     assert cloud.google.faults_left() == []
@@ -155,7 +204,7 @@ def test_prv_26_a_creation_whose_answer_is_lost_creates_once(cloud: Cloud, key: 
 
 
 @pytest.mark.parametrize("key", sorted(DELETES))
-def test_prv_f2_a_deletion_whose_answer_is_lost_leaves_nothing(cloud: Cloud, key: str) -> None:
+def test_a_deletion_with_a_lost_response_leaves_nothing(cloud: Cloud, key: str) -> None:
     run(cloud.create_all())
     cloud.google.fault(LoseAnswer(call=DELETES[key]))
     run(cloud.delete_all())
@@ -164,38 +213,61 @@ def test_prv_f2_a_deletion_whose_answer_is_lost_leaves_nothing(cloud: Cloud, key
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_prv_28_a_throttled_creation_succeeds(cloud: Cloud, key: str) -> None:
-    cloud.google.fault(Throttle(call=CREATES[key], times=3))
+def test_a_throttled_creation_succeeds(cloud: Cloud, key: str) -> None:
+    cloud.google.fault(TooManyRequests(call=CREATES[key], times=3))
     run(cloud.create_all())
-    assert any(report for report in cloud.reports if "Quota exceeded for quota metric" in report)
+    assert any(
+        report
+        for report in cloud.reports
+        if "Quota exceeded for quota metric" in report
+    )
     assert_whole(cloud)
 
 
 @pytest.mark.parametrize("key", [key for key in KEYS if key != "api/file"])
-def test_prv_f20_a_creation_that_succeeds_after_its_time_creates_once(cloud: Cloud, key: str) -> None:
+def test_a_creation_that_succeeds_after_its_timeout_creates_once(
+    cloud: Cloud, key: str
+) -> None:
     cloud.google.fault(LateEffect(call=CREATES[key], later=3))
     run(cloud.create_all())
     assert_whole(cloud)
 
 
-@pytest.mark.parametrize("key", ["net/vpc", "net/subnet", "iam/sa", "cluster", "pool/gpu"])
-def test_prv_25_what_is_created_and_not_visible_yet_is_not_created_again(cloud: Cloud, key: str) -> None:
+@pytest.mark.parametrize(
+    "key", ["net/vpc", "net/subnet", "iam/sa", "cluster", "pool/gpu"]
+)
+def test_a_created_object_that_is_not_visible_yet_is_not_created_again(
+    cloud: Cloud, key: str
+) -> None:
     cloud.google.fault(Invisible(call=CREATES[key], reads=3))
     cloud.dies[key] = "create"
     run(cloud.create_all())
     assert_whole(cloud)
 
 
-DISTURBANCES: list[tuple[str, list[Fault]]] = [
-    ("prv-37 an upgrade holds the cluster when a pool is created", [ConcurrentOperation(call="container.create_node_pool", reads=4)]),
-    ("prv-37 an upgrade holds the cluster when it is deleted", [ConcurrentOperation(call="container.delete_cluster", reads=4)]),
-    ("prv-F16 the credential is revoked for some calls", [RevokeCredential(call="container.create_cluster", calls=4)]),
+DISTURBANCES: list[tuple[str, list[GcpFault]]] = [
+    (
+        "an upgrade holds the cluster when a pool is created",
+        [ConcurrentOperation(call="container.create_node_pool", reads=4)],
+    ),
+    (
+        "an upgrade holds the cluster when it is deleted",
+        [ConcurrentOperation(call="container.delete_cluster", reads=4)],
+    ),
+    (
+        "the credential is revoked for some calls",
+        [RevokeCredential(call="container.create_cluster", calls=4)],
+    ),
     ("slow answers", [Slow(call="container.get_cluster", seconds=0.05, times=3)]),
 ]
 
 
-@pytest.mark.parametrize("faults", [row[1] for row in DISTURBANCES], ids=[row[0] for row in DISTURBANCES])
-def test_a_disturbed_run_ends_as_an_undisturbed_one(cloud: Cloud, faults: list[Fault]) -> None:
+@pytest.mark.parametrize(
+    "faults", [row[1] for row in DISTURBANCES], ids=[row[0] for row in DISTURBANCES]
+)
+def test_a_disturbed_run_ends_like_an_undisturbed_one(
+    cloud: Cloud, faults: list[GcpFault]
+) -> None:
     cloud.google.fault(*faults)
 
     async def create() -> None:
@@ -217,8 +289,12 @@ def test_a_disturbed_run_ends_as_an_undisturbed_one(cloud: Cloud, faults: list[F
 
 
 @pytest.mark.parametrize("key", ["net/vpc", "net/subnet", "iam/sa", "cluster"])
-def test_prv_70_what_is_being_created_is_deleted_once_that_is_possible(cloud: Cloud, key: str) -> None:
-    """The answer to its creation is lost, and the deletion comes before anybody looks again."""
+def test_an_object_that_is_being_created_is_deleted_when_possible(
+    cloud: Cloud, key: str
+) -> None:
+    """The response to its creation is lost, and the deletion comes before the next
+    observation.
+    """
     objects = cloud.objects
     before = objects[: [each.key for each in objects].index(key)]
 
@@ -236,8 +312,12 @@ def test_prv_70_what_is_being_created_is_deleted_once_that_is_possible(cloud: Cl
 
 
 @pytest.mark.parametrize("key", ["net/vpc", "net/subnet", "cluster", "pool/gpu"])
-def test_prv_9_5_what_is_being_created_and_not_visible_yet_does_not_count_as_absent(key: str) -> None:
-    """Its operation is found in the list of the cloud by whoever comes after a crash, so a deletion waits for it."""
+def test_an_invisible_object_that_is_being_created_is_not_absent(
+    key: str,
+) -> None:
+    """After a crash the next worker finds its operation in the cloud's list, so a
+    deletion waits for it.
+    """
     with FakeGoogle(reads=6) as google:
         cloud = a_cloud(google, a_pool())
         for each in cloud.objects[: KEYS.index(key)]:

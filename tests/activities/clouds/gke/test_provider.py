@@ -1,4 +1,7 @@
-"""What the provider of GKE gives beside objects: the project, the endpoint, tokens; and that it reveals no credential."""
+"""The provider of GKE: the project, the endpoint, and tokens.
+
+It reveals no credential.
+"""
 
 import json
 import logging
@@ -11,30 +14,47 @@ from activities.clouds.gke.provider import GkeProvider
 from api_types.errors import CredentialsInvalid, NotYet
 from api_types.messages.clouds import CloudAccount
 from api_types.sections.clouds import GkeSettings
-from client.local.fake_google import FakeClients
-from testbed.clouds.gcp.calls.faults import EtagRace, LoseAnswer, Refuse, Throttle
-from testbed.clouds.gcp.fake import FakeGoogle
-from testbed.clouds.gcp.services.world import Endpoint
+from fakes.gcp.calls.faults import EtagRace, LoseAnswer, Refuse, TooManyRequests
+from fakes.gcp.fake import FakeGoogle
+from fakes.gcp.services.world import GcpEndpoint
+from testbed.fake_google import FakeClients
 from tests.activities.clouds.builders import a_pool
 from tests.activities.clouds.gke.cloud import REGION, SECRET, run
 from tests.activities.clouds.gke.cloud import a_cloud as any_cloud
 
 pytestmark = pytest.mark.slow
 
-# A credential takes part only in calls over HTTP and gRPC.
+# A credential is used only in calls over HTTP and gRPC.
 a_cloud = partial(any_cloud, direct=False)
-KINDS = ["Service", "Network", "Subnetwork", "ServiceAccount", "IAM binding", "Cluster", "NodePool"]
+KINDS = [
+    "Service",
+    "Network",
+    "Subnetwork",
+    "ServiceAccount",
+    "IAM binding",
+    "Cluster",
+    "NodePool",
+]
 
 
-def test_the_project_is_that_of_the_credential_and_a_pinned_one_stays(google: FakeGoogle) -> None:
+def test_the_credentials_project_is_used_unless_one_is_pinned(
+    google: FakeGoogle,
+) -> None:
     provider = a_cloud(google).provider
-    fresh = CloudAccount(provider="GKE", cluster="prod", cluster_uid="u", secret=SECRET, region=REGION)
+    fresh = CloudAccount(
+        provider="GKE", cluster="prod", cluster_uid="u", secret=SECRET, region=REGION
+    )
     assert provider.pinned(fresh).project == "fake-project"
-    assert provider.pinned(fresh.model_copy(update={"project": "other"})).project == "other"
+    assert (
+        provider.pinned(fresh.model_copy(update={"project": "other"})).project
+        == "other"
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_at_the_cloud_has_a_handler_of_its_own_for_each_piece_of_work(google: FakeGoogle, kind: str) -> None:
+def test_every_kind_at_the_cloud_has_a_handler_of_its_own_for_each_piece_of_work(
+    google: FakeGoogle, kind: str
+) -> None:
     cloud = a_cloud(google)
     first, second = (cloud.provider.handler(cloud.account, kind) for _ in range(2))
     assert first is not None
@@ -42,7 +62,7 @@ def test_every_kind_at_the_cloud_has_a_handler_of_its_own_for_each_piece_of_work
 
 
 @pytest.mark.parametrize("kind", ["Connection", "StorageClass", "HelmRelease"])
-def test_objects_in_the_cluster_have_none(google: FakeGoogle, kind: str) -> None:
+def test_objects_in_the_cluster_have_no_handler(google: FakeGoogle, kind: str) -> None:
     cloud = a_cloud(google)
     assert cloud.provider.handler(cloud.account, kind) is None
 
@@ -51,15 +71,22 @@ def test_every_desired_object_is_of_a_kind_with_a_handler(google: FakeGoogle) ->
     assert {each.kind for each in a_cloud(google, a_pool()).objects} == set(KINDS)
 
 
-def test_prv_6_7_the_endpoint_and_its_authority_are_read_from_the_cluster(google: FakeGoogle) -> None:
+def test_the_endpoint_and_its_authority_are_read_from_the_cluster(
+    google: FakeGoogle,
+) -> None:
     cloud = a_cloud(google)
-    google.connect(lambda _: Endpoint("127.0.0.1:6443", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"))
+    google.connect(
+        lambda _: GcpEndpoint("127.0.0.1:6443", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t")
+    )
     run(cloud.create_all())
     endpoint = cloud.provider.endpoint(cloud.account)
-    assert (endpoint.server, endpoint.authority) == ("https://127.0.0.1:6443", "-----BEGIN CERTIFICATE-----")
+    assert (endpoint.server, endpoint.authority) == (
+        "https://127.0.0.1:6443",
+        "-----BEGIN CERTIFICATE-----",
+    )
 
 
-def test_a_cluster_without_an_endpoint_is_not_there_yet(google: FakeGoogle) -> None:
+def test_a_cluster_without_an_endpoint_is_not_ready(google: FakeGoogle) -> None:
     cloud = a_cloud(google)
     with pytest.raises(NotYet):
         cloud.provider.endpoint(cloud.account)
@@ -71,7 +98,9 @@ def test_a_cluster_without_an_endpoint_is_not_there_yet(google: FakeGoogle) -> N
         cloud.provider.endpoint(cloud.account)
 
 
-def test_prv_6_7_a_token_is_that_of_the_provisioning_account_and_is_renewed_five_minutes_early(google: FakeGoogle) -> None:
+def test_the_provisioning_accounts_token_is_renewed_five_minutes_early(
+    google: FakeGoogle,
+) -> None:
     cloud = a_cloud(google)
     token = cloud.provider.token(cloud.account)
     assert google.account_of(token.text) == google.email
@@ -79,17 +108,22 @@ def test_prv_6_7_a_token_is_that_of_the_provisioning_account_and_is_renewed_five
     assert token.text not in repr(token)
 
 
-def test_prv_46_every_call_fetches_another_token(google: FakeGoogle) -> None:
-    """A token that an API server refused is not given again."""
+def test_every_call_fetches_another_token(google: FakeGoogle) -> None:
+    """A token that an API server rejected is not returned again."""
     cloud = a_cloud(google)
-    assert cloud.provider.token(cloud.account).text != cloud.provider.token(cloud.account).text
+    assert (
+        cloud.provider.token(cloud.account).text
+        != cloud.provider.token(cloud.account).text
+    )
 
 
-def test_prv_18_a_credential_that_is_revoked_is_invalid_and_nothing_counts_as_gone(google: FakeGoogle) -> None:
+def test_a_revoked_credential_is_invalid_and_no_object_counts_as_deleted(
+    google: FakeGoogle,
+) -> None:
     cloud = a_cloud(google, a_pool())
     run(cloud.create_all())
     google.revoke()
-    with pytest.raises(CredentialsInvalid, match="Google refuses the credential"):
+    with pytest.raises(CredentialsInvalid, match="Google rejects the credential"):
         cloud.provider.token(cloud.account)
     for each in cloud.objects:
         with pytest.raises(CredentialsInvalid):
@@ -101,24 +135,44 @@ def test_prv_18_a_credential_that_is_revoked_is_invalid_and_nothing_counts_as_go
     run(cloud.create_all())
 
 
-def test_a_credential_that_is_none_makes_no_provider(google: FakeGoogle) -> None:
+def test_a_malformed_credential_makes_no_provider(google: FakeGoogle) -> None:
     with pytest.raises(CredentialsInvalid, match="is not JSON"):
-        GkeProvider("none", REGION, GkeSettings(), clients=lambda text: FakeClients(google, text))
+        GkeProvider(
+            "none",
+            REGION,
+            GkeSettings(),
+            clients=lambda text: FakeClients(google, text),
+        )
 
 
-def test_a_key_of_google_is_none_of_the_fake_and_its_tokens_are_not_fetched(google: FakeGoogle) -> None:
-    real = json.dumps(json.loads(google.credential) | {"token_uri": "https://oauth2.googleapis.com/token"})
-    with pytest.raises(CredentialsInvalid, match="is none of the fake Google Cloud"):
-        GkeProvider(real, REGION, GkeSettings(), clients=lambda text: FakeClients(google, text))
+def test_a_real_google_key_is_not_sent_to_the_fake(
+    google: FakeGoogle,
+) -> None:
+    real = json.dumps(
+        json.loads(google.credential)
+        | {"token_uri": "https://oauth2.googleapis.com/token"}
+    )
+    with pytest.raises(
+        CredentialsInvalid, match="does not belong to the fake Google Cloud"
+    ):
+        GkeProvider(
+            real, REGION, GkeSettings(), clients=lambda text: FakeClients(google, text)
+        )
 
 
-def test_prv_79_nothing_of_the_credential_gets_out(google: FakeGoogle, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_credential_is_never_revealed(
+    google: FakeGoogle, caplog: pytest.LogCaptureFixture
+) -> None:
     cloud = a_cloud(google, a_pool())
     google.fault(
-        Throttle(call="container.create_cluster", times=2),
+        TooManyRequests(call="container.create_cluster", times=2),
         LoseAnswer(call="compute.networks.insert"),
         EtagRace(call="resourcemanager.projects.set_iam_policy"),
-        Refuse(call="container.create_node_pool", code="UNAVAILABLE", message=f"sent by Bearer {'a' * 40}"),
+        Refuse(
+            call="container.create_node_pool",
+            code="UNAVAILABLE",
+            message=f"sent by Bearer {'a' * 40}",
+        ),
     )
     with caplog.at_level(logging.DEBUG):
         run(cloud.create_all())
@@ -128,8 +182,21 @@ def test_prv_79_nothing_of_the_credential_gets_out(google: FakeGoogle, caplog: p
         google.restore()
         cloud.provider.token(cloud.account)
         run(cloud.delete_all())
-    ours = [record.getMessage() for record in caplog.records if record.name.startswith(("activities", "modelplane"))]
-    output = "\n".join([*cloud.reports, *ours, repr(caught.value), repr(cloud.known), repr(cloud.provider), repr(cloud.audit())])
+    ours = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.startswith(("activities", "modelplane"))
+    ]
+    output = "\n".join(
+        [
+            *cloud.reports,
+            *ours,
+            repr(caught.value),
+            repr(cloud.known),
+            repr(cloud.provider),
+            repr(cloud.audit()),
+        ]
+    )
     assert "Network prod-" in output, "the search covers what was waited for"
     secrets = [google.credential[200:260], *google.tokens(), "a" * 40]
     assert [secret[:12] for secret in secrets if secret in output] == []

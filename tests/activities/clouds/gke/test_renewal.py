@@ -1,4 +1,7 @@
-"""A token that Google ends before its time is replaced within the activity: nothing is paused and nobody is called."""
+"""A token that Google revokes early is replaced within the activity.
+
+Nothing is paused, and no person is needed.
+"""
 
 import asyncio
 from functools import partial
@@ -14,21 +17,34 @@ from api_types.errors import CredentialsInvalid
 from api_types.messages.clouds import AuditCloud, CloudAccount
 from api_types.names import cloud_cluster_id
 from api_types.sections.clouds import GkeSettings, ProvisionSettings
-from client.local.fake_google import FakeClients
-from testbed.clouds.gcp.fake import FakeGoogle
+from fakes.gcp.fake import FakeGoogle
+from testbed.fake_google import FakeClients
 from tests.activities.clouds.builders import INSTALLATION, UID
 from tests.activities.clouds.gke.cloud import REGION, SECRET
 from tests.activities.clouds.test_accounts import Secrets
 from tests.activities.environment.asking import asked_by
 
-ACCOUNT = CloudAccount(provider="GKE", cluster="prod", cluster_uid=UID, secret=SECRET, region=REGION, installation=INSTALLATION)
+ACCOUNT = CloudAccount(
+    provider="GKE",
+    cluster="prod",
+    cluster_uid=UID,
+    secret=SECRET,
+    region=REGION,
+    installation=INSTALLATION,
+)
 
 
 def activities(google: FakeGoogle) -> CloudActivities:
     settings, nothing = ProvisionSettings(installation_id=INSTALLATION), None
     accounts = CloudAccounts(
         Secrets(gke_default__credentials=google.credential),
-        {"GKE": partial(GkeProvider, settings=GkeSettings(), clients=partial(FakeClients, google))},
+        {
+            "GKE": partial(
+                GkeProvider,
+                settings=GkeSettings(),
+                clients=partial(FakeClients, google),
+            )
+        },
         settings,
     )
     unused: Any = nothing
@@ -36,7 +52,9 @@ def activities(google: FakeGoogle) -> CloudActivities:
 
 
 @pytest.mark.slow
-async def test_f19_tokens_that_are_ended_are_replaced_by_every_activity_that_runs(google: FakeGoogle) -> None:
+async def test_revoked_tokens_are_replaced_by_every_running_activity(
+    google: FakeGoogle,
+) -> None:
     cloud = activities(google)
     order = AuditCloud(account=ACCOUNT.model_copy(update={"project": google.project}))
 

@@ -1,4 +1,4 @@
-"""Versions of GKE against what a manifest asks for."""
+"""Versions of GKE compared with the version of a manifest."""
 
 import pytest
 
@@ -18,7 +18,7 @@ BELOW = [
 
 
 @pytest.mark.parametrize(("observed", "wanted", "below"), BELOW)
-def test_prv_51_what_is_below_is_upgraded(observed: str, wanted: str, below: bool) -> None:
+def test_lower_versions_are_upgraded(observed: str, wanted: str, below: bool) -> None:
     assert is_below(observed, wanted) is below
 
 
@@ -31,12 +31,21 @@ STEPS = [
 
 
 @pytest.mark.parametrize(("observed", "wanted", "step"), STEPS)
-def test_prv_52_one_minor_at_a_time(observed: str, wanted: str, step: str) -> None:
+def test_one_minor_at_a_time(observed: str, wanted: str, step: str) -> None:
     assert next_step(observed, wanted) == step
 
 
 @pytest.mark.parametrize(
-    ("wanted", "offered"), [("1.35", True), ("1.35.2-gke.1000", True), ("1.35.2", True), ("1.3", False), ("1.35.2-gke.1", False)]
+    ("wanted", "offered"),
+    [
+        ("1.35", True),
+        ("1.35.2-gke.1000", True),
+        ("1.35.2", True),
+        ("1.3", False),
+        ("1.35.2-gke.1", False),
+    ],
 )
-def test_an_alias_stands_for_every_version_of_its_minor(wanted: str, offered: bool) -> None:
+def test_an_alias_stands_for_every_version_of_its_minor(
+    wanted: str, offered: bool
+) -> None:
     assert is_offered(wanted, ["1.36.1-gke.5", "1.35.2-gke.1000"]) is offered

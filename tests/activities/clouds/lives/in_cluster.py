@@ -1,4 +1,7 @@
-"""The API server and the Helm of a created cluster: they keep what they are told, and may fail."""
+"""The API server and the Helm of a created cluster.
+
+They keep their input, and may fail.
+"""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -6,14 +9,24 @@ from typing import Any
 
 from activities.clients.helm.port import ReleaseState
 from activities.clouds.accounts import CloudAccounts
-from activities.cluster_objects.cluster_api import Listing, Selection
+from activities.cluster_objects.cluster_api import ObjectList, Selection
 from api_types.errors import ModelplaneError
 from tests.activities.clouds.builders import a_node
-from tests.activities.clouds.lives.deaths import AFTER, BEFORE, CREATE, DELETE, POLLING, Deaths
+from tests.activities.clouds.lives.deaths import (
+    AFTER,
+    BEFORE,
+    CREATE,
+    DELETE,
+    POLLING,
+    Deaths,
+)
 
 
 class Cluster:
-    """A pool of one cluster. `failures` are raised by the next calls, one each; `writes` says what was written, in order."""
+    """A pool of one cluster.
+
+    The next calls raise the `failures`, one each. `writes` lists the writes in order.
+    """
 
     def __init__(self, accounts: CloudAccounts, deaths: Deaths) -> None:
         self.accounts = accounts
@@ -41,9 +54,9 @@ class Cluster:
     async def get(self, target: Any) -> Any:
         return self.applied.get(target.name)
 
-    async def list(self, selection: Selection) -> Listing:
+    async def list(self, selection: Selection) -> ObjectList:
         self.deaths.at(POLLING, CREATE, f"nodes/{selection.labels.partition('=')[2]}")
-        return Listing([a_node("system")], "1")
+        return ObjectList([a_node("system")], "1")
 
     async def apply(self, manifest: dict[str, Any]) -> dict[str, Any]:
         self.deaths.at(BEFORE, CREATE, "sc")

@@ -1,8 +1,10 @@
-"""One cluster at a fake cloud from its first order to its end, with what people and chance do to it meanwhile."""
+"""One cluster at a fake cloud from its first order to its end, with random
+disturbances.
+"""
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,19 +14,20 @@ from activities.clouds.activities import CloudActivities
 from activities.clouds.in_cluster import InCluster
 from activities.secrets.store import SecretMissing
 from api_types import names
-from api_types.messages.clouds import CloudDelete, CloudOrder
+from api_types.messages.clouds import CloudDelete, CloudObjectState, CloudOrder
 from api_types.messages.entities import RetryNow
 from api_types.sections.clouds import ProvisionSettings
 from tests.activities.clouds.builders import DEVICES, G6, INSTALLATION, L4, P5EN, UID
 from tests.activities.clouds.lives.deaths import Deaths
 from tests.activities.clouds.lives.in_cluster import Cluster, Helm
 from tests.activities.clouds.lives.temporal import START, Temporal
-from workflows.cloud_cluster import shown
+from workflows.cloud_cluster import readiness
 
 Json = dict[str, Any]
 NAME = "prod"
 CLASSES: Mapping[str, Json] = {
-    name: {"devices": DEVICES, "provisioning": block} for name, block in {"l4": L4, "g6": G6, "p5en": P5EN}.items()
+    name: {"devices": DEVICES, "provisioning": block}
+    for name, block in {"l4": L4, "g6": G6, "p5en": P5EN}.items()
 }
 HOUR = 3600.0
 _LOOK_SECONDS = 20.0
@@ -32,7 +35,7 @@ _LOOK_SECONDS = 20.0
 
 @dataclass
 class Fake:
-    """A fake cloud: what makes providers of it, and what a test reads and changes there."""
+    """A fake cloud: the factory of its providers, and its state for tests."""
 
     source: str
     region: str
@@ -43,12 +46,27 @@ class Fake:
     faults_left: Callable[[], list[Any]]
     defects: Callable[[], list[str]]
     created: Callable[[], list[str]]
-    """What was created, once for each time that it was."""
+    """The created objects, once per creation."""
+    degrade: Callable[[Collection[str]], Callable[[], None] | None]
+    """Take machines from one of these pools; the result gives them back.
+
+    None if none of the pools runs.
+    """
     pool: Callable[..., Json]
+    troubles: Mapping[str, Callable[[], Callable[[], None]]] = field(
+        default_factory=dict
+    )
+    """Troubles by name. Each returns the function that ends it."""
+    lasting: Mapping[str, Callable[[], Callable[[], None]]] = field(
+        default_factory=dict
+    )
+    """Troubles that a person ends, and that hold up a deletion."""
+    person: Callable[[], None] = lambda: None
+    """Deletes the objects of others that block a deletion, as their owners would."""
 
 
 class Secrets:
-    """A secret store with the credential of the cloud, while it is there."""
+    """A secret store with the credential of the cloud, while it exists."""
 
     def __init__(self, credential: str) -> None:
         self.credential: str | None = credential
@@ -61,7 +79,7 @@ class Secrets:
 
 @dataclass
 class Clock:
-    """The time of a worker, which may jump."""
+    """The clock of a worker, which may jump."""
 
     offset: float = 0.0
 
@@ -71,7 +89,7 @@ class Clock:
 
 @dataclass
 class Life:
-    """One cluster. Made and used in a virtual loop."""
+    """One cluster. It is created and used in a virtual loop."""
 
     fake: Fake
     draw: random.Random
@@ -82,29 +100,45 @@ class Life:
     def __post_init__(self) -> None:
         self.clock = Clock()
         self.secrets = Secrets(self.fake.credential)
-        self.settings = ProvisionSettings(installation_id=INSTALLATION, max_parallel=self.parallel)
+        self.settings = ProvisionSettings(
+            installation_id=INSTALLATION, max_parallel=self.parallel
+        )
         self.accounts = self._accounts()
         self.cluster = Cluster(self.accounts, self.deaths)
-        self.temporal = Temporal(names.cloud_cluster_id(NAME, UID), self._activities, self.draw, new_runs=self.new_runs)
+        self.temporal = Temporal(
+            names.cloud_cluster_id(NAME, UID),
+            self._activities,
+            self.draw,
+            new_runs=self.new_runs,
+        )
         self.numbers = 0
         self._task: asyncio.Task[None] | None = None
 
     def _accounts(self) -> CloudAccounts:
         secrets: Any = self.secrets
         factory = partial(self.fake.provider, deaths=self.deaths)
-        return CloudAccounts(secrets, {self.fake.source: factory}, self.settings, self.clock)
+        return CloudAccounts(
+            secrets, {self.fake.source: factory}, self.settings, self.clock
+        )
 
     def _activities(self) -> CloudActivities:
         cluster: Any = self.cluster
         helm: Any = Helm(self.cluster)
-        return CloudActivities(self.accounts, InCluster(cluster, helm), self.settings, clock=self.clock)
+        return CloudActivities(
+            self.accounts, InCluster(cluster, helm), self.settings, clock=self.clock
+        )
 
-    # --- messages ---------------------------------------------------------------------------------------------------------------------
+    # Messages
 
-    def order(self, *pools: Json, removable: tuple[str, ...] = (), **block: Any) -> None:
-        """Want these pools."""
+    def order(
+        self, *pools: Json, removable: tuple[str, ...] = (), **block: Any
+    ) -> None:
+        """Order these pools."""
         self.numbers += 1
-        cluster = {"source": self.fake.source, self.fake.source.lower(): {"region": self.fake.region, **block}}
+        cluster = {
+            "source": self.fake.source,
+            self.fake.source.lower(): {"region": self.fake.region, **block},
+        }
         spec = {"cluster": cluster, **({"nodePools": list(pools)} if pools else {})}
         order = CloudOrder(
             uid=UID,
@@ -117,15 +151,17 @@ class Life:
         self.temporal.instance.apply(order.wire())
 
     def delete(self, **more: Any) -> None:
-        """Want nothing any more."""
+        """Order the deletion."""
         self.numbers += 1
-        self.temporal.instance.delete(CloudDelete(uid=UID, sequence=self.numbers, **more).wire())
+        self.temporal.instance.delete(
+            CloudDelete(uid=UID, sequence=self.numbers, **more).wire()
+        )
 
     def retry(self) -> None:
         """Make the next attempt now."""
         self.temporal.instance.retry_now(RetryNow(by="test").wire())
 
-    # --- time -------------------------------------------------------------------------------------------------------------------------
+    # Time
 
     def begin(self) -> None:
         """Start the workflow."""
@@ -133,13 +169,19 @@ class Life:
 
     @property
     def progress(self) -> Json:
-        """What the workflow says of itself."""
+        """Return the progress that the workflow reports."""
         seen: Json = self.temporal.instance.progress()
         return seen
 
     @property
+    def states(self) -> list[CloudObjectState]:
+        """Return the states that the workflow reports to the InferenceCluster."""
+        instance = self.temporal.instance
+        return readiness.states_of(instance.state, instance.calls.keys)
+
+    @property
     def gone(self) -> bool:
-        """Whether the workflow has ended. Raises what it failed with."""
+        """Return True if the workflow has ended. Raises its failure."""
         assert self._task is not None
         if not self._task.done():
             return False
@@ -148,12 +190,16 @@ class Life:
 
     @property
     def ready(self) -> bool:
-        """Whether all is as the newest order wants it."""
+        """Return True if the newest order is fulfilled."""
         state = self.temporal.instance.state
-        return state.order is not None and state.planned == state.order.sequence and shown.is_ready(state)
+        return (
+            state.order is not None
+            and state.planned == state.order.sequence
+            and readiness.is_complete(state)
+        )
 
     async def pass_time(self, until: Callable[[], bool], hours: float) -> bool:
-        """Let time pass until something holds, at most so many hours; gives whether it does."""
+        """Let time pass until a condition holds. Returns False after so many hours."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + hours * HOUR
         while not until():
@@ -173,11 +219,13 @@ class Life:
         return await self.pass_time(lambda: self.gone, hours)
 
     async def stop(self) -> None:
-        """End the workflow where it is."""
+        """Stop the workflow in its current state."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        others = [each for each in asyncio.all_tasks() if each is not asyncio.current_task()]
+        others = [
+            each for each in asyncio.all_tasks() if each is not asyncio.current_task()
+        ]
         for each in others:
             each.cancel()
         await asyncio.gather(*others, return_exceptions=True)

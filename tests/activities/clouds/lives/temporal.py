@@ -1,7 +1,9 @@
-"""What Temporal does for a CloudCluster, in virtual time: it runs the workflow, and its activities with heartbeats, timeouts and retries.
+"""A virtual-time stand-in for Temporal that runs one CloudCluster.
 
-The workflow is that of the product, whole, and each attempt of an activity runs in the environment that Temporal offers for tests of
-activities. Between them there is no server: histories, determinism and the wire are tested elsewhere.
+It runs the workflow, and its activities with heartbeats, timeouts and retries. The
+workflow is the complete product code, and each attempt of an activity runs in
+Temporal's test environment for activities. There is no server between them: histories,
+determinism and the wire format are tested elsewhere.
 """
 
 import asyncio
@@ -30,7 +32,7 @@ _NEW_WORKER_SECONDS = 30.0
 
 
 class Defect(Exception):
-    """Something that is no error of this project reached Temporal, which would repeat it for ever."""
+    """An unexpected error reached Temporal, which would retry it for ever."""
 
 
 class _NewRun(Exception):
@@ -42,9 +44,19 @@ class _NewRun(Exception):
 
 
 class Temporal:
-    """One CloudCluster. `activities` gives those of a worker; a new one after each death."""
+    """One CloudCluster.
 
-    def __init__(self, workflow_id: str, activities: Callable[[], Any], draw: random.Random, *, new_runs: float = 0.0) -> None:
+    `activities` creates a worker's activities, and is called again after each death.
+    """
+
+    def __init__(
+        self,
+        workflow_id: str,
+        activities: Callable[[], Any],
+        draw: random.Random,
+        *,
+        new_runs: float = 0.0,
+    ) -> None:
         self.id = workflow_id
         self._new_worker = activities
         self._worker = activities()
@@ -54,11 +66,11 @@ class Temporal:
         self.reports: list[CloudReport] = []
         self.defects: list[str] = []
         self.attempts: list[str] = []
-        """Every attempt of an activity, with how it ended."""
+        """Every attempt of an activity, with its outcome."""
         self.runs = 0
         self._state: Any = None
 
-    # --- the workflow -----------------------------------------------------------------------------------------------------------------
+    # The workflow
 
     def begin(self) -> "asyncio.Task[None]":
         """Run the workflow until it ends, over all its runs."""
@@ -83,7 +95,7 @@ class Temporal:
 
     @contextlib.contextmanager
     def patched(self) -> Iterator[None]:
-        """Let the workflow find this in the place of Temporal."""
+        """Replace Temporal's API for the workflow."""
         replaced: dict[str, Any] = {
             "info": self._info,
             "now": self.now,
@@ -98,7 +110,7 @@ class Temporal:
             "continue_as_new": self._continue_as_new,
             "instance": lambda: self.instance,
             "memo": dict,
-            # No history of before is replayed.
+            # No earlier history is replayed.
             "patched": lambda _: True,
         }
         with contextlib.ExitStack() as stack:
@@ -107,7 +119,7 @@ class Temporal:
             yield
 
     def now(self) -> datetime:
-        """Give the time."""
+        """Return the virtual time."""
         return START + timedelta(seconds=asyncio.get_running_loop().time())
 
     def _info(self) -> Any:
@@ -124,25 +136,29 @@ class Temporal:
     def _continue_as_new(self, state: Any, **_: Any) -> None:
         raise _NewRun(state)
 
-    # --- activities -------------------------------------------------------------------------------------------------------------------
+    # Activities
 
     async def _execute(self, method: Any, order: Any, **options: Any) -> Any:
         if method is EntityClient.signal_many:
-            self.reports += [CloudReport.model_validate(each.payload) for each in order.signals]
+            self.reports += [
+                CloudReport.model_validate(each.payload) for each in order.signals
+            ]
             return SignalBatchResult()
         return await _Execution(self, method.__name__, order, options).result()
 
     @property
     def worker(self) -> Any:
-        """The activities of the present worker."""
+        """The activities of the current worker."""
         return self._worker
 
     def new_worker(self) -> None:
-        """Start a worker that remembers nothing."""
+        """Start a worker without any memory."""
         self._worker = self._new_worker()
 
-    def environment(self, attempt: int, details: list[Any], scheduled: datetime) -> ActivityEnvironment:
-        """Give the environment of one attempt."""
+    def environment(
+        self, attempt: int, details: list[Any], scheduled: datetime
+    ) -> ActivityEnvironment:
+        """Return the environment of one attempt."""
         made = ActivityEnvironment()
         made.info = replace(
             ActivityEnvironment.default_info(),
@@ -157,10 +173,14 @@ class Temporal:
 class _Execution:
     """One activity with all its attempts."""
 
-    def __init__(self, temporal: Temporal, name: str, order: Any, options: dict[str, Any]) -> None:
+    def __init__(
+        self, temporal: Temporal, name: str, order: Any, options: dict[str, Any]
+    ) -> None:
         self._temporal = temporal
         self._name = name
-        self._order = type(order).model_validate(order.model_dump(mode="json", by_alias=True))
+        self._order = type(order).model_validate(
+            order.model_dump(mode="json", by_alias=True)
+        )
         self._options = options
         self._details: list[Any] = []
         self._scheduled = temporal.now()
@@ -169,7 +189,7 @@ class _Execution:
         self._last: ApplicationError | None = None
 
     async def result(self) -> Any:
-        """Give what the first attempt gives that succeeds. Raises ActivityError."""
+        """Return the result of the first successful attempt. Raises ActivityError."""
         task = asyncio.create_task(self._attempts())
         while not task.done():
             try:
@@ -177,7 +197,8 @@ class _Execution:
             except asyncio.CancelledError:
                 if task.done():
                     break
-                # The activity hears of it with its next heartbeat, and its end is waited for.
+                # The next heartbeat delivers the cancellation, and the end of the
+                # activity is awaited.
                 self._cancelled = True
             except Exception:  # noqa: BLE001 - is raised below
                 break
@@ -204,8 +225,15 @@ class _Execution:
             except ApplicationError as error:
                 self._note(f"{error.type}: {error.message}")
                 if error.non_retryable:
-                    raise ApplicationError(error.message, *error.details, type=error.type, non_retryable=True) from None
-                self._last = ApplicationError(error.message, *error.details, type=error.type)
+                    raise ApplicationError(
+                        error.message,
+                        *error.details,
+                        type=error.type,
+                        non_retryable=True,
+                    ) from None
+                self._last = ApplicationError(
+                    error.message, *error.details, type=error.type
+                )
                 await self._pause((error.next_retry_delay or delay).total_seconds())
                 delay = min(delay * policy.backoff_coefficient, policy.maximum_interval)
             except TimeoutError:
@@ -216,7 +244,9 @@ class _Execution:
                 return result
 
     async def _attempt(self, attempt: int) -> Any:
-        environment = self._environment = self._temporal.environment(attempt, self._details, self._scheduled)
+        environment = self._environment = self._temporal.environment(
+            attempt, self._details, self._scheduled
+        )
 
         def heartbeat(*details: Any) -> None:
             self._details = list(details)
@@ -227,31 +257,47 @@ class _Execution:
         seconds = self._options["start_to_close_timeout"].total_seconds()
         try:
             async with asyncio.timeout(seconds):
-                return await environment.run(getattr(self._temporal.worker, self._name), self._order)
+                return await environment.run(
+                    getattr(self._temporal.worker, self._name), self._order
+                )
         except (ApplicationError, WorkerDied, TimeoutError):
             raise
         except Exception as error:
-            self._temporal.defects.append(f"{self._name}: {type(error).__name__}: {error}")
+            self._temporal.defects.append(
+                f"{self._name}: {type(error).__name__}: {error}"
+            )
             raise Defect(self._temporal.defects[-1]) from error
 
     async def _pause(self, seconds: float) -> None:
-        """Wait for the next attempt. Raises what Temporal does when that is cancelled or comes too late."""
+        """Wait for the next attempt.
+
+        Raises Temporal's error if the wait is cancelled or exceeds a timeout.
+        """
         limit = self._options.get("schedule_to_close_timeout")
-        if limit is not None and self._temporal.now() + timedelta(seconds=seconds) > self._scheduled + limit:
+        if (
+            limit is not None
+            and self._temporal.now() + timedelta(seconds=seconds)
+            > self._scheduled + limit
+        ):
             error = exceptions.TimeoutError(
-                "activity ScheduleToClose timeout", type=exceptions.TimeoutType.SCHEDULE_TO_CLOSE, last_heartbeat_details=self._details
+                "activity ScheduleToClose timeout",
+                type=exceptions.TimeoutType.SCHEDULE_TO_CLOSE,
+                last_heartbeat_details=self._details,
             )
             error.__cause__ = self._last
             raise error
-        ends = asyncio.get_running_loop().time() + seconds
-        while asyncio.get_running_loop().time() < ends and not self._cancelled:  # noqa: ASYNC110 - time is virtual, and costs nothing
+        clock = asyncio.get_running_loop().time
+        ends = clock() + seconds
+        while clock() < ends and not self._cancelled:  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(min(5.0, seconds))
         if self._cancelled:
             raise asyncio.CancelledError
 
     def _note(self, how: str) -> None:
         key = getattr(getattr(self._order, "object", None), "key", "")
-        self._temporal.attempts.append(f"{self._temporal.now():%H:%M:%S} {self._name} {key}: {how}")
+        self._temporal.attempts.append(
+            f"{self._temporal.now():%H:%M:%S} {self._name} {key}: {how}"
+        )
 
     def _failed(self) -> ActivityError:
         return ActivityError(
@@ -266,9 +312,11 @@ class _Execution:
 
 
 async def _sleep(duration: Any, **_: Any) -> None:
-    await asyncio.sleep(duration.total_seconds() if isinstance(duration, timedelta) else duration)
+    await asyncio.sleep(
+        duration.total_seconds() if isinstance(duration, timedelta) else duration
+    )
 
 
 async def _wait_condition(holds: Callable[[], bool], **_: Any) -> None:
-    while not holds():  # noqa: ASYNC110 - as Temporal does, which looks again after everything that happens
+    while not holds():  # noqa: ASYNC110 - like Temporal, which checks after every event
         await asyncio.sleep(_CONDITION_SECONDS)

@@ -1,7 +1,8 @@
-"""A worker that dies at any point of any object of a cluster: the end is that of a run in which none does (provisioning.md 3.3, case 24).
+"""A worker that dies at any point of any object: the run ends like an undisturbed one.
 
-One life has one death at each of its points of one moment: every call that changes something at the cloud, before and after, and every
-wait for the cloud. So each object meets each moment, in its creation and in its deletion.
+One life has one death at each point of one moment. The points are every writing call at
+the cloud, before and after, and every wait for the cloud. So each object meets each
+moment, in its creation and in its deletion.
 """
 
 import random
@@ -13,9 +14,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from testbed.clouds.aws.direct import direct
-from testbed.clouds.aws.fake import FakeAws
-from testbed.clouds.gcp.fake import FakeGoogle
+from fakes.aws.direct import direct
+from fakes.aws.fake import FakeAws
+from fakes.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import an_eks_pool
 from tests.activities.clouds.lives.deaths import AFTER, BEFORE, POLLING, Deaths
 from tests.activities.clouds.lives.fakes import eks_fake, gke_fake
@@ -23,13 +24,15 @@ from tests.activities.clouds.lives.life import Fake, Json, Life
 from tests.activities.clouds.lives.virtual_time import run
 
 Point = tuple[str, str, str]
-# What the cloud or the control plane makes beside something else: nothing is called to create it, or to delete it.
+# Objects that the cloud or the control plane creates and deletes by itself.
 NOT_CREATED = {"GKE": {"nodes"}, "EKS": {"access", "nodes"}}
 
 
 @dataclass
 class Whole:
-    """What one life left behind: what there was when all was Ready, what was created, what there was at the end."""
+    """The results of one life: objects when all was Ready, created objects, and objects
+    at the end.
+    """
 
     keys: set[str]
     made: Counter[str]
@@ -41,8 +44,12 @@ class Whole:
 
 
 def kind_of(name: str) -> str:
-    """What there is, without the part of a name that is drawn anew each time."""
-    return re.sub("[0-9]{8,}", "", name) if name.startswith("projects/") else name.rpartition("/")[0] or name.partition(" ")[0]
+    """Return the existing objects, without the random part of their names."""
+    return (
+        re.sub("[0-9]{8,}", "", name)
+        if name.startswith("projects/")
+        else name.rpartition("/")[0] or name.partition(" ")[0]
+    )
 
 
 async def lived(fake: Fake, pools: list[Json], deaths: Deaths) -> Whole:
@@ -58,14 +65,22 @@ async def lived(fake: Fake, pools: list[Json], deaths: Deaths) -> Whole:
             life.delete()
             assert await life.until_gone(), life.progress["message"]
             created = Counter(map(kind_of, fake.created()))
-            return Whole(keys, made, created, in_cluster, fake.remains(), deaths, [*life.temporal.defects, *fake.defects()])
+            return Whole(
+                keys,
+                made,
+                created,
+                in_cluster,
+                fake.remains(),
+                deaths,
+                [*life.temporal.defects, *fake.defects()],
+            )
         finally:
             await life.stop()
 
 
 @dataclass
 class Case:
-    """A fake cloud with a cluster, and what it makes undisturbed."""
+    """A fake cloud with a cluster, and the objects of an undisturbed life."""
 
     fake: Fake
     pools: list[Json]
@@ -73,7 +88,7 @@ class Case:
     kept: list[Whole]
 
     def live(self, moment: str) -> Whole:
-        """Live with one death at each point of a moment; without one with none."""
+        """Live with one death at each point of a moment, or without deaths."""
         self.reset()
         seen: set[Point] = set()
 
@@ -83,7 +98,8 @@ class Case:
             seen.add(point)
             return first and now == moment
 
-        return run(lambda: lived(self.fake, self.pools, Deaths(dies)), random.Random(2))  # noqa: S311 - repeatable on purpose
+        drawn = random.Random(2)  # noqa: S311 - repeatable on purpose
+        return run(lambda: lived(self.fake, self.pools, Deaths(dies)), drawn)
 
     @property
     def undisturbed(self) -> Whole:
@@ -93,12 +109,18 @@ class Case:
         return self.kept[0]
 
 
-SOURCES = pytest.mark.parametrize("source", ["GKE", pytest.param("EKS", marks=pytest.mark.slow)])
+SOURCES = pytest.mark.parametrize(
+    "source", ["GKE", pytest.param("EKS", marks=pytest.mark.slow)]
+)
 
 
 @pytest.fixture(scope="module")
 def cases() -> Iterator[Callable[[str], Case]]:
-    """Give the case of a cloud, which is made once. No parameters here: by those of a module pytest orders tests, in each process anew."""
+    """Return the case of a cloud, which is created once.
+
+    This is no parametrized fixture, because pytest would order tests by it and create
+    it again in each process.
+    """
     with ExitStack() as stack:
         made: dict[str, Case] = {}
 
@@ -113,26 +135,49 @@ def cases() -> Iterator[Callable[[str], Case]]:
 def _gke(stack: ExitStack) -> Case:
     google = stack.enter_context(FakeGoogle())
     fake = gke_fake(google)
-    return Case(fake, [fake.pool(nodeCount=1, minNodeCount=0, maxNodeCount=2)], google.reset, [])
+    return Case(
+        fake, [fake.pool(nodeCount=1, minNodeCount=0, maxNodeCount=2)], google.reset, []
+    )
 
 
 def _eks(stack: ExitStack) -> Case:
     aws = stack.enter_context(FakeAws(role="provisioner"))
     stack.enter_context(direct(aws))
-    return Case(eks_fake(aws), [an_eks_pool("efa", className="p5en", fabric={"type": "EFA"})], aws.reset, [])
+    return Case(
+        eks_fake(aws),
+        [an_eks_pool("efa", className="p5en", fabric={"type": "EFA"})],
+        aws.reset,
+        [],
+    )
 
 
 @pytest.mark.slow
 @SOURCES
-def test_prv_24_the_points_are_those_of_every_object(cases: Callable[[str], Case], source: str) -> None:
+def test_every_object_has_crash_points(
+    cases: Callable[[str], Case], source: str
+) -> None:
     case = cases(source)
     whole = case.undisturbed
     assert (whole.remains, whole.defects) == ([], [])
-    created = {key for moment, doing, key in whole.deaths.passed if moment == BEFORE and doing.startswith("create")}
-    # The key of an entry of access has the digest of its role.
-    assert {key.partition("/")[0] for key in whole.keys - created} == NOT_CREATED[case.fake.source]
-    polled = {key for moment, doing, key in whole.deaths.passed if moment == POLLING and doing == "create"}
-    deleting = {key for moment, doing, key in whole.deaths.passed if moment == POLLING and doing == "delete"}
+    created = {
+        key
+        for moment, doing, key in whole.deaths.passed
+        if moment == BEFORE and doing.startswith("create")
+    }
+    # The key of an access entry contains the digest of its role.
+    assert {key.partition("/")[0] for key in whole.keys - created} == NOT_CREATED[
+        case.fake.source
+    ]
+    polled = {
+        key
+        for moment, doing, key in whole.deaths.passed
+        if moment == POLLING and doing == "create"
+    }
+    deleting = {
+        key
+        for moment, doing, key in whole.deaths.passed
+        if moment == POLLING and doing == "delete"
+    }
     assert "cluster" in polled & deleting
     assert {"conn", "sc"} <= created
 
@@ -140,13 +185,15 @@ def test_prv_24_the_points_are_those_of_every_object(cases: Callable[[str], Case
 @pytest.mark.slow
 @SOURCES
 @pytest.mark.parametrize("moment", [BEFORE, AFTER, POLLING])
-def test_prv_24_a_worker_that_dies_at_every_point_makes_nothing_twice_and_leaves_nothing(
+def test_a_worker_that_dies_at_any_point_creates_once_and_leaves_nothing(
     cases: Callable[[str], Case], source: str, moment: str
 ) -> None:
     case = cases(source)
     undisturbed = case.undisturbed
     whole = case.live(moment)
-    points = {point for point in undisturbed.deaths.passed if point[0] == moment and point[2]}
+    points = {
+        point for point in undisturbed.deaths.passed if point[0] == moment and point[2]
+    }
     assert points <= set(whole.deaths.struck), "a worker died at each of them"
     assert set(whole.deaths.struck.values()) == {1}
     assert (whole.made, whole.in_cluster) == (undisturbed.made, undisturbed.in_cluster)

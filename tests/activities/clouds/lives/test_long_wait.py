@@ -1,10 +1,13 @@
-"""A worker that dies while it waits for a control plane for 40 minutes: another one goes on waiting (provisioning.md 11, case 39)."""
+"""A worker that dies during a 40 minute wait for a control plane.
+
+Another one continues.
+"""
 
 import random
 
 import pytest
 
-from testbed.clouds.gcp.fake import FakeGoogle
+from fakes.gcp.fake import FakeGoogle
 from tests.activities.clouds.lives.deaths import CREATE, POLLING, Deaths
 from tests.activities.clouds.lives.fakes import gke_fake
 from tests.activities.clouds.lives.life import Life
@@ -12,12 +15,15 @@ from tests.activities.clouds.lives.virtual_time import run
 
 MINUTE = 60.0
 WAIT_MINUTES = 40.0
-# Nothing ends by being read: the test ends what runs.
+# A read changes no state. The test ends the running operation.
 READS = 1_000_000
 
 
 def waited(dies_at: tuple[int, ...]) -> tuple[float, list[str], int]:
-    """Create a cluster; its worker dies at these looks of the wait. Gives the minutes of the wait, what was created, and the deaths."""
+    """Create a cluster whose worker dies at these checks of the wait.
+
+    Returns the minutes of the wait, the created objects, and the deaths.
+    """
     with FakeGoogle(reads=READS) as google:
         fake = gke_fake(google)
 
@@ -51,12 +57,12 @@ def waited(dies_at: tuple[int, ...]) -> tuple[float, list[str], int]:
 
 
 @pytest.mark.slow
-def test_prv_39_f4_another_worker_goes_on_waiting_and_creates_nothing() -> None:
+def test_another_worker_continues_the_wait_and_creates_nothing() -> None:
     dies_at = (10, 30, 60)
     undisturbed, made, _ = waited(())
     minutes, created, deaths = waited(dies_at)
     assert deaths == len(dies_at)
     assert created == made, "each once"
-    # A new worker looks more often at first, so it may even see the end earlier.
+    # A new worker polls more often at first, so it may even see the end earlier.
     assert WAIT_MINUTES <= undisturbed < WAIT_MINUTES + 1
     assert WAIT_MINUTES <= minutes < WAIT_MINUTES + 1

@@ -1,22 +1,23 @@
-"""Random lives of clusters at both fake clouds: whatever goes wrong, each ends Ready or says why not, and leaves nothing.
+"""Random lives of clusters at both fake clouds.
 
-The whole is `make faults-clouds`; a life that it finds is added to FOUND.
+Each ends Ready or with a reason, and leaves nothing, whatever goes wrong. The whole
+campaign is `make faults-clouds`. A life that it finds is added to FOUND.
 """
 
 from collections.abc import Iterator
 
 import pytest
 
-from testbed.clouds.aws.direct import direct
-from testbed.clouds.aws.fake import FakeAws
-from testbed.clouds.gcp.fake import FakeGoogle
+from fakes.aws.direct import direct
+from fakes.aws.fake import FakeAws
+from fakes.gcp.fake import FakeGoogle
 from tests.activities.clouds.lives.fakes import eks_fake, gke_fake
 from tests.activities.clouds.lives.life import Fake
 from tests.activities.clouds.lives.scripts import life_of
 from tests.random_cases import FIXED_SEED, SEED, cases
 
 LIVES = {"GKE": 3, "EKS": 2}
-# Numbers of lives of the seed of every run in which something was wrong once.
+# Numbers of lives, under the seed of every run, that once found an error.
 FOUND: dict[str, tuple[int, ...]] = {"GKE": (40, 47, 88, 94, 101), "EKS": (4,)}
 
 pytestmark = pytest.mark.random
@@ -40,8 +41,11 @@ def eks(aws: FakeAws) -> Fake:
 
 
 def seeds(source: str) -> list[tuple[int, int]]:
-    """The lives of a run, as seed and number."""
-    return [*((FIXED_SEED, number) for number in FOUND[source]), *((SEED, number) for number in range(cases(LIVES[source])))]
+    """Return the lives of a run, as seed and number."""
+    return [
+        *((FIXED_SEED, number) for number in FOUND[source]),
+        *((SEED, number) for number in range(cases(LIVES[source]))),
+    ]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Runs in virtual time in which the libraries of the clouds do not pause either."""
+"""Runs in virtual time, in which the libraries of the clouds do not pause either."""
 
 import asyncio
 import random
@@ -19,7 +19,9 @@ ResultT = TypeVar("ResultT")
 _NO_PAUSES = SimpleNamespace(**{**vars(time), "sleep": lambda _: None})
 
 
-def run(work: Callable[[], Coroutine[Any, Any, ResultT]], draw: random.Random) -> ResultT:
+def run(
+    work: Callable[[], Coroutine[Any, Any, ResultT]], draw: random.Random
+) -> ResultT:
     """Run in virtual time."""
     with (
         patch.object(endpoint, "time", _NO_PAUSES),

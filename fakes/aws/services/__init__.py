@@ -1,0 +1,1 @@
+"""The services that moto answers, with AWS's refusals and transitional states."""

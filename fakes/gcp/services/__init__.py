@@ -1,0 +1,4 @@
+"""The services, as functions over one `World`, independent of the protocols.
+
+A refusal is a `CloudError`.
+"""

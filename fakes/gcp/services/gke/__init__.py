@@ -1,0 +1,1 @@
+"""Google Kubernetes Engine: clusters, node pools, and the operations that change them."""
